@@ -120,7 +120,7 @@ def _announce(controller: SearchController, flops: float, console: Console) -> N
         console.print("one worker both trains and measures latency; --latency-on NODE separates the two")
     for device in settings.devices:
         console.print(
-            f"device {device.name} measures each net by {device.command}", highlight=False, markup=False, soft_wrap=True
+            f"device {device.name} measures nets by {device.command}", highlight=False, markup=False, soft_wrap=True
         )
     if settings.other_costs:
         weighed, rest = settings.objective, ", ".join(settings.other_costs)

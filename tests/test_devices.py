@@ -184,7 +184,7 @@ def test_a_quick_measurement_says_so(script: Callable[[str], DeviceCommand], tmp
     job = LatencyJob(0, NETS[0], script("print(3)"), IMAGE, 10, effort=QUICK)
     for one in (job, replace(job, effort=CONFIRMED)):
         keep(tmp_path, NETS[0].key, IMAGE[1:], measure_job(one).latency)
-    assert [m.is_quick for m in read_latencies(tmp_path)] == [True, False]
+    assert [(m.is_quick, m.spread_ms) for m in read_latencies(tmp_path)] == [(True, None), (False, 0.0)]
 
 
 @pytest.mark.parametrize(("body", "kind", "said"), [

@@ -44,7 +44,7 @@ class Latency:
     latency_ms: float  # the median; 0 of a device that measures other things alone
     low_ms: float  # of the 95 % interval of the median
     high_ms: float  # likewise
-    latency_spread_ms: float  # distance of the quartiles
+    latency_spread_ms: float | None  # distance of the quartiles; None of a single run
     repeats: int  # times that these were taken from
     tight: bool  # whether the interval came to `Effort.tight` before the time was up
     # where the figures are doubtful, load of the machine before, over its cores; of a device how far repeats differ

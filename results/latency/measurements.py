@@ -4,7 +4,8 @@ A line of `latency.jsonl` is a measurement; of each net the last one counts. It 
 latency_spread_ms, device, batch, dtype, runtime ("eager", "compile", "onnx"), threads, image_size, machine and when.
 All from device to machine say in which setting it was measured; numbers of different settings, other machines too,
 are never compared. What a user's command has measured on a device (device_command.py) has the device's name, the
-export format as runtime and the command as machine, and what else it printed as numbers.
+export format as runtime and the command as machine, and what else it printed as numbers. A search marks what it has
+measured with the least effort as quick.
 """
 
 from __future__ import annotations

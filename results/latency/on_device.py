@@ -87,7 +87,7 @@ def measure_on(
         latency_ms=numbers.pop(LATENCY, 0.0),
         low_ms=min(times),
         high_ms=max(times),
-        latency_spread_ms=_quartile_distance(times),
+        latency_spread_ms=_quartile_distance(times) if len(times) > 1 else None,
         repeats=len(found),
         tight=spread <= SPREAD,
         busy=round(spread, 3) if spread > SPREAD else 0.0,

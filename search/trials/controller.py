@@ -281,7 +281,8 @@ class SearchController(Controller):
                 self._over_in_a_row += 1
                 self.exhausted |= self._over_in_a_row >= MAX_OVER
                 return self._end_infeasible(trial, over)
-            self._over_in_a_row = 0
+            if self.context.devices.is_certain(device, trial.net.key):
+                self._over_in_a_row = 0
         else:
             device.fail(trial.net, result)
             if result.status == "infeasible":
