@@ -52,7 +52,6 @@ def main() -> None:
         costs = [deployed_cost(Genotype.from_dict(row["genotype"]), CLASSES, side, CHANNELS) for row in own]
         for runtime in ("eager", "onnx"):
             figures[f"{space} {side} px {runtime}"] = judged(own, costs, runtime)
-        figures[f"{space} {side} px onnx, eager as prior"] = transferred(own, costs)
     first = [row for row in rows if row["space"] == "modern"]
     later = [row["genotype"] for row in first[FIRST:]]
     costs = [deployed_cost(Genotype.from_dict(genotype), CLASSES, NETS["modern"][0], CHANNELS) for genotype in later]
@@ -78,25 +77,6 @@ def judged(rows: list[dict[str, Any]], costs: list[Cost], runtime: str) -> dict[
         found[f"{count} random"] = drawn(ms_N, predictor, lambda some: list(some[:count]))  # noqa: B023
         found[f"{count} random, ridge regression"] = drawn(ms_N, ridge, lambda some: list(some[:count]))  # noqa: B023
     return found
-
-
-def transferred(rows: list[dict[str, Any]], costs: list[Cost]) -> dict[str, Any]:
-    """As `judged` in onnx, with the rates of 30 nets in eager PyTorch as the prior."""
-    both = [(row, cost) for row, cost in zip(rows, costs, strict=True) if "eager" in row and "onnx" in row]
-    demands_NT = np.array([demands(cost) for _, cost in both])
-    eager_N, onnx_N = (np.array([row[runtime] for row, _ in both]) for runtime in ("eager", "onnx"))
-    before = spanning(demands_NT, 30)
-    prior_T = LatencyPredictor(demands_NT[before], eager_N[before]).rates_T
-
-    def predictor(chosen: list[int]) -> np.ndarray:
-        return LatencyPredictor(demands_NT[chosen], onnx_N[chosen], prior_T).predict(demands_NT).ms_N
-
-    return {"nets": len(both), "ranked as in eager": round(correlation(eager_N, onnx_N), 3)} | {
-        f"{count} spanning": drawn(
-            onnx_N, predictor, lambda some: list(some[spanning(demands_NT[some], count, prior_T)])  # noqa: B023
-        )
-        for count in COUNTS
-    }  # fmt: skip
 
 
 def drawn(

@@ -64,7 +64,7 @@ class Settings:
         other_costs: what fronts rank by beside accuracy and `objective`; the strategy does not look at them.
         devices: whose commands measure nets.
         quantized: whether nets are ranked by what they score in int8, and measured in it.
-        measured_nets: so many nets are measured before any is trained, the others' costs are predicted; 0 measures all.
+        measured_nets: so many nets are measured before any is trained, and the others' costs are predicted; 0 for none.
     """
 
     space: str
@@ -148,11 +148,23 @@ class Settings:
             raise InputError(f"measured-nets: goes with objective {LATENCY}, or a limit on it")
         if self.supernet:
             raise InputError("measured-nets: a supernet's nets are all measured; leave it out")
-        numbers = {cost: split_number(cost)[0] for cost in self.measured}
+        if several := self._several_numbers:
+            raise InputError(f"measured-nets: one number of a device is predicted, got {', '.join(several)}")
+
+    @property
+    def _several_numbers(self) -> list[str]:
+        """What is measured on the first device of which several numbers are; one of each device is predicted."""
         for device in {self.home_of(cost) for cost in self.measured}:
             own = [cost for cost in self.measured if self.home_of(cost) == device]
-            if len({numbers[cost] for cost in own}) > 1:
-                raise InputError(f"measured-nets: one number of a device is predicted, got {', '.join(own)}")
+            if len({split_number(cost)[0] for cost in own}) > 1:
+                return own
+        return []
+
+    @property
+    def predicts(self) -> bool:
+        """Whether nets are trained on predicted costs: where that was asked for, or what is measured is limited."""
+        limited = any(name in self.measured for name in self.limits)
+        return bool(self.measured_nets) or (limited and not self.supernet and not self._several_numbers)
 
     @property
     def costs(self) -> tuple[str, ...]:

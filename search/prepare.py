@@ -136,7 +136,7 @@ def devices_of(
         for name, wanted in numbers.items()
     }  # fmt: skip
     limits = {name: most for name, most in settings.limits.items() if name in settings.measured}
-    return Devices(made, limits, not settings.measured_nets)
+    return Devices(made, limits, not settings.predicts)
 
 
 def _load(config: SearchConfig, console: Console) -> DataSet:

@@ -99,7 +99,7 @@ def conclude(controller: SearchController, console: Console) -> None:
             f"run {controller.store.folder.name!r}: none of {len(trained)} nets could be trained{reason}"
         )
     print_measuring(controller, console)
-    for line in controller.context.devices.errors if config.settings.measured_nets else ():
+    for line in controller.context.devices.errors if config.settings.predicts else ():
         console.print(line, highlight=False, soft_wrap=True)
     strategy = controller.study.study.sampler
     if isinstance(strategy, BuildUp):
@@ -121,7 +121,7 @@ def _announce(controller: SearchController, flops: float, console: Console) -> N
         console.print("one worker both trains and measures latency; --latency-on NODE separates the two")
     for device in settings.devices:
         console.print(
-            f"device {device.name} measures each net by {device.command}", highlight=False, markup=False, soft_wrap=True
+            f"device {device.name} measures nets by {device.command}", highlight=False, markup=False, soft_wrap=True
         )
     if settings.other_costs:
         weighed, rest = settings.objective, ", ".join(settings.other_costs)

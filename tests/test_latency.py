@@ -19,7 +19,14 @@ from alternas.archs.errors import OperationError
 from alternas.cli import app as cli
 from alternas.results.latency import measure as measuring
 from alternas.results.latency.measure import Latency, measure, median_interval, session_of
-from alternas.results.latency.measurements import FILE, LatencySetting, latencies_of, latency_settings, read_latencies
+from alternas.results.latency.measurements import (
+    FILE,
+    Effort,
+    LatencySetting,
+    latencies_of,
+    latency_settings,
+    read_latencies,
+)
 from alternas.results.latency.nets import (
     TimedNet,
     describe_setting,
@@ -34,9 +41,8 @@ IMAGE = (3, 8, 8)
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in (("WARM_SECONDS", 0.0), ("LEAST_SECONDS", 0.01), ("MOST_SECONDS", 0.05)):
-        monkeypatch.setattr(measuring, name, seconds)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "__defaults__", (False, Effort(warm_s=0.0, least_s=0.01, most_s=0.05)))
 
 
 @pytest.mark.parametrize("count", [20, 101, 1000])

@@ -13,9 +13,9 @@ import pytest
 
 from alternas.archs import Genotype, InputError
 from alternas.archs.errors import OperationError
-from alternas.archs.timm_net import TimmNet
+from alternas.archs.timm_net import TimmNet, net_from_dict
 from alternas.results.latency.device_command import device_commands
-from alternas.results.latency.measurements import LatencySetting, read_latencies
+from alternas.results.latency.measurements import CONFIRMED, QUICK, LatencySetting, read_latencies
 from alternas.results.latency.nets import prediction_lines
 from alternas.results.latency.predictor import demands, fitted
 from alternas.results.ranking.leaderboard import ExtraResults, rank_rows
@@ -25,6 +25,7 @@ from alternas.search.engine.loop import run_loop
 from alternas.search.training.job import Job, JobResult, LatencyJob
 from alternas.search.trials.controller import SearchController
 from alternas.search.trials.few_measured import spanning_nets
+from alternas.search.trials.latencies import NEAR
 from alternas.spaces import get
 from alternas.spaces.base import random_net
 from fakes import RECIPE, FakeExecutor, SilentView, lose, milliseconds, on_device, price, row, timed
@@ -181,6 +182,96 @@ def test_only_nets_near_a_limit_are_measured_before_they_are_trained(
     assert near, "what may be on either side is"
     over = {r.error for r in work.store.records if r.status == "infeasible"}
     assert "predicted to be well over the limit: latency_ms" in over
+
+
+# Under a limit, where no number of nets was asked for.
+
+
+def by_effort(off: Callable[[Genotype], float]) -> Callable[[Job], Any]:
+    """A machine on which a quick measurement is off by this factor."""
+
+    def fate(job: Job) -> JobResult | None:
+        if not isinstance(job, LatencyJob):
+            return None
+        is_quick, ms = job.effort == QUICK, milliseconds(job.genotype)
+        return JobResult(job.trial, "ok", latency=row(ms * off(job.genotype) if is_quick else ms) | {"quick": is_quick})
+
+    return fate
+
+
+@pytest.mark.parametrize("strategy", ["random", "evolution"])
+@pytest.mark.parametrize("objective", ["macs", "latency_ms"])
+def test_under_a_limit_a_net_is_measured_where_that_tells(
+    controller: Callable[..., SearchController], strategy: str, objective: str, tmp_path: Path
+) -> None:
+    most = 0.33
+    work = controller(strategy=strategy, objective=objective, measured_nets=0, limits={"latency_ms": most}, trials=30)
+    executor = FakeExecutor(2, by_effort(lambda net: 1.0))
+    run_loop(work, executor, SilentView())
+    jobs = [job for job in executor.ran if isinstance(job, LatencyJob)]
+    efforts = {job.genotype.key: [j.effort for j in jobs if j.genotype.key == job.genotype.key] for job in jobs}
+    assert all(found in ([QUICK], [QUICK, CONFIRMED], [CONFIRMED]) for found in efforts.values())
+    trained = {job.genotype.key: job.genotype for job in executor.ran if not isinstance(job, LatencyJob)}
+    assert all(milliseconds(net) <= most * 1.001 for net in trained.values())
+    assert trained.keys() - efforts.keys(), "some nets are well within it"
+    for net in (job.genotype for job in jobs):
+        is_near = abs(milliseconds(net) / most - 1) <= NEAR
+        assert not is_near or CONFIRMED in efforts[net.key], "near the limit it is measured again"
+    best = {net.key for net in work.few.front(work.store.records, [objective], _cost_of(work))}  # type: ignore[union-attr]
+    assert best <= efforts.keys()
+    if objective == "latency_ms":
+        assert all(CONFIRMED in efforts[key] for key in best)
+        assert best == front_keys(work)
+
+
+@pytest.mark.parametrize("off", [0.8, 0.95, 1.05])
+def test_nets_that_are_returned_keep_the_limit_when_measured_again(
+    controller: Callable[..., SearchController], off: float
+) -> None:
+    """Quick measurements that are all 5 or 20 % off: what a search returns was measured with care."""
+    most = 0.33
+    work = controller(measured_nets=0, limits={"latency_ms": most}, trials=20)
+    run_loop(work, FakeExecutor(1, by_effort(lambda net: off)), SilentView())
+    ms = {r.key: milliseconds(net_from_dict(r.genotype)) for r in work.store.records}
+    best = work.few.front(work.store.records, ["latency_ms"], _cost_of(work))  # type: ignore[union-attr]
+    assert best
+    assert all(ms[net.key] <= most for net in best)
+    if off > 0.9:
+        measured = work.context.devices.of("latency_ms").known
+        trained = {r.key for r in work.store.records if r.status == "ok"}
+        assert all(ms[key] <= most for key in trained & measured.keys()), "near the limit before it was trained"
+
+
+def test_a_resumed_search_confirms_what_is_not(controller: Callable[..., SearchController], tmp_path: Path) -> None:
+    def fate(job: Job) -> Any:
+        if isinstance(job, LatencyJob) and job.effort == CONFIRMED and job.trial < 0:
+            raise KeyboardInterrupt
+        return by_effort(lambda net: 1.0)(job)
+
+    more = {"measured_nets": 0, "limits": {"latency_ms": 0.4}, "trials": 12}
+    with pytest.raises(KeyboardInterrupt):
+        run_loop(controller(**more), FakeExecutor(1, fate), SilentView())
+    work, executor = controller(**more), FakeExecutor(1, by_effort(lambda net: 1.0))
+    run_loop(work, executor, SilentView())
+    assert {job.effort for job in executor.ran if isinstance(job, LatencyJob)} == {CONFIRMED}
+    assert all(isinstance(job, LatencyJob) for job in executor.ran)
+    confirmed = {m.key for m in read_latencies(tmp_path) if not m.is_quick}
+    assert front_keys(work) <= confirmed
+
+
+def test_several_numbers_of_a_device_are_all_measured(controller: Callable[..., SearchController]) -> None:
+    more = {"objective": "latency_ms@board", "other_costs": ("energy_mj@board",), "measured_nets": 0, "latency": ""}
+    limits, devices = {"latency_ms@board": 0.4}, device_commands(["board=b {model}"])
+    work = controller(limits=limits, devices=devices, **more)
+    executor = FakeExecutor(1, lambda job: _both(job))
+    run_loop(work, executor, SilentView())
+    measured = {*measured_keys(executor.ran)}
+    assert {job.genotype.key for job in executor.ran} == measured
+    assert {job.effort for job in executor.ran if isinstance(job, LatencyJob)} == {CONFIRMED}
+
+
+def _both(job: Job) -> Any:
+    return on_device(job, milliseconds(job.genotype), energy_mj=3.0) if isinstance(job, LatencyJob) else None
 
 
 def test_patience_goes_with_a_limit_on_what_is_measured(controller: Callable[..., SearchController]) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
 from .export_net import ExportNet, Format
 
@@ -97,25 +100,44 @@ def _is_large(net: ExportNet) -> bool:
 
 def _converted(net: ExportNet) -> Any:
     """torch's ONNX program of the net."""
-    program, aten = net.program, torch.ops.aten
-    ours = {aten.scaled_dot_product_attention.default: _attention, aten.pad.default: _pad}
-    in_graph = {node.target for node in program.graph.nodes} & ours.keys()
-    if in_graph:  # else a second of work for nothing
-        program = program.run_decompositions({operator: ours[operator] for operator in in_graph})
+    with _PlainOperators():
+        program = net.traced(net.deployed())
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.ERROR)
     try:
         return torch.onnx.export(
-            program, opset_version=OPSET, dynamo=True, input_names=["images"], output_names=["logits"], verbose=False
-        )
+            program, opset_version=OPSET, dynamo=True, input_names=["images"], output_names=["logits"], verbose=False,
+            custom_translation_table={torch.ops.aten.gelu.default: _gelu},
+        )  # fmt: skip
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
 
 
-def _pad(x: Tensor, pad: list[int], mode: str = "constant", value: float | None = None) -> Tensor:
+class _PlainOperators(TorchFunctionMode):
+    """Traces padding and attention as other operators: decomposing them afterwards takes a second or two a net."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        plain = {functional.scaled_dot_product_attention: _attention, functional.pad: _pad}
+        return plain.get(func, func)(*args, **(kwargs or {}))
+
+
+def _gelu(x: Any, approximate: str = "none") -> Any:
+    """GELU, x (1 + erf(x / sqrt 2)) / 2, in an order that onnxruntime runs as one operator; torch's it does not."""
+    import onnxscript
+
+    op: Any = onnxscript.opset18
+    if approximate == "tanh":
+        inner = op.Mul(op.Add(x, op.Mul(op.Mul(x, op.Mul(x, x)), 0.044715)), math.sqrt(2 / math.pi))
+        return op.Mul(op.Mul(x, 0.5), op.Add(op.Tanh(inner), 1.0))
+    return op.Mul(op.Mul(x, op.Add(op.Erf(op.Div(x, math.sqrt(2))), 1.0)), 0.5)
+
+
+def _pad(x: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """Padding by concatenation.
 
     onnxruntime folds a Pad of zeros into the MaxPool behind it, which ignores what it pads with: BiT's root, whose

@@ -25,14 +25,11 @@ from ...archs.errors import InputError, OperationError
 from ..export.export_net import export_net_of
 from ..export.formats import check_formats, format_of
 from .footprint import EnergyMeter, energy_meter, peak_memory
-from .measurements import ONNX_FORMATS, LatencySetting, cpu_name
+from .measurements import FULL, ONNX_FORMATS, Effort, LatencySetting, cpu_name
 
 if TYPE_CHECKING:
     from .device_command import DeviceCommand
 
-TIGHT = 0.02  # width of the median's 95 % interval, over the median
-WARM_SECONDS = 0.3
-LEAST_SECONDS, MOST_SECONDS = 0.5, 10.0  # of measuring
 FEWEST = 12  # times that an interval is made of
 NORMAL = 1.96  # 95 % of a normal distribution lies within so many deviations
 ENERGY_SECONDS = 1.0  # that a meter is read over; RAPL counts in milliseconds, NVML in tens of them
@@ -47,9 +44,9 @@ class Latency:
     latency_ms: float  # the median; 0 of a device that measures other things alone
     low_ms: float  # of the 95 % interval of the median
     high_ms: float  # likewise
-    latency_spread_ms: float  # distance of the quartiles
+    latency_spread_ms: float | None  # distance of the quartiles; None of a single run
     repeats: int  # times that these were taken from
-    tight: bool  # whether the interval came to `TIGHT` before the time was up
+    tight: bool  # whether the interval came to `Effort.tight` before the time was up
     # where the figures are doubtful, load of the machine before, over its cores; of a device how far repeats differ
     busy: float = 0.0
     memory_bytes: int | None = None  # peak on a GPU, weights included; of runtime onnx, over the runtime's own
@@ -71,7 +68,11 @@ class Latency:
 
 
 def measure(
-    network: nn.Module, shape: tuple[int, int, int], setting: LatencySetting, footprint: bool = False
+    network: nn.Module,
+    shape: tuple[int, int, int],
+    setting: LatencySetting,
+    footprint: bool = False,
+    effort: Effort = FULL,
 ) -> Latency:
     """Latency of a network for images of `shape` (channels, height, width).
 
@@ -94,7 +95,7 @@ def measure(
         if on_gpu:
             torch.cuda.reset_peak_memory_stats()
         run = _runner(network, x_BCHW, setting)
-        times, memory = _times(run, setting.threads), torch.cuda.max_memory_allocated() if on_gpu else None
+        times, memory = _times(run, setting.threads, effort), torch.cuda.max_memory_allocated() if on_gpu else None
         energy = energy_of(run, energy_meter(setting.device), on_gpu) if footprint else {}
         if footprint and setting.runtime == "onnx":
             memory = exported_memory(network, shape, setting)
@@ -110,7 +111,7 @@ def measure(
         high_ms=1e3 * high,
         latency_spread_ms=1e3 * (quartiles[2] - quartiles[0]),
         repeats=len(times),
-        tight=_is_tight(times),
+        tight=_is_tight(times, effort.tight),
         busy=round(load, 2) if load > BUSY else 0.0,
         memory_bytes=memory,
         machine=torch.cuda.get_device_name(device) if on_gpu else cpu_name(),
@@ -132,16 +133,16 @@ def median_interval(times: Sequence[float]) -> tuple[float, float]:
     return ordered[max(0, low - 1)], ordered[min(count, high) - 1]
 
 
-def _times(run: Callable[[], object], threads: int) -> list[float]:
+def _times(run: Callable[[], object], threads: int, effort: Effort) -> list[float]:
     """Seconds of a call, many times over."""
     timer = Timer("run()", globals={"run": run}, num_threads=threads)
-    until = time.perf_counter() + WARM_SECONDS
+    until = time.perf_counter() + effort.warm_s
     timer.timeit(1)
     while time.perf_counter() < until:
         timer.timeit(1)
-    until, times = time.perf_counter() + MOST_SECONDS, list[float]()
-    while not (len(times) >= FEWEST and (_is_tight(times) or time.perf_counter() > until)):
-        times += timer.blocked_autorange(min_run_time=LEAST_SECONDS).times
+    until, times = time.perf_counter() + effort.most_s, list[float]()
+    while not (len(times) >= FEWEST and (_is_tight(times, effort.tight) or time.perf_counter() > until)):
+        times += timer.blocked_autorange(min_run_time=effort.least_s).times
     return times
 
 
@@ -170,9 +171,9 @@ def exported_memory(network: nn.Module, shape: tuple[int, int, int], setting: La
         return peak_memory(Path(folder) / form.file, shape, setting.batch, setting.threads)
 
 
-def _is_tight(times: Sequence[float]) -> bool:
+def _is_tight(times: Sequence[float], tight: float) -> bool:
     low, high = median_interval(times)
-    return high - low <= TIGHT * statistics.median(times)
+    return high - low <= tight * statistics.median(times)
 
 
 def _runner(network: nn.Module, x_BCHW: torch.Tensor, setting: LatencySetting) -> Callable[[], object]:

@@ -4,7 +4,8 @@ A line of `latency.jsonl` is a measurement; of each net the last one counts. It 
 latency_spread_ms, device, batch, dtype, runtime ("eager", "compile", "onnx"), threads, image_size, machine and when.
 All from device to machine say in which setting it was measured; numbers of different settings, other machines too,
 are never compared. What a user's command has measured on a device (device_command.py) has the device's name, the
-export format as runtime and the command as machine, and what else it printed as numbers.
+export format as runtime and the command as machine, and what else it printed as numbers. A search marks what it has
+measured with the least effort as quick.
 """
 
 from __future__ import annotations
@@ -85,6 +86,29 @@ class LatencySetting:
         return cls(**given)
 
 
+@dataclass(frozen=True)
+class Effort:
+    """How long a net is measured, and until its figures agree how well.
+
+    Attributes:
+        repeats: runs of a device's command at least; of two runs both must agree, of one nothing is asked.
+        tight: width of the median's 95 % interval over the median, on this machine, from which on it is certain.
+        warm_s: seconds of warm-up there,
+        least_s, most_s: and of measuring.
+    """
+
+    repeats: int = 3
+    tight: float = 0.02
+    warm_s: float = 0.3
+    least_s: float = 0.5
+    most_s: float = 10.0
+
+
+FULL = Effort()
+CONFIRMED = Effort(repeats=2, most_s=3.0)  # what a search says of its front, and of nets near a limit
+QUICK = Effort(repeats=1, tight=0.1, warm_s=0.1, least_s=0.1, most_s=1.0)  # what it asks of other nets
+
+
 def latency_settings(
     device: str, batch: str, dtype: str, compiled: bool, onnx: bool, threads: int
 ) -> list[LatencySetting]:
@@ -121,6 +145,7 @@ class Measurement:
     setting: str  # DEVICE/BATCH/DTYPE/RUNTIME/THREADS/SIDE/MACHINE
     numbers: Mapping[str, float] = field(default_factory=dict)  # what else was measured, by name
     seconds: float = 0.0  # that measuring took; 0 where it is not known
+    is_quick: bool = False  # whether it was measured with the least effort
 
     def value(self, number: str) -> float | None:
         """One of its numbers, None where it has not been measured."""
@@ -159,7 +184,7 @@ def _parse(path: Path, number: int, line: bytes) -> Measurement:
         if not (all(map(_finite, known)) and is_positive and isinstance(row["key"], str)):
             raise ValueError(f"key {row['key']!r:.40}, latency_ms {ms!r:.40}")
         parts = (tuple(p) if isinstance(p := row.get(name), list) else p for name in SETTING)
-        return Measurement(row["key"], ms, spread_ms, _setting(*parts), numbers, seconds)
+        return Measurement(row["key"], ms, spread_ms, _setting(*parts), numbers, seconds, bool(row.get("quick")))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: line {number} is broken ({type(error).__name__}: {error})") from None
 

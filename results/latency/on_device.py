@@ -23,10 +23,12 @@ from ..export.export_net import export_net_of
 from ..export.formats import check_formats, format_of
 from .device_command import LATENCY, TIMEOUT_SECONDS, DeviceCommand, read_numbers
 from .measure import Latency
+from .measurements import FULL, Effort
 
 UNREACHABLE, TIMEOUT, FAILED, NONSENSE = "unreachable", "timeout", "failed", "nonsense"
 AWAY = (255, 75)  # exit codes of a device that is not there: ssh's own, and EX_TEMPFAIL of sysexits.h
-REPEATS, MOST_REPEATS = 3, 9  # runs of the command
+MOST_REPEATS = 9  # runs of the command
+AGREE = 0.02  # two runs that are no further apart, as a share of the lesser, need no third one
 SPREAD = 0.1  # distance of the quartiles over the median: above it there are more repeats, and the device is busy
 TAIL_BYTES = 65536  # of the output, that are read
 
@@ -49,7 +51,7 @@ def measure_on(
     shape: tuple[int, int, int],
     needed: Sequence[str] = (LATENCY,),
     timeout_s: float = TIMEOUT_SECONDS,
-    repeats: int = REPEATS,
+    effort: Effort = FULL,
 ) -> Latency:
     """What a device says of a network, for images of `shape` (channels, height, width): medians over repeats.
 
@@ -59,7 +61,7 @@ def measure_on(
         shape: of an image.
         needed: numbers that the command must print; more repeats are made until the first of them is certain.
         timeout_s: of one run of the command.
-        repeats: so many at least.
+        effort: so many repeats at least.
 
     Raises:
         InputError: if a package for the export is missing.
@@ -73,8 +75,8 @@ def measure_on(
     with tempfile.TemporaryDirectory(prefix="alternas-") as folder:
         form.write(export_net_of(network), Path(folder))
         words = device.words(str(Path(folder) / form.file), shape, network.genotype.key)
-        found = [_numbers(device, words, needed, timeout_s) for _ in range(repeats)]
-        while repeats > 1 and _spread([of[needed[0]] for of in found]) > SPREAD and len(found) < MOST_REPEATS:
+        found = [_numbers(device, words, needed, timeout_s) for _ in range(effort.repeats)]
+        while not _is_enough([of[needed[0]] for of in found]):
             found.append(_numbers(device, words, needed, timeout_s))
     names = [name for name in found[0] if all(name in of for of in found)]
     numbers = {name: statistics.median(of[name] for of in found) for name in names}
@@ -85,7 +87,7 @@ def measure_on(
         latency_ms=numbers.pop(LATENCY, 0.0),
         low_ms=min(times),
         high_ms=max(times),
-        latency_spread_ms=_quartile_distance(times),
+        latency_spread_ms=_quartile_distance(times) if len(times) > 1 else None,
         repeats=len(found),
         tight=spread <= SPREAD,
         busy=round(spread, 3) if spread > SPREAD else 0.0,
@@ -93,6 +95,13 @@ def measure_on(
         numbers=numbers,
         seconds=round(time.monotonic() - began, 3),
     )
+
+
+def _is_enough(values: Sequence[float]) -> bool:
+    """Whether no further run is needed; one run is taken as it is."""
+    if len(values) == 2:
+        return max(values) <= (1 + AGREE) * min(values)
+    return len(values) in (1, MOST_REPEATS) or _spread(values) <= SPREAD
 
 
 def _numbers(device: DeviceCommand, words: Sequence[str], needed: Sequence[str], timeout_s: float) -> dict[str, float]:

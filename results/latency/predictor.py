@@ -1,7 +1,7 @@
 """`LatencyPredictor`: latency of nets from that of a few, by MACs, memory traffic and calls of each kind of operator.
 
 Time is a sum of terms, each a rate of the device times what a kind of operator asks for (MACs, bytes, calls). Rates are
-those of a prior device times a factor of each term, whose logarithms are normal: the maximum a posteriori, with
+those of a CPU core times a factor of each term, whose logarithms are normal: the maximum a posteriori, with
 Laplace's approximation for the error (Bishop, "Pattern Recognition and Machine Learning", 2006, section 4.4). The same
 linearised model says which nets to measure. Knows no torch.
 """
@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from ...archs import Cost
 
 Array = NDArray[np.float64]
-# Nanoseconds a MAC, a byte and a call of each kind of operator, roughly those of one CPU core: where no device was
-# measured before, what the factors multiply.
+# Nanoseconds a MAC, a byte and a call of each kind of operator, roughly those of one CPU core: what factors multiply.
 RATES = {
     "conv": (0.03, 0.05, 5e3),
     "pointwise": (0.03, 0.05, 5e3),
@@ -53,15 +52,14 @@ def demands(cost: Cost) -> Array:
     return np.array([*row, cost.training_activation_bytes, 1], float)
 
 
-def spanning(demands_NT: Array, count: int, rates_T: Array = PRIOR_RATES) -> list[int]:
+def spanning(demands_NT: Array, count: int) -> list[int]:
     """The nets to measure, in order: each the one foretold worst by those before (greedy D-optimal design).
 
     Args:
         demands_NT: of the candidates, as `demands` gives them.
         count: so many, at most all.
-        rates_T: of the device as far as they are known.
     """
-    times_NT = demands_NT * rates_T
+    times_NT = demands_NT * PRIOR_RATES
     total_N = times_NT.sum(1)
     log_N = np.log(total_N)
     columns = (FACTOR_SD * times_NT / total_N[:, None], 0.5 * np.ones(len(log_N)), 0.3 * (log_N - log_N.mean()))
@@ -85,26 +83,25 @@ class LatencyPredictor:
         loo_error: root mean square of the leave-one-out errors of log latencies: 0.1 is about 10 %.
     """
 
-    def __init__(self, demands_NT: Array, ms_N: Array, prior_T: Array = PRIOR_RATES) -> None:
+    def __init__(self, demands_NT: Array, ms_N: Array) -> None:
         """Fitted to measured nets.
 
         Args:
             demands_NT: of the nets, as `demands` gives them.
             ms_N: their latencies; none leaves the prior.
-            prior_T: rates of a device measured before, as its predictor's `rates_T`.
         """
         self.count = len(ms_N)
         terms = demands_NT.shape[1]
         prior_sd_D = np.array([FACTOR_SD] * terms + [SCALE_SD])
         self._covariance_DD, logs_D = np.diag(prior_sd_D**2), np.zeros(terms + 1)
-        self.rates_T, self.loo_error, self._noise = prior_T, float("nan"), NOISE_SD
+        self.rates_T, self.loo_error, self._noise = PRIOR_RATES, float("nan"), NOISE_SD
         if not self.count:
             return
-        times_NT, log_N = demands_NT * prior_T * MS, np.log(ms_N)
+        times_NT, log_N = demands_NT * PRIOR_RATES * MS, np.log(ms_N)
         centre = float(np.median(log_N - np.log(times_NT.sum(1))))
         logs_D[-1] = centre
         logs_D = _most_likely(times_NT, log_N, logs_D, prior_sd_D)
-        self.rates_T = prior_T * np.exp(logs_D[:-1] + logs_D[-1])
+        self.rates_T = PRIOR_RATES * np.exp(logs_D[:-1] + logs_D[-1])
         jacobian_ND, foretold_N = _linearised(times_NT, logs_D)
         precision_DD = np.diag(prior_sd_D**-2) + jacobian_ND.T @ jacobian_ND / NOISE_SD**2
         self._covariance_DD = np.linalg.inv(precision_DD)
@@ -155,8 +152,8 @@ def _most_likely(times_NT: Array, log_N: Array, start_D: Array, prior_sd_D: Arra
     return found.x
 
 
-def fitted(costs: Sequence[Cost], ms: Sequence[float], prior_T: Array = PRIOR_RATES) -> LatencyPredictor:
+def fitted(costs: Sequence[Cost], ms: Sequence[float]) -> LatencyPredictor:
     """The predictor of measured nets by their costs; with none the prior."""
     rows = [demands(cost) for cost in costs]
     demands_NT = np.array(rows).reshape(len(rows), len(PRIOR_RATES))
-    return LatencyPredictor(demands_NT, np.asarray(ms, float), prior_T)
+    return LatencyPredictor(demands_NT, np.asarray(ms, float))

@@ -11,7 +11,7 @@ from ...archs import Genotype
 from ...archs.errors import check_choice
 from ...archs.timm_net import Net
 from ...results.latency.device_command import LATENCY, TIMEOUT_SECONDS, DeviceCommand
-from ...results.latency.measurements import LatencySetting
+from ...results.latency.measurements import CONFIRMED, Effort, LatencySetting
 from ...results.ranking.metric import Metric
 from ..data.splits import WHOLE, View
 from .artifacts import ArtifactStore
@@ -183,6 +183,7 @@ class LatencyJob:
         needed: numbers that a command must print.
         probe: a net that the device has measured before; where it fails too, the device does. None where there is none.
         command_timeout_s: a run of the command that takes longer is ended.
+        effort: how long it is measured.
     """
 
     trial: int
@@ -194,6 +195,7 @@ class LatencyJob:
     needed: tuple[str, ...] = (LATENCY,)
     probe: Net | None = None
     command_timeout_s: float = TIMEOUT_SECONDS
+    effort: Effort = CONFIRMED
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import cast
 
 from ...archs import Genotype
 from ...archs.timm_net import Net
+from ...results.latency.measurements import CONFIRMED, QUICK
 from ...results.runs.record import FREE, Record
 from ...results.runs.store import Store
 from ...spaces import FixedChooser, Genes, plain_genes
@@ -48,7 +49,7 @@ class SearchController(Controller):
         baselines: the plain ResNets that are trained beside the search; `references`: how many nets of timm are.
         exhausted: whether the strategy or the space has no new net to give.
         patience: when the search has stopped getting better; None if it is not to end for that.
-        few: measures nets outside of trials; None where every net is measured, or none.
+        few: measures nets outside of trials; None where every net is measured before it is trained, or none.
         say: shows a line.
     """
 
@@ -64,7 +65,7 @@ class SearchController(Controller):
         self.pretrained = Parent(context.pretrained.start) if context.pretrained else None
         self.exhausted, nets = False, context.config.run.budget.patience
         self.patience = Patience(nets, settings, context.cost_of) if nets else None
-        self.few = FewMeasured(context.devices) if settings.measured_nets else None
+        self.few = FewMeasured(context.devices) if settings.predicts else None
         self._predicts = False
         self.say: Callable[[str], None] = log.info
         self._over_in_a_row = 0
@@ -130,32 +131,36 @@ class SearchController(Controller):
     def next_job(self) -> Job | None:
         if self.few is None:
             return super().next_job()
-        job = None if self.few.missing(self.context.devices.first) else self._train()
-        return job or self.few.next_job(self._measured_beside(), 60 * self.context.config.run.budget.trial_minutes)
+        is_first = bool(self.few.missing(self.context.devices.first))
+        job, seconds = None if is_first else self._train(), 60 * self.context.config.run.budget.trial_minutes
+        return job or self.few.next_job(self._measured_beside(), QUICK if is_first else CONFIRMED, seconds)
 
     def _train(self) -> Job | None:
         """The next job once enough nets are measured to predict the others."""
-        if self.few and not self._predicts:
+        if self.few and self.context.devices.first and not self._predicts:
             self.few.check()
             self._predicts = True
             for line in self.context.devices.errors:
                 self.say(line)
         return super().next_job()
 
-    def _measured_beside(self) -> Sequence[Net]:
-        """The nets that are to be measured outside of trials now: before the first, and after the last the front's."""
+    def _measured_beside(self) -> Sequence[tuple[Latencies, Net]]:
+        """What is to be measured outside of trials now: nets before the first trial, and after the last the front's."""
         if self.few is None:
             return ()
-        if self.few.missing(self.context.devices.first):
-            return self.context.devices.first
+        if first := self.few.missing(self.context.devices.first):
+            return first
         if not (self.proposed_all and super().done):
             return ()
+        costs = self.settings.costs[:2]
         front = self.few.front(
             self.store.records,
-            self.settings.costs[:2],
+            costs,
             lambda cost, record: self.context.cost_named(cost, record.key, record.cost),
         )
-        return front if self.few.missing(front) else ()
+        return self.few.missing(
+            front, [self.context.devices.of(cost) for cost in costs if cost in self.settings.measured]
+        )
 
     def _next_trial(self) -> Trial | None:
         """The first paused trial that the scheduler promotes, from the highest rung down; else a new one."""
@@ -276,7 +281,8 @@ class SearchController(Controller):
                 self._over_in_a_row += 1
                 self.exhausted |= self._over_in_a_row >= MAX_OVER
                 return self._end_infeasible(trial, over)
-            self._over_in_a_row = 0
+            if self.context.devices.is_certain(device, trial.net.key):
+                self._over_in_a_row = 0
         else:
             device.fail(trial.net, result)
             if result.status == "infeasible":

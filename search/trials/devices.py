@@ -18,7 +18,8 @@ class Devices:
     Attributes:
         by_name: what each has measured.
         limits: largest values allowed, of what is measured.
-        measures_all: whether every net is measured before it is trained; else those near a limit are.
+        measures_all: whether every net is measured before it is trained; else the first ones and those near a limit,
+            with the least effort where that tells.
         first: nets that are measured before any is trained, once `recall` was told of them.
     """
 
@@ -30,6 +31,8 @@ class Devices:
     ) -> None:
         self.by_name, self.limits, self.measures_all = by_name or {}, limits or {}, measures_all
         self.first: Sequence[Genotype] = ()
+        for device in self.by_name.values():
+            device.quick = not measures_all
 
     def __bool__(self) -> bool:
         return bool(self.by_name)
@@ -59,14 +62,24 @@ class Devices:
 
     def pending(self, net: Net) -> Latencies | None:
         """The first device that has yet to measure a net before it is trained."""
-        missing = (device for device in self.by_name.values() if net.key not in device.known)
-        return next((device for device in missing if self._is_needed(device, net)), None)
+        return next((device for device in self.by_name.values() if self._is_needed(device, net)), None)
 
     def _is_needed(self, device: Latencies, net: Net) -> bool:
-        """Whether a net is not trained before a device has measured it."""
-        if self.measures_all or not isinstance(net, Genotype):
+        """Whether a net is not trained before a device has measured it, or measured it again."""
+        if net.key in device.known:
+            return not self.is_certain(device, net.key)
+        if self.measures_all or not isinstance(net, Genotype) or not (self.first or device.predicts):
             return True
-        return any(self.of(cost) is device and device.may_exceed(net, most) for cost, most in self.limits.items())
+        return any(device.may_exceed(net, most) for most in self._limits_of(device).values())
+
+    def is_certain(self, device: Latencies, key: str) -> bool:
+        """Whether a device has measured a net well enough to say which limits it keeps."""
+        limits = self._limits_of(device).items()
+        return key in device.known and all(device.is_certain(key, number, most) for number, most in limits)
+
+    def _limits_of(self, device: Latencies) -> dict[str, float]:
+        """The limits on what a device measures, by number."""
+        return {split_number(cost)[0]: most for cost, most in self.limits.items() if self.of(cost) is device}
 
     def name_of(self, job: LatencyJob) -> str:
         """The device that does a job."""
@@ -81,8 +94,8 @@ class Devices:
         """By which share a net breaks each limit, of those that it was measured to break; 1 where it does not run."""
         over = {device.failure: 1.0 for device in self.by_name.values() if net.key in device.failed}
         for cost, most in self.limits.items():
-            if net.key in self.of(cost).known and self.value(cost, net.key) > most:
-                over[cost] = self.value(cost, net.key) / most - 1
+            if net.key in self.of(cost).known and (share := self.of(cost).excess(net, split_number(cost)[0], most)):
+                over[cost] = share
         return over
 
     def expected_over(self, net: Net) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """`FewMeasured`: measurements outside of trials, where a search measures some nets and predicts the others.
 
-First `spanning_nets` are measured, then nets are trained, in the end the front's are measured, until all of it is.
+`spanning_nets` may be measured before any is trained; in the end the front's are, until all of it is confirmed.
 Knows no torch.
 """
 
@@ -16,6 +16,7 @@ import numpy as np
 from ...archs import Cost, Genotype
 from ...archs.errors import OperationError
 from ...archs.timm_net import Net, net_from_dict
+from ...results.latency.measurements import Effort
 from ...results.latency.predictor import demands, spanning
 from ...results.ranking.pareto import pareto_ranks
 from ...results.runs.record import Record
@@ -62,22 +63,28 @@ class FewMeasured:
         self._lost: Counter[str] = Counter()  # workers, by the net's key
         self._given_up: dict[tuple[str, str], str] = {}  # why, by device and key
 
-    def missing(self, nets: Iterable[Net]) -> list[tuple[Latencies, Net]]:
-        """What of these nets has yet to be measured, or is being measured. Nets that failed are not tried again."""
+    def missing(self, nets: Iterable[Net], ranked_by: Sequence[Latencies] = ()) -> list[tuple[Latencies, Net]]:
+        """What of these nets has yet to be measured. Nets that failed are not tried again.
+
+        Args:
+            nets: to measure.
+            ranked_by: devices whose quick measurements do not do.
+        """
         return [
             (device, net)
             for net in nets
             for name, device in self._devices.by_name.items()
-            if net.key not in device.known and (name, net.key) not in self._given_up
+            if not (device.is_confirmed(net.key) if device in ranked_by else self._devices.is_certain(device, net.key))
+            and (name, net.key) not in self._given_up
         ]
 
-    def next_job(self, nets: Iterable[Net], timeout_s: float) -> LatencyJob | None:
+    def next_job(self, missing: Iterable[tuple[Latencies, Net]], effort: Effort, timeout_s: float) -> LatencyJob | None:
         """The first of what is missing that can be measured now."""
         under_way = {(job.setting, job.genotype.key) for job in self._jobs.values()}
-        for device, net in self.missing(nets):
+        for device, net in missing:
             if device.is_free and (device.setting, net.key) not in under_way:
                 self._numbers -= 1
-                self._jobs[self._numbers] = device.job(self._numbers, net, timeout_s)
+                self._jobs[self._numbers] = device.job(self._numbers, net, timeout_s, effort)
                 return self._jobs[self._numbers]
         return None
 

@@ -19,15 +19,24 @@ from ...archs import Cost, Genotype
 from ...archs.errors import InputError, OperationError
 from ...archs.timm_net import Net, net_from_dict
 from ...results.latency.device_command import LATENCY, TIMEOUT_SECONDS, DeviceCommand
-from ...results.latency.measurements import LatencySetting, Measurement, keep, latencies_of, read_latencies
-from ...results.latency.predictor import LatencyPredictor, demands, fitted
+from ...results.latency.measurements import (
+    CONFIRMED,
+    QUICK,
+    Effort,
+    LatencySetting,
+    Measurement,
+    keep,
+    latencies_of,
+    read_latencies,
+)
+from ...results.latency.predictor import FEWEST, LatencyPredictor, demands, fitted
 from ...results.runs.record import FREE, Record
 from ..training.job import JobResult, LatencyJob
 
 log = logging.getLogger("alternas")
 GROWTH = 1.1  # so many times as many nets, and the predictor is fitted anew
-SURE_FROM = 8  # measured nets, before which no net is called over a limit by its prediction alone
 SURE = 2.0  # standard deviations of a prediction, beyond which a net is over a limit without being measured
+NEAR = 0.1  # share of a limit, within which a quick measurement does not tell on which side of it a net is
 MAX_RECALLED = 300  # nets of an earlier session that it is fitted to, the last ones
 ALWAYS_FITTED = 50  # nets, up to which it is fitted anew with each
 WAITS = (10.0, 30.0, 60.0, 120.0)  # seconds before a device that is not there is tried again
@@ -42,6 +51,7 @@ class Latencies:
         failed: why nets do not run there, by key.
         seconds: that measuring has taken, in all sessions.
         predictor: of the first number.
+        quick: whether a net is measured with the least effort at first: then some are confirmed.
     """
 
     def __init__(
@@ -79,6 +89,7 @@ class Latencies:
         self._misses, self._retry_at, self._at_work = 0, -math.inf, False
         self._learned: dict[str, Cost] = {}  # of measured nets of the space, by key
         self.predictor: LatencyPredictor = fitted([], [])
+        self.quick = False
         self._demands: dict[str, NDArray[np.float64]] = {}  # of nets whose number is predicted by key
 
     def recall(self, records: Sequence[Record], first: Sequence[Genotype] = (), needs_all: bool = True) -> None:
@@ -125,13 +136,14 @@ class Latencies:
         """Whether a net can be measured now. On a device that a command is for, one at a time."""
         return not self._at_work and time.monotonic() >= self._retry_at
 
-    def job(self, trial: int, net: Net, timeout_s: float) -> LatencyJob:
-        """The job of measuring this net; a command's has its own limit of time."""
+    def job(self, trial: int, net: Net, timeout_s: float, effort: Effort | None = None) -> LatencyJob:
+        """The job of measuring this net; a command's has its own limit of time. None is the least effort that tells."""
+        effort = effort or (QUICK if self.quick and net.key not in self.known else CONFIRMED)
         if not isinstance(self.setting, DeviceCommand):
-            return LatencyJob(trial, net, self.setting, self._image, self._classes, timeout_s)
+            return LatencyJob(trial, net, self.setting, self._image, self._classes, timeout_s, effort=effort)
         self._at_work = True
         probe, command_timeout_s = self._probe, self._timeout_s
-        more = {"needed": self._numbers, "probe": probe, "command_timeout_s": command_timeout_s}
+        more = {"needed": self._numbers, "probe": probe, "command_timeout_s": command_timeout_s, "effort": effort}
         return LatencyJob(trial, net, self.setting, self._image, self._classes, **more)
 
     def release(self) -> None:
@@ -187,17 +199,31 @@ class Latencies:
     def excess(self, net: Net, number: str, most: float) -> float:
         """The share by which a net is over a limit, as far as is known.
 
-        0 of a net within it, of one whose prediction may be within it, and where the number is not predicted.
+        0 of a net within it, of one that may be within it by its prediction or a quick measurement, and where the
+        number is not predicted.
         """
         if net.key in self.known:
-            return max(0.0, self.value(net.key, number) / most - 1)
-        if not (self.predictor.count >= SURE_FROM and number == self._numbers[0] and isinstance(net, Genotype)):
+            return max(0.0, self.value(net.key, number) / most - 1) if self.is_certain(net.key, number, most) else 0.0
+        if not (self.predicts and number == self._numbers[0] and isinstance(net, Genotype)):
             return 0.0
         predicted, error = self.predict(net)
         return max(0.0, predicted / (most * (1 + SURE * error)) - 1)
 
+    @property
+    def predicts(self) -> bool:
+        """Whether enough nets are measured to call another one over a limit, or well within it."""
+        return self.predictor.count >= FEWEST
+
+    def is_confirmed(self, key: str) -> bool:
+        """Whether a net was measured with more than the least effort."""
+        return key in self.known and not self.known[key].is_quick
+
+    def is_certain(self, key: str, number: str, most: float) -> bool:
+        """Whether a measured net was measured well enough to say on which side of a limit it is."""
+        return self.is_confirmed(key) or abs(self.value(key, number) / most - 1) > NEAR
+
     def may_exceed(self, net: Genotype, most: float) -> bool:
-        """Whether the first number of a net may be over a limit, by its prediction or as measured."""
+        """Whether the first number of a net that was not measured may be over a limit."""
         predicted, error = self.predict(net)
         return predicted * (1 + SURE * error) > most
 
