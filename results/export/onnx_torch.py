@@ -44,23 +44,13 @@ class OnnxNet:
         values: dict[str, Any] = {**self.constants, **self.weights, "": None, self.given: x_BCHW}
         for kind, inputs, outputs, attributes in self.nodes:
             if kind == "DequantizeLinear" and inputs[0].endswith(INT8):
-                found = self._weight(inputs[0].removesuffix(INT8), values[inputs[0]], attributes)
+                weight = self.weights[inputs[0].removesuffix(INT8)]
+                found = _rounded(weight, attributes["axis"], *(values[name] for name in inputs[:2]))
             else:
                 found = OPERATORS[kind](*(values[name] for name in inputs), **attributes)
             several = found if isinstance(found, list | tuple) else (found,)
             values.update(zip(outputs, several, strict=True))
         return values[self.answer]
-
-    def _weight(self, name: str, levels: Tensor, attributes: Attributes) -> Tensor:
-        """A weight with int8's levels, a scale for each channel; a bias, of int32, keeps its value."""
-        weight = self.weights[name]
-        if levels.dtype != torch.int8:
-            return weight
-        axis = attributes["axis"]
-        others = [i for i in range(weight.dim()) if i != axis]
-        scales = (weight.detach().abs().amax(others) / LEVELS).clamp_min(torch.finfo(torch.float32).tiny)
-        zeros = torch.zeros_like(scales, dtype=torch.int32)
-        return torch.fake_quantize_per_channel_affine(weight, scales, zeros, axis, -LEVELS, LEVELS)
 
 
 def read_onnx(file: Path, quantized: Path | None = None) -> OnnxNet:
@@ -98,6 +88,16 @@ def write_weights(file: Path, weights: dict[str, Tensor]) -> None:
         if of.name in weights:
             of.CopyFrom(numpy_helper.from_array(weights[of.name].detach().numpy(), of.name))
     onnx.save(model, file)
+
+
+def _rounded(weight: Tensor, axis: int, levels: Tensor, scales: Tensor) -> Tensor:
+    """A weight as its int8 levels, a scale for each channel of `axis`; a bias, of int32, by the scales that it had."""
+    if levels.dtype == torch.int32:
+        return weight + ((weight / scales).round() * scales - weight).detach()
+    others = [i for i in range(weight.dim()) if i != axis]
+    scales = (weight.detach().abs().amax(others) / LEVELS).clamp_min(torch.finfo(torch.float32).tiny)
+    zeros = torch.zeros_like(scales, dtype=torch.int32)
+    return torch.fake_quantize_per_channel_affine(weight, scales, zeros, axis, -LEVELS, LEVELS)
 
 
 def _quantized(x: Tensor, scale: Tensor, zero: Tensor, **_: Any) -> Tensor:
