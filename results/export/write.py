@@ -28,7 +28,7 @@ from ..runs.retrained import by_net, spreads
 from ..runs.store import SAMPLE, read_array, read_data_facts, read_records, read_settings, write_json
 from ..runs.weights_spec import facts_of, select_net, trained_head, trained_network, trained_weights
 from . import package
-from .card import HEAD, card, found_text
+from .card import HEAD, card, found_text, polish_text
 from .check import TOLERANCE, check_folder, warnings
 from .export_net import ExportNet, ScoringImages, export_net_of
 from .formats import check_formats, format_of
@@ -178,6 +178,7 @@ def summary_lines(facts: dict[str, Any], out: Path) -> list[str]:
     for name, of in facts["formats"].items():
         opset = f", opset {of['opset']}" if "opset" in of else ""
         lines.append(f"  {name:<9} {of['file']:<15} {found_text(name, of)}{opset}")
+    lines += [f"  {polish_text(of['polish'])}" for of in facts["formats"].values() if "polish" in of]
     lines += [f"warning: {line}" for line in warnings(facts["formats"])]
     if "package" in facts["formats"]:
         lines.append(f"try it:  python {out}/model.py")
