@@ -25,7 +25,7 @@ from alternas.search.engine.loop import run_loop
 from alternas.search.training.job import Job, JobResult, LatencyJob
 from alternas.search.trials.controller import SearchController
 from alternas.search.trials.few_measured import spanning_nets
-from alternas.search.trials.latencies import NEAR
+from alternas.search.trials.latencies import NEAR, Latencies
 from alternas.spaces import get
 from alternas.spaces.base import random_net
 from fakes import RECIPE, FakeExecutor, SilentView, lose, milliseconds, on_device, price, row, timed
@@ -194,7 +194,8 @@ def by_effort(off: Callable[[Genotype], float]) -> Callable[[Job], Any]:
         if not isinstance(job, LatencyJob):
             return None
         is_quick, ms = job.effort == QUICK, milliseconds(job.genotype)
-        return JobResult(job.trial, "ok", latency=row(ms * off(job.genotype) if is_quick else ms) | {"quick": is_quick})
+        measured = row(ms * off(job.genotype) if is_quick else ms) | {"latency_spread_ms": 0.001, "quick": is_quick}
+        return JobResult(job.trial, "ok", latency=measured)
 
     return fate
 
@@ -259,6 +260,14 @@ def test_a_resumed_search_measures_the_front_that_is_left(
     kept = [m.key for m in read_latencies(tmp_path) if not m.is_quick]
     assert len(kept) == len({*kept})
     assert front_keys(work) <= work.context.devices.of("latency_ms").known.keys()
+
+
+@pytest.mark.parametrize(("spread_ms", "is_certain"), [(0.1, True), (0.6, False)])
+def test_a_quick_measurement_on_a_busy_machine_tells_less(spread_ms: float, is_certain: bool, tmp_path: Path) -> None:
+    latencies, net = Latencies(tmp_path, price, LatencySetting(), (1, 8, 8), 10), random_net(get("all", 8), 0)
+    latencies.add(net, row(1.5) | {"latency_spread_ms": spread_ms, "quick": True})
+    assert latencies.is_certain(net.key, "latency_ms", 1.0) == is_certain
+    assert not latencies.is_certain(net.key, "latency_ms", 1.45)
 
 
 def test_first_nets_near_a_limit_are_measured_twice(controller: Callable[..., SearchController]) -> None:
