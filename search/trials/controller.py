@@ -14,7 +14,7 @@ from typing import cast
 
 from ...archs import Genotype
 from ...archs.timm_net import Net
-from ...results.latency.measurements import CONFIRMED, QUICK
+from ...results.latency.measurements import CONFIRMED
 from ...results.runs.record import FREE, Record
 from ...results.runs.store import Store
 from ...spaces import FixedChooser, Genes, plain_genes
@@ -133,7 +133,7 @@ class SearchController(Controller):
             return super().next_job()
         is_first = bool(self.few.missing(self.context.devices.first))
         job, seconds = None if is_first else self._train(), 60 * self.context.config.run.budget.trial_minutes
-        return job or self.few.next_job(self._measured_beside(), QUICK if is_first else CONFIRMED, seconds)
+        return job or self.few.next_job(self._measured_beside(), None if is_first else CONFIRMED, seconds)
 
     def _train(self) -> Job | None:
         """The next job once enough nets are measured to predict the others."""
@@ -152,15 +152,12 @@ class SearchController(Controller):
             return first
         if not (self.proposed_all and super().done):
             return ()
-        costs = self.settings.costs[:2]
         front = self.few.front(
             self.store.records,
-            costs,
+            self.settings.costs[:2],
             lambda cost, record: self.context.cost_named(cost, record.key, record.cost),
         )
-        return self.few.missing(
-            front, [self.context.devices.of(cost) for cost in costs if cost in self.settings.measured]
-        )
+        return self.few.missing(front)
 
     def _next_trial(self) -> Trial | None:
         """The first paused trial that the scheduler promotes, from the highest rung down; else a new one."""

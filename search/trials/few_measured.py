@@ -1,6 +1,6 @@
 """`FewMeasured`: measurements outside of trials, where a search measures some nets and predicts the others.
 
-`spanning_nets` may be measured before any is trained; in the end the front's are, until all of it is confirmed.
+`spanning_nets` may be measured before any is trained; in the end the front's are, until all of it is.
 Knows no torch.
 """
 
@@ -63,22 +63,18 @@ class FewMeasured:
         self._lost: Counter[str] = Counter()  # workers, by the net's key
         self._given_up: dict[tuple[str, str], str] = {}  # why, by device and key
 
-    def missing(self, nets: Iterable[Net], ranked_by: Sequence[Latencies] = ()) -> list[tuple[Latencies, Net]]:
-        """What of these nets has yet to be measured. Nets that failed are not tried again.
-
-        Args:
-            nets: to measure.
-            ranked_by: devices whose quick measurements do not do.
-        """
+    def missing(self, nets: Iterable[Net]) -> list[tuple[Latencies, Net]]:
+        """What of these nets has yet to be measured, or measured again. Nets that failed are not tried again."""
         return [
             (device, net)
             for net in nets
             for name, device in self._devices.by_name.items()
-            if not (device.is_confirmed(net.key) if device in ranked_by else self._devices.is_certain(device, net.key))
-            and (name, net.key) not in self._given_up
+            if not self._devices.is_certain(device, net.key) and (name, net.key) not in self._given_up
         ]
 
-    def next_job(self, missing: Iterable[tuple[Latencies, Net]], effort: Effort, timeout_s: float) -> LatencyJob | None:
+    def next_job(
+        self, missing: Iterable[tuple[Latencies, Net]], effort: Effort | None, timeout_s: float
+    ) -> LatencyJob | None:
         """The first of what is missing that can be measured now."""
         under_way = {(job.setting, job.genotype.key) for job in self._jobs.values()}
         for device, net in missing:

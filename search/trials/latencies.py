@@ -220,7 +220,8 @@ class Latencies:
 
     def is_certain(self, key: str, number: str, most: float) -> bool:
         """Whether a measured net was measured well enough to say on which side of a limit it is."""
-        return self.is_confirmed(key) or abs(self.value(key, number) / most - 1) > NEAR
+        spread_ms = self.known[key].spread_ms if number == LATENCY else None  # wide where the machine is busy
+        return self.is_confirmed(key) or abs(self.value(key, number) - most) > max(NEAR * most, spread_ms or 0.0)
 
     def may_exceed(self, net: Genotype, most: float) -> bool:
         """Whether the first number of a net that was not measured may be over a limit."""
