@@ -2,7 +2,8 @@
 
     python benchmarks/quantization.py [--epochs 10] [--tiny]
 
-Each net is exported as `alternas export --formats onnx,onnx-int8` does. Times are CPU seconds of one thread, so that
+Each net is exported as `alternas export --formats onnx,onnx-int8` does; `polish` is what `--polish-epochs 2` makes of
+the accuracy in int8 of the trained ones. Times are CPU seconds of one thread, so that
 other work on the machine counts little; speed-ups are ratios of medians. Rank correlations are Spearman's.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from statistics import median
@@ -25,8 +27,9 @@ from scipy.stats import spearmanr
 from alternas.archs import Genotype, Network, Stage, Stem, build, deployed_cost, zoo
 from alternas.archs.weights import read
 from alternas.results.export.check import compared
-from alternas.results.export.export_net import ScoringImages, export_net_of
+from alternas.results.export.export_net import Polish, ScoringImages, export_net_of
 from alternas.results.export.formats import format_of
+from alternas.results.export.polish import polish_int8
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.training import recipes
@@ -36,6 +39,7 @@ from alternas.search.training.trainer import train
 
 BATCHES = (1, 32)
 SECONDS = machine.sized(0.3, 0.02)  # of CPU, for each time
+POLISH_EPOCHS = 2
 SIDE = 32  # of the zoo's nets
 ZOO = machine.sized(("resnet18", "mobilenetv3_large_100", "convnext_atto", "vit_tiny_patch16"), ("resnet18",))
 
@@ -93,7 +97,8 @@ def trained(epochs: int) -> Iterator[dict[str, Any]]:
     data = load(DataConfig("digits"))
     assert isinstance(data.train.images, np.ndarray)
     assert isinstance(data.val.images, np.ndarray)
-    scoring = ScoringImages(data.train.images, data.val.images, data.val.y_N)
+    polish = Polish(data.train.images, POLISH_EPOCHS, lambda line: None)
+    scoring = ScoringImages(data.train.images, data.val.images, data.val.y_N, polish)
     about = {"mean": data.mean, "std": data.std}
     for name, net in FAMILIES.items():
         yield {"family": name, "macs": deployed_cost(net, 10, (8, 8), 1).macs} | measured(
@@ -130,7 +135,7 @@ def of_zoo() -> Iterator[dict[str, Any]]:
 def measured(network: Network, about: dict[str, Any], scoring: ScoringImages | None) -> dict[str, Any]:
     """Milliseconds in float32 and int8, and how the latter compares."""
     images = None if scoring else np.random.default_rng(0).normal(size=(64, 3, SIDE, SIDE)).astype(np.float32)
-    net = export_net_of(network, about, images, scoring)
+    net = export_net_of(network, about, images, replace(scoring, polish=None) if scoring else None)
     raw = scoring.val_NCHW if scoring else net.images_BCHW.numpy()
     x_NCHW = net.normalised(torch.from_numpy(raw)).numpy()
     found, answers = dict[str, Any](), dict[str, np.ndarray]()
@@ -140,6 +145,9 @@ def measured(network: Network, about: dict[str, Any], scoring: ScoringImages | N
             run = session(Path(folder) / form.file)
             answers[name] = np.concatenate([run(x_NCHW[i : i + 32]) for i in range(0, len(x_NCHW), 32)])
             found |= {f"{name}_ms_{batch}": milliseconds(run, x_NCHW[:batch]) for batch in BATCHES}
+        if scoring:
+            files = [Path(folder) / format_of(name).file for name in ("onnx", "onnx-int8")]
+            found["polish"] = polish_int8(replace(net, scoring=scoring), *files)
     speed = {f"speed_up_{batch}": found[f"float_ms_{batch}"] / found[f"int8_ms_{batch}"] for batch in BATCHES}
     return found | speed | compared("int8", answers["int8"], answers["float"], scoring.y_N if scoring else None)
 

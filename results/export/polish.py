@@ -1,6 +1,6 @@
 """A net trained on for int8: a few epochs in which it is run as onnxruntime's int8 net, towards the net in float32.
 
-No labels are needed: the loss is the KL divergence of its answers from those of the net in float32. Trained are weights
+No labels are needed: the loss is the mean squared difference of its logits from those in float32. Trained are weights
 and biases of the layers; the ranges of activations stay those of the calibration, and are taken anew at the end.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import shutil
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +70,7 @@ def polished_weights(net: ExportNet, polish: Polish, prepared: Path, int8: Path)
     student, layers = read_onnx(prepared, int8), [of for of in read_onnx(prepared).nodes if of[0] in QUANTIZED]
     names = dict.fromkeys(name for _, inputs, _, _ in layers for name in inputs[1:] if name in student.weights)
     weights = {name: student.weights[name].requires_grad_() for name in names}
-    x_NCHW, wanted_NK = torch.from_numpy(polish.train_NCHW), net.logits_of(polish.train_NCHW).log_softmax(1)
+    x_NCHW, wanted_NK = torch.from_numpy(polish.train_NCHW), net.logits_of(polish.train_NCHW)
     optimizer = torch.optim.Adam(weights.values(), RATE)
     generator = torch.Generator().manual_seed(SEED)
     steps = polish.epochs * math.ceil(len(x_NCHW) / MINIBATCH)
@@ -79,19 +78,16 @@ def polished_weights(net: ExportNet, polish: Polish, prepared: Path, int8: Path)
     for epoch in range(polish.epochs):
         losses = list[float]()
         for places in torch.randperm(len(x_NCHW), generator=generator).split(MINIBATCH):
-            loss = divergence(student, net.normalised(x_NCHW[places]), wanted_NK[places])
+            loss = F.mse_loss(student(net.normalised(x_NCHW[places])), wanted_NK[places])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             schedule.step()
             losses.append(loss.item())
-        polish.report(f"polish: epoch {epoch + 1} of {polish.epochs}, KL from float32 {np.mean(losses):.2e}")
+        polish.report(
+            f"polish: epoch {epoch + 1} of {polish.epochs}, logits off by {math.sqrt(np.mean(losses)):.2e} (RMS)"
+        )
     return weights
-
-
-def divergence(student: Callable[[Tensor], Tensor], x_BCHW: Tensor, wanted_BK: Tensor) -> Tensor:
-    """KL divergence, mean over images, of a net's answers from log-probabilities."""
-    return F.kl_div(student(x_BCHW).log_softmax(1), wanted_BK, reduction="batchmean", log_target=True)
 
 
 def _validated(net: ExportNet, file: Path) -> dict[str, Any]:
@@ -99,7 +95,9 @@ def _validated(net: ExportNet, file: Path) -> dict[str, Any]:
     import onnxruntime
 
     assert net.scoring
-    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
     parts = torch.from_numpy(net.scoring.val_NCHW).split(BATCH)
     theirs = [np.asarray(session.run(["logits"], {"images": net.normalised(part).numpy()})[0]) for part in parts]
     ours = net.logits_of(net.scoring.val_NCHW).numpy()
