@@ -509,7 +509,7 @@ def test_a_search_on_a_device_from_end_to_end(served: Run, tmp_path: Path) -> No
 def test_the_examples_measure_here_and_over_http(tmp_path: Path) -> None:
     examples, python = ROOT / "examples" / "devices", shlex.quote(sys.executable)
     here = DeviceCommand("here", f"{python} {examples}/bench.py {{model}}")
-    found = measured(here, repeats=1)
+    found = measured(here, effort=QUICK)
     assert 0 < found.latency_ms < 1000
     server = subprocess.Popen(
         [sys.executable, str(examples / "http_server.py"), "0"], stdout=subprocess.PIPE, text=True
@@ -518,7 +518,7 @@ def test_the_examples_measure_here_and_over_http(tmp_path: Path) -> None:
         assert server.stdout is not None
         url = server.stdout.readline().strip()
         remote = DeviceCommand("remote", f"{python} {examples}/http_client.py {url} {{model}}")
-        assert 0 < measured(remote, repeats=1).latency_ms < 1000
+        assert 0 < measured(remote, effort=QUICK).latency_ms < 1000
         (tmp_path / "broken.onnx").write_text("no model")
         words = [sys.executable, str(examples / "http_client.py"), url, str(tmp_path / "broken.onnx")]
         refused = subprocess.run(words, capture_output=True, text=True)
@@ -527,7 +527,7 @@ def test_the_examples_measure_here_and_over_http(tmp_path: Path) -> None:
         server.terminate()
         server.wait()
     with pytest.raises(DeviceError) as raised:
-        measured(remote, repeats=1)
+        measured(remote, effort=QUICK)
     assert raised.value.kind == UNREACHABLE
 
 
