@@ -274,7 +274,7 @@ def _alternet(trunk: Trunk, widths: tuple[int, ...], head_dim: int, image: Map) 
 def _attention_macs(trunk: Trunk, widths: tuple[int, ...], head_dim: int, image: Map) -> float:
     """MACs of the dearest AlterNet and of the dearest modern net, as a weighted geometric mean that keeps both smooth.
 
-    Of heads alone, those of a modern net make the smaller part of its MACs: the AlterNet weighs four times as much.
+    Heads make a smaller part of a modern net's MACs than of an AlterNet's, which weighs four times as much.
     """
     net = _alternet(trunk, widths, head_dim, image)
     modern = replace(net, stages=tuple(replace(stage, **DEAREST_MODERN) for stage in net.stages))

@@ -17,6 +17,9 @@ WIDE = (Stage("bottleneck", 2, 32), Stage("bottleneck", 2, 32, 2))
 COATNET = Stage("coatnet_mbconv", 2, 8, 1, (1,), 2, 4, attention="coatnet", mlp_ratio=1.5)
 EFFICIENTFORMER = Stage("efficientformer", 2, 8, 1, (1,), 2, 4, attention="efficientformer_attention", mlp_ratio=1.5)
 VIT = Encoder(16, 2, 2, patch=4)
+MIXED = Genotype(  # kinds that int8 treats in different ways
+    CIFAR, (Stage("mbconv", 2, 8, msa=1, heads=2, head_dim=4, window=4, se=0.25), Stage("convnext", 1, 12, 2))
+)
 
 
 def vit(pool: str = "token", encoder: Encoder = VIT) -> Genotype:

@@ -14,20 +14,16 @@ import torch
 from onnx import numpy_helper
 from sklearn.metrics import accuracy_score, average_precision_score
 
-from alternas.archs import Genotype, InputError, OperationError, Stage, Stem, build
+from alternas.archs import Genotype, InputError, OperationError, build
 from alternas.results.export import isolated
 from alternas.results.export import quantize as quantizing
 from alternas.results.export.check import compared, warnings
 from alternas.results.export.export_net import ScoringImages, export_net_of
 from alternas.results.export.quantize import QUANTIZED, quantize
 from alternas.results.export.write import export_network, summary_lines, write_formats
-from nets import NETS, lively
+from nets import MIXED, NETS, lively
 
 SHAPE = (2, 16, 16)
-MIXED = Genotype(
-    Stem("cifar", 8),
-    (Stage("mbconv", 2, 8, msa=1, heads=2, head_dim=4, window=4, se=0.25), Stage("convnext", 1, 12, 2)),
-)
 
 
 def images(count: int, seed: int) -> np.ndarray:

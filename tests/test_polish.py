@@ -15,7 +15,7 @@ import torch
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from alternas.archs import Genotype, InputError, Stage, Stem, build
+from alternas.archs import InputError, build
 from alternas.results.export.card import polish_text
 from alternas.results.export.export_net import ExportNet, Polish, ScoringImages, export_net_of
 from alternas.results.export.formats import check_polish
@@ -23,13 +23,9 @@ from alternas.results.export.onnx import float_file
 from alternas.results.export.onnx_torch import read_onnx, write_weights
 from alternas.results.export.polish import polish_int8, polished_weights
 from alternas.results.export.quantize import prepare, quantize
-from nets import lively
+from nets import MIXED, lively
 
 SHAPE = (2, 8, 8)
-NET = Genotype(
-    Stem("cifar", 8),
-    (Stage("mbconv", 2, 8, msa=1, heads=2, head_dim=4, window=4, se=0.25), Stage("convnext", 1, 12, 2)),
-)
 
 
 def images(count: int, seed: int) -> np.ndarray:
@@ -99,7 +95,7 @@ def test_an_unknown_operator_is_named(tmp_path: Path) -> None:
 def subject(report: Callable[[str], None] = lambda line: None) -> ExportNet:
     """A net with images to calibrate, polish and measure on."""
     torch.manual_seed(0)
-    network = lively(build(NET, 5, 8, 2)).eval()
+    network = lively(build(MIXED, 5, 8, 2)).eval()
     val = images(200, 1)
     with torch.no_grad():
         y_N = network((torch.from_numpy(val) - 0.5) / 2).argmax(1).numpy()

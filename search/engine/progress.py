@@ -175,7 +175,6 @@ class LiveView(ProgressCounts):
 
     def __exit__(self, *_: object) -> None:
         self._ended = not isinstance(self._live, NotebookDisplay)  # where nothing is printed below its cell's output
-        self._live.refresh()
         self._live.stop()
 
     def _draw(self) -> RenderableType:
