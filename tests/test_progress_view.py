@@ -23,7 +23,10 @@ import pytest
 from rich.cells import cell_len
 
 from alternas.results.latency.measurements import LatencySetting
+from alternas.results.ranking.leaderboard import leaderboard
+from alternas.results.render.tables import nets_table, short
 from alternas.results.render.terminal import Console, LogHandler
+from alternas.results.runs.record import Record
 from alternas.results.runs.store import Store
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
@@ -37,6 +40,7 @@ from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.trials.controller import SearchController
 from command_line import EVIL, STYLE, obeyed
 from fakes import FakeExecutor, timed, training
+from runs import drawn_records, made_run
 
 WIDTHS = pytest.mark.parametrize("width", [80, 20])
 MOVES = re.compile(r"\x1b\[\?25[hl]|\x1b\[[0-9]*[AK]|\r")  # by which rich draws anew
@@ -124,6 +128,26 @@ def test_a_search_and_its_front(open_controller: Callable[..., SearchController]
         assert f"{nets} of {nets} nets" in text
         assert "front so far" in text
         assert "no net" not in text.rpartition("front so far")[2]
+        assert "front so far" not in text.rpartition(f"{nets} of {nets} nets")[2]  # the command prints it below
+
+
+def test_words_give_way_to_numbers_at_80_columns() -> None:
+    known = {
+        "sd": 0.02,
+        "seeds": 2,
+        "retrained_accuracy": 0.5,
+        "retrained_sd": 0.01,
+        "retrained_seeds": 2,
+        "rising": True,
+        "knee": True,
+        "tied_with": [6, 1, 2, 3, 4, 5],
+    }
+    rows = [row | known for row in leaderboard([Record.from_dict(found) for found in drawn_records(8)])]
+    console = terminal(80)
+    console.print(nets_table(rows))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    for row in rows:
+        assert all(cell in text for cell in (f"{row['accuracy']:.4f}", short(row["macs"]), short(row["params"])))
 
 
 @WIDTHS
@@ -200,8 +224,6 @@ def in_terminal(words: list[str], columns: int, cwd: Path) -> tuple[int, str]:
 
 @WIDTHS
 def test_a_front_in_a_terminal(tmp_path: Path, width: int) -> None:
-    from runs import drawn_records, made_run
-
     made_run(tmp_path / "runs" / "made", drawn_records(8))
     code, text = in_terminal(["front", "made", "--max-macs", "7"], width, tmp_path)
     assert (code, "no net is within the limits (at most 7 MACs): 4 nets left out" in text) == (0, True), text
