@@ -1,4 +1,4 @@
-"""Atomic file writes, safe reads, strict JSON, array headers, disk-full errors."""
+"""Writes that survive a power cut, safe reads, strict JSON, array headers, errors of the disk in one line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import json
 import os
 import stat
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from zipfile import BadZipFile
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 
 GUARDED = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a link is not followed, a FIFO is not waited for
 ELSEWHERE = (errno.ELOOP, errno.ENXIO)  # what opening a link says, and a FIFO or socket without a reader
-PASSING_LINKS = "study.journal.lock"  # how the names of the links begin that Optuna makes while it writes a journal
 OWN = "a run's folder holds folders and regular files alone"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # no space, no quota, too large, read-only
+BROKEN = (errno.EIO, errno.ESTALE, errno.ENOTCONN, errno.EACCES)  # a bad disk, a file server that is gone, no right
 
 
 # What zipfile and numpy raise: RuntimeError of an encrypted file, NotImplementedError of an unknown method,
@@ -36,10 +37,15 @@ def open_own(path: Path, mode: str = "rb", buffering: int = -1) -> Any:
     A link in the last part of `path` is not followed; `check_own` looks at the folders.
 
     Raises:
-        InputError: if it is there and is not a regular file.
+        InputError: if it is there and is not a regular file, or may not be read.
         OSError: if it cannot be opened.
     """
-    return open(path, mode, buffering, opener=_open_regular)
+    try:
+        return open(path, mode, buffering, opener=_open_regular)
+    except PermissionError as error:
+        if mode != "rb":
+            raise
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
 
 
 def _open_regular(path: str, flags: int) -> int:
@@ -74,27 +80,63 @@ def check_own(folder: Path) -> None:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 folders.append(entry.path)
-            elif entry.is_symlink() and not entry.name.startswith(PASSING_LINKS):
+            elif entry.is_symlink():
                 raise InputError(f"{entry.path}: is a link; {OWN}")
-            elif not entry.is_symlink() and not entry.is_file():
+            elif not entry.is_file():
                 raise InputError(f"{entry.path}: is no regular file; {OWN}")
 
 
 def atomic_write(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Write a file by way of another beside it, which takes the place of a link; its folder is made.
 
+    On disk when this returns, its name included: a power cut leaves the old file or the new one, whole.
+
     Raises:
-        OSError: if it cannot be written; nothing is left of it then.
+        OSError: if it cannot be written; nothing is left of it then. Its filename is `path`, where it had none.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     part = path.with_name(f"{path.name}.part")
     part.unlink(missing_ok=True)  # of a process that was killed, and with that one's mode
     try:
-        with open_own(part, "wb") as file:
+        with naming(path), open_own(part, "wb") as file:
             write(file)
+            file.flush()
+            os.fsync(file.fileno())
         part.replace(path)
+        sync_folder(path.parent)
     except BaseException:
         part.unlink(missing_ok=True)
+        raise
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it; their names are on disk when this returns."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder on disk: that of a new file is not with its content."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with naming(folder):
+            os.fsync(handle)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # some file systems have no such call
+            raise
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Give an OSError without a filename, as of a write or sync, the file's."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
         raise
 
 
@@ -132,9 +174,17 @@ def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
     return shape, dtype
 
 
-def disk_full_message(error: BaseException) -> str:
-    """One line that the disk is full; "" if the error says something else."""
-    if not isinstance(error, OSError) or error.errno not in FULL:
-        return ""
-    where = f" {error.filename}" if error.filename else ""
-    return f"cannot write{where} ({error.strerror}); the same command resumes"
+def disk_error(error: BaseException | None) -> str:
+    """One line that the disk is full or broken, with file and reason; "" if neither an error nor its causes say so.
+
+    torch's writer, for one, raises a RuntimeError of its own while it handles that of the disk.
+    """
+    seen = set[int]()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, OSError) and error.errno in (*FULL, *BROKEN):
+            where = f" {error.filename}" if error.filename else ""
+            what = "write" if error.errno in FULL else "read or write"
+            return f"cannot {what}{where} ({error.strerror}); the same command resumes"
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return ""

@@ -18,13 +18,12 @@ def dashboard(
     run: Annotated[str, argument("Run name or folder.", autocompletion=complete.run_names)],
     host: Annotated[str, option("Address to listen on; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
     port: Annotated[int, option("Port to listen on; 0 takes a free one.", min=0, max=65535)] = 8080,
-    storage: Annotated[str, option("URL of the run's database, if the search used --storage.")] = "",
 ) -> None:
-    """Open a run's study in optuna-dashboard, during or after the search; Ctrl-C stops it."""
+    """Show a run in optuna-dashboard, during or after the search; Ctrl-C stops it."""
     from ..results.runs.store import find_run
     from ..search.trials.dashboard import serve
 
-    serve(find_run(run), host, port, storage)
+    serve(find_run(run), host, port)
 
 
 @command(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from ..archs.errors import InputError, OperationError, is_whole, short_repr
-from ..archs.files import disk_full_message
+from ..archs.files import disk_error
 from ..results.render.terminal import print_json, print_text
 from ..search.data.readers.registry import FORMS
 from . import complete
@@ -301,7 +301,7 @@ def typed_errors() -> Iterator[None]:
     except OSError as error:
         if isinstance(error.__context__, KeyboardInterrupt):  # Optuna's lock, interrupted while it is given back
             raise KeyboardInterrupt from None
-        if message := disk_full_message(error):
+        if message := disk_error(error):
             raise OperationError(message) from None
         raise
 

@@ -160,13 +160,6 @@ def search(
             show_default=NO_LIMIT,
         ),
     ] = math.inf,
-    storage: Annotated[
-        str,
-        option(
-            "Database for the Optuna study: a postgresql://, mysql:// or sqlite:/// URL "
-            "(default: a journal file in the run's folder)."
-        ),
-    ] = "",
     trainer: Trainer = "",
     patience: Annotated[
         int | None,
@@ -252,7 +245,7 @@ def search(
     running_config = running.config(latency_on, max_train_steps, patience, measuring.latency_timeout)
     references, pretrained = parse_references(with_nets), _pretrained(weights, arch, from_size)
     config = SearchConfig(
-        settings, images.of(data), nets, run_name, running_config, storage, start_with, file, references, pretrained
+        settings, images.of(data), nets, run_name, running_config, start_with, file, references, pretrained
     )
     return run_search(config, console_for(as_json))
 

@@ -29,7 +29,6 @@ from .training.tuned import recipe_of
 from .trials.devices import Devices
 from .trials.few_measured import spanning_nets
 from .trials.schedulers import Scheduler, scheduler
-from .trials.storage import parse_url
 
 if TYPE_CHECKING:
     from ..results.runs.weights_spec import WeightsSpec
@@ -48,7 +47,6 @@ class SearchConfig:
         trials: distinct nets to start training, baselines not counted.
         name: of the run.
         run: where, for how long, and which trackers are told.
-        storage: URL of a database for the study; "" keeps it in the run's folder.
         start_with: nets to begin with, as `find_known_nets` takes them; "" is none.
         trainer: the user's own training; None is ours.
         references: nets of timm that are trained beside those of the search, which draws the same nets without them.
@@ -60,7 +58,6 @@ class SearchConfig:
     trials: int
     name: str
     run: RunConfig = field(default_factory=RunConfig)
-    storage: str = ""
     start_with: str = ""
     trainer: TrainerFile | None = None
     references: tuple[TimmNet, ...] = ()
@@ -81,8 +78,6 @@ class SearchConfig:
             raise InputError("with: a trainer trains nets of the space alone; leave one of the two out")
         if self.trainer:
             check_one_device(self.run.resources)
-        if self.storage:
-            parse_url(self.storage)
         check_count("trials", self.trials)
         if self.run.resources.latency_on and not self.settings.measured:
             raise InputError(f"latency-on: latency is measured only with --objective {LATENCY}, or a limit on it")

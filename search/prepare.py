@@ -18,7 +18,7 @@ from ..results.latency.measurements import LatencySetting
 from ..results.ranking.metric import class_of, complete_settings
 from ..results.runs.bank_progress import read_progress
 from ..results.runs.record import Record, versions
-from ..results.runs.store import find_run, read_records, read_settings, run_folder
+from ..results.runs.store import find_run, has_trained, read_records, read_settings, run_folder
 from ..spaces import FileSpace, JointSpace, Space
 from .config import Settings, differences
 from .context import SearchConfig, SearchContext
@@ -38,7 +38,6 @@ from .training.tuned import own_genes, single_changes
 from .trials.devices import Devices
 from .trials.latencies import Latencies
 from .trials.schedulers import scheduler
-from .trials.storage import connect, parse_url
 from .trials.study import validate_sampler
 
 SCHEDULER_FROM_TRIALS = 32  # from so many trials on a search finds more with a scheduler: docs/strategies.md
@@ -86,8 +85,6 @@ def prepare(config: SearchConfig, console: Console) -> SearchContext:
     if config.start_with:
         context = replace(context, known=_known_nets(context, console))
     validate_sampler(settings.strategy, context.sampler_context())
-    if config.storage:
-        connect(parse_url(config.storage))  # before a folder is made
     check_store(artifacts)
     if config.trainer and not read_records(folder):
         _try_trainer(config.trainer, context, console)
@@ -243,7 +240,7 @@ def _check_limits(space: Space, settings: Settings, data: DataSet, cost_fn: Call
 def _check_same_run(folder: Path, config: SearchConfig, settings: dict[str, Any]) -> None:
     """Raise InputError if the run in `folder` is another search. One that has trained nothing yet may be any."""
     if not (folder / "run.json").exists():
-        if (folder / "records.jsonl").exists():
+        if has_trained(folder):
             raise InputError(
                 f"run {config.name!r}: has records but no run.json with its settings; choose another --name"
             )
@@ -251,7 +248,7 @@ def _check_same_run(folder: Path, config: SearchConfig, settings: dict[str, Any]
     trials, differing = read_settings(folder).get("trials"), differences(previous_settings(folder), settings)
     if not isinstance(trials, int):
         raise InputError(f"{folder / 'run.json'}: must hold trials")
-    if not read_records(folder):
+    if not has_trained(folder):
         return
     if differing:
         hint = "choose another --name for a new search, or repeat the old settings to resume"

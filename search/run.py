@@ -6,6 +6,7 @@ import math
 import shutil
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from rich.console import Console
 
 from ..archs import OperationError
 from ..archs.candidate import tuned_values
+from ..archs.files import atomic_write, open_own
 from ..results.render.tables import duration, short
-from ..results.runs.record import FAILED, FREE
-from ..results.runs.store import Store, locked, run_folder, weights_file
+from ..results.runs.record import FAILED, FREE, Record
+from ..results.runs.store import Store, has_trained, locked, run_folder, weights_file
 from ..spaces import FileSpace, JointSpace
 from .config import differences
 from .context import UNLIMITED, SearchConfig, SearchContext
@@ -27,9 +29,11 @@ from .samplers.buildup import BuildUp, steps_table
 from .samplers.sampler_context import SamplerContext, candidate_baselines
 from .trials.controller import SearchController
 from .trials.proposer import BASELINE_SEEDS
-from .trials.storage import database_errors, drop_note, open_study
+from .trials.study import study_of
 from .trials.supernet_controller import SupernetController
 from .trials.trial import BUDGET_SHARE
+
+LEFT = ("records.jsonl", "checkpoints", "weights", "supernet.json", "bank.safetensors")  # by a search without a record
 
 
 def search(config: SearchConfig, console: Console) -> Path:
@@ -57,23 +61,21 @@ def search(config: SearchConfig, console: Console) -> Path:
 def opened(context: SearchContext) -> Iterator[SearchController]:
     """The controller of a new or existing run, which no other driver gets meanwhile.
 
+    Each step is on disk before the next: the settings, what the trainings begin with, then the first record.
+
     Raises:
-        InputError: if one has it, its folder cannot be written, or its storage cannot be reached.
+        InputError: if one has it, or its folder cannot be written.
     """
-    folder, storage = run_folder(context.config.name), context.config.storage
-    with locked(folder), closing(Store(folder)) as store, database_errors(storage):
+    folder, strategy, sampler_context = context.folder, context.settings.strategy, context.sampler_context()
+    with locked(folder):
         _write_facts(folder, context)
         if context.pretrained:
             context.pretrained.save()
-        context.devices.recall(store.records, context.first_measured())
-        strategy, sampler_context = context.settings.strategy, context.sampler_context()
-        if context.known.records and not store.records:
-            _take_over(context, store, sampler_context)
-        study = open_study(folder, store.records, strategy, sampler_context, context.cost_of, storage)
-        if study.study.metric_names is None:  # optuna-dashboard labels its axes with them
-            study.study.set_metric_names([context.settings.metric.score_name, context.settings.objective])
-        kind = SupernetController if context.settings.supernet else SearchController
-        yield kind(context, store, study)
+        with closing(Store(folder, _taken_over(context, sampler_context))) as store:
+            context.devices.recall(store.records, context.first_measured())
+            study = study_of(store, strategy, sampler_context, context.cost_of)
+            kind = SupernetController if context.settings.supernet else SearchController
+            yield kind(context, store, study)
 
 
 def conclude(controller: SearchController, console: Console) -> None:
@@ -142,23 +144,29 @@ def _announce(controller: SearchController, flops: float, console: Console) -> N
     )
 
 
-def _take_over(context: SearchContext, store: Store, sampler_context: SamplerContext) -> None:
-    """Begin the run with the records of another, and the weights of their nets."""
+def _taken_over(context: SearchContext, sampler_context: SamplerContext) -> list[Record]:
+    """The records that a new run begins with, those of another; the weights of their nets are copied."""
     known, seeds = context.known, max(BASELINE_SEEDS, context.settings.repeats)
+    if not known.records or has_trained(context.folder):
+        return []
     assert known.run is not None
-    for record in taken_over(known, candidate_baselines(sampler_context), seeds):
+    taken = taken_over(known, candidate_baselines(sampler_context), seeds)
+    for record in taken:
         weights = weights_file(known.run, record)
         if weights.exists():
-            (copy := weights_file(store.folder, record)).parent.mkdir(exist_ok=True)
-            shutil.copyfile(weights, copy)
-        store.append(record)
+            with open_own(weights) as source:
+                atomic_write(weights_file(context.folder, record), partial(shutil.copyfileobj, source))
+    return taken
 
 
 def _write_facts(folder: Path, context: SearchContext) -> None:
-    """Write the run's settings and facts. A study made under other settings is dropped."""
-    if (folder / "run.json").exists() and differences(previous_settings(folder), context.run_settings):
-        (folder / "study.journal").unlink(missing_ok=True)
-        drop_note(folder)
+    """Write the run's settings and facts. What a search of other settings left that trained nothing is deleted."""
+    other = not (folder / "run.json").exists() or differences(previous_settings(folder), context.run_settings)
+    if other and not has_trained(folder):
+        for left in LEFT:
+            shutil.rmtree(path) if (path := folder / left).is_dir() else path.unlink(missing_ok=True)
+        if context.artifacts:
+            context.artifacts.clear()
     facts: dict[str, Any] = {"settings": context.run_settings, "trials": context.config.trials}
     if context.known.genes:
         facts["start_with"] = list(context.known.genes)  # what is left of them is proposed when the run is resumed
@@ -169,4 +177,4 @@ def _write_facts(folder: Path, context: SearchContext) -> None:
             facts["space_neighbours"] = space.neighbours
     if context.config.trainer:
         facts["trainer_source"] = context.config.trainer.source  # to read; never run
-    write_run_json(folder, context.data, context.artifacts, context.config.storage, **facts)
+    write_run_json(folder, context.data, context.artifacts, **facts)

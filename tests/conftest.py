@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from optuna.storages.journal import JournalFileSymlinkLock
 from scales import TINY
 
 from alternas.archs import Cost, Genotype, deployed_cost
@@ -26,7 +25,7 @@ from alternas.search.prepare import devices_of
 from alternas.search.training import recipes
 from alternas.search.training.artifacts import ArtifactStore
 from alternas.search.trials.controller import SearchController
-from alternas.search.trials.storage import open_study
+from alternas.search.trials.study import study_of
 from alternas.spaces import Space, get
 from alternas.spaces.presets import SpacePreset
 from command_line import Run, command_server, run_here, run_served
@@ -63,11 +62,9 @@ def no_users_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_waiting_for_the_disk() -> Iterator[None]:
-    """No test pulls the plug or has two writers, and a study's journal syncs and locks for every gene drawn."""
+    """No test pulls the plug, but for that of the power cut."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda handle: None)
-        for name in ("acquire", "release"):
-            patch.setattr(JournalFileSymlinkLock, name, lambda lock: None)
         yield
 
 
@@ -157,12 +154,12 @@ def open_controller(tmp_path: Path) -> Iterator[Callable[..., SearchController]]
     stores = []
 
     def open_it(space: Space | None = None, trials: int = 8, strategy: str = "random", **more: Any) -> SearchController:
-        """A controller; `more` are settings, the `budget`, the `references`, and the URL of a `storage`."""
-        space, storage, budget = space or get("all", 8), more.pop("storage", ""), more.pop("budget", Budget())
+        """A controller; `more` are settings, the `budget` and the `references`."""
+        space, budget = space or get("all", 8), more.pop("budget", Budget())
         scheduler, objective = more.pop("scheduler", "none"), more.pop("objective", "macs")
         references = {net: CountedCost(10**6, 10**7) for net in more.pop("references", ())}
         settings = Settings(space.name, "digits", strategy, scheduler, objective, RECIPE, **more)
-        config = SearchConfig(settings, DataConfig("digits"), trials, "test", RunConfig(budget=budget), storage)
+        config = SearchConfig(settings, DataConfig("digits"), trials, "test", RunConfig(budget=budget))
         fields = {"recipe": {}, "data": {}, "seed": settings.seed, "versions": {}}
         devices = devices_of(config, tmp_path, _cost_fn, (1, 8, 8), 10)
         no_data: Any = None
@@ -173,9 +170,9 @@ def open_controller(tmp_path: Path) -> Iterator[Callable[..., SearchController]]
             stores.pop().close()
         stores.append(Store(tmp_path))
         devices.recall(stores[-1].records, context.first_measured())
-        records, known = stores[-1].records, context.sampler_context()
-        study = open_study(tmp_path, records, strategy, known, context.cost_of, storage)
-        return SearchController(context, stores[-1], study)
+        store, known = stores[-1], context.sampler_context()
+        study = study_of(store, strategy, known, context.cost_of)
+        return SearchController(context, store, study)
 
     yield open_it
     for store in stores:

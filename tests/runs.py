@@ -29,7 +29,7 @@ def made_run(folder: Path, records: list[dict[str, Any]], **told: Any) -> Path:
     """A run's folder with these records; `told` goes into run.json."""
     folder.mkdir(parents=True, exist_ok=True)
     settings = {"space": "all", "strategy": "random", "scheduler": "mo-asha", "objective": "macs", "recipe": RECIPE}
-    facts = {"format": 2, "settings": settings, "trials": 8, "command": COMMAND, "data": DATA}
+    facts = {"format": 3, "settings": settings, "trials": 8, "command": COMMAND, "data": DATA}
     facts |= {"versions": {"python": "3.11"}}
     (folder / "run.json").write_text(json.dumps(facts | told))
     (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in records))
@@ -67,7 +67,7 @@ def record(
         {"step": step, "accuracy": curve[step - 1]["accuracy"], "promoted": i + 1 < rungs}
         for i, step in enumerate(STEPS[:rungs])
     ]
-    found = {"format": 2, "trial": trial, "kind": kind, "family": net.family, "key": net.key, "genotype": net.to_dict()}
+    found = {"format": 3, "trial": trial, "kind": kind, "family": net.family, "key": net.key, "genotype": net.to_dict()}
     found |= {"genes": genes, "cost": cost.totals(), "status": "ok" if rungs == len(STEPS) else "pruned"}
     found |= {"accuracy": curve[-1]["accuracy"], "curve": curve, "rung": rungs, "rungs": reached, "recipe": RECIPE}
     found |= {"budget": {"full": STEPS[-1], "done": STEPS[rungs - 1]}, "seconds": 0.1 * STEPS[rungs - 1]}
@@ -80,12 +80,12 @@ def finished_run(name: str = "mine") -> Path:
     folder.mkdir(parents=True)
     facts = {"image_size": [8, 8], "in_chans": 1, "classes": [str(i) for i in range(10)], "name": "digits"}
     facts |= {"mean": [4.9], "std": [6.0]}
-    told = {"format": 2, "settings": {"objective": "macs"}, "trials": 2, "data": facts}
+    told = {"format": 3, "settings": {"objective": "macs"}, "trials": 2, "data": facts}
     (folder / "run.json").write_text(json.dumps(told))
     net = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
     cost = {"params": 900, "macs": 40_000, "activation_bytes": 100}
     rows = [
-        {"format": 2, "trial": i, "kind": "search", "family": net.family, "key": net.key, "genotype": net.to_dict()}
+        {"format": 3, "trial": i, "kind": "search", "family": net.family, "key": net.key, "genotype": net.to_dict()}
         | {"genes": {}, "cost": cost, "status": "ok", "accuracy": 0.9 + i / 100}
         for i in range(2)
     ]

@@ -228,7 +228,7 @@ def test_a_scheduler_where_it_pays(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for kept, trials, there in (("none", 99, "none"), ("asha", 3, "asha"), (None, 99, "mo-asha"), (7, 3, "none")):
         folder = run_folder("old")
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / "run.json", {"format": 2, "settings": {"scheduler": kept}})
+        write_json(folder / "run.json", {"format": 3, "settings": {"scheduler": kept}})
         assert default_scheduler("old", "evolution", trials) == there
     with pytest.raises(InputError, match="name"):
         default_scheduler("../elsewhere", "evolution", 99)

@@ -315,7 +315,7 @@ def test_a_run_of_another_format_is_refused(alternas: Any, line: str) -> None:
     for file in ("run.json",) if line.startswith("dashboard") else ("run.json", "records.jsonl"):
         text = (folder / file).read_text()
         for of, other in (('"format": 1, ', 1), ("", 1), ('"format": 3, ', 3)):
-            (folder / file).write_text(text.replace('"format": 2, ', of))
+            (folder / file).write_text(text.replace('"format": 3, ', of))
             (folder / "lock").touch()
             before = sorted(Path().rglob("*"))
             code, _, err = alternas(*line.split())

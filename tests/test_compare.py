@@ -43,7 +43,7 @@ def write(name: str, nets: list[Any] | None = None, split: str = "s", data: str 
     facts = {"image_size": [8, 8], "in_chans": 1, "classes": [str(i) for i in range(10)], "name": data}
     facts |= {"mean": [4.9], "std": [6.0], "split": split}
     usual = {"objective": "macs", "recipe": RECIPE, "seed": 0, "repeats": 1, "image_size": [8, 8]}
-    told = {"format": 2, "settings": usual | settings, "trials": 2, "data": facts}
+    told = {"format": 3, "settings": usual | settings, "trials": 2, "data": facts}
     (folder / "run.json").write_text(json.dumps(told))
     records = [record(*net[:3], **dict(*net[3:])) for net in nets or NETS[name]]
     (folder / "records.jsonl").write_text("".join(json.dumps(r.to_dict()) + "\n" for r in records))

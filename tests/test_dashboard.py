@@ -45,7 +45,7 @@ def controller(request: pytest.FixtureRequest, open_controller: Open, tmp_path: 
     storage = f"sqlite:///{tmp_path}/study.db" if request.param == "sqlite" else ""
     controller = open_controller(get("resnet", 8), trials=6, storage=storage)
     run_loop(controller, FakeExecutor(), SilentView())
-    (tmp_path / "run.json").write_text('{"format": 2}')
+    (tmp_path / "run.json").write_text('{"format": 3}')
     return controller
 
 

@@ -20,11 +20,10 @@ from typing import Any
 
 import pytest
 import torch
-from optuna.storages.journal import JournalFileSymlinkLock
 from optuna.trial import TrialState
 
 from alternas.archs import Genotype, InputError, OperationError, build, files, static_cost, zoo
-from alternas.archs.files import atomic_write, disk_full_message
+from alternas.archs.files import atomic_write, disk_error
 from alternas.results.ranking.leaderboard import leaderboard
 from alternas.results.report.elements import elapsed
 from alternas.results.runs.record import FREE, Record
@@ -39,7 +38,6 @@ from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.training.trainer import read_checkpoint
 from alternas.search.trials import trial as candidate
 from alternas.search.trials.controller import SearchController
-from alternas.search.trials.mirror import journal
 from alternas.spaces import get
 from fakes import STEPS, FakeExecutor, SilentView, fake_accuracy
 
@@ -91,9 +89,9 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
         atomic_write(path, lambda file: file.write(b"after"))
     assert path.read_bytes() == b"before"
     assert [p.name for p in path.parent.iterdir()] == ["file"]
-    assert disk_full_message(raised.value) == "cannot write (No space left on device); the same command resumes"
-    assert not disk_full_message(OSError(errno.ENOENT, "no such file"))
-    assert not disk_full_message(ValueError("no space left"))
+    assert disk_error(raised.value) == "cannot write (No space left on device); the same command resumes"
+    assert not disk_error(OSError(errno.ENOENT, "no such file"))
+    assert not disk_error(ValueError("no space left"))
 
 
 def test_a_record_that_does_not_fit_is_an_error_and_the_run_goes_on(open_controller: Open, tmp_path: Path) -> None:
@@ -269,101 +267,20 @@ def test_a_search_on_a_full_disk_is_one_line_and_resumes(tmp_path: Path) -> None
     assert len(trained) == 3
 
 
-@pytest.mark.parametrize("name", ["", "5c1a.rename"], ids=["held", "being given back"])
-@pytest.mark.parametrize("kind", ["link", "file"])
-def test_a_lock_of_the_journal_that_was_left_behind_is_deleted(
-    open_controller: Open, tmp_path: Path, name: str, kind: str
-) -> None:
-    left, other = tmp_path / f"study.journal.lock{name}", tmp_path / "lock"
-    run_loop(open_controller(trials=2), FakeExecutor(2), SilentView())
-    other.touch()
-    for _ in range(2):
-        left.symlink_to(f"runs/mine/{left.stem}") if kind == "link" else left.touch()
-        controller = open_controller(trials=3)
-        assert not os.path.lexists(left)
-    run_loop(controller, FakeExecutor(2), SilentView())
-    assert [r.status for r in controller.store.records] == ["ok"] * (3 + len(controller.baselines))
-    assert other.exists(), "the run's own lock stays"
-
-
-def test_a_lock_of_the_journal_that_cannot_be_deleted_is_one_line(open_controller: Open, tmp_path: Path) -> None:
-    (tmp_path / "study.journal.lock").mkdir()
-    with pytest.raises(InputError, match=r"study\.journal\.lock: a lock that was left behind cannot be deleted"):
-        open_controller(trials=2)
-
-
-def test_the_lock_of_a_journal_leads_to_it_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Optuna's takeover of a lock whose holder died looks where its link leads."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(JournalFileSymlinkLock, "__init__", lambda lock, path: places.append(path))
-    places: list[str] = []
-    journal(Path("study.journal"))
-    assert places == [str(tmp_path / "study.journal")]
-
-
-KILLED = """
-import os, signal, sys
-from alternas.cli.app import main
-from optuna.storages.journal import JournalFileSymlinkLock
-
-def release(lock):
-    JournalFileSymlinkLock.left -= 1
-    os.kill(os.getpid(), signal.SIGKILL) if JournalFileSymlinkLock.left == 0 else let_go(lock)
-
-let_go, JournalFileSymlinkLock.release, JournalFileSymlinkLock.left = JournalFileSymlinkLock.release, release, LEFT
-sys.argv[0] = "alternas"
-main()
-"""
-
-
 @pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_a_driver_killed_while_it_holds_the_journals_lock_resumes(tmp_path: Path) -> None:
-    """Killed -9 as it fills a new study, and again as it fills that of the resumed search."""
-    words = [
-        "search",
-        "resnet",
-        "--data",
-        "digits",
-        "--trials",
-        "1",
-        "--epochs",
-        "1",
-        "--name",
-        "small",
-        "--workers",
-        "1",
-        "--json",
-    ]
-    for left in ("1", "5"):
-        killed = subprocess.run([sys.executable, "-c", KILLED.replace("LEFT", left), *words], cwd=tmp_path, timeout=60)
-        assert killed.returncode == -signal.SIGKILL
-        assert (tmp_path / "runs/small/study.journal.lock").is_symlink()
-    again = subprocess.run(
-        [sys.executable, "-m", "alternas", *words], cwd=tmp_path, capture_output=True, text=True, timeout=200
-    )
-    assert again.returncode == 0, again.stderr
-    assert {r.status for r in read_records(tmp_path / "runs/small")} == {"ok"}
-
-
-@pytest.mark.slow
-def test_a_hundred_tears_of_records_and_journal(open_controller: Open, tmp_path: Path) -> None:
-    """The last record cut at any byte, the journal cut anywhere, or both: what was whole stays, the rest is made."""
+def test_a_hundred_tears_of_the_records(open_controller: Open, tmp_path: Path) -> None:
+    """The file cut at any byte: what was whole stays, the rest is made."""
     space, chance = get("resnet", 8), random.Random(0)
     controller = open_controller(space, trials=5)
     run_loop(controller, FakeExecutor(2), SilentView())
-    files = [tmp_path / "records.jsonl", tmp_path / "study.journal"]
-    whole = [path.read_bytes() for path in files]
-    last = whole[0].rfind(b"\n", 0, -1) + 1
+    path = tmp_path / "records.jsonl"
+    whole = path.read_bytes()
     for tear in range(100):
-        cuts = [chance.randrange(last, len(whole[0])), chance.randrange(len(whole[1]))]
-        which = chance.choice([(0,), (1,), (0, 1)])
-        for i, path in enumerate(files):
-            path.write_bytes(whole[i][: cuts[i]] if i in which else whole[i])
+        cut = chance.randrange(len(whole))
+        path.write_bytes(whole[:cut])
         controller = open_controller(space, trials=5)
         run_loop(controller, FakeExecutor(2), SilentView())
-        kept = whole[0][:last] if 0 in which else whole[0]
-        assert files[0].read_bytes().startswith(kept), f"tear {tear} at {cuts}, of {which}"
+        assert path.read_bytes().startswith(whole[: whole.rfind(b"\n", 0, cut) + 1]), f"tear {tear} at {cut}"
         in_order(read_records(tmp_path), len(controller.baselines))
 
 
@@ -415,27 +332,23 @@ def test_trainings_that_fail_are_records_and_the_search_goes_on(
 
 @pytest.mark.parametrize("gene", ["no option", 10**6, True, ""])
 def test_a_gene_that_is_no_option_is_a_trial_that_failed(open_controller: Open, tmp_path: Path, gene: Any) -> None:
-    """Where the study is rebuilt from records: the strategy learns nothing of that one, and the search goes on."""
+    """The strategy learns nothing of that one, and the search goes on."""
     run_loop(open_controller(get("resnet", 8), trials=3), FakeExecutor(2), SilentView())
     rows = [json.loads(line) for line in (tmp_path / "records.jsonl").read_text().splitlines()]
     row = next(row for row in rows if row["kind"] == "search")
     row["genes"] = dict.fromkeys(row["genes"], gene)
     (tmp_path / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (tmp_path / "study.journal").unlink()
     controller = open_controller(get("resnet", 8), trials=4)
     assert controller.study.study.get_trials()[row["trial"]].state == TrialState.FAIL
     assert run_loop(controller, FakeExecutor(2), SilentView())
     assert controller.started == 4
 
 
-@pytest.mark.parametrize("journal", [True, False])
-def test_a_trial_number_beyond_reach_is_refused_at_once(open_controller: Open, tmp_path: Path, journal: bool) -> None:
+def test_a_trial_number_beyond_reach_is_refused_at_once(open_controller: Open, tmp_path: Path) -> None:
     run_loop(open_controller(get("resnet", 8), trials=2), FakeExecutor(2), SilentView())
     *lines, last = (tmp_path / "records.jsonl").read_text().splitlines(keepends=True)
     far = json.dumps(json.loads(last) | {"trial": 10**6}) + "\n"
     (tmp_path / "records.jsonl").write_text("".join([*lines, far]))
-    if not journal:
-        (tmp_path / "study.journal").unlink()
     with pytest.raises(InputError, match="trial 1000000 among"):
         open_controller(get("resnet", 8), trials=4)
 

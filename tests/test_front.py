@@ -306,7 +306,7 @@ def test_broken_latencies_are_named(tmp_path: Path) -> None:
 
 
 def test_a_runs_own_objective_and_limits_hold(tmp_path: Path) -> None:
-    run = {"format": 2, "settings": {"objective": "params", "limits": {"macs": 150}}, "data": {}}
+    run = {"format": 3, "settings": {"objective": "params", "limits": {"macs": 150}}, "data": {}}
     (tmp_path / "run.json").write_text(json.dumps(run))
     records = [record(0, 0.5, 100), record(1, 0.6, 150, cost={"params": 7}), record(2, 0.9, 200)]
     (tmp_path / "records.jsonl").write_text("".join(json.dumps(r.to_dict()) + "\n" for r in records))

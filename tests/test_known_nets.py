@@ -225,7 +225,6 @@ def test_a_search_is_resumed_without_its_source(alternas: Any, lose_journal: boo
     assert [record.genes for record in searched("mine")] == genes[:2]
     Path("nets.json").unlink()
     if lose_journal:
-        Path("runs/mine/study.journal").unlink()
     assert alternas("--trials", "6", *words)[0] == 0
     assert [record.genes for record in searched("mine")[:4]] == genes
     assert len(searched("mine")) == 6
@@ -238,7 +237,6 @@ def test_a_search_with_records_taken_over_is_resumed(alternas: Any) -> None:
     alternas("--trials", "1", "--name", "second", "--start-with", "first")
     before = read_records(Path("runs/second"))
     shutil.rmtree("runs/first")
-    Path("runs/second/study.journal").unlink()
     assert alternas("--trials", "3", "--name", "second", "--start-with", "first")[0] == 0
     records = read_records(Path("runs/second"))
     assert records[: len(before)] == before

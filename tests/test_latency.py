@@ -164,7 +164,7 @@ def test_onnxruntime_runs_the_same_net() -> None:
 
 
 def pair(trial: int, accuracy: float | None, macs: int, ms: float) -> tuple[TimedNet, Latency]:
-    facts: dict[str, object] = {"format": 2, "trial": trial, "accuracy": accuracy, "macs": macs, "params": 1}
+    facts: dict[str, object] = {"format": 3, "trial": trial, "accuracy": accuracy, "macs": macs, "params": 1}
     subject = TimedNet(f"trial {trial}", str(trial), nn.Identity, IMAGE, facts)
     return subject, Latency(LatencySetting(), ms, ms, ms, 0.0, 20, True)
 
@@ -189,13 +189,13 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir(parents=True)
     facts = {"image_size": [8, 8], "in_chans": 1, "classes": [str(i) for i in range(10)], "name": "digits"}
     facts |= {"mean": [4.9], "std": [6.0]}
-    told = {"format": 2, "settings": {"objective": "macs"}, "trials": 2, "data": facts}
+    told = {"format": 3, "settings": {"objective": "macs"}, "trials": 2, "data": facts}
     (folder / "run.json").write_text(json.dumps(told))
     lines = []
     for trial, (width, status) in enumerate(((4, "ok"), (8, "ok"), (4, "pruned"))):
         net = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=width)
         cost = static_cost(net, 10, 8, 1).totals()
-        row = {"format": 2, "trial": trial, "kind": "search", "family": net.family}
+        row = {"format": 3, "trial": trial, "kind": "search", "family": net.family}
         row |= {"key": net.key, "genotype": net.to_dict()}
         lines.append(row | {"genes": {}, "cost": cost, "status": status, "accuracy": 0.8 + trial / 10})
     (folder / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

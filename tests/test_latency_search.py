@@ -62,7 +62,6 @@ def test_every_net_is_measured_once_before_it_is_trained(
 
 def test_a_resumed_search_measures_nothing_again(controller: Callable[..., SearchController], tmp_path: Path) -> None:
     run_loop(controller(trials=4), FakeExecutor(2, timed), SilentView())
-    (tmp_path / "study.journal").unlink()
     executor = FakeExecutor(2, timed)
     run_loop(controller(trials=8), executor, SilentView())
     again = [job.genotype.key for job in executor.ran if isinstance(job, LatencyJob)]

@@ -155,7 +155,6 @@ def test_a_resumed_search_measures_nothing_again(controller: Callable[..., Searc
     for after in (5, 12, 20):
         with pytest.raises(KeyboardInterrupt):
             run_loop(controller(), dies(after), SilentView())
-    (tmp_path / "study.journal").unlink()
     work, executor = controller(), FakeExecutor(1, noisy)
     assert work.context.devices.of("latency_ms").predictor.count == FIRST
     run_loop(work, executor, SilentView())

@@ -45,7 +45,7 @@ NET = zoo.alternet("basic", (1, 1), (0, 0), (1, 1), 0, width=4)
 
 
 def row(trial: int, score: float, macs: int, **more: Any) -> dict[str, Any]:
-    found = {"format": 2, "trial": trial, "kind": "search", "family": NET.family, "key": f"net{trial}", "genes": {}}
+    found = {"format": 3, "trial": trial, "kind": "search", "family": NET.family, "key": f"net{trial}", "genes": {}}
     found |= {"genotype": NET.to_dict(), "cost": {"macs": macs, "params": macs}, "status": "ok"}
     return found | {"accuracy": score, "metrics": {"accuracy": 0.5, "nll": -score}} | more
 

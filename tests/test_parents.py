@@ -282,7 +282,6 @@ def test_the_study_hears_every_seed(opened: Open, tmp_path: Path) -> None:
             if record.kind == "search":
                 assert trial.user_attrs["accuracies"] == record.accuracies
                 assert set(record.accuracies) == {"0", "1"}
-        (tmp_path / "study.journal").unlink()  # and the same of one that is rebuilt
 
 
 def test_one_training_leaves_no_accuracies_by_seed(opened: Open) -> None:
@@ -425,7 +424,6 @@ def test_memory_is_a_constraint(opened: Open, tmp_path: Path) -> None:
             assert record.constraint_violation == over
         elif record and record.status == "ok":
             assert not any(value > 0 for value in excess(trial).values())
-    (tmp_path / "study.journal").unlink()
     after = opened(20, limits=limits).study.study.get_trials()
     assert [(t.state, t.values) for t in after] == [(t.state, t.values) for t in before]
     assert [excess(t) for t in after] == [excess(t) for t in before]
@@ -477,8 +475,7 @@ def test_a_sampler_of_a_module_in_the_current_folder(opened: Open, module: str) 
         finish(controller)
         assert len(searched(controller)) == 10
         nets.append([r.key for r in searched(controller)])
-        for file in ("records.jsonl", "study.journal"):
-            (controller.context.folder / file).unlink()
+        (controller.context.folder / "records.jsonl").unlink()
     assert nets[0] == nets[1] != nets[2]
 
 
@@ -566,8 +563,7 @@ def test_random_draws_follow_the_seed(opened: Open, module: str) -> None:
         controller = opened(5, f"{module}:Stubborn", seed=seed)
         finish(controller)
         nets.append([r.key for r in searched(controller)])
-        for file in ("records.jsonl", "study.journal"):
-            (controller.context.folder / file).unlink()
+        (controller.context.folder / "records.jsonl").unlink()
     assert nets[0] == nets[1] != nets[2]
 
 

@@ -138,8 +138,7 @@ def test_the_search_draws_the_same_nets_without_them(open_controller: Open, tmp_
         told.append(len(controller.study.study.get_trials(deepcopy=False)))
         records = controller.store.records
         assert sum(r.kind == "search" and r.status == "ok" for r in records) == 10
-        for path in (tmp_path / "records.jsonl", tmp_path / "study.journal"):
-            path.unlink()
+        (tmp_path / "records.jsonl").unlink()
     assert runs[0] == runs[1]
     assert told[0] == told[1]
     found = [r for r in records if r.kind == "reference"]
@@ -155,8 +154,7 @@ def test_a_killed_search_goes_on_with_them(open_controller: Open, tmp_path: Path
     unbroken = open_controller(trials=6, references=NETS)
     finish(unbroken, slots=1)
     whole = [(r.trial, r.key, r.accuracy, r.accuracies) for r in unbroken.store.records]
-    for path in (tmp_path / "records.jsonl", tmp_path / "study.journal"):
-        path.unlink()
+    (tmp_path / "records.jsonl").unlink()
     done, left = False, 0
     while not done:
         left = 4 if not left else -1 if left < 0 else left
@@ -174,7 +172,6 @@ def test_a_killed_search_goes_on_with_them(open_controller: Open, tmp_path: Path
         except KilledError:
             left = 9 if len(controller.store.records) < 6 else -1
             if journal == "lost":
-                (tmp_path / "study.journal").unlink()
     assert sorted((r.trial, r.key, r.accuracy, r.accuracies) for r in controller.store.records) == sorted(whole)
     assert controller.references == 2
 
@@ -244,7 +241,7 @@ def test_training_goes_on_from_its_checkpoint_and_timm_loads_the_weights(tmp_pat
 def reference_record(trial: int, net: TimmNet, accuracy: float) -> dict[str, Any]:
     cost = counted_cost(net, 10, (8, 8), 1).totals()
     return {
-        "format": 2, "trial": trial, "kind": "reference", "family": "timm", "key": net.key, "genotype": net.to_dict(),
+        "format": 3, "trial": trial, "kind": "reference", "family": "timm", "key": net.key, "genotype": net.to_dict(),
         "genes": {}, "cost": cost, "status": "ok", "accuracy": accuracy, "accuracies": {"0": accuracy, "1": accuracy},
         "budget": {"full": 32, "done": 32}, "recipe": RECIPE, "seconds": 2.0, "device": "cpu",
         "started_at": "", "finished_at": "",

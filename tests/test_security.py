@@ -82,7 +82,7 @@ def test_a_name_that_leads_elsewhere_is_refused(alternas: Any, words: list[str],
 def test_a_record_names_no_file_elsewhere(field: str) -> None:
     """Weights lie where key or training say."""
     row: dict[str, Any] = dict.fromkeys(("kind", "family", "key", "status"), "")
-    row |= {"format": 2, "trial": 0, "kind": "search"}
+    row |= {"format": 3, "trial": 0, "kind": "search"}
     row |= {"genotype": {}, "genes": {}, "cost": {"macs": 1, "params": 1}, "status": "ok"}
     assert Record.from_dict(row)
     with pytest.raises(InputError, match=f"{field} is not a name"):
@@ -121,7 +121,7 @@ def test_what_a_run_names_is_not_reached(alternas: Any, door: socket.socket) -> 
     folder, port = finished_run(), door.getsockname()[1]
     facts = json.loads((folder / "run.json").read_text())
     store = f"s3://key:sesame@bucket/x?endpoint_override=127.0.0.1:{port}&scheme=http"
-    begun = {"format": 2, "settings": {}, "trials": 1, "storage_path": {"uri": store, "name": "mine-1"}}
+    begun = {"format": 3, "settings": {}, "trials": 1, "storage_path": {"uri": store, "name": "mine-1"}}
     Path("runs/begun").mkdir()
     Path("runs/begun/run.json").write_text(json.dumps(begun))
     refused(alternas("search", "resnet", "--name", "begun"), "s3://key:***@bucket/x", "--storage-path URI")

@@ -28,7 +28,7 @@ from alternas.search.supernet import draws
 from alternas.search.supernet.budget import NETS_A_STEP, evaluation_flops
 from alternas.search.training.job import EvaluateJob, Job, JobResult, Point, SupernetJob, TrainJob
 from alternas.search.trials.bank_training import SEGMENTS
-from alternas.search.trials.storage import open_study
+from alternas.search.trials.study import study_of
 from alternas.search.trials.supernet_controller import SupernetController, thinned
 from alternas.spaces import get
 from fakes import RECIPE, FakeExecutor, SilentView, fake_accuracy
@@ -72,7 +72,7 @@ def open_supernet(tmp_path: Path, pool: list[Genotype]) -> Iterator[Open]:
         while stores:
             stores.pop().close()
         stores.append(Store(tmp_path))
-        study = open_study(tmp_path, stores[-1].records, "random", context.sampler_context(), context.cost_of, "")
+        study = study_of(stores[-1], "random", context.sampler_context(), context.cost_of)
         return SupernetController(context, stores[-1], study)
 
     yield open_it

@@ -43,7 +43,7 @@ from alternas.search.training.loaders import DeviceLoader, open_loader
 from alternas.search.training.member import Member
 from alternas.search.training.recipe import Recipe
 from alternas.search.trials.bank_training import BANK, MAX_LOST, SEGMENTS, TRIES
-from alternas.search.trials.storage import open_study
+from alternas.search.trials.study import study_of
 from alternas.search.trials.supernet_controller import SupernetController
 from alternas.spaces import get
 from command_line import run, start, wait_for
@@ -233,7 +233,7 @@ def controller(tmp_path: Path, pool: list[Genotype]) -> Iterator[SupernetControl
     nets.pool = pool
     context = SearchContext(config, data, get("all", 8), price, STEPS, tmp_path, fields, bank=bank, nets=nets)
     with closing(Store(tmp_path)) as store:
-        study = open_study(tmp_path, store.records, "random", context.sampler_context(), context.cost_of, "")
+        study = study_of(store, "random", context.sampler_context(), context.cost_of)
         made = SupernetController(context, store, study)
         while made.live and (job := made.next_job()):
             made.report(JobResult(job.trial, "error", error="not of interest"))

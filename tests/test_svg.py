@@ -121,8 +121,8 @@ def test_cost_and_show_write_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     folder = tmp_path / "runs" / "one"
     folder.mkdir(parents=True)
     facts = {"name": "d", "image_size": [32, 32], "in_chans": 1, "classes": ["a", "b"], "mean": [0.0], "std": [1.0]}
-    (folder / "run.json").write_text(json.dumps({"format": 2, "settings": {}, "data": facts}))
-    record = {"format": 2, "trial": 3, "kind": "search", "family": net.family}
+    (folder / "run.json").write_text(json.dumps({"format": 3, "settings": {}, "data": facts}))
+    record = {"format": 3, "trial": 3, "kind": "search", "family": net.family}
     record |= {"key": net.key, "genotype": net.to_dict()}
     record |= {"genes": {}, "cost": {"macs": 1, "params": 1}, "status": "pruned"}
     (folder / "records.jsonl").write_text(json.dumps(record) + "\n")

@@ -451,13 +451,13 @@ def finished_run(weights: Network | None, **more: Any) -> Path:
     ]
     cost = {"params": 900, "macs": 40_000, "activation_bytes": 100}
     rows = [
-        {"format": 2, "trial": i, "kind": "search", "family": net.family, "key": net.key, "genotype": net.to_dict()}
+        {"format": 3, "trial": i, "kind": "search", "family": net.family, "key": net.key, "genotype": net.to_dict()}
         | {"genes": {}, "cost": cost, "status": "ok"}
         | row
         for i, (net, row) in enumerate(kinds)
     ]
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "run.json").write_text(json.dumps({"format": 2, "settings": {"objective": "macs"}, "data": facts}))
+    (folder / "run.json").write_text(json.dumps({"format": 3, "settings": {"objective": "macs"}, "data": facts}))
     (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     if weights:
         save(weights, folder / "weights" / f"{DIGITS.key}.safetensors")
@@ -502,7 +502,7 @@ def test_a_run_is_the_net_that_its_export_takes() -> None:
         "trial": 6,
         "kind": "retrain",
         "training_id": "0123456789ab",
-        "factors": {"format": 2, "trial": 1},
+        "factors": {"format": 3, "trial": 1},
         "budget": {"done": 32, "full": 32},
     }
     save(again, folder / "retrain" / "weights" / "0123456789ab.safetensors")

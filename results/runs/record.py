@@ -21,7 +21,7 @@ BESIDE = ("baseline", "reference")  # trained beside the nets of a search, to co
 FAILED = ("error", "nan", "oom", "timeout", "lost")
 FREE = ("infeasible", "duplicate")  # never trained, so they use up no trial
 PACKAGES = ("alternas", "torch", "timm", "optuna", "ray")
-FORMAT = 2  # of run.json and records.jsonl; raised when what they hold changes
+FORMAT = 3  # of run.json and records.jsonl; raised when what they hold changes
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,19 @@
 """A run's folder: `run.json` (its settings) and `records.jsonl` (the truth), read and appended.
 
 runs/NAME/run.json          settings, data facts, versions, the exact command
-runs/NAME/records.jsonl     one record a line, only ever appended, each line synced
+runs/NAME/records.jsonl     the one truth: the ends of trials, and what those under way have come to; only appended
 runs/NAME/sample.npz        a few validation images, for exports to be checked on
-runs/NAME/study.journal     Optuna's memory; can be rebuilt from the records
 runs/NAME/spent.json        hours and cost of its workers so far
-runs/NAME/study.json        which database has it instead, and under which name
 runs/NAME/checkpoints/      states of nets in training
 runs/NAME/weights/          final weights, KEY.safetensors; of retrainings and studies TRAINING_ID.safetensors
 runs/NAME/tensorboard/      event files, a folder for each trial
 runs/NAME/tracking/         what each other tracker has, and under which ids
 runs/NAME/retrain/          the same again, of the retraining of its best nets
+
+A line of records.jsonl is a record, the end of a trial, or an event (see `events`): a trial has started, is paused at a
+rung, or is promoted. A record is synced when it is written, and all files that it names before it (`atomic_write`); so
+a power cut leaves no record without its weights. Events are not synced: what follows from a lost one is done again,
+from the trial's checkpoint.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
@@ -31,8 +34,18 @@ from typing import TYPE_CHECKING, Any
 from zipfile import ZipFile
 
 from ...archs.errors import InputError, short_repr
-from ...archs.files import atomic_write, check_own, open_own, parse_json, read_own
+from ...archs.files import (
+    atomic_write,
+    check_own,
+    make_folder,
+    naming,
+    open_own,
+    parse_json,
+    read_own,
+    sync_folder,
+)
 from ...archs.parts import MOST_CLASSES
+from .events import START, Event, UnderWay, under_way
 from .record import LARGEST, Record, check_format
 
 if TYPE_CHECKING:
@@ -167,14 +180,28 @@ def _numbers(value: Any, count: int | None, kind: Any, least: float, most: float
 
 
 def read_records(folder: Path) -> list[Record]:
-    """All records, in the order written. A torn last line is left out with a warning.
+    """The records of all trials that have ended, in the order written. A torn last line is left out with a warning.
 
     Raises:
         InputError: if another line is broken, with its number, or a record has another format.
     """
+    return [row for row in _rows(folder, lambda line: not line.startswith(START)) if isinstance(row, Record)]
+
+
+def read_events(folder: Path) -> list[Event]:
+    """What has happened to trials before their end, likewise."""
+    return [row for row in _rows(folder, lambda line: line.startswith(START)) if isinstance(row, Event)]
+
+
+def _rows(folder: Path, is_asked: Callable[[bytes], bool]) -> list[Record | Event]:
     path = folder / "records.jsonl"
     with no_collection():
-        return [_parse(path, number, line) for number, line in enumerate(read_lines(path), start=1)]
+        return [_parse(path, i, line) for i, line in enumerate(read_lines(path), start=1) if is_asked(line)]
+
+
+def has_trained(folder: Path) -> bool:
+    """Whether a run has a record, or a net that is paused at a rung."""
+    return bool(read_records(folder)) or any(event.event == "paused" for event in read_events(folder))
 
 
 def read_lines(path: Path) -> list[bytes]:
@@ -199,15 +226,16 @@ def no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _parse(path: Path, number: int, line: bytes) -> Record:
+def _parse(path: Path, number: int, line: bytes) -> Record | Event:
     try:
         row = parse_json(line, finite=True)
     except ValueError as error:  # bad UTF-8 or bad JSON
         raise InputError(f"{path}: line {number} is broken ({error})") from None
-    if isinstance(row, dict):
+    is_event = isinstance(row, dict) and "event" in row
+    if isinstance(row, dict) and not is_event:
         check_format(_label(path.parent), row)
     try:
-        return Record.from_dict(row)
+        return Event.from_dict(row) if is_event else Record.from_dict(row)
     except InputError as error:
         raise InputError(f"{path}: line {number} is broken ({error})") from None
 
@@ -259,28 +287,62 @@ def mark_ended(folder: Path) -> None:
 
 
 class Store:
-    """The one writer of a run's records."""
+    """The one writer of a run's records.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.records = read_records(folder)
-        cut_torn_line(folder / "records.jsonl")
-        self._file = open_own(folder / "records.jsonl", "ab", buffering=0)
+    Attributes:
+        records: of all trials that have ended.
+        events: of all trials, as they were when the run was opened.
+    """
+
+    def __init__(self, folder: Path, records: Iterable[Record] = ()) -> None:
+        """Open a run; one that has no record yet begins with `records`, all of them or none."""
+        self.folder, path = folder, folder / "records.jsonl"
+        rows = _rows(folder, lambda line: True)
+        self.records = [row for row in rows if isinstance(row, Record)]
+        self.events = [row for row in rows if isinstance(row, Event)]
+        if not self.records and (taken := list(records)):
+            atomic_write(path, lambda file: file.writelines(map(_line, taken)))
+            self.records, self.events = taken, []
+        cut_torn_line(path)
+        self._file = open_own(path, "ab", buffering=0)
+        sync_folder(folder)
+
+    @property
+    def under_way(self) -> list[UnderWay]:
+        """Trials that an earlier driver has left: started, perhaps paused, without a record."""
+        return under_way(self.events, {record.trial for record in self.records})
 
     def append(self, record: Record) -> None:
-        """Write one record; it is on disk when this returns.
+        """Write one record; it is on disk when this returns, and the events before it.
 
         Raises:
-            OSError: if the disk is full. What is torn then is cut when the run is opened again.
+            OSError: if the disk is full or broken. What is torn then is cut when the run is opened again.
         """
-        line = (json.dumps(record.to_dict(), allow_nan=False) + "\n").encode()
-        if self._file.write(line) < len(line):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._file.name)
-        os.fsync(self._file.fileno())
+        self._write(_line(record))
+        with naming(self.folder / "records.jsonl"):
+            os.fsync(self._file.fileno())
         self.records.append(record)
+
+    def note(self, event: str, trial: int, **facts: Any) -> None:
+        """Write one event, which outlives this process.
+
+        Raises:
+            OSError: as `append`.
+        """
+        self._write(Event(event, trial, **facts).to_line())
+
+    def _write(self, line: bytes) -> None:
+        path = self.folder / "records.jsonl"
+        with naming(path):
+            if self._file.write(line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
     def close(self) -> None:
         self._file.close()
+
+
+def _line(record: Record) -> bytes:
+    return (json.dumps(record.to_dict(), allow_nan=False) + "\n").encode()
 
 
 def cut_torn_line(path: Path) -> None:
@@ -308,7 +370,7 @@ def locked(folder: Path) -> Iterator[None]:
         InputError: if another has it, it cannot be written, or something in it leads elsewhere.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         check_own(folder)
         file = open_own(folder / "lock", "ab")
     except OSError as error:

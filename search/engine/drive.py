@@ -41,19 +41,16 @@ def recorded_command(words: Sequence[str]) -> Iterator[None]:
         _command.reset(before)
 
 
-def write_run_json(
-    folder: Path, data: DataSet, artifacts: ArtifactStore | None, storage: str = "", **facts: Any
-) -> None:
+def write_run_json(folder: Path, data: DataSet, artifacts: ArtifactStore | None, **facts: Any) -> None:
     """Write what the folder of a run is, with a sample of its data.
 
     Args:
         folder: of the run.
         data: that its nets are trained on.
         artifacts: of the run; kept without its password, as in the command.
-        storage: URL of the study's database, which the command may name too.
         facts: "settings", and what else is to be kept.
     """
-    command = redact_words(_command.get() or sys.argv, storage, artifacts.uri if artifacts else "")
+    command = redact_words(_command.get() or sys.argv, artifacts.uri if artifacts else "")
     facts |= {"format": FORMAT, "command": command, "versions": versions(), "data": data.facts()}
     if artifacts:
         facts["storage_path"] = artifacts.note

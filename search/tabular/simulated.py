@@ -11,7 +11,6 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from optuna.storages import InMemoryStorage
 
 from ...archs import Cost, Genotype
 from ...archs.errors import InputError
@@ -27,7 +26,7 @@ from ..training.job import Job, JobResult, Progress, TrainJob
 from ..training.recipes import get as recipe
 from ..trials.controller import SearchController
 from ..trials.schedulers import SCHEDULERS, scheduler
-from ..trials.study import StudyAdapter, fill_study
+from ..trials.study import study_of
 from .benchmark_table import TabularBenchmark
 from .table_space import TableNet, TableNets, TableSpace
 
@@ -194,7 +193,10 @@ class _Records:
 
     def __init__(self) -> None:
         self.records: list[Record] = []
+        self.events = self.under_way = ()
         self.append = self.records.append
+
+    def note(self, event: str, trial: int, **facts: Any) -> None: ...
 
 
 class _NoView:
@@ -228,9 +230,8 @@ def controller_on(table: TabularBenchmark, how: SearcherConfig, seed: int) -> Se
     context = TabularContext(
         config, no_data, table.space, _cost_fn(table), table.steps, Path("/nowhere"), fields, table=table
     )
-    study = StudyAdapter(InMemoryStorage(), how.strategy, context.sampler_context())
+    study = study_of(store, how.strategy, context.sampler_context(), context.cost_of)
     context = replace(context, space=alone)
-    fill_study(study, [], context.sampler_context(), context.cost_of)
     return SearchController(context, store, study)
 
 

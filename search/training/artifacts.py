@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ...archs.errors import InputError, OperationError, short_repr
-from ...archs.files import atomic_write, disk_full_message
+from ...archs.files import atomic_write, disk_error
 from ...results.runs.store import NAME, plain_name, read_settings
 from ..redact import redact, shown_url
 
@@ -170,7 +170,7 @@ class ArtifactStore:
             doing = what
             yield files, f"{folder.rstrip('/')}/{self.name}"
         except (OSError, ArrowException) as error:
-            if disk_full_message(error):
+            if disk_error(error):
                 raise
             raise StoreError(
                 f"storage-path: {shown_url(self.uri)} cannot be {doing} ({redact(error, self.uri)})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 
-from ...archs.files import disk_full_message
+from ...archs.files import disk_error
 from ...archs.user_code import blamed
 from .artifacts import StoreError
 from .job import Job, JobResult, TrainJob
@@ -14,7 +14,7 @@ def failure(job: Job, error: BaseException) -> JobResult:
     """The result of a job that raised: "full", "lost", "oom" or "error"; of the user's code with its file and line."""
     from .optim import out_of_memory
 
-    if disk := disk_full_message(error):
+    if disk := disk_error(error):
         return JobResult(job.trial, "full", error=f"a worker {disk}")
     if isinstance(error, StoreError):
         return JobResult(job.trial, "lost", error=str(error))

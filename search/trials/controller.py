@@ -15,6 +15,7 @@ from typing import cast
 from ...archs import Genotype
 from ...archs.timm_net import Net
 from ...results.latency.measurements import CONFIRMED
+from ...results.runs.events import UnderWay
 from ...results.runs.record import FREE, Record
 from ...results.runs.store import Store
 from ...spaces import FixedChooser, Genes, plain_genes
@@ -28,7 +29,7 @@ from .latencies import Latencies
 from .patience import Patience
 from .proposer import BASELINE_SEEDS, MAX_PROPOSALS, Proposer, choose_baselines
 from .schedulers import RungResult, RungTable
-from .study import StudyAdapter, UnfinishedTrial, told_as
+from .study import StudyAdapter, told_as
 from .trial import BUDGET_SHARE, Parent, ParentPool, Trial
 
 log = logging.getLogger("alternas")
@@ -169,6 +170,8 @@ class SearchController(Controller):
             return self._propose()
         rung, number = place
         self.rungs.resume(rung, number)
+        self._note_strategy(number)
+        self.store.note("promoted", number)
         self.study.set_attrs(number, aim=rung + 1)
         self.live[number].promote()
         return self.live[number]
@@ -182,13 +185,21 @@ class SearchController(Controller):
             if trial is None:
                 self.exhausted = self._proposer.exhausted or self.done  # if nothing runs, no result will change it
                 return None
+            self._note_strategy(trial.number)
             if self._admit(trial):
                 if self.parents:
                     self._inherit(trial, self.parents.most_similar(cast(Genotype, trial.net)))
+                parent = trial.parent and trial.parent.trial
+                self.store.note("started", trial.number, key=trial.key, genes=dict(trial.genes), parent=parent)
                 self._inherit(trial, self.pretrained)
                 return trial
         self.exhausted = True
         return None
+
+    def _note_strategy(self, trial: int) -> None:
+        """Write down what the sampler has noted; `trial` is the one that it was asked for or about."""
+        if news := self.study.news():
+            self.store.note("strategy", trial, **news)
 
     def _admit(self, trial: Trial) -> bool:
         """Let a trial in, or end it at once as infeasible or duplicate."""
@@ -214,8 +225,6 @@ class SearchController(Controller):
     def _inherit(self, trial: Trial, parent: Parent | None) -> None:
         """Let a trial start from the weights of `parent`, and train for less."""
         if parent is not None:
-            if parent.trial is not None:
-                self.study.set_attrs(trial.number, parent=parent.trial)
             trial.parent, trial.weights = parent, "inherited"
             trial.rung_steps = self.rungs.scheduler.rungs(max(1, round(BUDGET_SHARE * self.context.steps)))
 
@@ -258,7 +267,7 @@ class SearchController(Controller):
         if result.step < trial.total_steps:
             assert result.accuracy is not None
             rung = trial.pause(result.accuracy)
-            self.study.set_attrs(trial.number, note=trial.note())
+            self.store.note("paused", trial.number, **trial.note())
             self.study.set_attrs(trial.number, **{f"rung{rung}": result.accuracy})
             return self._add_to_rung(trial, rung, paused=True)
         trial.complete(result)
@@ -378,24 +387,18 @@ class SearchController(Controller):
                 self._queue.append(number)
 
     def _resume_unfinished(self) -> None:
-        """Take over the trials that are running to the study: finish the telling, or run them again."""
-        recorded = {record.trial: record for record in self.store.records}
-        for unfinished in self.study.unfinished():
-            record = recorded.get(unfinished.trial)
-            if record:
-                self.study.tell(record, told_as(record, self.known), self.context.cost_of)
-            elif not unfinished.key:
-                self.study.fail(unfinished.trial)  # the driver died while it was drawn
-            else:
+        """Run the trials again that have started and have no record."""
+        for unfinished in self.store.under_way:
+            if self.study.is_open(unfinished.trial):
                 self._resume(unfinished)
 
-    def _resume(self, unfinished: UnfinishedTrial) -> None:
+    def _resume(self, unfinished: UnderWay) -> None:
         net = self.context.space.sample(FixedChooser(unfinished.genes))
         trial = self._proposer.trial(unfinished.trial, "search", net, unfinished.genes)
         if self.parents and unfinished.parent is not None:
             self._inherit(trial, self.parents.get(unfinished.parent))
         self._inherit(trial, self.pretrained)
-        trial.restore(unfinished.rung_accuracies, unfinished.promoted, unfinished.note)
+        trial.restore(unfinished)
         if not self._admit(trial):
             return
         last = len(trial.rung_accuracies) - 1

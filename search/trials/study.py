@@ -1,76 +1,71 @@
-"""`StudyAdapter`: an Optuna study behind the few calls that the controller makes.
-
-Rebuilt from the records if its journal is gone. Only the driver writes it.
-"""
+"""`StudyAdapter`: an Optuna study behind the few calls that the controller makes; in memory, built from the records."""
 
 from __future__ import annotations
 
-import logging
+import json
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import optuna
-from optuna.storages import BaseStorage
+from optuna.distributions import BaseDistribution
+from optuna.storages import InMemoryStorage
+from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
-from ...archs import Genotype, InputError
+from ...archs import InputError
 from ...archs.candidate import candidate_key
+from ...results.runs.events import UnderWay
 from ...results.runs.record import FREE, Record
-from ...results.runs.store import cut_torn_line
+from ...results.runs.store import Store
 from ...spaces import Gene, Genes, options_of, plain_genes
 from ..samplers.random import TrialChooser, distributions
 from ..samplers.registry import find_strategy, is_own, sampler, user_sampler_errors
-from ..samplers.sampler_context import SamplerContext, candidate_baselines, rung_accuracies
-from .mirror import DIRECTIONS, mirrored_journal
+from ..samplers.sampler_context import SamplerContext, candidate_baselines
 
-log = logging.getLogger("alternas")
 CostOf = Callable[[str, Mapping[str, int]], float]  # of a net's key and static costs: what accuracy is weighed against
-MOST_MISSING = 10_000  # trials without a record: those that drivers were drawing when they were killed
-JOURNAL_STUDY = "alternas"  # its name in a run's journal
-BROKEN = (ValueError, KeyError, TypeError, AssertionError, RecursionError)  # what Optuna raises on a bad line
+DIRECTIONS = (StudyDirection.MAXIMIZE, StudyDirection.MINIMIZE)  # of accuracy and its cost
+FIXED = "fixed_params"  # attribute of Optuna's for the genes of a trial that was enqueued
+MAX_MISSING = 10_000  # trials without a record: those that drivers were drawing when they were killed
 OUT_OF_MEMORY = {"memory": 1.0}  # the constraint that a net violates which ran out of memory
 
 
-@dataclass(frozen=True)
-class UnfinishedTrial:
-    """A trial that an earlier driver left running.
+class StudyMemory(InMemoryStorage):
+    """Optuna's storage in memory, whose trials share the distributions of their genes: 100,000 trials have 3 million."""
 
-    Attributes:
-        trial: its number.
-        key: of its net; "" if the driver died while it was drawn.
-        genes: those drawn.
-        rung_accuracies: at each rung passed.
-        promoted: number of rungs that it was promoted from.
-        parent: trial whose weights it inherits.
-        note: of its last rung, as `Trial.note` gives it; {} where it came to none.
-    """
+    def __init__(self) -> None:
+        super().__init__()
+        self._shared: dict[tuple[str, BaseDistribution], BaseDistribution] = {}
 
-    trial: int
-    key: str
-    genes: Genes
-    rung_accuracies: list[float]
-    promoted: int
-    parent: int | None
-    note: dict[str, Any]
+    def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
+        trial_id = super().create_new_trial(study_id, template_trial)
+        if template_trial:
+            self._get_trial(trial_id).distributions = template_trial.distributions
+        return trial_id
+
+    def set_trial_param(
+        self, trial_id: int, param_name: str, param_value_internal: float, distribution: BaseDistribution
+    ) -> None:
+        shared = self._shared.setdefault((param_name, distribution), distribution)
+        super().set_trial_param(trial_id, param_name, param_value_internal, shared)
 
 
 class StudyAdapter:
     """The study of one run: asks the strategy, keeps rung results, is told every end."""
 
-    def __init__(self, storage: BaseStorage, strategy: str, context: SamplerContext, name: str = JOURNAL_STUDY) -> None:
+    def __init__(self, strategy: str, context: SamplerContext, past: int = 0) -> None:
+        """`past` is the number of trials that it will be filled with: a sampler must not repeat its draws."""
         quiet()
         self._user_errors, self.planned = partial(user_sampler_errors, strategy), find_strategy(strategy).planned
-        self.study = optuna.create_study(storage=storage, study_name=name, directions=DIRECTIONS, load_if_exists=True)
-        # A sampler that starts anew must not repeat its draws; some go by the trial's number anyway.
-        offset = 0 if find_strategy(strategy).stateless else len(self._trials())
-        self.study.sampler = sampler(strategy, context, offset)
+        offset = 0 if find_strategy(strategy).stateless else past  # some go by the trial's number anyway
+        self.study = optuna.create_study(
+            storage=StudyMemory(), directions=DIRECTIONS, sampler=sampler(strategy, context, offset)
+        )
         self._open: dict[int, Trial] = {}
-        baselines = (trial for trial in self._trials() if trial.user_attrs.get("baseline"))
-        self._baselines = {trial.number for trial in baselines if trial.state == TrialState.RUNNING}
+        self._baselines = set[int]()
+        self._kept: dict[str, Any] = {}  # attributes of the study, at the last look
+        self._asked: Trial | None = None
 
     @property
     def ready(self) -> bool:
@@ -83,29 +78,6 @@ class StudyAdapter:
         expected = getattr(self.study.sampler, "expected_accuracies", None)
         with self._user_errors():
             return expected(self.study) if expected else {}
-
-    def check_has(self, records: Sequence[Record], baselines: int) -> None:
-        """Raise ValueError if a recorded trial is not in the study, or another net: some of it was lost or is older."""
-        keys, trials = {r.trial: r.trial_key for r in records}, self._trials()
-        least = max(baselines, max(keys, default=-1) + 1)  # killed while it was filled, it has not all of the baselines
-        if len(trials) < least:
-            raise ValueError(f"ends before trial {least - 1}")
-        for trial in trials:
-            known = keys.get(trial.number, "" if trial.state == TrialState.COMPLETE else None)
-            if known is not None and trial.user_attrs.get("key", known) != known:
-                raise ValueError(f"trial {trial.number} is another net in the records, or in none")
-
-    def reserve(self, net: Genotype, genes: Genes | None, options: Mapping[str, tuple[Gene, ...]]) -> None:
-        """Keep the next number for a baseline. Strategies learn from those that the space can give, by these genes."""
-        if genes is None:
-            self.study.add_trial(create_trial(state=TrialState.FAIL))
-            return
-        notes = {"key": candidate_key(net.key, genes), "baseline": True}
-        trial = create_trial(
-            state=TrialState.RUNNING, params=genes, distributions=dict(distributions(options)), user_attrs=notes
-        )
-        self._baselines.add(len(self._trials()))
-        self.study.add_trial(trial)
 
     def skip(self) -> int:
         """Use up a number for a trial that the strategy did not propose."""
@@ -125,15 +97,11 @@ class StudyAdapter:
         """
         with self._user_errors():
             trial = self.study.ask()
-        self._open[trial.number] = trial
+        self._open[trial.number] = self._asked = trial
         return trial.number, TrialChooser(trial, self._user_errors)
 
     def set_attrs(self, trial: int, **attrs: Any) -> None:
-        """Set user attributes of a trial, for strategies and for a driver that takes over.
-
-        "key" (`Trial.key`), "rung0" and so on (accuracy there), "aim" (the rung it was promoted to), "parent" (the
-        trial whose weights it inherits), "note" (of `Trial.note`).
-        """
+        """Set what strategies read of a trial: "key" (`Trial.key`), "rung0" and so on, "aim" (the rung it goes on to)."""
         for name, value in attrs.items():
             self._open[trial].set_user_attr(name, value)
 
@@ -162,97 +130,119 @@ class StudyAdapter:
         with self._user_errors():
             self.study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
 
-    def unfinished(self) -> list[UnfinishedTrial]:
-        """Trials left running by an earlier driver, now open again."""
-        unfinished = []
-        for frozen in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-            with self._user_errors():
-                self._open[frozen.number] = Trial(self.study, frozen._trial_id)
-            if frozen.user_attrs.get("baseline"):
-                continue
-            attrs = frozen.user_attrs
-            accuracies = [accuracy for _, accuracy in rung_accuracies(frozen)]
-            rest = attrs.get("aim", 0), attrs.get("parent"), attrs.get("note", {})
-            unfinished.append(UnfinishedTrial(frozen.number, attrs.get("key", ""), frozen.params, accuracies, *rest))
-        return unfinished
+    def is_open(self, trial: int) -> bool:
+        """Whether a trial has yet to end."""
+        return trial in self._open
+
+    def news(self) -> dict[str, Any]:
+        """What the sampler has noted since the last call: in the study, and in the trial that it has just proposed.
+
+        Raises:
+            InputError: if a sampler of the user's own notes what JSON does not have.
+        """
+        study, trial, news = self.study.user_attrs, self._asked, dict[str, Any]()
+        if changed := {name: value for name, value in study.items() if self._kept.get(name) != value}:
+            self._kept = study
+            news["study"] = changed
+        if trial and (attrs := {name: value for name, value in trial.system_attrs.items() if name != FIXED}):
+            news["attrs"] = attrs
+        self._asked = None
+        with self._user_errors():
+            json.dumps(news, allow_nan=False)
+        return news
+
+    def replay(self, trial: FrozenTrial, baseline: bool) -> None:
+        """Take in a trial of an earlier driver, or a baseline; one that has not ended can be told of its end."""
+        number = len(self._trials())
+        self.study.add_trial(trial)
+        if trial.state == TrialState.RUNNING:
+            self._open[number] = Trial(self.study, number)
+            if baseline:
+                self._baselines.add(number)
+
+    def recall(self, attrs: Mapping[str, Any]) -> None:
+        """Give the sampler back what it has noted in the study."""
+        for name, value in attrs.items():
+            self.study.set_user_attr(name, value)
+        self._kept = self.study.user_attrs
 
     def _trials(self) -> list[FrozenTrial]:
         return self.study.get_trials(deepcopy=False)
 
 
-def open_journal(
-    folder: Path, records: Sequence[Record], strategy: str, context: SamplerContext, cost_of: CostOf
-) -> StudyAdapter:
-    """The study of the run in `folder`: its journal, or one rebuilt from its records.
+def study_of(store: Store, strategy: str, context: SamplerContext, cost_of: CostOf) -> StudyAdapter:
+    """The study of a run: its baselines, all that its records and events say, and the first proposals.
 
     Raises:
-        InputError: if a lock that a killed driver held cannot be deleted.
+        InputError: if the records' numbers are impossible.
     """
-    path = folder / "study.journal"
-    for lock in path.parent.glob(f"{path.name}.lock*"):  # or one renamed on its way out; the run's own lock is ours
-        try:
-            lock.unlink()
-        except OSError as error:
-            raise InputError(f"{lock}: a lock that was left behind cannot be deleted ({error.strerror})") from None
-    cut_torn_line(path)
-    if path.exists() and path.stat().st_size:
-        try:
-            adapter = StudyAdapter(mirrored_journal(path, JOURNAL_STUDY), strategy, context)
-            adapter.check_has(records, len(candidate_baselines(context)))
-            return adapter
-        except BROKEN as error:
-            log.warning("%s is broken (%r): kept as %s.broken and rebuilt from the records", path, error, path.name)
-            path.replace(path.with_name(path.name + ".broken"))
-    adapter = StudyAdapter(mirrored_journal(path, JOURNAL_STUDY), strategy, context)
-    fill_study(adapter, records, context, cost_of)
+    options, baselines = options_of(context.space), candidate_baselines(context)
+    shared = dict(distributions(options))
+    ended = {record.trial: pair for record, pair in _told(store.records) if record.kind != "reference"}
+    open_ = {trial.trial: trial for trial in store.under_way if _fits(trial.genes, options)}
+    noted = {event.trial: event.attrs for event in store.events if event.attrs}
+    last = max([-1, *ended, *open_])
+    if last + 1 - len(ended) - len(open_) > MAX_MISSING:  # each would be a trial of its own
+        raise InputError(f"records: trial {last} among {len(ended)} is no number that a search has come to")
+    adapter = StudyAdapter(strategy, context, past=last + 1)
+    for number in range(max(len(baselines), last + 1)):
+        is_baseline, trial = number < len(baselines), create_trial(state=TrialState.FAIL)
+        if number in ended:
+            record, known = ended[number]
+            if _fits(record.genes, options):
+                trial = _ended(record, known, shared, cost_of, noted.get(number))
+        elif number in open_:
+            trial = _running(open_[number], shared, noted.get(number))
+        elif is_baseline and (genes := plain_genes(context.space, baselines[number])) is not None:
+            key = candidate_key(baselines[number].key, genes)
+            trial = _running(UnderWay(number, key, genes, None), shared, None)
+        adapter.replay(trial, is_baseline)
+    adapter.recall({name: value for event in store.events for name, value in event.study.items()})
+    genes = [one.genes for one in (*(record for record, _ in ended.values()), *open_.values())]
+    adapter.enqueue([first for first in context.first if first not in genes])
+    begun = [r.genes for r, _ in ended.values() if r.kind == "search" and not r.taken_from]
+    begun = [one for one in (*begun, *(trial.genes for trial in open_.values())) if one not in context.first]
+    adapter.enqueue([{"family": family} for family in options.get("family", ())[len(begun) :]])
     return adapter
 
 
-def fill_study(adapter: StudyAdapter, records: Sequence[Record], context: SamplerContext, cost_of: CostOf) -> None:
-    """Fill an empty study with trials for the baselines, with the recorded ones and with the first proposals."""
-    space, options, baselines = context.space, options_of(context.space), candidate_baselines(context)
-    for net in baselines:
-        adapter.reserve(net, plain_genes(space, net), options)
-    trained = {r.trial_key: r for r in records if r.status not in FREE}
-    by_trial = {r.trial: r for r in records}
-    for number in range(len(baselines), max(by_trial, default=-1) + 1):
-        record = by_trial.get(number)
-        known = record and told_as(record, trained)
-        adapter.study.add_trial(_past(record, known, options, cost_of))
-    if records:
-        adapter.unfinished()  # opens the baselines' trials
+def _told(records: Iterable[Record]) -> Iterator[tuple[Record, tuple[Record, Record]]]:
+    """Records with what their trials were told when they ended, in that order."""
+    trained: dict[str, Record] = {}
     for record in records:
-        if record.kind == "baseline":
-            adapter.tell(record, record, cost_of)
-    recorded = [record.genes for record in records]
-    adapter.enqueue([genes for genes in context.first if genes not in recorded])
-    begun = [r for r in records if r.kind == "search" and not r.taken_from and r.genes not in context.first]
-    adapter.enqueue([{"family": family} for family in options.get("family", ())[len(begun) :]])
+        if record.status not in FREE:
+            trained[record.trial_key] = record
+        yield record, (record, told_as(record, trained))
 
 
-def _past(
-    record: Record | None, known: Record | None, options: Mapping[str, tuple[Gene, ...]], cost_of: CostOf
+def _fits(genes: Genes, options: Mapping[str, tuple[Gene, ...]]) -> bool:
+    """Whether these are genes of the space; those of a record may be anybody's."""
+    return set(genes) == set(options) and all(genes[name] in choices for name, choices in options.items())
+
+
+def _ended(
+    record: Record, known: Record, shared: dict[str, BaseDistribution], cost_of: CostOf, noted: dict[str, Any] | None
 ) -> FrozenTrial:
-    """A recorded trial as the study would have it; one without a record, or of other genes, as a failure."""
-    if record is None or known is None or set(record.genes) != set(options):
-        return create_trial(state=TrialState.FAIL)
-    if not all(record.genes[name] in choices for name, choices in options.items()):
-        return create_trial(state=TrialState.FAIL)
-    attrs: dict[str, Any] = {"key": record.trial_key} | {f"rung{i}": r["accuracy"] for i, r in enumerate(record.rungs)}
+    """A trial with a record, as its study had it; rungs are those where it was compared."""
+    passed = [rung for rung in record.rungs if rung["step"] < record.budget.get("full", 0)]
+    attrs: dict[str, Any] = {"key": record.trial_key} | {f"rung{i}": rung["accuracy"] for i, rung in enumerate(passed)}
     return create_trial(
         **_end_of(known, cost_of),
         params=record.genes,
-        distributions=dict(distributions(options)),
+        distributions=shared,
         user_attrs=attrs | ({"accuracies": known.accuracies} if len(known.accuracies) > 1 else {}),
+        system_attrs=noted,
         constraints=OUT_OF_MEMORY if known.status == "oom" else record.constraint_violation or None,
     )
 
 
-def check_numbers(records: Sequence[Record]) -> None:
-    """Raise InputError if trials are missing by the thousand: each would be a trial of its own in a rebuilt study."""
-    last = max((r.trial for r in records), default=-1)
-    if last + 1 - len(records) > MOST_MISSING:
-        raise InputError(f"records: trial {last} among {len(records)} is no number that a search has come to")
+def _running(trial: UnderWay, shared: dict[str, BaseDistribution], noted: dict[str, Any] | None) -> FrozenTrial:
+    """A trial without a record."""
+    attrs: dict[str, Any] = {"key": trial.key, "aim": trial.promoted}
+    attrs |= {f"rung{i}": accuracy for i, accuracy in enumerate(trial.accuracies)}
+    return create_trial(
+        state=TrialState.RUNNING, params=trial.genes, distributions=shared, user_attrs=attrs, system_attrs=noted
+    )
 
 
 def told_as(record: Record, trained: Mapping[str, Record]) -> Record:

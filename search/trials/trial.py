@@ -11,6 +11,7 @@ from typing import Any
 from ...archs import Cost, Genotype
 from ...archs.cost import BACKWARD_FACTOR
 from ...archs.timm_net import CountedCost, Net
+from ...results.runs.events import UnderWay
 from ...results.runs.record import BESIDE, Record, now
 from ...results.runs.store import weights_file, weights_name
 from ...spaces import Genes
@@ -203,19 +204,20 @@ class Trial:
             self.rung_accuracies.append(result.accuracy)
         self.results_by_seed[self.job.seed] = result
 
-    def restore(self, rung_accuracies: list[float], promoted: int, note: dict[str, Any]) -> None:
-        """Take up what an earlier driver noted when it paused the trial; `note` is {} where it came to no rung."""
-        self.rung_accuracies, self.promoted = rung_accuracies, promoted
-        self.paused = len(rung_accuracies) > promoted
-        if note:
-            self.started_at = note["started_at"]
-            accuracy = rung_accuracies[-1] if rung_accuracies else math.nan
-            self.last_result = JobResult.from_fields(self.number, note["step"], accuracy, note)
+    def restore(self, under_way: UnderWay) -> None:
+        """Take up what an earlier driver has written of the trial."""
+        self.rung_accuracies, self.promoted = list(under_way.accuracies), under_way.promoted
+        self.paused = len(self.rung_accuracies) > self.promoted
+        if event := under_way.paused:
+            self.started_at = event.started_at
+            self.last_result = JobResult.from_fields(self.number, event.step, event.accuracy, event.result)
 
     def note(self) -> dict[str, Any]:
-        """What `restore` needs beside accuracies and promotions, as JSON has it."""
+        """What `restore` needs of the last rung, as JSON has it."""
         assert self.last_result is not None
-        return self.last_result.record_fields() | {"step": self.last_result.step, "started_at": self.started_at}
+        result = self.last_result
+        about = {"step": result.step, "accuracy": result.accuracy, "started_at": self.started_at}
+        return about | {"result": result.record_fields()}
 
     def finish(self, status: str, error: str = "", **fields: Any) -> Record:
         """The record of its end; `fields` take the place of its own.
