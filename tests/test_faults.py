@@ -5,9 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import json
-import os
 import random
-import signal
 import subprocess
 import sys
 import time

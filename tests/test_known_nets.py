@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import optuna
 import pytest
 from optuna.trial import TrialState
 
@@ -21,7 +20,7 @@ from alternas.results.runs.overview import list_runs
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_records, read_settings
 from alternas.search.known_nets import Candidate, GeneFinder, find_known_nets
-from alternas.search.trials.mirror import journal
+from alternas.search.trials.dashboard import recorded_study
 from alternas.spaces import SPACES, FixedChooser, RandomChooser, get, options_of, plain_genes
 from fakes import FakePool
 
@@ -172,8 +171,8 @@ def test_nets_of_an_equal_run_count_as_trained(alternas: Any) -> None:
     assert flops["second"] == sum(own_flops(record) for record in new), "nor is their compute counted"
     assert trained() == {record.key for record in new}
     assert (Path("runs/second/weights") / weights.name).read_bytes() == b"weights"
-    study = optuna.load_study(study_name="alternas", storage=journal(Path("runs/second/study.journal")))
-    told = {t.user_attrs.get("key"): t.values for t in study.get_trials(states=(TrialState.COMPLETE,))}
+    storage = recorded_study(Path("runs/second"))
+    told = {t.user_attrs.get("key"): t.values for t in storage.get_all_trials(0, states=(TrialState.COMPLETE,))}
     assert all(told[record.key] == [record.accuracy, record.cost["macs"]] for record in first)
     numbers = [record.trial for record in read_records(Path("runs/second"))]
     assert len(set(numbers)) == len(numbers)
@@ -216,15 +215,13 @@ def test_nets_over_a_limit_are_left_out(alternas: Any) -> None:
     assert all(record.cost["macs"] <= macs[2] for record in taken)
 
 
-@pytest.mark.parametrize("lose_journal", [False, True])
-def test_a_search_is_resumed_without_its_source(alternas: Any, lose_journal: bool) -> None:
+def test_a_search_is_resumed_without_its_source(alternas: Any) -> None:
     genes = genes_of(3, 4, 5, 6)
     Path("nets.json").write_text(json.dumps(genes))
     words = ("--name", "mine", "--start-with", "nets.json")
     alternas("--trials", "2", *words)
     assert [record.genes for record in searched("mine")] == genes[:2]
     Path("nets.json").unlink()
-    if lose_journal:
     assert alternas("--trials", "6", *words)[0] == 0
     assert [record.genes for record in searched("mine")[:4]] == genes
     assert len(searched("mine")) == 6

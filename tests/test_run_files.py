@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from alternas.archs import InputError
-from alternas.archs.files import atomic_write, check_own, open_own, read_own
+from alternas.archs.files import atomic_write, open_own, read_own
 from alternas.results.analysis_tools.index import write_index
 from alternas.results.analysis_tools.inputs import AnalysisResult
 from alternas.results.analysis_tools.output import write_results
@@ -21,7 +21,6 @@ from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import keep_sample, load
 from alternas.search.experiments.trained_nets import EDITION, cached
 from alternas.search.tracking.tensorboard import EventFile
-from alternas.search.trials.storage import study_note
 from command_line import within
 from runs import finished_run
 
@@ -29,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("elsewhere")
 
 SECRET = b"ssh-ed25519 AAAA of somebody\n"
 FILES = (
-    "run.json", "records.jsonl", "lock", "latency.jsonl", "sample.npz", "study.json", "study.journal", "report.html",
+    "run.json", "records.jsonl", "lock", "latency.jsonl", "sample.npz", "report.html",
     "report.html.part", "paper_claims.json", "explain", "explain/explain.json", "explain/a.png", "explain/a.csv",
     "weights", "weights/x.safetensors", "weights/x.npz", "checkpoints", "checkpoints/x.pt", "tensorboard/trial-00000",
     "retrain", "retrain/run.json", "retrain/records.jsonl", "retrain/weights", "analyses",
@@ -114,13 +113,6 @@ def test_a_runs_own_folder_may_lie_elsewhere(alternas: Any) -> None:
         assert (Path("moved") / "lock").is_file()
 
 
-def test_the_links_that_optuna_makes_are_let_be(tmp_path: Path) -> None:
-    """While a search writes its journal, in `front` of another terminal."""
-    (tmp_path / "study.journal.lock").symlink_to(tmp_path / "study.journal")
-    (tmp_path / "study.journal.lock3c47.rename").symlink_to("study.journal")
-    check_own(tmp_path)
-
-
 def test_a_lock_keeps_what_it_finds(tmp_path: Path) -> None:
     (tmp_path / "lock").write_text("kept")
     with locked(tmp_path):
@@ -136,11 +128,10 @@ READS = {
     "records.jsonl": read_records,
     "run.json": read_settings,
     "latency.jsonl": read_latencies,
-    "study.json": study_note,
     f"any.{EDITION}.json": lambda folder: cached(folder / "any.json", dict),
     "any": lambda folder: read_own(folder / "any"),
 }
-NONE = ("records.jsonl", "latency.jsonl", "study.json", f"any.{EDITION}.json")  # that may not be there
+NONE = ("records.jsonl", "latency.jsonl", f"any.{EDITION}.json")  # that may not be there
 WRITES = {
     "records.jsonl": Store,
     "latency.jsonl": lambda folder: keep(folder, "x", (8, 8), {"latency_ms": 1.0}),

@@ -11,7 +11,6 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-
 from ...archs import Cost, Genotype
 from ...archs.errors import InputError
 from ...results.runs.record import Record

@@ -1,4 +1,4 @@
-"""optuna-dashboard on a run's study, read-only: the driver of the search is the one writer of a study."""
+"""optuna-dashboard on a run: its records and events as an Optuna study in memory, read-only."""
 
 from __future__ import annotations
 
@@ -8,31 +8,87 @@ from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.storages import BaseStorage
+from optuna.trial import TrialState, create_trial
+
 from ...archs.errors import InputError
+from ...results.ranking.leaderboard import costs_of_net
+from ...results.ranking.run_leaderboard import leaderboard_of
 from ...results.render.terminal import print_lines
-from .storage import study_of
-from .study import quiet
+from ...results.runs.events import under_way
+from ...results.runs.store import read_events
+from .study import DIRECTIONS, StudyMemory, check_numbers, ended_trial, fits, quiet, running_trial, told
 
 
-def serve(folder: Path, host: str, port: int, storage: str = "") -> None:
-    """Show the study of the run in `folder` in a browser, until Ctrl-C. Port 0 takes one that is free.
+def recorded_study(folder: Path) -> BaseStorage:
+    """The storage of one study: that of a run's nets, each under its number, with accuracy and the run's own cost.
 
     Raises:
-        InputError: if optuna-dashboard is not installed, there is no study, or the address cannot be used.
+        InputError: if the run cannot be read.
+    """
+    quiet()
+    board = leaderboard_of(folder)
+    by_trial, ended = {record.trial: record for record in board.records}, told(board.records)
+    live = {trial.trial: trial for trial in under_way(read_events(folder), set(by_trial))}
+    check_numbers(ended, live)
+    genes = [one.genes for one in (*(record for record, _ in ended.values()), *live.values()) if one.genes]
+    options = {name: tuple(dict.fromkeys(own[name] for own in genes if name in own)) for name in next(iter(genes), ())}
+    shared: dict[str, BaseDistribution] = {name: CategoricalDistribution(seen) for name, seen in options.items()}
+
+    costs = {r.key: costs_of_net(r, by_trial, board.latencies, board.measured) for r in board.records}
+
+    def cost_of(key: str, _: object) -> float:
+        return costs[key][board.query.cost] or 0.0
+
+    storage = StudyMemory()
+    study = optuna.create_study(storage=storage, study_name=folder.name, directions=DIRECTIONS)
+    study.set_metric_names([board.query.metric.score_name, board.query.cost])
+    for number in range(max([-1, *ended, *live]) + 1):
+        trial = create_trial(state=TrialState.FAIL)
+        if number in ended:
+            record, known = ended[number]
+            if fits(record.genes, options) and (known.status != "ok" or cost_of(known.key, None)):
+                trial = ended_trial(record, known, shared, cost_of, None)
+        elif number in live and fits(live[number].genes, options):
+            trial = running_trial(live[number], shared, None)
+        study.add_trial(trial)
+    return storage
+
+
+class Page:
+    """The dashboard's pages; the study is built anew once the run has gone on."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._size = folder, -1
+        self._refresh()
+
+    def _refresh(self) -> None:
+        from optuna_dashboard import wsgi
+
+        path = self._folder / "records.jsonl"
+        size = path.stat().st_size if path.exists() else 0
+        if size != self._size:
+            self._size, self._app = size, wsgi(recorded_study(self._folder))
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+            start_response("405 Method Not Allowed", [("Content-Type", "application/json")])
+            return [b'{"reason": "alternas shows this study and does not change it"}']
+        self._refresh()
+        return self._app(environ, start_response)
+
+
+def serve(folder: Path, host: str, port: int) -> None:
+    """Show the run in `folder` in a browser, until Ctrl-C. Port 0 takes one that is free.
+
+    Raises:
+        InputError: if optuna-dashboard is not installed, the run cannot be read, or the address cannot be used.
     """
     if find_spec("optuna_dashboard") is None:
         raise InputError('dashboard: needs the package optuna-dashboard: pip install "alternas[dashboard]"')
-    from optuna_dashboard import wsgi
-
-    quiet()
-    study, number = study_of(folder, storage)
-    app = wsgi(study)
-
-    def read_only(environ: dict[str, Any], start_response: Any) -> Any:
-        if environ["REQUEST_METHOD"] in ("GET", "HEAD"):
-            return app(environ, start_response)
-        start_response("405 Method Not Allowed", [("Content-Type", "application/json")])
-        return [b'{"reason": "alternas shows this study and does not change it"}']
+    page = Page(folder)
 
     class ThreadingServer(ThreadingMixIn, WSGIServer):  # browsers open connections that they do not use at once
         daemon_threads = True
@@ -41,12 +97,12 @@ def serve(folder: Path, host: str, port: int, storage: str = "") -> None:
         def log_message(self, format: str, *args: Any) -> None: ...
 
     try:
-        server = make_server(host, port, read_only, ThreadingServer, Handler)
+        server = make_server(host, port, page, ThreadingServer, Handler)
     except (OSError, OverflowError) as error:
         raise InputError(f"dashboard: cannot listen on {host}:{port} ({error})") from None
     with server:
         address = f"[{host}]" if ":" in host else host
-        print_lines(f"http://{address}:{server.server_port}/dashboard/studies/{number}  (Ctrl-C ends it)")
+        print_lines(f"http://{address}:{server.server_port}/dashboard/studies/0  (Ctrl-C ends it)")
         try:
             server.serve_forever()
         except KeyboardInterrupt:

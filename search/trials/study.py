@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -32,7 +32,7 @@ OUT_OF_MEMORY = {"memory": 1.0}  # the constraint that a net violates which ran 
 
 
 class StudyMemory(InMemoryStorage):
-    """Optuna's storage in memory, whose trials share the distributions of their genes: 100,000 trials have 3 million."""
+    """Optuna's storage in memory, whose trials share their genes' distributions: 100,000 have 3 million."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,13 +59,14 @@ class StudyAdapter:
         quiet()
         self._user_errors, self.planned = partial(user_sampler_errors, strategy), find_strategy(strategy).planned
         offset = 0 if find_strategy(strategy).stateless else past  # some go by the trial's number anyway
+        self._memory = StudyMemory()
         self.study = optuna.create_study(
-            storage=StudyMemory(), directions=DIRECTIONS, sampler=sampler(strategy, context, offset)
+            storage=self._memory, directions=DIRECTIONS, sampler=sampler(strategy, context, offset)
         )
         self._open: dict[int, Trial] = {}
         self._baselines = set[int]()
         self._kept: dict[str, Any] = {}  # attributes of the study, at the last look
-        self._asked: Trial | None = None
+        self._asked: int | None = None  # the trial that was proposed last
 
     @property
     def ready(self) -> bool:
@@ -97,11 +98,11 @@ class StudyAdapter:
         """
         with self._user_errors():
             trial = self.study.ask()
-        self._open[trial.number] = self._asked = trial
+        self._asked, self._open[trial.number] = trial.number, trial
         return trial.number, TrialChooser(trial, self._user_errors)
 
     def set_attrs(self, trial: int, **attrs: Any) -> None:
-        """Set what strategies read of a trial: "key" (`Trial.key`), "rung0" and so on, "aim" (the rung it goes on to)."""
+        """Set what strategies read: "key" (`Trial.key`), "rung0" and so on, "aim" (the rung it was promoted to)."""
         for name, value in attrs.items():
             self._open[trial].set_user_attr(name, value)
 
@@ -140,11 +141,12 @@ class StudyAdapter:
         Raises:
             InputError: if a sampler of the user's own notes what JSON does not have.
         """
-        study, trial, news = self.study.user_attrs, self._asked, dict[str, Any]()
+        study, news = self.study.user_attrs, dict[str, Any]()
         if changed := {name: value for name, value in study.items() if self._kept.get(name) != value}:
             self._kept = study
             news["study"] = changed
-        if trial and (attrs := {name: value for name, value in trial.system_attrs.items() if name != FIXED}):
+        attrs = self._memory.get_trial(self._asked).system_attrs if self._asked is not None else {}
+        if attrs := {name: value for name, value in attrs.items() if name != FIXED}:
             news["attrs"] = attrs
         self._asked = None
         with self._user_errors():
@@ -178,24 +180,22 @@ def study_of(store: Store, strategy: str, context: SamplerContext, cost_of: Cost
     """
     options, baselines = options_of(context.space), candidate_baselines(context)
     shared = dict(distributions(options))
-    ended = {record.trial: pair for record, pair in _told(store.records) if record.kind != "reference"}
-    open_ = {trial.trial: trial for trial in store.under_way if _fits(trial.genes, options)}
+    ended = told(store.records)
+    open_ = {trial.trial: trial for trial in store.under_way if fits(trial.genes, options)}
     noted = {event.trial: event.attrs for event in store.events if event.attrs}
-    last = max([-1, *ended, *open_])
-    if last + 1 - len(ended) - len(open_) > MAX_MISSING:  # each would be a trial of its own
-        raise InputError(f"records: trial {last} among {len(ended)} is no number that a search has come to")
+    last = check_numbers(ended, open_)
     adapter = StudyAdapter(strategy, context, past=last + 1)
     for number in range(max(len(baselines), last + 1)):
         is_baseline, trial = number < len(baselines), create_trial(state=TrialState.FAIL)
         if number in ended:
             record, known = ended[number]
-            if _fits(record.genes, options):
-                trial = _ended(record, known, shared, cost_of, noted.get(number))
+            if fits(record.genes, options):
+                trial = ended_trial(record, known, shared, cost_of, noted.get(number))
         elif number in open_:
-            trial = _running(open_[number], shared, noted.get(number))
+            trial = running_trial(open_[number], shared, noted.get(number))
         elif is_baseline and (genes := plain_genes(context.space, baselines[number])) is not None:
             key = candidate_key(baselines[number].key, genes)
-            trial = _running(UnderWay(number, key, genes, None), shared, None)
+            trial = running_trial(UnderWay(number, key, genes, None), shared, None)
         adapter.replay(trial, is_baseline)
     adapter.recall({name: value for event in store.events for name, value in event.study.items()})
     genes = [one.genes for one in (*(record for record, _ in ended.values()), *open_.values())]
@@ -206,21 +206,32 @@ def study_of(store: Store, strategy: str, context: SamplerContext, cost_of: Cost
     return adapter
 
 
-def _told(records: Iterable[Record]) -> Iterator[tuple[Record, tuple[Record, Record]]]:
-    """Records with what their trials were told when they ended, in that order."""
+def check_numbers(ended: Collection[int], live: Collection[int]) -> int:
+    """The last trial's number, or -1. Raise InputError if trials are missing by the thousand: each would be one."""
+    last = max([-1, *ended, *live])
+    if last + 1 - len(ended) - len(live) > MAX_MISSING:
+        raise InputError(f"records: trial {last} among {len(ended)} is no number that a search has come to")
+    return last
+
+
+def told(records: Iterable[Record]) -> dict[int, tuple[Record, Record]]:
+    """By trial its record and the one that its study was told when it ended; references are in no study."""
     trained: dict[str, Record] = {}
+    pairs = {}
     for record in records:
         if record.status not in FREE:
             trained[record.trial_key] = record
-        yield record, (record, told_as(record, trained))
+        if record.kind != "reference":
+            pairs[record.trial] = record, told_as(record, trained)
+    return pairs
 
 
-def _fits(genes: Genes, options: Mapping[str, tuple[Gene, ...]]) -> bool:
+def fits(genes: Genes, options: Mapping[str, tuple[Gene, ...]]) -> bool:
     """Whether these are genes of the space; those of a record may be anybody's."""
     return set(genes) == set(options) and all(genes[name] in choices for name, choices in options.items())
 
 
-def _ended(
+def ended_trial(
     record: Record, known: Record, shared: dict[str, BaseDistribution], cost_of: CostOf, noted: dict[str, Any] | None
 ) -> FrozenTrial:
     """A trial with a record, as its study had it; rungs are those where it was compared."""
@@ -236,7 +247,7 @@ def _ended(
     )
 
 
-def _running(trial: UnderWay, shared: dict[str, BaseDistribution], noted: dict[str, Any] | None) -> FrozenTrial:
+def running_trial(trial: UnderWay, shared: dict[str, BaseDistribution], noted: dict[str, Any] | None) -> FrozenTrial:
     """A trial without a record."""
     attrs: dict[str, Any] = {"key": trial.key, "aim": trial.promoted}
     attrs |= {f"rung{i}": accuracy for i, accuracy in enumerate(trial.accuracies)}
