@@ -67,7 +67,7 @@ KINDS = {  # which it is, by the option's name; those of other commands than the
     "train": "word", "pick": "word", "formats": "word", "family": "word", "device": "word", "dtype": "word",
     "bench.data": "word", "study.name": "word", "recipes.name": "word", "spaces.space": "file", "space": "file",
     "data": "file", "data.name": "file", "weights": "file", "arch": "file", "target": "file", "latency": "place",
-    "latency_of": "place", "storage": "url", "storage_path": "storage path", "svg": "picture", "out": "out", "assets": "out", "plot": "out",
+    "latency_of": "place", "storage_path": "storage path", "svg": "picture", "out": "out", "assets": "out", "plot": "out",
     "supernet": "place", "polish": "number or 0", "floor": "number or 0", "table": "file", "start_with": "file", "with_nets": "word", "port": "port", "samples": "count", "against": "file", "analyses": "word",
     "report.out": "picture", "metric": "word", "trainer": "file", "patience": "count", "chance": "chance",
     "track": "word", "tune": "word",
@@ -209,7 +209,7 @@ def recipes(draw: random.Random) -> Iterator[Case]:
             yield Case(f"recipe {path}: {new!r:.20}", words, partial(Path("mine.json").write_bytes, raw))
 
 
-FILES = ("run.json", "records.jsonl", "latency.jsonl", "retrain/records.jsonl", "study.json", "study.journal")
+FILES = ("run.json", "records.jsonl", "latency.jsonl", "retrain/records.jsonl")
 TOLD = ("settings", "trials", "data", "command", "versions")
 READERS = [
     ("front", "mine"), ("front", "mine", "--json"), ("leaderboard", "mine"), ("compare", "mine", "other"),
@@ -223,9 +223,8 @@ ALL_READERS = [words for words in READERS if "--json" not in words]  # of the fa
 def runs(draw: random.Random) -> Iterator[Case]:
     """A run's folder with one thing wrong in one of its files."""
     while True:
-        file = draw.choices(FILES, [4, 6, 1, 1, 1, 1])[0]
-        words = draw.choice(READERS) if not file.startswith("study") else ("dashboard", "mine")
-        yield from {"run.json": _facts, "study.journal": _journal}.get(file, _lines)(draw, file, words)
+        file = draw.choices(FILES, [4, 6, 1, 1])[0]
+        yield from (_facts if file == "run.json" else _lines)(draw, file, draw.choice(READERS))
 
 
 def _facts(draw: random.Random, file: str, words: tuple[str, ...]) -> Iterator[Case]:
@@ -278,16 +277,6 @@ def known(path: tuple[Any, ...]) -> bool:
         "rungs",
         "constraint_violation",
     )
-
-
-def _journal(draw: random.Random, file: str, words: tuple[str, ...]) -> Iterator[Case]:
-    raw = draw.choice([b"junk\n{}\n", b"{\n\n", b'{"op_code": 0}\n{"op_code": 99}\n', b"[]\n[]\n", b"\xff\n\xff\n"])
-
-    def lay() -> None:
-        Path("runs/mine/study.json").unlink()
-        (Path("runs/mine") / file).write_bytes(raw)
-
-    yield Case(file, words, lay)
 
 
 def data(draw: random.Random) -> Iterator[Case]:
@@ -390,7 +379,6 @@ def lay_base() -> None:
     (folder / "retrain" / "records.jsonl").write_text(text.replace('"search"', '"retrain"'))
     measured = {"key": rows[0]["key"], "latency_ms": 1.5, "latency_spread_ms": 0.1, "device": "cpu", "batch": 1}
     (folder / "latency.jsonl").write_text(2 * (json.dumps(measured) + "\n"))
-    (folder / "study.json").write_text(json.dumps({"storage": "sqlite:////none/x.db", "study": "x"}))
 
 
 MORE: dict[str, Any] = {

@@ -245,25 +245,42 @@ def test_killed_between_record_and_tell(open_controller: Open, monkeypatch: pyte
     assert again.study.study.get_trials()[written[0]].state == TrialState.COMPLETE
 
 
-def test_random_resumes_as_if_unbroken(open_controller: Open, tmp_path: Path) -> None:
-    finish(open_controller(trials=15))
-    whole = [r.key for r in open_controller(trials=15).store.records]
+@pytest.mark.parametrize("rungs", ["none", "mo-asha"])
+@pytest.mark.parametrize("strategy", ["random", "evolution", "buildup"])
+def test_a_killed_search_proposes_what_an_unbroken_one_does(
+    open_controller: Open, strategy: str, rungs: str, tmp_path: Path
+) -> None:
+    """One worker, killed before every seventh job: the records alone give back study, rungs and what was learned."""
+
+    def search() -> SearchController:
+        return open_controller(trials=24, strategy=strategy, scheduler=rungs, limits={"macs": 900_000})
+
+    def study(controller: SearchController) -> list[Any]:
+        trials = controller.study.study.get_trials(deepcopy=False)
+        attrs = [{name: v for name, v in t.user_attrs.items() if name != "aim"} for t in trials]  # of those under way
+        return [(t.state, t.values, t.params, t.constraints, a) for t, a in zip(trials, attrs, strict=True)]
+
+    unbroken = search()
+    finish(unbroken, slots=1)
+    whole, known = [(r.trial, r.key, r.status, r.rungs) for r in unbroken.store.records], study(unbroken)
+    assert study(search()) == known
     (tmp_path / "records.jsonl").unlink()
-    for trials in (13, 14, 15):  # as many baselines
-        controller = open_controller(trials=trials)
-        finish(controller)
-    assert [r.key for r in controller.store.records] == whole
-    assert open_controller(trials=15).complete
-    assert not open_controller(trials=16).complete
+    done = False
+    while not done:
+        left = itertools.count(-6)
 
+        def fate(job: TrainJob) -> None:
+            if next(left) == 0:  # noqa: B023
+                raise KilledError
 
-def test_a_rebuilt_study_knows_what_the_lost_one_knew(open_controller: Open, tmp_path: Path) -> None:
-    controller = open_controller(trials=15, limits={"macs": 900_000})
-    finish(controller)
-    before = controller.study.study.get_trials()
-    after = open_controller(trials=15, limits={"macs": 900_000}).study.study.get_trials()
-    assert [(t.state, t.values) for t in after] == [(t.state, t.values) for t in before]
-    assert [t.params for t in after] == [t.params for t in before]
+        controller = search()
+        try:
+            finish(controller, slots=1, fate=fate)
+            done = True
+        except KilledError:
+            continue
+    assert [(r.trial, r.key, r.status, r.rungs) for r in controller.store.records] == whole
+    assert study(controller) == known
 
 
 def sent_on(

@@ -17,20 +17,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import optuna
 import pytest
 from optuna.trial import TrialState
-from rich.console import Console
 
 from alternas.archs import InputError
-from alternas.search.config import Settings
-from alternas.search.context import SearchConfig
-from alternas.search.data.dataset import DataConfig
 from alternas.search.engine.loop import run_loop
-from alternas.search.prepare import prepare
-from alternas.search.run import opened
-from alternas.search.training import recipes
 from alternas.search.trials.controller import SearchController
-from alternas.search.trials.storage import study_of
+from alternas.search.trials.dashboard import recorded_study
 from alternas.spaces import get
 from fakes import FakeExecutor, SilentView
 
@@ -39,19 +33,15 @@ CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
 
 
-@pytest.fixture(params=["journal", "sqlite"])
-def controller(request: pytest.FixtureRequest, open_controller: Open, tmp_path: Path) -> SearchController:
+@pytest.fixture
+def controller(open_controller: Open, tmp_path: Path) -> SearchController:
     """Of a search that has ended; its folder is a run's."""
-    storage = f"sqlite:///{tmp_path}/study.db" if request.param == "sqlite" else ""
-    controller = open_controller(get("resnet", 8), trials=6, storage=storage)
+    controller = open_controller(get("resnet", 8), trials=6)
     run_loop(controller, FakeExecutor(), SilentView())
-    (tmp_path / "run.json").write_text('{"format": 3}')
+    facts = {"name": "digits", "image_size": [8, 8], "in_chans": 1, "classes": ["0", "1"], "mean": [0.0], "std": [1.0]}
+    settings = {"objective": "macs", "space": "resnet"}
+    (tmp_path / "run.json").write_text(json.dumps({"format": 3, "settings": settings, "data": facts}))
     return controller
-
-
-def storage_of(folder: Path) -> list[str]:
-    """The option that names the database of the `controller`, if it has one."""
-    return ["--storage", f"sqlite:///{folder}/study.db"] if (folder / "study.json").exists() else []
 
 
 @contextmanager
@@ -89,7 +79,7 @@ def test_the_front_is_on_the_page(controller: SearchController, tmp_path: Path) 
     options.binary_location = CHROMIUM
     for flag in (*FLAGS, "--window-size=1300,1400", f"--user-data-dir={tmp_path / 'profile'}"):
         options.add_argument(flag)
-    with served(tmp_path, *storage_of(tmp_path)) as (address, process):
+    with served(tmp_path) as (address, process):
         driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
         try:
             driver.get(address)
@@ -111,7 +101,7 @@ def test_the_front_is_on_the_page(controller: SearchController, tmp_path: Path) 
 @pytest.mark.slow
 def test_the_page_changes_nothing(controller: SearchController, tmp_path: Path) -> None:
     before = len(controller.study.study.get_trials())
-    with served(tmp_path, *storage_of(tmp_path)) as (address, _):
+    with served(tmp_path) as (address, _):
         number = address.rsplit("/", 1)[1]
         api = address.split("/dashboard")[0] + "/api/studies"
         with urllib.request.urlopen(f"{api}/{number}?after=0") as answer:
@@ -123,32 +113,21 @@ def test_the_page_changes_nothing(controller: SearchController, tmp_path: Path) 
             assert len(json.load(answer)["trials"]) == before
 
 
-def test_the_axes_have_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    settings = Settings("resnet", "digits", "random", "none", "params", recipes.get("smoke"))
-    ready = prepare(SearchConfig(settings, DataConfig("digits"), 1, "mine"), Console(stderr=True))
-    for _ in range(2):
-        with opened(ready) as controller:
-            assert controller.study.study.metric_names == ["accuracy", "params"]
-
-
-def test_what_cannot_be_shown_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="has no study"):
-        study_of(tmp_path)
-    assert not list(tmp_path.iterdir()), "looking makes nothing"
-    kept = "postgresql+psycopg://me:***@host/db"
-    (tmp_path / "study.json").write_text(json.dumps({"storage": kept, "study": "x"}))
-    with pytest.raises(InputError, match=r"is in postgresql\+psycopg://me:\*\*\*@host/db; .* --storage URL"):
-        study_of(tmp_path)
-    with pytest.raises(InputError, match="is in postgres") as caught:
-        study_of(tmp_path, "postgresql://me:sesame@other/db")
-    assert "sesame" not in str(caught.value)
-    (tmp_path / "study.json").write_text(json.dumps({"storage": f"sqlite+pysqlite:///{tmp_path}/a.db", "study": "x"}))
-    with pytest.raises(InputError, match=r"a\.db is not there"):
-        study_of(tmp_path, f"sqlite:///{tmp_path}/a.db")
-    (tmp_path / "study.json").write_text("[]")
-    with pytest.raises(InputError, match="must hold storage and study"):
-        study_of(tmp_path)
+def test_the_study_shown_is_that_of_the_search(controller: SearchController, tmp_path: Path) -> None:
+    """Also of nets that wait at a rung or are in training; nothing is written."""
+    started = {"key": "abc", "genes": controller.store.records[-1].genes}
+    controller.store.note("started", 90, **started)
+    result = {"metrics": {}, "curve": [], "seconds": 1.0, "device": "cpu", "runtime": {}, "lineage": {}}
+    controller.store.note("paused", 90, step=4, accuracy=0.25, result=result)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    study = optuna.load_study(study_name=None, storage=recorded_study(tmp_path))
+    assert study.metric_names == ["accuracy", "macs"]
+    done = (TrialState.COMPLETE,)
+    shown, known = study.get_trials(states=done), controller.study.study.get_trials(states=done)
+    assert [(t.number, t.values, t.params) for t in shown] == [(t.number, t.values, t.params) for t in known]
+    assert (len(study.trials), study.trials[90].state) == (91, TrialState.RUNNING)
+    assert study.trials[90].params == started["genes"]
+    assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
 
 
 def test_the_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,7 +87,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
         atomic_write(path, lambda file: file.write(b"after"))
     assert path.read_bytes() == b"before"
     assert [p.name for p in path.parent.iterdir()] == ["file"]
-    assert disk_error(raised.value) == "cannot write (No space left on device); the same command resumes"
+    assert disk_error(raised.value) == f"cannot write {path} (No space left on device); the same command resumes"
     assert not disk_error(OSError(errno.ENOENT, "no such file"))
     assert not disk_error(ValueError("no space left"))
 
@@ -333,7 +333,7 @@ def test_a_gene_that_is_no_option_is_a_trial_that_failed(open_controller: Open, 
     """The strategy learns nothing of that one, and the search goes on."""
     run_loop(open_controller(get("resnet", 8), trials=3), FakeExecutor(2), SilentView())
     rows = [json.loads(line) for line in (tmp_path / "records.jsonl").read_text().splitlines()]
-    row = next(row for row in rows if row["kind"] == "search")
+    row = next(row for row in rows if row.get("kind") == "search")
     row["genes"] = dict.fromkeys(row["genes"], gene)
     (tmp_path / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     controller = open_controller(get("resnet", 8), trials=4)

@@ -98,7 +98,7 @@ def test_records_and_settings_of_another_format_are_refused(tmp_path: Path, othe
     (tmp_path / "records.jsonl").write_text(json.dumps(row) + "\n")
     write_json(tmp_path / "run.json", {"settings": {}} | other)
     for read in (read_records, read_settings, find_run, Store):
-        with pytest.raises(InputError, match=r"^run .*: has format .*, this alternas reads 2; train it again"):
+        with pytest.raises(InputError, match=r"^run .*: has format .*, this alternas reads 3; train it again"):
             read(tmp_path)
 
 
