@@ -132,11 +132,12 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Give an OSError without a filename, as of a write or sync, the file's."""
+    """Give an error of the disk without a filename, as of a write or sync, the file's."""
     try:
         yield
-    except OSError as error:
-        error.filename = error.filename or str(path)
+    except BaseException as error:
+        if (cause := _of_disk(error)) and not cause.filename:
+            cause.filename = str(path)
         raise
 
 
@@ -174,17 +175,21 @@ def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
     return shape, dtype
 
 
-def disk_error(error: BaseException | None) -> str:
-    """One line that the disk is full or broken, with file and reason; "" if neither an error nor its causes say so.
+def disk_error(error: BaseException) -> str:
+    """One line that the disk is full or broken, with file and reason; "" if neither an error nor its causes say so."""
+    cause = _of_disk(error)
+    if cause is None:
+        return ""
+    what, where = "write" if cause.errno in FULL else "read or write", f" {cause.filename}" if cause.filename else ""
+    return f"cannot {what}{where} ({cause.strerror}); the same command resumes"
 
-    torch's writer, for one, raises a RuntimeError of its own while it handles that of the disk.
-    """
+
+def _of_disk(error: BaseException | None) -> OSError | None:
+    """The disk's error among an error and its causes: torch's writer raises its own while it handles that one."""
     seen = set[int]()
     while error is not None and id(error) not in seen:
         if isinstance(error, OSError) and error.errno in (*FULL, *BROKEN):
-            where = f" {error.filename}" if error.filename else ""
-            what = "write" if error.errno in FULL else "read or write"
-            return f"cannot {what}{where} ({error.strerror}); the same command resumes"
+            return error
         seen.add(id(error))
         error = error.__cause__ or error.__context__
-    return ""
+    return None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import io
 import itertools
 import json
+import os
 import random
 import subprocess
 import sys
@@ -32,6 +34,7 @@ from alternas.search.engine.loop import run_loop
 from alternas.search.engine.worker import Worker
 from alternas.search.training import recipes
 from alternas.search.training import trainer as train
+from alternas.search.training.failures import failure
 from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.training.trainer import read_checkpoint
 from alternas.search.trials import trial as candidate
@@ -169,6 +172,30 @@ def test_a_worker_with_a_full_disk_does_not_blame_the_net(
     assert outcome.status == "full"
     assert outcome.error.startswith("a worker cannot write")
     assert run(replace(job, stop_step=4), digits).status == "ok", "with room again"
+
+
+@pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ENOTCONN, errno.EACCES])
+@pytest.mark.parametrize("room", [300, 123_000])
+def test_a_disk_that_fails_while_torch_writes_is_no_net_s_fault(
+    job: TrainJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: int, room: int
+) -> None:
+    """torch's writer raises a RuntimeError of its own, and says nothing of the disk."""
+
+    class Disk(io.BufferedWriter):
+        def write(self, data: Any) -> int:
+            if self.tell() + len(data) > room:
+                raise OSError(reason, os.strerror(reason))
+            return super().write(data)
+
+    monkeypatch.setattr(files, "open_own", lambda path, mode: Disk(io.FileIO(path, mode)))
+    tensors = [torch.zeros(3000) for _ in range(10)]
+    with pytest.raises((OSError, RuntimeError)) as raised:
+        atomic_write(tmp_path / "c.pt", lambda file: torch.save(tensors, file))
+    found = failure(job, raised.value)
+    verb = "write" if reason in files.FULL else "read or write"
+    line = f"a worker cannot {verb} {tmp_path}/c.pt ({os.strerror(reason)}); the same command resumes"
+    assert (found.status, found.error) == ("full", line)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_full_disk_of_a_worker_ends_the_search_without_a_record(open_controller: Open) -> None:
