@@ -1,0 +1,158 @@
+"""A disk that loses what was not synced, cut at each sync in turn; one that fails at each sync in turn."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alternas.archs.files import atomic_write
+from alternas.results.runs.store import read_records, weights_file
+from alternas.search.training.job import TrainJob
+from fakes import FakePool
+
+SEARCH = ("search", "resnet", "--data", "digits", "--epochs", "1", "--strategy", "random", "--trials", "2")
+RUNGS = ("--scheduler", "mo-asha", "--trials", "5")
+
+
+class Disk:
+    """What is on a disk once the power is gone: files as they were at their last sync, names as at their folder's.
+
+    An inode that was synced is kept open, so that no other file gets its number.
+    """
+
+    def __init__(self, top: Path) -> None:
+        self._top, self._held = top, dict[int, int]()
+        self._contents: dict[int, bytes] = {}
+        self._names: dict[int, dict[str, tuple[int, bool]]] = {}
+        self.states: list[tuple[dict[int, bytes], dict[int, dict[str, tuple[int, bool]]]]] = []
+
+    def sync(self, handle: int) -> None:
+        """`os.fsync`."""
+        inode, path = os.fstat(handle).st_ino, f"/proc/self/fd/{handle}"
+        self._held.setdefault(inode, os.dup(handle))
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            self._names[inode] = {entry.name: (entry.inode(), entry.is_dir()) for entry in os.scandir(path)}
+        else:
+            self._contents[inode] = Path(path).read_bytes()
+        self.states.append((dict(self._contents), dict(self._names)))
+
+    def restore(self, state: int, inode: int = 0, folder: Path | None = None) -> None:
+        """Leave what one of the `states` holds, and nothing else."""
+        contents, names = self.states[state]
+        if folder is None:
+            inode, folder = self._top.stat().st_ino, self._top.with_name("restored")
+            shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        for name, (child, is_folder) in names.get(inode, {}).items():
+            if is_folder:
+                self.restore(state, child, folder / name)
+            else:
+                (folder / name).write_bytes(contents.get(child, b""))
+
+    def close(self) -> None:
+        for handle in self._held.values():
+            os.close(handle)
+
+
+@pytest.fixture
+def disk(elsewhere: None, fake_pool: type[FakePool], monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
+    """Below the current folder; workers leave checkpoints and weights as real ones do."""
+
+    def leave(job: TrainJob) -> None:
+        for path in (job.checkpoint, *[job.weights] * (job.stop_step == job.total_steps)):
+            atomic_write(Path(path), lambda file: file.write(job.genotype.key.encode()))
+
+    monkeypatch.setattr(FakePool, "fate_of_all", staticmethod(leave))
+    Path("disk").mkdir()
+    made = Disk(Path("disk").absolute())
+    yield made
+    made.close()
+
+
+def check(folder: Path, ended: bool = False) -> None:
+    """Each trial has one record, and each that was trained its weights; of a run that has ended, all nets."""
+    records = read_records(folder)
+    for record in records:
+        assert record.status != "ok" or weights_file(folder, record).read_text() == record.key
+    assert not records or (folder / "run.json").read_bytes(), "settings before records"
+    trials = Counter(record.trial for record in records)
+    assert set(trials.values()) <= {1}
+    if ended:
+        assert all(record.status in ("ok", "pruned", "duplicate") for record in records)
+        assert len(records) >= 4
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("more", [(), RUNGS, ("--start-with", "first")], ids=["plain", "rungs", "start-with"])
+def test_a_power_cut_at_any_sync_leaves_a_run_that_goes_on(
+    alternas: Any, disk: Disk, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
+) -> None:
+    """Weights, settings and their names are on disk before the record that needs them."""
+    words = (*SEARCH, *more, "--name", "mine")
+    os.chdir("disk")
+    if "first" in more:
+        assert alternas(*SEARCH, "--trials", "4", "--name", "first")[0] == 0
+        for folder in [Path(), *(path for path in Path().rglob("*") if path.is_dir())]:
+            handle = os.open(folder, os.O_RDONLY)
+            disk.sync(handle)
+            os.close(handle)
+        for path in [path for path in Path().rglob("*") if path.is_file()]:
+            with open(path) as file:
+                disk.sync(file.fileno())
+        disk.states = disk.states[-1:]
+    monkeypatch.setattr(os, "fsync", disk.sync)
+    assert alternas(*words)[0] == 0
+    check(Path("runs/mine"), ended=True)
+    whole = sorted((r.trial, r.key) for r in read_records(Path("runs/mine")))
+    taken = [r.trial for r in read_records(Path("runs/mine")) if r.taken_from]
+    assert bool(taken) == ("first" in more)
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+    states = [i for i, state in enumerate(disk.states) if i == 0 or state != disk.states[i - 1]]
+    assert len(states) > 20
+    for state in states:
+        os.chdir("/")
+        disk.restore(state)
+        os.chdir(disk._top.with_name("restored"))
+        check(Path("runs/mine"))
+        code, _, errors = alternas(*words)
+        assert code == 0, (state, errors)
+        check(Path("runs/mine"), ended=True)
+        assert sorted((r.trial, r.key) for r in read_records(Path("runs/mine"))) == whole
+        assert [r.trial for r in read_records(Path("runs/mine")) if r.taken_from] == taken, "none is trained again"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("reason", [errno.EIO, errno.EDQUOT])
+def test_a_disk_that_fails_at_any_sync_is_one_line_and_the_run_goes_on(
+    alternas: Any, disk: Disk, monkeypatch: pytest.MonkeyPatch, reason: int
+) -> None:
+    code = 1
+    for left in range(100):
+        syncs = iter(range(left, -1, -1))
+
+        def fail(handle: int, syncs: Iterator[int] = syncs) -> None:
+            if not next(syncs, 1):
+                raise OSError(reason, os.strerror(reason))
+
+        monkeypatch.setattr(os, "fsync", fail)
+        code, _, errors = alternas(*SEARCH, *RUNGS, "--name", "mine", "--json")
+        if code == 0:
+            break
+        assert "Traceback" not in errors
+        last = errors.splitlines()[-1]
+        assert last.startswith("alternas: "), errors
+        assert "runs" in last, errors
+        assert os.strerror(reason) in last
+        assert code in (1, 2)
+        if Path("runs/mine").exists():
+            check(Path("runs/mine"))
+    assert (code, left > 4) == (0, True)
+    check(Path("runs/mine"), ended=True)
