@@ -14,12 +14,15 @@ from typing import Any
 import pytest
 
 from alternas.archs.files import atomic_write
-from alternas.results.runs.store import read_records, weights_file
+from alternas.results.runs.record import Record
+from alternas.results.runs.store import Store, read_records, weights_file
 from alternas.search.training.job import TrainJob
 from fakes import FakePool
 
 SEARCH = ("search", "resnet", "--data", "digits", "--epochs", "1", "--strategy", "random", "--trials", "2")
 RUNGS = ("--scheduler", "mo-asha", "--trials", "5")
+
+APPEND = Store.append
 
 
 class Disk:
@@ -108,7 +111,14 @@ def test_a_power_cut_at_any_sync_leaves_a_run_that_goes_on(
             with open(path) as file:
                 disk.sync(file.fileno())
         disk.states = disk.states[-1:]
+    promised = list[tuple[int, int]]()  # syncs so far and records that are on disk
+
+    def append(store: Store, record: Record) -> None:
+        APPEND(store, record)
+        promised.append((len(disk.states), len(store.records)))
+
     monkeypatch.setattr(os, "fsync", disk.sync)
+    monkeypatch.setattr(Store, "append", append)
     assert alternas(*words)[0] == 0
     check(Path("runs/mine"), ended=True)
     whole = sorted((r.trial, r.key) for r in read_records(Path("runs/mine")))
@@ -122,6 +132,8 @@ def test_a_power_cut_at_any_sync_leaves_a_run_that_goes_on(
         disk.restore(state)
         os.chdir(disk._top.with_name("restored"))
         check(Path("runs/mine"))
+        kept = max((count for syncs, count in promised if syncs <= state + 1), default=0)
+        assert len(read_records(Path("runs/mine"))) >= kept
         code, _, errors = alternas(*words)
         assert code == 0, (state, errors)
         check(Path("runs/mine"), ended=True)
