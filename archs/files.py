@@ -37,15 +37,10 @@ def open_own(path: Path, mode: str = "rb", buffering: int = -1) -> Any:
     A link in the last part of `path` is not followed; `check_own` looks at the folders.
 
     Raises:
-        InputError: if it is there and is not a regular file, or may not be read.
+        InputError: if it is there and is not a regular file.
         OSError: if it cannot be opened.
     """
-    try:
-        return open(path, mode, buffering, opener=_open_regular)
-    except PermissionError as error:
-        if mode != "rb":
-            raise
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    return open(path, mode, buffering, opener=_open_regular)
 
 
 def _open_regular(path: str, flags: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import shutil
 from collections.abc import Iterator
@@ -33,6 +34,7 @@ from .trials.study import study_of
 from .trials.supernet_controller import SupernetController
 from .trials.trial import BUDGET_SHARE
 
+log = logging.getLogger("alternas")
 LEFT = ("records.jsonl", "checkpoints", "weights", "supernet.json", "bank.safetensors")  # by a search without a record
 
 
@@ -163,6 +165,8 @@ def _write_facts(folder: Path, context: SearchContext) -> None:
     """Write the run's settings and facts. What a search of other settings left that trained nothing is deleted."""
     other = not (folder / "run.json").exists() or differences(previous_settings(folder), context.run_settings)
     if other and not has_trained(folder):
+        if (folder / "run.json").exists():
+            log.warning("run %r had trained nothing yet: what it left under other settings is deleted", folder.name)
         for left in LEFT:
             shutil.rmtree(path) if (path := folder / left).is_dir() else path.unlink(missing_ok=True)
         if context.artifacts:

@@ -8,11 +8,13 @@ import itertools
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,7 +42,7 @@ from alternas.search.training.trainer import read_checkpoint
 from alternas.search.trials import trial as candidate
 from alternas.search.trials.controller import SearchController
 from alternas.spaces import get
-from fakes import STEPS, FakeExecutor, SilentView, fake_accuracy
+from fakes import STEPS, FakeExecutor, FakePool, SilentView, fake_accuracy
 
 Open = Callable[..., SearchController]
 CPU = torch.device("cpu")
@@ -353,6 +355,78 @@ def test_trainings_that_fail_are_records_and_the_search_goes_on(
     assert all(r.error and r.accuracy is None for r in records if r.status != "ok")
     assert all(weights_file(tmp_path, r).exists() == (r.status == "ok") for r in records)
     assert {row["key"] for row in leaderboard(records)} == {r.key for r in records if r.status == "ok"}
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_new_settings_before_the_first_record_begin_anew(alternas: Any, fake_pool: type[FakePool]) -> None:
+    """Ctrl-C in the first training: its checkpoint, of the same net by another recipe, would fail the new one."""
+    folder, words = Path("runs/mine"), ("search", "resnet", "--data", "digits", "--trials", "1", "--name", "mine")
+
+    def interrupted(job: TrainJob) -> None:
+        atomic_write(Path(job.checkpoint), lambda file: file.write(b"of two epochs"))
+        raise KeyboardInterrupt
+
+    def looked(job: TrainJob) -> None:
+        found.extend(folder.glob("checkpoints/*"))
+
+    found = list[Path]()
+    fake_pool.fate_of_all = staticmethod(interrupted)
+    assert alternas(*words, "--epochs", "2")[0] == 130
+    fake_pool.fate_of_all = staticmethod(looked)
+    assert alternas(*words, "--epochs", "2")[0] == 0
+    assert found, "the same settings resume"
+    found.clear()
+    shutil.rmtree(folder)
+    fake_pool.fate_of_all = staticmethod(interrupted)
+    assert alternas(*words, "--epochs", "2")[0] == 130
+    fake_pool.fate_of_all = staticmethod(looked)
+    assert alternas(*words, "--epochs", "3")[0] == 0
+    assert not found
+    code, _, errors = alternas(*words, "--epochs", "2")
+    assert (code, "exists with other settings" in errors) == (2, True)
+
+
+@pytest.mark.usefixtures("elsewhere", "fake_pool")
+def test_a_net_that_waits_at_a_rung_is_no_run_to_be_dropped(alternas: Any) -> None:
+    words = ("search", "resnet", "--data", "digits", "--trials", "1", "--name", "mine")
+    assert alternas(*words)[0] == 0
+    folder = Path("runs/mine")
+    genes = next(r.genes for r in read_records(folder) if r.kind == "search")
+    (folder / "records.jsonl").unlink()
+    with closing(Store(folder)) as store:
+        store.note("started", 4, key="abc", genes=genes)
+        assert alternas(*words, "--epochs", "3")[0] == 0
+    with closing(Store(folder)) as store:
+        (folder / "records.jsonl").write_text("")
+        result = {"metrics": {}, "curve": [], "seconds": 1.0, "device": "cpu", "runtime": {}, "lineage": {}}
+        store.note("started", 4, key="abc", genes=genes)
+        store.note("paused", 4, step=2, accuracy=0.5, result=result)
+    code, _, errors = alternas(*words)
+    assert (code, "exists with other settings" in errors) == (2, True)
+
+
+@pytest.mark.usefixtures("elsewhere", "fake_pool")
+def test_a_search_that_died_before_its_settings_begins_anew(alternas: Any) -> None:
+    words = ("search", "resnet", "--data", "digits", "--trials", "1", "--name", "mine")
+    Path("runs/mine/checkpoints").mkdir(parents=True)
+    Path("runs/mine/checkpoints/abc.pt").touch()
+    Path("runs/mine/records.jsonl").touch()
+    assert alternas(*words)[0] == 0
+    assert not Path("runs/mine/checkpoints/abc.pt").exists()
+    Path("runs/mine/run.json").unlink()
+    code, _, errors = alternas(*words)
+    assert (code, "has records but no run.json" in errors) == (2, True)
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_what_nets_failed_of_is_said(alternas: Any, fake_pool: type[FakePool]) -> None:
+    fate = lambda job: JobResult(job.trial, "error", error="no such map") if job.trial == 1 else None  # noqa: E731
+    fake_pool.fate_of_all = staticmethod(fate)
+    words = ("search", "resnet", "--data", "digits", "--trials", "1", "--name", "mine")
+    line = "failed: 1 net; the last, trial 1 (resnet): no such map"
+    for command in (words, ("front", "mine")):
+        code, out, _ = alternas(*command)
+        assert (code, line in out) == (0, True)
 
 
 @pytest.mark.parametrize("gene", ["no option", 10**6, True, ""])

@@ -57,6 +57,20 @@ class Output:
         self.shown.append(picture.data)
 
 
+def test_the_live_view_names_the_cause_of_failures(open_controller: Callable[..., SearchController]) -> None:
+    def fate(job: TrainJob) -> JobResult | None:
+        return JobResult(job.trial, "error", error="no such\nmap") if job.trial == 5 else None
+
+    controller, console = open_controller(trials=3), Console(file=io.StringIO(), force_terminal=True, width=100)
+    with view(ShownSearch(controller), console) as shown:
+        run_loop(controller, FakeExecutor(1, fate), shown)
+        shown.refresh()
+    drawn = STYLE.sub("", console.file.getvalue())  # type: ignore[attr-defined]
+    assert "1 failed" in drawn
+    family = next(record.family for record in controller.store.records if record.trial == 5)
+    assert f"failed: 1 net; the last, trial 5 ({family}): no such\\nmap\n" in MOVES.sub("", drawn)
+
+
 def test_in_a_notebook_one_output_is_drawn_anew(
     open_controller: Callable[..., SearchController], monkeypatch: pytest.MonkeyPatch
 ) -> None:

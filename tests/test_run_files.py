@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -111,6 +113,28 @@ def test_a_runs_own_folder_may_lie_elsewhere(alternas: Any) -> None:
         assert (code, err) == (0, "")
     with locked(Path("runs/mine")):
         assert (Path("moved") / "lock").is_file()
+
+
+@pytest.mark.parametrize("file", ["run.json", "records.jsonl", "latency.jsonl"])
+def test_a_file_that_may_not_be_read_is_one_line(alternas: Any, monkeypatch: pytest.MonkeyPatch, file: str) -> None:
+    """That of another user; `runs` lists the run, and the others as ever."""
+    folder = finished_run()
+    finished_run("other")
+    (folder / file).touch()
+    opened = os.open
+
+    def refuse(path: Any, *rest: Any, **more: Any) -> int:
+        if str(path).endswith(f"mine/{file}"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return opened(path, *rest, **more)
+
+    monkeypatch.setattr(os, "open", refuse)
+    for words in COMMANDS if file == "run.json" else [w for w in COMMANDS if w[0] in ("front", "report", "compare")]:
+        code, out, err = alternas(*words)
+        assert (code, out, err.count("\n")) == (2, "", 1), (words, out, err)
+        assert f"mine/{file}: cannot be read" in err, (words, err)
+    rows = {row["name"]: row["status"] for row in json.loads(alternas("runs", "--json")[1])}
+    assert rows == {"other": "stopped", "mine": "stopped" if file == "latency.jsonl" else "unreadable"}
 
 
 def test_a_lock_keeps_what_it_finds(tmp_path: Path) -> None:

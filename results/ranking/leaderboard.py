@@ -13,7 +13,7 @@ from ...archs.candidate import tuned_values
 from ...archs.errors import InputError, check_choice
 from ..latency.measurements import Measurement
 from ..render.tables import short
-from ..runs.record import Record
+from ..runs.record import FAILED, Record
 from ..runs.retrained import RETRAINED, by_net, retrainings
 from ..runs.store import read_data_facts
 from .budgets import LongerTraining, longer_training, rising_line, still_rose
@@ -85,7 +85,7 @@ class Leaderboard:
         """A line on each reason why nets are not ranked."""
         over = f"left out by limits or family: {count_nets(self.over)}; gains refer to all plain ResNets"
         missing = [f"left out: {count_nets(n)} without {title(name)}" for name, n in self.missing.items()]
-        return [over] * bool(self.over and self.rows) + missing
+        return [over] * bool(self.over and self.rows) + missing + failures(self.records)
 
     @property
     def longer(self) -> LongerTraining | None:
@@ -111,6 +111,13 @@ class Leaderboard:
     def score_range(self) -> Bounds:
         """Scores of guessing and of a perfect net."""
         return score_range(self.query.metric, read_data_facts(self.folder), trained_scores(self.records))
+
+
+def failures(records: Sequence[Record]) -> list[str]:
+    """How many nets failed, and the last one's cause, in a line; none where none did."""
+    failed = [record for record in records if record.status in FAILED]
+    cause = f"; the last, trial {failed[-1].trial} ({failed[-1].label}): {failed[-1].error}" if failed else ""
+    return [f"failed: {count_nets(len(failed))}{cause}"] if failed else []
 
 
 def leaderboard(

@@ -20,6 +20,10 @@ from .record import BESIDE
 from .spent import read_spent
 from .store import RUNS, no_collection, read_records, read_settings
 
+ROW = (
+    "name", "status", "what", "space", "data", "records", "trained", "best_accuracy", "metric", "best_value",
+    "train_flops", "eval_flops", "baseline_flops", "reference_flops", "cpu_hours", "gpu_hours", "cost",
+)  # fmt: skip
 SHOWN = ("name", "status", "space", "data", "records", "trained", "best_accuracy", "flops")  # in the terminal
 log = logging.getLogger("alternas")
 
@@ -36,26 +40,32 @@ def print_runs(as_json: bool) -> None:
 
 
 def list_runs(folder: Path = RUNS) -> list[dict[str, Any]]:
-    """A row for each run below a folder, the one that was written last first; one that cannot be read is warned of.
+    """A row for each run below a folder, the one that was written last first, then those that cannot be read.
 
-    Rows hold name, status (running; ended; stopped: the same command goes on), what (search, or the experiment),
-    space (None of an experiment), data, records, trained (nets trained to the end, or evaluated on shared weights),
-    best_accuracy (on validation; None where there is none, or the run is ranked by another metric), metric (its name),
-    best_value (of that metric, on validation), train_flops and eval_flops of everything that the run
-    did; contained in these two are baseline_flops, of the plain ResNets, and reference_flops, of nets of timm;
-    cpu_hours, gpu_hours and cost of its workers' jobs (cost is None where no prices were given).
+    Rows hold name, status (running; ended; stopped: the same command goes on; unreadable: the rest is None),
+    what (search, or the experiment), space (None of an experiment), data, records, trained (nets trained to the end,
+    or evaluated on shared weights), best_accuracy (on validation; None where there is none, or the run is ranked by
+    another metric), metric (its name), best_value (of that metric, on validation), train_flops and eval_flops of
+    everything that the run did; contained in these two are baseline_flops, of the plain ResNets, and reference_flops,
+    of nets of timm; cpu_hours, gpu_hours and cost of its workers' jobs (cost is None where no prices were given).
     """
-    written = {
-        file.parent: max(path.stat().st_mtime for path in (file, file.with_name("records.jsonl")) if path.exists())
-        for file in folder.glob("*/run.json")
-    }
+    written, unreadable = dict[Path, float](), list[Path]()
+    for run in sorted(path for path in folder.glob("*") if path.is_dir()):
+        try:
+            files = [run / name for name in ("run.json", "records.jsonl")]
+            if files[0].exists():
+                written[run] = max(file.stat().st_mtime for file in files if file.exists())
+        except PermissionError as error:
+            log.warning("%s: cannot be read (%s)", run, error.strerror)
+            unreadable.append(run)
     rows = []
     for run in sorted(written, key=written.__getitem__, reverse=True):
         try:
             rows.append(run_row(run))
-        except InputError as error:
-            log.warning("left out: %s", error)
-    return rows
+        except (InputError, PermissionError) as error:
+            log.warning("%s", error)
+            unreadable.append(run)
+    return rows + [dict.fromkeys(ROW) | {"name": run.name, "status": "unreadable"} for run in unreadable]
 
 
 def run_row(folder: Path) -> dict[str, Any]:
@@ -114,8 +124,9 @@ def _drawn(rows: list[dict[str, Any]]) -> Table:
         table.add_column(title, justify="left" if SHOWN.index(name) < 4 else "right", no_wrap=name != "name")
     for row in rows:
         best = "-" if row["best_value"] is None else f"{row['best_value']:.4f}"
-        best += "" if row["metric"] == "accuracy" else f" {row['metric']}"
-        facts = row | {"best_accuracy": best, "flops": short(row["train_flops"] + row["eval_flops"])}
+        best += "" if row["metric"] in ("accuracy", None) else f" {row['metric']}"
+        flops = None if row["train_flops"] is None else short(row["train_flops"] + row["eval_flops"])
+        facts = row | {"best_accuracy": best, "flops": flops}
         facts["space"] = row["space"] and row["space"].split(" of source ")[0]  # a file's name, without its hash
         table.add_row(*("-" if facts[name] is None else plain(str(facts[name])) for name in SHOWN))
     return table

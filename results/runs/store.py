@@ -97,7 +97,7 @@ def find_run(run: str | Path) -> Path:
     """The folder of an existing run, given as a name below `runs/` or as a path.
 
     Raises:
-        InputError: if there is none, its run.json cannot be read, or something in it leads elsewhere.
+        InputError: if there is none, it or its run.json cannot be read, or something in it leads elsewhere.
     """
     candidates = [Path(run)]
     if isinstance(run, str) and NAME.fullmatch(run):
@@ -107,6 +107,8 @@ def find_run(run: str | Path) -> Path:
             check_own(folder)
             read_settings(folder)
             return folder
+        if os.path.isdir(folder) and not os.access(folder, os.R_OK | os.X_OK):
+            raise InputError(f"{folder}: cannot be read ({os.strerror(errno.EACCES)})")
     names = ", ".join(sorted(path.parent.name for path in RUNS.glob("*/run.json")))
     raise InputError(f"no run {short_repr(str(run))} here; {f'runs: {names}' if names else 'there are no runs'}")
 
@@ -205,10 +207,17 @@ def has_trained(folder: Path) -> bool:
 
 
 def read_lines(path: Path) -> list[bytes]:
-    """The lines of a file that is only ever appended to; none if it is not there. A torn last one is left out."""
+    """The lines of a file that is only ever appended to; none if it is not there. A torn last one is left out.
+
+    Raises:
+        InputError: if it cannot be read.
+    """
     if not path.exists():
         return []
-    *lines, rest = read_own(path).split(b"\n")
+    try:
+        *lines, rest = read_own(path).split(b"\n")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
     if rest:
         log.warning("%s: the last line is torn and left out", path)
     return lines

@@ -14,8 +14,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from ...results.ranking.leaderboard import failures
 from ...results.render.tables import duration, short
-from ...results.render.terminal import html_of
+from ...results.render.terminal import html_of, plain
 from ...results.runs.record import FAILED, FREE, Record
 from ..training.job import EvaluateJob, Job, Progress, SupernetJob, TrainJob
 from .shown import Shown, trained
@@ -178,8 +179,9 @@ class LiveView(ProgressCounts):
         self._live.stop()
 
     def _draw(self) -> RenderableType:
+        failed = plain(*failures(self.shown.records), style="red")
         if self._ended:  # what was found is printed below
-            return self._status()
+            return Group(self._status(), failed) if failed else self._status()
         bar = Table.grid()  # a bare bar would not end its line
         bar.add_row(ProgressBar(total=self.shown.target, completed=self.trained(), width=60))
         running = Table.grid(padding=(0, 2))
@@ -191,7 +193,7 @@ class LiveView(ProgressCounts):
                 else (0.0, "")
             )
             running.add_row(self.shown.name(job), f"{share:.0%}", accuracy, style="dim")
-        return Group(bar, self._status(), running, self.shown.table())
+        return Group(bar, self._status(), *([failed] if failed else []), running, self.shown.table())
 
     def _status(self) -> Text:
         counts = self.shown.statuses
