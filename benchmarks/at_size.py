@@ -3,13 +3,11 @@
     python benchmarks/at_size.py --strategy random --folder runs/size    # half an hour of CPU time for 100,000
     python benchmarks/at_size.py --folder runs/size --trials 101000      # on from there with another strategy
     python benchmarks/at_size.py --folder runs/size --grow 100000        # repeat what it has, and go on from there
-    python benchmarks/at_size.py --storage postgresql --trials 5000
 
 Time is simulated: a job takes what its MACs make it take, and nothing is trained. Controller, strategy, scheduler,
-run folder, records, journal or PostgreSQL, and the plain view are those of a search; jobs leave empty checkpoints and
-weights. What the workers' own processes (Ray) cost the driver is not in it. The share of a core is CPU time of the
-driver by simulated time. A run that was interrupted goes on in the same --folder; each run adds its figures to
-those of the others.
+run folder, records and the plain view are those of a search; jobs leave empty checkpoints and weights. What the
+workers' own processes (Ray) cost the driver is not in it. The share of a core is CPU time of the driver by simulated
+time. A run that was interrupted goes on in the same --folder; each run adds its figures to those of the others.
 """
 
 from __future__ import annotations
@@ -19,20 +17,18 @@ import itertools
 import json
 import os
 import random
-import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from machine import RESULTS, keep, options, sized
-from optuna.trial import TrialState
 from rich.console import Console
 
 from alternas.archs import static_cost
-from alternas.results.runs.store import Store
+from alternas.results.runs.store import Store, read_records
 from alternas.search.config import Settings
 from alternas.search.context import SearchConfig, SearchContext
 from alternas.search.data.dataset import DataConfig
@@ -42,7 +38,7 @@ from alternas.search.engine.shown import ShownSearch
 from alternas.search.training import recipes
 from alternas.search.training.job import Job, JobResult, Point, Progress, TrainJob
 from alternas.search.trials.controller import SearchController
-from alternas.search.trials.storage import open_study
+from alternas.search.trials.study import study_of
 from alternas.spaces import get
 
 NODES, WORKERS_A_NODE, TRIALS = sized(256, 2), 4, sized(100_000, 60)
@@ -50,7 +46,6 @@ WINDOW = sized(1_000, 20)  # trials that a figure is the mean over
 SHOWN = (1, 2, 5, 10, 20, 50, 99, 100, 101)  # windows that are kept, so many from the first trial
 SIDE, CLASSES = 32, 10
 STEPS = 1_600  # optimiser steps of a full training
-CREATE_TRIAL = 4  # of Optuna's journal
 FULL_SECONDS = 300.0  # of a full training of a net of MEDIAN_MACS
 MEDIAN_MACS = 1e8
 
@@ -171,10 +166,9 @@ def resident_mb() -> float:
 
 
 def sizes(folder: Path) -> dict[str, float]:
-    """MB of the files that grow."""
-    names = {"records_mb": "records.jsonl", "journal_mb": "study.journal"}
-    paths = {name: folder / file for name, file in names.items()}
-    return {name: round(path.stat().st_size / 1e6, 1) for name, path in paths.items() if path.exists()}
+    """MB of the file that grows."""
+    path = folder / "records.jsonl"
+    return {"records_mb": round(path.stat().st_size / 1e6, 1)} if path.exists() else {}
 
 
 class MeteredView(PlainView):
@@ -187,18 +181,18 @@ class MeteredView(PlainView):
         self.meter.look()
 
 
-def open_controller(folder: Path, strategy: str, scheduler: str, trials: int, storage: str) -> tuple[Any, Store]:
+def open_controller(folder: Path, strategy: str, scheduler: str, trials: int) -> tuple[Any, Store]:
     """The controller of the run in `folder`, new or resumed, and its store."""
     recipe = recipes.get("smoke")
     settings = Settings("free", "cifar10", strategy, scheduler, "macs", recipe)
-    config = SearchConfig(settings, DataConfig("cifar10"), trials, folder.name, storage=storage)
+    config = SearchConfig(settings, DataConfig("cifar10"), trials, folder.name)
     no_data: Any = None
     fields = {"recipe": recipe.to_dict(), "data": {"name": "cifar10"}, "seed": 0, "versions": {}}
     context = SearchContext(config, no_data, get("free", SIDE), price, STEPS, folder, fields)
     for name in ("checkpoints", "weights"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     store = Store(folder)
-    study = open_study(folder, store.records, strategy, context.sampler_context(), context.cost_of, storage)
+    study = study_of(store, strategy, context.sampler_context(), context.cost_of)
     return SearchController(context, store, study), store
 
 
@@ -208,41 +202,20 @@ def grow(folder: Path, trials: int) -> None:
     What a driver that opens it has to read and keep is that of a search of so many, but for nets that are repeated.
     """
     (folder / "grown").touch()
-    lines = (folder / "records.jsonl").read_text().splitlines()
-    ended = {row["trial"]: row for row in map(json.loads, lines) if row["status"] in ("ok", "pruned")}
-    with open(folder / "study.journal") as journal:
-        begun = [log for log in map(json.loads, journal) if log["op_code"] == CREATE_TRIAL]
-    drawn = [(log, ended[number]) for number, log in enumerate(begun) if number in ended and log.get("params")]
-    numbers = range(len(begun), trials)
-    with open(folder / "study.journal", "a") as journal, open(folder / "records.jsonl", "a") as records:
-        for number, (log, row) in zip(numbers, itertools.cycle(drawn), strict=False):
-            key, rungs = f"{number:012x}", {f"rung{i}": rung["accuracy"] for i, rung in enumerate(row["rungs"])}
-            state = TrialState.COMPLETE if row["status"] == "ok" else TrialState.PRUNED
-            values = [row["accuracy"], row["cost"]["macs"]] if row["status"] == "ok" else None
-            log |= {"state": state, "values": values, "datetime_complete": log["datetime_start"]}
-            journal.write(json.dumps(log | {"user_attrs": {"key": key} | rungs}, separators=(",", ":")) + "\n")
-            records.write(json.dumps(row | {"trial": number, "key": key}) + "\n")
+    rows = [record.to_dict() for record in read_records(folder)]
+    ended = [row for row in rows if row["status"] in ("ok", "pruned") and row["kind"] == "search"]
+    numbers = range(max(row["trial"] for row in rows) + 1, trials)
+    with open(folder / "records.jsonl", "a") as records:
+        for number, row in zip(numbers, itertools.cycle(ended), strict=False):
+            records.write(json.dumps(row | {"trial": number, "key": f"{number:012x}"}) + "\n")
 
 
-@contextmanager
-def database(kind: str) -> Iterator[str]:
-    """The URL of the study's database; "" is the journal."""
-    if kind == "journal":
-        yield ""
-        return
-    sys.path.append(str(Path(__file__).parents[1] / "tests"))
-    from databases import postgres  # pyright: ignore[reportMissingImports]
-
-    with postgres() as url:
-        yield url
-
-
-def measure(folder: Path, asked: Any, storage: str) -> list[dict[str, Any]]:
+def measure(folder: Path, asked: Any) -> list[dict[str, Any]]:
     """Drive a search to its end, or on from where it stands. Returns figures of some of its windows."""
     if asked.grow:
         grow(folder, asked.grow)
     began = time.process_time()
-    controller, store = open_controller(folder, asked.strategy, asked.scheduler, asked.trials, storage)
+    controller, store = open_controller(folder, asked.strategy, asked.scheduler, asked.trials)
     opened, had = time.process_time() - began, len(store.records)
     note(folder, {"records": had, "opened_cpu_seconds": round(opened, 2), "resident_mb": resident_mb()})
     cluster = SimulatedCluster(NODES * WORKERS_A_NODE)
@@ -260,15 +233,14 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=TRIALS)
     parser.add_argument("--strategy", default="evolution")
     parser.add_argument("--scheduler", default="mo-asha")
-    parser.add_argument("--storage", default="journal", choices=("journal", "postgresql"))
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--grow", type=int, default=0, help="trials that the run in the folder is grown to beforehand")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="wall time after which to stop")
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as scratch, database(asked.storage) as storage:
+    with tempfile.TemporaryDirectory() as scratch:
         folder = asked.folder or Path(scratch) / "run"
-        points = measure(folder, asked, storage)
-        parts = [asked.strategy, asked.scheduler, asked.storage] + ["grown"] * (folder / "grown").exists()
+        points = measure(folder, asked)
+        parts = [asked.strategy, asked.scheduler] + ["grown"] * (folder / "grown").exists()
     before = RESULTS / "at_size.json"
     figures = json.loads(before.read_text()) if before.exists() else {}
     figures |= {", ".join(parts): points}

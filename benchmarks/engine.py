@@ -92,7 +92,7 @@ class Idle:
 
 
 def overhead_alternas() -> list[float]:
-    """The real controller, journal, records and pool; only the training is left out."""
+    """The real controller, study, records and pool; only the training is left out."""
     from alternas.search.engine import pool
 
     pool.Worker = Idle

@@ -4,7 +4,7 @@
     python benchmarks/scale.py busy            # 64 workers with jobs of 10 s that import no torch
     python benchmarks/scale.py records random  # resume, front, report and memory of the driver at 10,000 records
 
-The workers are real Ray actors on one node that claims 64 CPUs; their jobs sleep. The driver, controller, journal and
+The workers are real Ray actors on one node that claims 64 CPUs; their jobs sleep. The driver, controller, study and
 records are those of a search. Busy is the share of the time between the first start of a job and the moment when
 nothing new is given out, in which workers had a job.
 """
@@ -93,7 +93,7 @@ def controller_of(folder: Path, strategy: str, trials: int) -> tuple[Any, Any]:
     from alternas.search.data.dataset import DataConfig
     from alternas.search.training import recipes
     from alternas.search.trials.controller import SearchController
-    from alternas.search.trials.study import open_journal
+    from alternas.search.trials.study import study_of
     from alternas.spaces import get
 
     space, recipe = get("free", 8), recipes.get("smoke")  # "all" has but 9,320 nets of this size
@@ -103,7 +103,7 @@ def controller_of(folder: Path, strategy: str, trials: int) -> tuple[Any, Any]:
     fields = {"recipe": recipe.to_dict(), "data": {"name": "digits"}, "seed": 0, "versions": {}}
     context = SearchContext(config, no_data, space, lambda net: static_cost(net, 10, 8, 1), TICKS, folder, fields)
     store = Store(folder)
-    study = open_journal(folder, store.records, strategy, context.sampler_context(), context.cost_of)
+    study = study_of(store, strategy, context.sampler_context(), context.cost_of)
     return SearchController(context, store, study), store
 
 

@@ -42,7 +42,6 @@ FREE: dict[str, list[str]] = {  # by option: what it can never be
     "name": ["..", ".hidden", "-", "a/b", "/etc/x", "a b", "x" * 101, *ODD],
     "word": ["magic", "Pareto ", "pareto;off", "nsga2\x00"[:-1] + "3", "1", *ODD],
     "file": ["none.json", "none/none.npz", "folder.json", "/dev/null/x", "mine:99", "mine:x", ":", "timm:", *ODD],
-    "url": ["sqlite://", "http://x/y", "postgresql://", "sqlite:///:memory:", "mysql://@/", *ODD],
     "storage path": ["s3:/bucket", "/shared/x", "bucket/x", "s3://[/x", "s3://", "http://x/y", "file://x/y", "s3://b?x=1", *ODD],
     "place": ["tpu/1", "cpu/0", "cpu/1/float8", "cpu/1/float32/tf", "cpu/1/float32/eager/0", "a/b/c/d/e/f/g", *(odd for odd in ODD if odd != "/"), "cpu/7"],
     "limit": ["0", "-1", "nan", "inf", "1e9", "x", "board=", "=1", "a b=1", "1k", "", *NO_NUMBER],

@@ -13,7 +13,6 @@ ONLY_FOR_TESTS = {
     "ipykernel",
     "nbclient",
     "psutil",
-    "psycopg",
     "pytest",
     "pytest-timeout",
     "pytest-xdist",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -39,9 +40,12 @@ class StudyMemory(InMemoryStorage):
         self._shared: dict[tuple[str, BaseDistribution], BaseDistribution] = {}
 
     def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
-        trial_id = super().create_new_trial(study_id, template_trial)
-        if template_trial:
-            self._get_trial(trial_id).distributions = template_trial.distributions
+        if template_trial is None:
+            return super().create_new_trial(study_id)
+        bare = copy.copy(template_trial)  # what is in it is copied in depth
+        bare.distributions = {}
+        trial_id = super().create_new_trial(study_id, bare)
+        self._get_trial(trial_id).distributions = template_trial.distributions
         return trial_id
 
     def set_trial_param(
