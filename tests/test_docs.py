@@ -27,8 +27,6 @@ UNRUN = {
     "strategies.md": ["minutes"],
     "studies.md": ["downloads"],
     "tracking.md": [
-        "a database",
-        "serves until Ctrl-C",
         "serves until Ctrl-C",
         "trackers that may not be installed",
         "a cluster",

@@ -162,7 +162,8 @@ class StudyAdapter:
         number = len(self._trials())
         self.study.add_trial(trial)
         if trial.state == TrialState.RUNNING:
-            self._open[number] = Trial(self.study, number)
+            with self._user_errors():
+                self._open[number] = Trial(self.study, number)
             if baseline:
                 self._baselines.add(number)
 
@@ -183,7 +184,7 @@ def study_of(store: Store, strategy: str, context: SamplerContext, cost_of: Cost
         InputError: if the records' numbers are impossible.
     """
     options, baselines = options_of(context.space), candidate_baselines(context)
-    shared = dict(distributions(options))
+    shared: dict[str, BaseDistribution] = dict(distributions(options))
     ended = told(store.records)
     open_ = {trial.trial: trial for trial in store.under_way if fits(trial.genes, options)}
     noted = {event.trial: event.attrs for event in store.events if event.attrs}
