@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -358,6 +359,14 @@ def test_help_and_front_load_nothing_heavy() -> None:
         done = subprocess.run([sys.executable, "-c", check, *words], capture_output=True, text=True, env=os.environ)
         assert done.returncode == 0, done.stderr
         assert done.stdout.strip().splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(("words", "code"), [("cost resnet18", 0), ("cost nonsense", 2)])
+def test_closed_streams_take_all_and_say_nothing(words: str, code: int) -> None:
+    command = f"{shlex.quote(sys.executable)} -m alternas {words}"
+    done = subprocess.run(["sh", "-c", f"{command} >&-"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (code, int(code > 0))
+    assert subprocess.run(["sh", "-c", f"{command} >&- 2>&-"]).returncode == code
 
 
 def test_what_an_error_quotes_moves_no_cursor(alternas: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -270,7 +270,8 @@ def write_card(
     network = net.network
     ours = isinstance(network, Network)
     layout = package.layout(network.genotype, network.image_size) if ours else [f"timm's {network.genotype.name}"]
-    (draft / "README.md").write_text(card(facts, layout))
+    # A class may have the name of a folder that is no UTF-8: shown escaped here, kept as it is in config.json.
+    (draft / "README.md").write_text(card(facts, layout), encoding="utf-8", errors="backslashreplace")
     return facts
 
 

@@ -114,7 +114,7 @@ class Trainer:
         self.keep = kept_steps(recipe, job.total_steps, job.save_weights_at)
         self.step, self.seconds, self.curve = 0, 0.0, list[Point]()
         self.scores: Scores | LabelScores | None = None  # at this step, once evaluated
-        self.checkpoint_broken = False
+        self.checkpoint_broken, self.weights_sha256 = False, ""
         if Path(job.checkpoint).exists():
             self.load()
         self.group = Group()
@@ -222,7 +222,7 @@ class Trainer:
 
     def _leave(self, val: Scores | LabelScores, train: Scores | LabelScores) -> None:
         job = self.job
-        save(self.task.unwrap(self.best), Path(job.weights))
+        self.weights_sha256 = save(self.task.unwrap(self.best), Path(job.weights))
         self._send(job.weights)
         if isinstance(val, Scores) and isinstance(train, Scores):  # labels are not taken for one another
             confusions: Any = {"val": val.confusion_KK.numpy(), "train": train.confusion_KK.numpy()}
@@ -243,6 +243,7 @@ class Trainer:
         }
         how |= {"devices": self.job.member.world} if self.job.member.world > 1 else {}
         how |= {"checkpoint": "was broken; begun anew"} if self.checkpoint_broken else {}
+        how |= {"weights_sha256": self.weights_sha256} if self.weights_sha256 else {}
         changes |= {"seconds": self.seconds, "device": name, "how": how, "lineage": self.init.lineage}
         return JobResult(self.job.trial, status, self.step, curve=tuple(self.curve), **changes)
 
