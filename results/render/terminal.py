@@ -67,7 +67,7 @@ def guarded() -> Iterator[None]:
 
 
 def _nowhere() -> TextIO:
-    """A stream that throws away what is written; it takes the number of one that is closed, so no other file gets it."""
+    """A stream that throws away what is written. It takes the number of a closed one, so that no other file gets it."""
     return open(os.devnull, "w", encoding="utf-8")
 
 
