@@ -14,7 +14,7 @@ from ..archs.timm_net import CountedCost, TimmNet
 from ..results.latency.device_command import DeviceCommand
 from ..results.latency.measurements import LatencySetting
 from ..results.ranking.objectives import LATENCY
-from ..results.ranking.stats import one_image
+from ..results.ranking.stats import resolution_of
 from ..spaces import FeasibleNets, Genes, Space
 from .config import RunConfig, Settings
 from .data.dataset import DataConfig, DataSet
@@ -200,5 +200,5 @@ class SearchContext:
             not devices,
             first=self.known.genes,
             excess=devices.excess,
-            resolution=one_image(len(self.data.val)) if settings.metric.is_accuracy else 0.0,
+            resolution=resolution_of(settings.metric.name, {"val": len(self.data.val)}),
         )

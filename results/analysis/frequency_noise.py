@@ -16,9 +16,10 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from ..analysis_tools.findings import Finding, measured
+from ..analysis_tools.findings import Finding, judged
 from ..analysis_tools.hooks import undisturbed
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Clean, Images, Rows, change_columns, hits
+from ..ranking.stats import MeanCI
 from ..render.plots import COLOURS
 
 RMS = 0.7  # of normalised images: what the recipe's noise has before its ring is cut out
@@ -108,6 +109,8 @@ def findings(rows: Rows, changes: Sequence[Tensor], clean: Clean) -> list[Findin
     high = [change_N for row, change_N in pairs if row["frequency_pi"] > 0.5]
     if low and high:
         low_N, high_N = (torch.stack(half).mean(0) for half in (low, high))
+        gap, below, above = (100 * value for value in change_columns(high_N - low_N).values())
+        ci = MeanCI(gap, None, len(low_N), below, above)
         words = ("low ones cost more", "high ones cost more")
-        found.append(measured(LOW_OVER_HIGH, (100 * (high_N - low_N)).tolist(), "images", words, unit="points"))
+        found.append(judged(LOW_OVER_HIGH, ci, words, unit="points", over="images"))
     return found

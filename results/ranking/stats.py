@@ -17,6 +17,7 @@ from ...archs.errors import InputError
 LEVEL = 0.95
 SHARE, CHANGE = (0.0, 1.0), (-1.0, 1.0)  # what an accuracy lies in, and a difference of two
 ANY = (-math.inf, math.inf)
+SHARES_OF_IMAGES = ("accuracy", "error", "top5")  # ends of the names of metrics
 Row = dict[str, Any]  # of a leaderboard
 TIED = "= A +N: tied with net A and N more, which the noise does not tell apart (95 %)"
 UNKNOWN_NOISE = "seed noise: unknown (one training per net); estimate it with `--repeats` or `alternas retrain`"
@@ -73,9 +74,15 @@ def mean_ci(
     return MeanCI(mean, sd, n, max(mean - half, low), min(mean + half, high))
 
 
-def one_image(images: int | None) -> float:
-    """The resolution of an accuracy on so many images; 0 where their number is unknown."""
-    return 1 / images if images else 0.0
+def resolution_of(metric: str, images: Mapping[str, int]) -> float:
+    """One image of the split that a share of images is measured on; 0 for other metrics, or where it is unknown.
+
+    Args:
+        metric: its name, with test_ in front where it is of the test split.
+        images: number of images by split, as run.json has them.
+    """
+    count = images.get("test" if metric.startswith("test_") else "val")
+    return 1 / count if count and metric.endswith(SHARES_OF_IMAGES) else 0.0
 
 
 def paired(

@@ -45,14 +45,14 @@ def study_nets(run: Path, data: DataSet) -> list[StudyNet]:
     Raises:
         InputError: if there is none.
     """
-    study = STUDIES[read_settings(run)["settings"]["study"]]
+    name = read_settings(run)["settings"]["study"]
     records = [r for r in read_records(run) if r.status == "ok" and r.factors and not r.data.get("classes")]
     if not records:
         raise InputError(f"explain: study {run.name} has no net that was trained on all classes")
-    line = study.plot(ComparisonSetting(data, TrainedNet("", run, records[0]).recipe, 1)).line
+    line = STUDIES[name].plot(ComparisonSetting(data, TrainedNet("", run, records[0]).recipe, 1)).line
     nets = []
     for record in sorted(records, key=lambda r: r.trial):
-        of = str(record.factors.get(line, study.name))
+        of = str(record.factors.get(line, name))
         label = ", ".join(factor_text(name, value) for name, value in record.factors.items() if name != line)
         nets.append(StudyNet(f"{of}, {label}, seed {record.seed}", run, record, of, label))
     return nets

@@ -137,6 +137,7 @@ class BuildUp(JointSampler):
     def __init__(self, context: SamplerContext, starts: Sequence[Genes] | None = None) -> None:
         """`starts`: genes, by default the space's baselines."""
         super().__init__(context)
+        self._context = context
         self._rules = BuildUpRules(context)
         if starts is None:
             baselines = (plain_genes(context.space, net) for net in candidate_baselines(context))
