@@ -91,17 +91,14 @@ def explain(
         claims = explain_claims(config, console_for(as_json))
         print_result(as_json, claims, lambda: drawing(claims))
         return
-    from ..search.experiments.explain import Explain, summary_lines
+    from ..search.experiments.explain import Explain, drawing
     from ..search.experiments.explain import explain as run_explain
 
     names = tuple(part.strip() for part in analyses.split(",") if part.strip())
     facts = run_explain(
         Explain(run, against, names, samples, device, out, run_config if training else None), console_for(as_json)
     )
-    if as_json:
-        print_json(facts)
-    else:
-        print_lines(*summary_lines(facts))
+    print_result(as_json, facts, lambda: drawing(facts))
 
 
 @command(

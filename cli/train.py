@@ -80,7 +80,7 @@ def retrain(
     """Retrain the best nets of a run with several seeds and test them; the same command again resumes."""
     from ..results.ranking.metric import run_metric
     from ..results.runs.retrained import failures, summary, table
-    from ..results.runs.store import as_argument, read_records
+    from ..results.runs.store import as_argument, read_data_facts, read_records
     from ..search.config import limits_of
     from ..search.experiments.retrain import Retrain
     from ..search.experiments.retrain import retrain as run_retrain
@@ -96,7 +96,8 @@ def retrain(
     config = Retrain(folder, seeds, running.config(), top, numbers, limits, own_recipe, epochs, file)
     records = run_retrain(config, console_for(as_json))
     metric = run_metric(folder)
-    rows = summary(records, {r.trial: r.accuracy for r in read_records(folder) if r.status == "ok"}, metric)
+    searched = {r.trial: r.accuracy for r in read_records(folder) if r.status == "ok"}
+    rows = summary(records, searched, read_data_facts(folder).get("images", {}), metric)
     if as_json:
         print_json(rows)
         return
@@ -132,13 +133,14 @@ def finetune(
 ) -> None:
     """Fine-tune trained weights on new data, with a new head, at any image size that fits the net."""
     from ..results.runs.retrained import failures, summary, table
+    from ..results.runs.store import read_data_facts
     from ..search.experiments.finetune import Finetune
     from ..search.experiments.finetune import finetune as run_finetune
 
     request, recipe = images.of(data), training.on(data)
     config = Finetune(request, recipe, seeds, name, running.config(), weights.spec(), freeze)
     folder, records = run_finetune(config, console_for(as_json))
-    rows = summary(records, {})
+    rows = summary(records, {}, read_data_facts(folder).get("images", {}))
     if as_json:
         print_json({"folder": str(folder), "rows": rows, "lineage": records[0].lineage if records else {}})
         return
@@ -235,4 +237,5 @@ def studies(as_json: Json = False) -> None:
     """List the papers' studies that `alternas study` can run."""
     from ..search.experiments.comparisons import STUDIES
 
-    print_listing([{"study": name, "about": study.about} for name, study in STUDIES.items()], as_json)
+    rows = [{"study": name, "about": study.about, "source": study.source} for name, study in STUDIES.items()]
+    print_listing(rows, as_json)

@@ -16,7 +16,7 @@ from rich.console import Console, Group, RenderableType
 
 from ...archs import Genotype, InputError
 from ...archs.errors import check_choice
-from ...results.ranking.stats import CHANGE, MeanCI, paired, verdict
+from ...results.ranking.stats import CHANGE, MeanCI, paired, resolution_of, verdict
 from ...results.render.experiment import PlotSpec, study_json, study_rows, study_table
 from ...results.render.terminal import plain
 from ...results.runs.record import Record
@@ -83,10 +83,10 @@ def swap_attention(config: SwapAttention, console: Console) -> tuple[dict[str, A
     settings = {"from": weights.label, "msa": [s.msa for s in after.stages], "train": config.train}
     starts = {Path(start.weights): weights.network}
     experiment = ExperimentContext(folder, "study", data, config.run, settings, starts)
-    return _compared(folder, run_experiment(plan, experiment, console))
+    return _compared(folder, run_experiment(plan, experiment, console), data.facts()["images"])
 
 
-def _compared(folder: Path, records: Sequence[Record]) -> tuple[dict[str, Any], RenderableType]:
+def _compared(folder: Path, records: Sequence[Record], images: dict[str, int]) -> tuple[dict[str, Any], RenderableType]:
     ended = [r for r in records if r.status == "ok"]
     accuracies = {
         name: {r.seed: r.accuracy for r in ended if r.factors["net"] == name and r.accuracy is not None}
@@ -94,10 +94,10 @@ def _compared(folder: Path, records: Sequence[Record]) -> tuple[dict[str, Any], 
     }
     change = None  # no seed has ended in both
     if accuracies[BEFORE].keys() & accuracies[AFTER].keys():
-        change = paired(accuracies[BEFORE], accuracies[AFTER], CHANGE)
+        change = paired(accuracies[BEFORE], accuracies[AFTER], CHANGE, resolution_of("accuracy", images))
     lineage = next((r.lineage for r in ended if r.factors["net"] == AFTER), {"share": 0.0, "parts": []})
     inherited = {name: lineage[name] for name in ("share", "parts")}
-    rows = study_rows(records, PLOT.metrics)
+    rows = study_rows(records, PLOT.metrics, images)
     result = {"folder": str(folder), "difference": vars(change) if change else None}
     result |= {"verdict": verdict(change) if change else "undecided", "inherited": inherited, "rows": study_json(rows)}
     new = ", ".join(part["place"] for part in inherited["parts"] if part["how"] == "identity") or "nothing"
