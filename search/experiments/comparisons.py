@@ -21,7 +21,6 @@ from ...results.render.plots import draw
 from ...results.render.terminal import plain
 from ...results.runs.store import plain_name, run_folder, write_json
 from ..data.dataset import DataSet
-from ..data.load import load_classes
 from ..data.splits import WHOLE, View
 from ..training.episodes import metric_name
 from ..training.job import QUERIES, FewShot, InitWeights
@@ -362,8 +361,8 @@ def run_comparison(config: ComparisonRun, console: Console) -> tuple[dict[str, A
         InputError: if something asked for is wrong.
         OperationError: if workers do not start or everything fails.
     """
-    comparison, data = STUDIES[config.study], load_classes(config.data, console)
-    setting = ComparisonSetting(data, config.recipe, config.seeds)
+    comparison, (data, recipe) = STUDIES[config.study], config.opened(console)
+    setting = ComparisonSetting(data, recipe, config.seeds)
     setting = quickened(setting) if config.quick else setting
     plan = comparison.plan(setting)
     name = config.name or plain_name(config.study, config.data.name, "quick" if config.quick else "")
