@@ -279,6 +279,9 @@ def study(
     quick: Annotated[
         bool, option("Few points, short trainings and two seeds, to finish in minutes.", "--quick")
     ] = False,
+    cnn: Annotated[
+        str, option("CNN that others are compared with: resnet, or bit (GroupNorm, weight-standardised convs).")
+    ] = "resnet",
     seeds: Seeds = 3,
     run_name: Annotated[str, option("Name of the run (default: derived from study and data).", "--name")] = "",
     as_json: Json = False,
@@ -287,7 +290,7 @@ def study(
     from ..search.experiments.comparisons import ComparisonRun, run_comparison
 
     request, recipe = images.of(data), training.on(data)
-    config = ComparisonRun(request, recipe, seeds, run_name, running.config(), name, quick)
+    config = ComparisonRun(request, recipe, seeds, run_name, running.config(), name, quick, cnn)
     result, drawing = run_comparison(config, console_for(as_json))
     print_result(as_json, result, lambda: drawing)
 

@@ -23,7 +23,7 @@ from alternas.search.engine.loop import run_loop
 from alternas.search.experiments.comparisons import STUDIES, ComparisonSetting, quickened
 from alternas.search.experiments.plan import ExperimentContext, PlanController, Training
 from alternas.search.experiments.run_plan import compute_of
-from alternas.search.experiments.study_nets import FAMILIES, SIZES, net_of, swapped
+from alternas.search.experiments.study_nets import CNNS, FAMILIES, SIZES, net_of, swapped
 from alternas.search.training import recipes
 from alternas.search.training.job import FewShot, InitWeights, JobResult, TrainJob
 from fakes import NETS, RECIPE, FakeExecutor, SilentView, lose, training
@@ -213,10 +213,12 @@ def test_a_study_is_tabled_from_its_records(settings: list[ComparisonSetting], c
 
 
 @pytest.mark.parametrize("image", [(8, 8), (16, 16), (28, 28), (32, 32), (64, 64), (32, 48), (224, 224)])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [*FAMILIES, "bit"])
 def test_the_studies_nets_fit_all_images_and_grow(image: tuple[int, int], family: str) -> None:
     nets = [net_of(family, size, image) for size in SIZES]
-    assert [net.family for net in nets] == [family] * 3
+    assert [net.family for net in nets] == [family.replace("bit", "resnet")] * 3
+    if family in CNNS:
+        assert {net.style.norm for net in nets} == {"group" if family == "bit" else "batch"}
     macs = [static_cost(net, 10, image).macs for net in nets]
     assert macs == sorted(macs)
     assert len(set(macs)) == 3
