@@ -174,6 +174,7 @@ def bench(
     "alternas latency first --batch 1,32",
     "alternas latency first:7 --onnx --threads 2",
     "alternas latency timm:resnet18 --image-size 64",
+    "alternas latency first --batch max --device cuda",
 )
 def latency(
     target: Annotated[
@@ -185,7 +186,10 @@ def latency(
     ],
     measuring: DeviceOptions,
     device: Annotated[str, option("Device: cpu or cuda.")] = "cpu",
-    batch: Annotated[str, option("Batch sizes, separated by commas.")] = "1",
+    batch: Annotated[
+        str,
+        option("Batch sizes, separated by commas; max for the peak speed over batch sizes, and the largest that fits."),
+    ] = "1",
     dtype: Annotated[
         str, option("Data types, separated by commas: float32, bfloat16, float16, int8 (--onnx).")
     ] = "float32",
@@ -199,6 +203,8 @@ def latency(
     """Measure latency here or on a device, by a command; kept for a run's `front --objectives accuracy,latency_ms`."""
     import logging
 
+    from rich.console import Group
+
     from ..results.render.terminal import Console, plain
 
     logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # it warns where there is no GPU
@@ -211,14 +217,24 @@ def latency(
         prediction_lines,
         rank_correlation,
     )
+    from ..results.latency.peak import peak_rows, peak_table
 
-    here = latency_settings(device, batch, dtype, compile_nets, onnx, threads)
+    wants_peak = batch == "max"
+    here = latency_settings(device, "1" if wants_peak else batch, dtype, compile_nets, onnx, threads)
     settings = measuring.devices() or here
-    if settings is not here and here != [LatencySetting()]:
+    if settings is not here and (here != [LatencySetting()] or wants_peak):
         raise InputError("latency-command: has its own device, batch, dtype and threads; leave these options out")
     nets, folder = nets_of(target, image_size, top)
     with Console(stderr=True).status("measuring") as status:
         heard = lambda name: status.update(plain(f"measuring {name}"))  # noqa: E731
+        if wants_peak:
+            peaks = {setting: peak_rows(nets, setting, heard) for setting in here}
+            print_result(
+                as_json,
+                [{"rows": rows} for rows in peaks.values()],
+                lambda: Group(*(peak_table(r, s) for s, r in peaks.items())),
+            )
+            return
         measured = list(measure_nets(nets, settings, folder, heard, measuring.latency_timeout))
     if not measured:
         raise OperationError("latency: no net was measured")
