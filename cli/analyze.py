@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from ..archs.errors import MOST_SEEDS, InputError, OperationError, check_count, short_repr
+from ..archs.timm_net import TIMM
 from ..results.analysis.registry import ANALYSES
 from ..results.render.terminal import print_json, print_lines, print_text
 from ..search.tabular.published import TABLES
@@ -36,11 +37,15 @@ DATA, SEEDS = "digits", 3  # of --paper-claims
     "alternas explain first --against zoo --analyses variance,fourier",
     "alternas explain first:7 --against first:3 --quick",
     "alternas explain --paper-claims --quick",
+    "alternas explain timm:vit_tiny_patch16_224 --data photos --analyses distance,rollout",
 )
 def explain(
     run: Annotated[
         str,
-        argument("Run name or folder, of a study too; RUN:TRIAL selects one net.", autocompletion=complete.run_names),
+        argument(
+            "Run name or folder, of a study too; RUN:TRIAL selects one net; timm:NAME one of timm's.",
+            autocompletion=complete.run_names,
+        ),
     ] = "",
     against: Annotated[
         str, option("Net to compare with: a trial, RUN:TRIAL, or zoo (the run's plain ResNet closest in MACs).")
@@ -63,7 +68,7 @@ def explain(
     training: Annotated[
         bool, option("Retrain the nets to analyse the Hessian after warm-up and with 6 % of the data.", "--training")
     ] = False,
-    data: Annotated[str, option(f"Data set of --paper-claims (default: {DATA}).")] = "",
+    data: Annotated[str, option(f"Data set of --paper-claims (default: {DATA}), or that timm:NAME is shown.")] = "",
     seeds: Annotated[int | None, option(f"Trainings per net of --paper-claims (default: {SEEDS}).")] = None,
     epochs: Epochs = None,
     name: Annotated[str, option("Run name of --paper-claims.")] = "",
@@ -73,7 +78,11 @@ def explain(
     """Explain why a net wins, with the papers' analyses as plots, tables and text."""
     if paper_claims == bool(run):
         raise InputError(f"explain: takes a run, or --paper-claims without one, got {'both' if run else 'neither'}")
-    of_claims = {"data": data, "seeds": seeds, "epochs": epochs, "name": name, "workers": None if training else workers}
+    is_timm = run.startswith(TIMM)
+    if is_timm and not data:
+        raise InputError(f"explain: {run} is of no run, whose data there would be; give --data")
+    of_claims = {"seeds": seeds, "epochs": epochs, "name": name, "workers": None if training else workers}
+    of_claims |= {} if is_timm else {"data": data}
     of_runs = {"against": against, "analyses": analyses, "out": out, "device": "" if device == "cpu" else device}
     of_runs |= {"training": training or None}
     misplaced = [name for name, value in (of_runs if paper_claims else of_claims).items() if value not in ("", None)]
@@ -95,9 +104,13 @@ def explain(
     from ..search.experiments.explain import explain as run_explain
 
     names = tuple(part.strip() for part in analyses.split(",") if part.strip())
-    facts = run_explain(
-        Explain(run, against, names, samples, device, out, run_config if training else None), console_for(as_json)
-    )
+    wanted = Explain(run, against, names, samples, device, out, run_config if training else None)
+    if is_timm:
+        from ..search.experiments.explain_timm import explain_timm
+
+        facts = explain_timm(wanted, ImageOptions().of(data), console_for(as_json))
+    else:
+        facts = run_explain(wanted, console_for(as_json))
     if as_json:
         print_json(facts)
     else:

@@ -18,8 +18,9 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from ...archs import Genotype, InputError
+from ...archs import InputError
 from ...archs.errors import check_choice, check_count, is_whole
+from ...archs.timm_net import net_from_dict
 from ...results.analysis.registry import ANALYSES, analyse, chosen
 from ...results.analysis_tools.across_nets import TRENDS, NetRows, trend
 from ...results.analysis_tools.index import FOLDER, Explained, open_folder, write_index
@@ -165,7 +166,6 @@ def _nets(config: Explain, run: Path, trial: int | None) -> list[TrainedNet]:
             raise InputError(f"against: {config.against} is {nets[0].name}, the net itself")
     for net in nets:
         trained_weights(net.home, net.record)  # an error now, before the data are loaded
-        Genotype.from_dict(net.record.genotype)  # likewise: analyses look at stages and blocks
     return nets
 
 
@@ -234,7 +234,7 @@ def state_trainings(net: TrainedNet, images: int) -> list[Training]:
         net: with the recipe and the seed that it was trained with.
         images: of the training split.
     """
-    genotype, recipe, seed = Genotype.from_dict(net.record.genotype), net.recipe, net.record.seed
+    genotype, recipe, seed = net_from_dict(net.record.genotype), net.recipe, net.record.seed
     steps, rising = recipe.steps(images), replace(recipe, warmup=1.0, cooldown=0.0)
     few = View(FEW_SHARE, draw=seed)
     return [

@@ -11,7 +11,7 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -128,13 +128,9 @@ class ExperimentConfig:
         Raises:
             InputError: if the data cannot be read.
         """
-        from ..data.load import load_classes
+        from ..data.load import load_at
 
-        data = load_classes(self.data, console)
-        side = recipes.usual_side(self.recipe, data.image_size)
-        if side and self.data.image_size is None and "pictures" in data.notes and data.image_size != (side, side):
-            console.print(f"recipe {self.recipe.name}: pictures are read at {side} px", highlight=False)
-            data = load_classes(replace(self.data, image_size=(side, side)), console)
+        data = load_at(self.data, partial(recipes.usual_side, self.recipe), console)
         return data, recipes.fitted(self.recipe, len(data.train))
 
 
