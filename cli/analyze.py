@@ -100,7 +100,7 @@ def explain(
         claims = explain_claims(config, console_for(as_json))
         print_result(as_json, claims, lambda: drawing(claims))
         return
-    from ..search.experiments.explain import Explain, summary_lines
+    from ..search.experiments.explain import Explain, drawing
     from ..search.experiments.explain import explain as run_explain
 
     names = tuple(part.strip() for part in analyses.split(",") if part.strip())
@@ -111,10 +111,7 @@ def explain(
         facts = explain_timm(wanted, ImageOptions().of(data), console_for(as_json))
     else:
         facts = run_explain(wanted, console_for(as_json))
-    if as_json:
-        print_json(facts)
-    else:
-        print_lines(*summary_lines(facts))
+    print_result(as_json, facts, lambda: drawing(facts))
 
 
 @command(

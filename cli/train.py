@@ -81,7 +81,7 @@ def retrain(
     """Retrain the best nets of a run with several seeds and test them; the same command again resumes."""
     from ..results.ranking.metric import run_metric
     from ..results.runs.retrained import failures, summary, table
-    from ..results.runs.store import read_records
+    from ..results.runs.store import read_data_facts, read_records
     from ..search.config import limits_of
     from ..search.experiments.retrain import Retrain
     from ..search.experiments.retrain import retrain as run_retrain
@@ -97,7 +97,8 @@ def retrain(
     config = Retrain(folder, seeds, running.config(), top, numbers, limits, own_recipe, epochs, file)
     records = run_retrain(config, console_for(as_json))
     metric = run_metric(folder)
-    rows = summary(records, {r.trial: r.accuracy for r in read_records(folder) if r.status == "ok"}, metric)
+    searched = {r.trial: r.accuracy for r in read_records(folder) if r.status == "ok"}
+    rows = summary(records, searched, read_data_facts(folder).get("images", {}), metric)
     if as_json:
         print_json(rows)
         return
@@ -184,12 +185,13 @@ def _train(
     as_json: bool,
 ) -> None:
     from ..results.runs.retrained import failures, summary, table
+    from ..results.runs.store import read_data_facts
     from ..search.experiments.train import Train
     from ..search.experiments.train import train as run_training
 
     config = Train(images.of(data), training.on(data), seeds, name, running.config(), net, freeze)
     folder, records = run_training(config, console_for(as_json))
-    rows = summary(records, {})
+    rows = summary(records, {}, read_data_facts(folder).get("images", {}))
     if as_json:
         print_json({"folder": str(folder), "rows": rows, "lineage": records[0].lineage if records else {}})
         return
@@ -302,4 +304,5 @@ def studies(as_json: Json = False) -> None:
     """List the papers' studies that `alternas study` can run."""
     from ..search.experiments.comparisons import STUDIES
 
-    print_listing([{"study": name, "about": study.about} for name, study in STUDIES.items()], as_json)
+    rows = [{"study": name, "about": study.about, "source": study.source} for name, study in STUDIES.items()]
+    print_listing(rows, as_json)

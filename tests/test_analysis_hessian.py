@@ -150,15 +150,14 @@ def test_finding() -> None:
     found = hessian.analyse(AnalysisInput("tiny", net, images), steps=12)
     assert [row["images"] for row in found.rows] == [16] * 5 + [4] * 5
     shares = sum(row["eigenvalue"] < 0 for row in found.rows) / 10
-    assert f"NEP {shares:.3f}" in found.summary
-    assert "cross-entropy without L2" in found.summary
+    assert found.findings[0].value == pytest.approx(shares)
+    assert "cross-entropy without L2" in found.title
     least = [batch_ritz(net, batch, 12, b, Objective()).values[0].item() for b, batch in enumerate(images.batches(16))]
     assert [row["smallest_ritz"] for row in found.rows] == [least[0]] * 5 + [least[1]] * 5
     found.draw(Figure())
     soft = [(images.x_NCHW[:4], torch.full((4, 3), 1 / 3))]
-    assert (
-        "augmented training images" in hessian.analyse(AnalysisInput("tiny", net, images, tuple(soft)), steps=4).summary
-    )
+    augmented = hessian.analyse(AnalysisInput("tiny", net, images, tuple(soft)), steps=4)
+    assert "augmented training images" in augmented.title
     with pytest.raises(InputError, match="at least one"):
         hessian.analyse(AnalysisInput("tiny", net, replace(images, x_NCHW=images.x_NCHW[:0], y_N=images.y_N[:0])))
 
@@ -195,17 +194,14 @@ def spectra(*least: float) -> list[dict[str, Any]]:
 
 
 def test_convexity_is_told_by_the_smallest_ritz_values() -> None:
-    """The largest five say nothing of it."""
-    told = hessian._summary(spectra(*[-1.2] * 15, -6.1), "images", "cross-entropy")
-    assert "NEP 0.000" in told
-    assert (
-        "In 16 of 16 minibatches the smallest Ritz value of 20 steps of Lanczos is negative, from -6.1 to -1.2" in told
-    )
-    assert "is not convex" in told
-    one = hessian._summary(spectra(0.1, -2.0, 0.0), "images", "cross-entropy")
-    assert "In 1 of 3 minibatches" in one
-    none = hessian._summary(spectra(0.1, 0.2, -1e-12), "images", "cross-entropy")
-    assert "is not convex" not in none
-    assert "looks convex" not in none
-    assert "In none of 3 minibatches did 20 steps of Lanczos meet downward curvature" in none
-    assert "does not prove that there is none" in none
+    """The largest five say nothing of it, and none met does not prove that there is none."""
+    for least, share, verdict in (
+        ((*[-1.2] * 15, -6.1), 1, "loss is not convex"),
+        ((0.1, -2.0, 0.0), 1 / 3, "loss is not convex"),
+        ((0.1, 0.2, -1e-12), 0, "undecided"),
+    ):
+        by_name = {finding.name: finding for finding in hessian.findings(spectra(*least))}
+        found = by_name["minibatches with an eigenvalue below 0"]
+        assert (found.value, found.verdict) == (pytest.approx(share), verdict)
+        assert by_name[hessian.NEP].value == 0
+        assert by_name[hessian.NEP].high > 0, "of five eigenvalues each, a share is known to a fifth"

@@ -91,10 +91,11 @@ def test_finding() -> None:
     subject = AnalysisInput("basic", net, Images(x, net(x).argmax(1), torch.zeros(2), torch.ones(2)))
     found = landscape.analyse(subject, side=3)
     middle = found.rows[4]
-    assert f"a loss of {middle['loss']:.3g}" in found.summary
-    assert ("None of the other 8 points is lower." in found.summary) is (
-        min(r["loss"] for r in found.rows) == middle["loss"]
-    )
+    by_name = {finding.name: finding for finding in found.findings}
+    assert by_name["loss at the weights"].value == middle["loss"]
+    rise = [row["loss"] - middle["loss"] for row in found.rows if row is not middle]
+    assert by_name["rise of the loss to the border"].value == pytest.approx(sum(rise) / 8)
+    assert by_name["lowest point below the weights"].value == -min(0, *rise)
     found.draw(Figure())
     assert landscape.analyse(subject, side=3).rows == found.rows
     assert landscape.analyse(subject, side=3, norm="rows").rows != found.rows

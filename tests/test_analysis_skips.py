@@ -16,7 +16,7 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from alternas.archs import Genotype, InputError, build
-from alternas.results.analysis.skip_connections import Addition, additions, analyse, skip_ratios, without_skip
+from alternas.results.analysis.skip_connections import RATIO, Addition, additions, analyse, skip_ratios, without_skip
 from alternas.results.analysis_tools.hooks import captured, residual_points, seeing
 from alternas.results.analysis_tools.inputs import AnalysisInput, Images
 from nets import NETS, lively
@@ -150,7 +150,8 @@ def test_an_analysis(name: str) -> None:
             last = (net(images.x_NCHW).argmax(1) == images.y_N).double().mean().item()
     assert finding.rows[-1]["accuracy"] == whole
     assert finding.rows[-1]["accuracy_without"] == last
-    assert ("class token" in finding.summary) == (name == "hybrid")
+    ratios = [found.name for found in finding.findings if found.name.startswith(RATIO)]
+    assert (f"{RATIO}, class token" in ratios) == (name == "hybrid")
     finding.draw(Figure())
 
 

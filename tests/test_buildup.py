@@ -6,8 +6,9 @@ import io
 import json
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import optuna
@@ -17,7 +18,7 @@ from rich.console import Console
 
 from alternas.archs import Genotype, InputError, static_cost, zoo
 from alternas.results.ranking.metric import Metric
-from alternas.search.samplers.buildup import BuildUp, Step, steps_table
+from alternas.search.samplers.buildup import BuildUp, Step, judge, steps_table
 from alternas.search.samplers.random import TrialChooser
 from alternas.search.samplers.sampler_context import NetCosts, SamplerContext
 from alternas.search.training.job import JobResult, TrainJob
@@ -73,9 +74,9 @@ class Lab:
     def end(self, repeats: Sequence[float] = ()) -> None:
         """One of the running nets ends."""
         trial, net = self.running.pop(self.pick(len(self.running)))
-        if repeats:
+        if len(repeats) > 1:  # as a search does
             trial.set_user_attr("accuracies", {str(seed): value for seed, value in enumerate(repeats)})
-        self.study.tell(trial, [repeats[0] if repeats else self.accuracy(net), 1.0])
+        self.study.tell(trial, [fmean(repeats) if repeats else self.accuracy(net), 1.0])
 
     def run(self, sampler: BuildUp, most: int = 1000) -> Lab:
         """Ask and tell until nothing is proposed and nothing runs, or `most` nets have ended."""
@@ -164,7 +165,8 @@ def test_paths_go_side_by_side() -> None:
         ([0.80, 0.82, 0.81], [0.78, 0.801, 0.79], "rejected", (0, 0, 1, 0)),
         ([0.80], [0.81], "accepted", (0, 0, 0, 2)),
         ([0.80], [0.80], "rejected", (0, 0, 1, 0)),
-        ([0.80, 0.90], [0.81], "accepted", (0, 0, 0, 2)),
+        ([0.508, 0.725], [0.586], "accepted", (0, 0, 0, 2)),
+        ([0.80, 0.90], [0.81, 0.91], "accepted", (0, 0, 0, 2)),
     ],
 )  # fmt: skip
 def test_repeats_decide_where_there_are_any(before: list[float], after: list[float], verdict: str, then: Msa) -> None:
@@ -177,8 +179,21 @@ def test_repeats_decide_where_there_are_any(before: list[float], after: list[flo
     assert step.verdict == verdict
     assert step.difference is not None
     assert step.difference.n == min(len(before), len(after))
+    assert step.difference.mean == pytest.approx(fmean(a - b for a, b in zip(after, before, strict=False)))
     assert (step.difference.low is None) == (min(len(before), len(after)) < 2)
     assert msa_of(lab.ask()) == then
+
+
+def test_a_step_of_one_image_is_no_certainty() -> None:
+    """Two seeds that both gain one image of 100 are two equal differences, not an interval of width 0."""
+    before, after = (
+        create_trial(values=[fmean(each), 1.0], user_attrs={"accuracies": dict(zip("01", each, strict=True))})
+        for each in ([0.80, 0.90], [0.81, 0.91])
+    )
+    context = SamplerContext(get("alternet", 32), 0, lambda net: NetCosts(1.0, 1.0), resolution=0.01)
+    assert [judge(before, after, replace(context, resolution=step))[1] for step in (0.0, 0.01)] == [
+        "accepted", "undecided",
+    ]  # fmt: skip
 
 
 def noise(net: Genotype) -> float:
@@ -357,8 +372,8 @@ def test_the_table() -> None:
     rows = [" ".join(line.split()) for line in console.export_text().splitlines()]
     assert rows == [
         "start MSA blocks by stage accuracy change in points verdict",
-        "bottleneck 64: 3 4 6 4 0 0 0 0 0.8000 - start",
-        "bottleneck 64: 3 4 6 4 0 0 0 1 0.8200 +2.03 (95 %: +1.89 to +2.18, 3 seeds) accepted",
+        "bottleneck 64: 3 4 6 4 0 0 0 0 0.8100 - start",
+        "bottleneck 64: 3 4 6 4 0 0 0 1 0.8303 +2.03 (95 %: +1.89 to +2.18, 3 seeds) accepted",
         "bottleneck 64: 3 4 6 4 0 0 0 2 - - pending",
     ]
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+import scipy.stats
 import torch
 from sklearn.linear_model import Ridge, RidgeClassifier
 from sklearn.preprocessing import StandardScaler, normalize
@@ -190,7 +191,7 @@ def test_support_and_queries_are_apart(shots: int) -> None:
 def test_episodes_get_harder_with_ways_and_easier_with_shots(digits: tuple[Labelled, Labelled]) -> None:
     rows = episode_table(digits[0], (2, 5, 10), (1, 5), 60, 0)
     assert [(row["ways"], row["shots"]) for row in rows] == [(2, 1), (2, 5), (5, 1), (5, 5), (10, 1), (10, 5)]
-    accuracy = {(row["ways"], row["shots"]): row["accuracy"] for row in rows}
+    accuracy = {(row["ways"], row["shots"]): row["mean"] for row in rows}
     for shots in (1, 5):
         assert accuracy[2, shots] > accuracy[5, shots] + 0.03 > accuracy[10, shots] + 0.06
     for ways in (2, 5, 10):
@@ -200,18 +201,17 @@ def test_episodes_get_harder_with_ways_and_easier_with_shots(digits: tuple[Label
 def test_the_interval_is_that_of_the_mean(digits: tuple[Labelled, Labelled]) -> None:
     (row,) = episode_table(digits[0], (5,), (2,), 30, 1)
     found = episode_accuracies(digits[0], 5, 2, count=30, seed=1).numpy()
-    reach = 1.96 * found.std(ddof=1) / 30**0.5
-    assert row == {
-        "ways": 5, "shots": 2, "episodes": 30, "accuracy": pytest.approx(found.mean()),
-        "low": pytest.approx(found.mean() - reach), "high": pytest.approx(found.mean() + reach),
-    }  # fmt: skip
-    assert reach > 0.005
+    low, high = scipy.stats.t.interval(0.95, 29, found.mean(), scipy.stats.sem(found))
+    assert (row["mean"], row["low"], row["high"], row["n"]) == (*map(pytest.approx, (found.mean(), low, high)), 30)
 
 
 def test_the_interval_stays_between_0_and_1(monkeypatch: pytest.MonkeyPatch, digits: tuple[Labelled, Labelled]) -> None:
     monkeypatch.setattr(probe, "episode_accuracies", lambda *_: torch.tensor([0.0, 1, 1], dtype=torch.double))
     (row,) = episode_table(digits[0], (5,), (2,), 3, 1)
-    assert (row["low"], row["high"]) == (pytest.approx(2 / 3 - 1.96 / 3), 1.0)
+    assert (row["low"], row["high"]) == (0.0, 1.0)
+    monkeypatch.setattr(probe, "episode_accuracies", lambda *_: torch.ones(4, dtype=torch.double))
+    (row,) = episode_table(digits[0], (5,), (2,), 4, 1)
+    assert row["low"] < 1, "right every time, of 75 questions each"
 
 
 def test_episodes_are_as_large_as_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -161,6 +161,14 @@ def test_build_up_gives_before_and_after(served: Run, home: Path) -> None:
     assert hows["stage 1 block 1"] == hows["head"] == "copied"
 
 
+def by_factors(home: Path, run: str) -> list[list[dict[str, Any]]]:
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for record in records(home, run):
+        if record["factors"]:
+            groups.setdefault(json.dumps(record["factors"]), []).append(record)
+    return list(groups.values())
+
+
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_study_runs_to_its_table_and_plot(served: Run, home: Path, name: str) -> None:
     words = ("--data", "digits", "--quick", "--epochs", "0.2", "--seeds", "2", "--json")
@@ -170,6 +178,9 @@ def test_every_study_runs_to_its_table_and_plot(served: Run, home: Path, name: s
     folder = home / "runs" / f"{name}-digits-quick"
     assert found["folder"] == f"runs/{name}-digits-quick"
     assert found["seed_noise"] is not None
+    of = found["noise_of"]
+    groups = [[r["metrics"].get(of, r["accuracy"]) for r in group] for group in by_factors(home, folder.name)]
+    assert found["seed_noise"] == pytest.approx(np.mean([np.var(group, ddof=1) for group in groups]) ** 0.5)
     assert len(found["rows"]) >= 2
     frame = pd.read_csv(folder / "table.csv")
     assert len(frame) == len(found["rows"])
@@ -187,13 +198,15 @@ def test_the_nets_of_a_study_and_states_of_a_training_are_explained(served: Run,
     assert code == 0, err
     told = json.loads(out)
     assert len(told["nets"]) == 6
-    assert all("From 3x3 to 8x8 that is" in part["summaries"][0] for part in told["analyses"])
+    changes = [f for part in told["analyses"] for f in part["findings"] if f["name"].endswith("the whole map less 3x3")]
+    assert len(changes) >= 4
+    assert {finding["verdict"] for finding in changes} <= {"more", "less", "undecided"}
     words = ("explain", "first", "--analyses", "variance", "--quick", "--training", "--json")
     code, out, err = served(home, *words)
     assert code == 0, err
     told = json.loads(out)
     assert [part["analysis"] for part in told["analyses"]] == ["variance", "hessian_training"]
-    assert all("(6 %, end)" in reading for reading in told["analyses"][1]["summaries"])
+    assert any(finding["name"].endswith("6 %, end") for finding in told["analyses"][1]["findings"])
     made = records(home, "first/training")
     assert [r["status"] for r in made] == ["ok"] * 2
     assert served(home, *words)[1] == out

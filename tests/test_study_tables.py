@@ -149,6 +149,12 @@ def test_a_factor_may_not_hide_a_column() -> None:
         study_rows([Fake({"seconds": 3}, 0, 0.5)], ["accuracy"])
 
 
+def test_seeds_that_agree_are_known_to_one_image() -> None:
+    records = [Fake({"a": 1}, seed, 0.75) for seed in (0, 1)]
+    (row,) = study_rows(records, ["accuracy", "nll"], {"val": 40})
+    assert row["accuracy"]["high"] - 0.75 == pytest.approx(12.706 / 40 / 24**0.5, rel=1e-4)
+
+
 def test_metrics_that_are_factors_stay_factors() -> None:
     assert VIEW.names == ("accuracy", "nll", "fraction")
     assert PlotSpec("t", "steps", "nll").names == ("accuracy", "nll", "steps")
@@ -156,10 +162,12 @@ def test_metrics_that_are_factors_stay_factors() -> None:
 
 
 def test_seed_noise_leaves_out_what_factors_do() -> None:
-    assert seed_noise(study()) == pytest.approx(0.01)
-    assert seed_noise([*study(), Fake({"net": "vit", "fraction": 1}, 7, 0.1, status="pruned")]) == pytest.approx(0.01)
+    assert seed_noise(study(), "accuracy") == pytest.approx(0.01)
+    assert seed_noise(
+        [*study(), Fake({"net": "vit", "fraction": 1}, 7, 0.1, status="pruned")], "accuracy"
+    ) == pytest.approx(0.01)
     assert seed_noise(study(), "nll") == pytest.approx(1.0)
-    assert seed_noise(study(seeds=1)) is None
+    assert seed_noise(study(seeds=1), "accuracy") is None
 
 
 # tables
@@ -400,7 +408,7 @@ def test_cells_that_a_spreadsheet_would_run_are_text(tmp_path: Path) -> None:
     study_csv(rows, tmp_path / "table.csv")
     folder, told = tmp_path / "explain", {"=layer": 1, "=cmd": -1.5, "text": "-3e-2"}
     folder.mkdir()
-    finding = AnalysisResult("a title", [told | {"name": name} for name in evil], "a reading", lambda part: None)
+    finding = AnalysisResult("a title", [told | {"name": name} for name in evil], [], lambda part: None)
     write_results(folder, "variance", [("=net", finding)])
     lines = list[str]()
     for path in (tmp_path / "table.csv", folder / "variance.csv"):

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from statistics import mean
 
 import torch
 from matplotlib.figure import Figure
@@ -24,12 +23,16 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ...archs.errors import InputError
+from ..analysis_tools.findings import UNDECIDED, Finding, measured
 from ..analysis_tools.hooks import undisturbed
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Objective, Rows
+from ..ranking.stats import SHARE
 from ..render.plots import COLOURS
 
 Product = Callable[[Tensor], Tensor]  # v_P float64 -> (Hessian v)_P float64
 Batch = tuple[Tensor, Tensor]  # x_BCHW, labels y_B or soft targets y_BK
+NEP, APE = "share of eigenvalues below 0 (NEP)", "mean eigenvalue above 0 (APE)"
+LOG_APE, LARGEST = "log of APE", "largest eigenvalue"
 TOP, MINIBATCH, MINIBATCHES = 5, 16, 16  # the paper's k and batch
 ROUNDING = 1e-10  # of the largest eigenvalue: nearer to 0 a sign says nothing
 
@@ -170,38 +173,28 @@ def analyse(subject: AnalysisInput, steps: int = 20) -> AnalysisResult:
         axes.set_ylabel("share up to it (at 0: NEP)")
 
     images = "augmented training images" if subject.training else "images as they are, not augmented"
-    title = f"{subject.name}: Hessian max-eigenvalue spectrum"
-    return AnalysisResult(title, rows, _summary(rows, images, subject.objective.words), draw)
+    title = f"{subject.name}: Hessian max-eigenvalue spectrum ({images}; {subject.objective.words})"
+    return AnalysisResult(title, rows, findings(rows), draw)
 
 
-def _summary(rows: Rows, images: str, loss: str) -> str:
-    values = torch.tensor([row["eigenvalue"] for row in rows], dtype=torch.float64)
-    count, share, average = rows[-1]["minibatch"] + 1, negative_share(values), positive_mean(values)
-    text = [
-        f"Of {count} minibatches of up to {max(row['images'] for row in rows)} images ({images}; {loss}), "
-        f"{100 * share:.1f} % of the {TOP} largest eigenvalues by magnitude are negative (NEP {share:.3f})."
+def findings(rows: Rows) -> list[Finding]:
+    """Means over minibatches, each with a spectrum of its own, and whether the loss is convex.
+
+    An eigenvalue is at or below each smallest Ritz value: one below 0 proves that the loss is not convex.
+    """
+    spectra = [
+        torch.tensor([row["eigenvalue"] for row in rows if row["minibatch"] == b], dtype=torch.float64)
+        for b in range(rows[-1]["minibatch"] + 1)
     ]
-    if not math.isnan(average):
-        text.append(f"Those above 0 are {average:.3g} on average (APE), the largest {values.max().item():.3g}.")
-    errors = [row["error"] for row in rows]
-    text.append(
-        f"Within {max(errors):.2g} of each of them, {mean(errors):.2g} on average, there is an eigenvalue of its "
-        "minibatch's Hessian (residual norms)."
-    )
-    # An eigenvalue is at or below each smallest Ritz value: one below 0 proves that the loss is not convex.
+    steep = [positive_mean(spectrum) for spectrum in spectra]
     firsts = [row for row in rows if row["rank"] == 1]
-    least = [row["smallest_ritz"] for row in firsts]
-    below = [row["smallest_ritz"] for row in firsts if row["smallest_ritz"] < -ROUNDING * abs(row["eigenvalue"])]
-    lanczos_steps = f"{rows[0]['steps']} steps of Lanczos"
-    if below:
-        text.append(
-            f"In {len(below)} of {count} minibatches the smallest Ritz value of {lanczos_steps} is negative, from "
-            f"{min(below):.3g} to {max(below):.3g}; the Hessian has an eigenvalue at or below it, so that the loss of "
-            "these minibatches is not convex around these weights."
-        )
-    else:
-        text.append(
-            f"In none of {count} minibatches did {lanczos_steps} meet downward curvature (the smallest Ritz value is "
-            f"{min(least):.3g}), which does not prove that there is none."
-        )
-    return " ".join(text)
+    below = sum(row["smallest_ritz"] < -ROUNDING * abs(row["eigenvalue"]) for row in firsts)
+    convex = "loss is not convex" if below else UNDECIDED  # none met does not prove that there is none
+    return [
+        measured(NEP, map(negative_share, spectra), "minibatches", within=SHARE, resolution=1 / TOP),
+        measured(APE, steep, "minibatches"),
+        measured(LOG_APE, [math.log(value) for value in steep if value > 0], "minibatches"),
+        measured(LARGEST, [row["eigenvalue"] for row in firsts], "minibatches"),
+        Finding("minibatches with an eigenvalue below 0", below / len(firsts), verdict=convex, n=len(firsts)),
+        Finding("largest error of an eigenvalue (residual norm)", max(row["error"] for row in rows)),
+    ]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from statistics import mean
 from typing import Any
 
 import torch
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from ...archs.errors import InputError, check_choice
+from ..analysis_tools.findings import Finding, averaged
 from ..analysis_tools.hooks import undisturbed
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Objective, Rows
 
@@ -99,10 +99,10 @@ def analyse(subject: AnalysisInput, side: int = 11, norm: str = "filter") -> Ana
         axes.plot(0, 0, "o", color="white", markeredgecolor="black")
         axes.set(xlabel="second direction", ylabel=f"first direction ({norm}-normalised)", aspect="equal")
 
-    title = f"{subject.name}: loss around its weights"
     images = "augmented training images" if subject.training else "images as they are"
     shown = f"{sum(len(x) for x, _ in batches)} {images}; {subject.objective.words}"
-    return AnalysisResult(title, rows, _summary(rows, side, shown), draw)
+    title = f"{subject.name}: loss around its weights ({shown})"
+    return AnalysisResult(title, rows, findings(rows, side), draw)
 
 
 def minima(rows: Rows, side: int) -> list[Any]:
@@ -115,19 +115,16 @@ def minima(rows: Rows, side: int) -> list[Any]:
     return lowest
 
 
-def _summary(rows: Rows, side: int, shown: str) -> str:
+def findings(rows: Rows, side: int) -> list[Finding]:
+    """The loss at the trained weights, how it rises to the border of the plane, and whether the surface is one bowl."""
     middle, lowest = rows[len(rows) // 2], min(rows, key=lambda row: row["loss"])
     border = [row["loss"] - middle["loss"] for row in rows if max(abs(row["a"]), abs(row["b"])) == 1]
-    text = [
-        f"The trained weights have a loss of {middle['loss']:.3g} ({shown}), of which L2 is {middle['l2']:.3g}; their "
-        f"NLL is {middle['nll']:.3g}. Along the border of the plane the loss is {mean(border):+.3g} on average, from "
-        f"{min(border):+.3g} to {max(border):+.3g}."
+    depth, count = middle["loss"] - lowest["loss"], len(minima(rows, side))
+    return [
+        Finding("loss at the weights", middle["loss"], unit="nats"),
+        Finding("of which L2", middle["l2"], unit="nats"),
+        Finding("NLL at the weights", middle["nll"], unit="nats"),
+        averaged("rise of the loss to the border", border, unit="nats"),
+        Finding("lowest point below the weights", depth, verdict="lower elsewhere" if depth > 0 else "", unit="nats"),
+        Finding("local minima inside the border", count, verdict={0: "none", 1: "one bowl"}.get(count, "several")),
     ]
-    if lowest["loss"] < middle["loss"]:
-        text.append(f"The lowest point is elsewhere: {lowest['loss']:.3g} at ({lowest['a']:.2g}, {lowest['b']:.2g}).")
-    else:
-        text.append(f"None of the other {len(rows) - 1} points is lower.")
-    count = len(minima(rows, side))
-    words = {0: "no local minimum", 1: "one local minimum"}.get(count, f"{count} local minima")
-    text.append(f"The grid of {side} x {side} has {words} inside its border.")
-    return " ".join(text)

@@ -8,7 +8,7 @@ ResNet's, which all other blocks inherit (the practical form for one GPU), or fr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from ...archs import Genotype, InputError, Network, zoo
 from ...archs.errors import check_choice
 from ...archs.layout import Map
 from ...results.ranking.metric import Metric
-from ...results.ranking.stats import CHANGE, MeanCI, paired, verdict
+from ...results.ranking.stats import CHANGE, MeanCI, paired, resolution_of, verdict
 from ...results.render.experiment import PlotSpec, study_json, study_rows, study_table
 from ...results.render.terminal import plain
 from ...results.runs.record import Record
@@ -94,8 +94,12 @@ def build_up(config: BuildUp, console: Console) -> tuple[dict[str, Any], Rendera
     if config.msa:
         grow = _all_at_once(net, config.msa, data.image_size, label)
 
+    resolution = resolution_of("accuracy", data.facts()["images"])
+
     def walk(records: Sequence[Record]) -> Walk:
-        return greedy_path(net, 1 if config.msa else len(net.stages), grow, partial(_judged, records, config.seeds))
+        return greedy_path(
+            net, 1 if config.msa else len(net.stages), grow, partial(_judged, records, config.seeds, resolution)
+        )
 
     def trainings(of: Genotype) -> list[Training]:
         factors = {"msa": " ".join(map(str, _counts(of)))}
@@ -108,7 +112,7 @@ def build_up(config: BuildUp, console: Console) -> tuple[dict[str, Any], Rendera
     settings = {"from": label, "key": net.key, "msa": list(config.msa), "train": config.train}
     context = ExperimentContext(folder, "study", data, config.run, settings, starts)
     records = run_experiment(trainings(net), context, console, following)
-    return _told(folder, net, walk(records)[0], records)
+    return _told(folder, net, walk(records)[0], records, data.facts()["images"])
 
 
 # --- The rule
@@ -145,7 +149,9 @@ def _all_at_once(start: Genotype, msa: tuple[int, ...], image: Map, label: str) 
     return lambda net, _: end if net.key == start.key else None
 
 
-def _judged(records: Sequence[Record], seeds: int, before: Genotype, after: Genotype) -> tuple[MeanCI | None, str]:
+def _judged(
+    records: Sequence[Record], seeds: int, resolution: float, before: Genotype, after: Genotype
+) -> tuple[MeanCI | None, str]:
     """Paired difference of two nets over seeds, and what it says; see `greedy_path`."""
     ended = [[r for r in records if r.key == net.key] for net in (before, after)]
     if len(ended[1]) < seeds:
@@ -155,7 +161,7 @@ def _judged(records: Sequence[Record], seeds: int, before: Genotype, after: Geno
     old, new = ({r.seed: r.accuracy for r in of if r.status == "ok" and r.accuracy is not None} for of in ended)
     if not old.keys() & new.keys():
         return None, "failed"
-    difference = paired(old, new, CHANGE)
+    difference = paired(old, new, CHANGE, resolution)
     return difference, VERDICTS[verdict(difference)]
 
 
@@ -163,9 +169,9 @@ def _judged(records: Sequence[Record], seeds: int, before: Genotype, after: Geno
 
 
 def _told(
-    folder: Path, start: Genotype, taken: Sequence[Taken], records: Sequence[Record]
+    folder: Path, start: Genotype, taken: Sequence[Taken], records: Sequence[Record], images: Mapping[str, int]
 ) -> tuple[dict[str, Any], RenderableType]:
-    rows = study_rows(records, PLOT.metrics)
+    rows = study_rows(records, PLOT.metrics, images)
     means = {row["msa"]: row["accuracy"]["mean"] for row in rows}
     nets = [("", start, None, "start"), *((before.key, *rest) for before, *rest in taken)]
     steps = [

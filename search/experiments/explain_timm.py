@@ -24,7 +24,7 @@ from ...results.runs.store import plain_name
 from ...results.runs.weights_spec import timm_pretrained
 from ..data.dataset import DataConfig, DataSet
 from ..data.load import load_at
-from .explain import Explain, _parts
+from .explain import Explain, net_parts
 from .trained_nets import analysis_context, write_shown
 
 
@@ -55,7 +55,7 @@ def explain_timm(config: Explain, data: DataConfig, console: Console) -> dict[st
         "images": len(shown),
         "folder": str(folder),
     }
-    return write_index(folder, facts, _parts(chosen(config.analyses), [subject], folder, console, {}))
+    return write_index(folder, facts, net_parts(chosen(config.analyses), [subject], folder, console))
 
 
 def _with_weights(name: str, data: DataSet) -> tuple[nn.Module, str]:

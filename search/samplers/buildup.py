@@ -19,7 +19,7 @@ from rich.table import Table
 from ...archs import Genotype, InputError
 from ...archs.stage import build_up
 from ...results.ranking.metric import Metric
-from ...results.ranking.stats import CHANGE, MeanCI, mean_ci, paired, verdict
+from ...results.ranking.stats import CHANGE, MeanCI, paired, verdict
 from ...spaces import FixedChooser, Genes, RecordingChooser, options_of, plain_genes
 from ...spaces.base import SHIFTED, neighbors
 from .random import JointSampler
@@ -56,8 +56,7 @@ class Step:
         msa: MSA blocks by stage.
         parent_key: of the net that it is compared with; "" where a path starts.
         accuracy: None unless trained.
-        difference: accuracy minus the parent's, over the seeds that both have if these are two or more,
-            otherwise of the one training of each; None unless both are trained.
+        difference: accuracy minus the parent's, over the seeds that both have; None unless both are trained.
         verdict: "start", "accepted", "rejected", "undecided", "pending", "stopped", "failed", or "over limit".
     """
 
@@ -140,6 +139,7 @@ class BuildUp(JointSampler):
     def __init__(self, context: SamplerContext, starts: Sequence[Genes] | None = None) -> None:
         """`starts`: genes, by default the space's baselines."""
         super().__init__(context)
+        self._context = context
         self._rules = BuildUpRules(context)
         if starts is None:
             baselines = (plain_genes(context.space, net) for net in candidate_baselines(context))
@@ -188,7 +188,7 @@ class BuildUp(JointSampler):
 
     def _judge(self, node: Node, grown: Node) -> tuple[MeanCI | None, str]:
         status = self._status(grown)
-        return judge(self._ended[node.key], self._ended[grown.key]) if status == "ok" else (None, status)
+        return (None, status) if status != "ok" else judge(self._ended[node.key], self._ended[grown.key], self._context)
 
     def _read(self, study: optuna.Study) -> None:
         """Note the trials of each net; finished ones never change, so they are read once."""
@@ -254,16 +254,21 @@ def greedy_path(
     return steps, None
 
 
-def judge(before: FrozenTrial, after: FrozenTrial) -> tuple[MeanCI, str]:
-    """The change in accuracy and its verdict: by repeats, or by one training each, as the authors did."""
+def judge(before: FrozenTrial, after: FrozenTrial, context: SamplerContext) -> tuple[MeanCI, str]:
+    """The change in accuracy over the seeds that both have, and its verdict; of one seed its sign, as the authors did.
+
+    Baselines are trained with more seeds than the nets grown from them: means over all seeds do not compare.
+    """
     old, new = (
         {int(seed): accuracy for seed, accuracy in trial.user_attrs.get("accuracies", {}).items()}
+        or {context.seed: trial.values[0]}  # one training is of the search's seed
         for trial in (before, after)
     )
-    if len(old.keys() & new.keys()) >= 2:
-        difference = paired(old, new, CHANGE)
+    if not old.keys() & new.keys():  # taken over from a search with another seed
+        old, new = ({context.seed: trial.values[0]} for trial in (before, after))
+    difference = paired(old, new, CHANGE, context.resolution)
+    if difference.n > 1:
         return difference, VERDICTS[verdict(difference)]
-    difference = mean_ci([after.values[0] - before.values[0]])
     return difference, "accepted" if difference.mean > 0 else "rejected"
 
 
@@ -288,5 +293,7 @@ def steps_table(steps: Sequence[Step], starts: Sequence[Genotype], metric: Metri
         points = "-" if change is None else f"{100 * change.mean:+.2f}"
         if change and change.low is not None and change.high is not None:
             points += f" (95 %: {100 * change.low:+.2f} to {100 * change.high:+.2f}, {change.n} seeds)"
+        elif change:
+            points += " (1 seed)"
         table.add_row(start, " ".join(map(str, step.msa)), metric.text(step.accuracy), points, step.verdict)
     return table
