@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from alternas.archs import build
-from alternas.results.analysis import fourier, hessian, landscape, lesion, robustness, variance
+from alternas.results.analysis import fourier, hessian, landscape, lesion, robustness, translation, variance
 from alternas.results.analysis import frequency_noise as noise
 from alternas.results.analysis_tools.inputs import AnalysisInput, AnalysisResult, Images
 from nets import NETS
@@ -20,6 +20,7 @@ from nets import NETS
 ANALYSES: dict[str, Callable[[AnalysisInput], AnalysisResult]] = {
     "fourier": fourier.analyse,
     "variance": variance.analyse,
+    "translation": translation.analyse,
     "lesion": lesion.analyse,
     "hessian": lambda subject: hessian.analyse(subject, steps=2),
     "noise": lambda subject: noise.analyse(subject, seeds=1),
