@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 
-from alternas.archs import Genotype, InputError, OperationError, zoo
+from alternas.archs import Genotype, InputError, OperationError, build, zoo
 from alternas.archs.timm import create
 from alternas.archs.timm_net import TimmNet, counted_cost, net_from_dict
 from alternas.archs.timm_network import TimmNetwork
@@ -30,7 +30,7 @@ from alternas.search.data.load import load
 from alternas.search.engine.loop import run_loop
 from alternas.search.experiments import explain_timm
 from alternas.search.references import parse_references
-from alternas.search.training.job import JobResult, TrainJob
+from alternas.search.training.job import REGIMES, JobResult, TrainJob
 from alternas.search.training.loaders import MemoryLoader
 from alternas.search.training.recipe import Recipe
 from alternas.search.training.trainer import train
@@ -347,6 +347,29 @@ def test_one_named_net_is_a_plan_of_one(alternas: Any, fake_pool: type[FakePool]
         code, _, err = alternas("train", bad, "--data", "pictures", "--name", Path(folder).name)
         assert (code, err.count("\n")) == (2, 1)
         assert said in err
+
+
+@pytest.mark.usefixtures("pictures")
+def test_a_rule_fits_the_recipe_and_a_regime_what_is_frozen(alternas: Any, fake_pool: type[FakePool]) -> None:
+    """BiT-HyperRule trains 40 pictures of 40 px at 128 px for 500 steps; `--regime` is a name for `--freeze`."""
+    words = ("--data", "pictures", "--seeds", "1", "--recipe", "bit_hyperrule")
+    code, out, err = alternas("train", "resnet18", *words)
+    assert code == 0, err
+    (job,) = fake_pool.jobs_of_all
+    assert (job.total_steps, job.recipe.augment.mixup) == (500, 0.0)
+    assert "pictures are read at 128 px" in out
+    save(build(zoo.get("resnet18", 32), 5, 32, 3), Path("zoo.safetensors"))
+    words = ("finetune", "--from", "zoo.safetensors", "--data", "pictures", "--seeds", "1", "--epochs", "1")
+    for regime, freeze in REGIMES.items():
+        code, _, err = alternas(*words, "--regime", regime)
+        assert code == 0, err
+        start = fake_pool.jobs_of_all[-1].start
+        assert start is not None
+        assert start.freeze == freeze
+    assert len({job.start for job in fake_pool.jobs_of_all}) == 1 + len(REGIMES)
+    for more, said in ((("--freeze", "half"), "chooses what to freeze"), (("--regime", "tiny"), "did you mean")):
+        code, _, err = alternas(*words, "--regime", "small-similar", *more)
+        assert (code, said in err or "unknown value 'tiny'" in err) == (2, True)
 
 
 @pytest.mark.usefixtures("pictures")
