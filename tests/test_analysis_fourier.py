@@ -38,12 +38,6 @@ def test_log_amplitudes_are_numpys(height: int, width: int) -> None:
     assert len(frequencies(height, width)) == len(wanted)
 
 
-def test_the_last_frequency_is_below_pi() -> None:
-    assert frequencies(14, 14)[-1] == pytest.approx(0.857, abs=1e-3)
-    assert frequencies(32, 32)[-1] == 15 / 16
-    assert frequencies(7, 7)[-1] == pytest.approx(6 / 7)
-
-
 def test_an_impulse_and_white_noise_are_flat() -> None:
     impulse = torch.zeros(1, 1, 8, 8)
     impulse[..., 2, 5] = 3

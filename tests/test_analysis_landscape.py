@@ -25,17 +25,13 @@ def net_of(name: str) -> nn.Module:
 
 def test_each_filters_direction_has_its_norm() -> None:
     net = net_of("hybrid")
-    found, rows = (direction(net, torch.Generator().manual_seed(1), norm) for norm in ("filter", "rows"))
+    found = direction(net, torch.Generator().manual_seed(1))
     for name, p in net.named_parameters():
         if p.ndim == 1 or "positions" in name:
             assert not found[name].any()
-            assert not rows[name].any()
         else:
             assert torch.allclose(found[name].flatten(1).norm(dim=1), p.flatten(1).norm(dim=1), rtol=1e-4)
-            assert torch.allclose(rows[name].norm(dim=0), p.norm(dim=0), rtol=1e-4)
             assert found[name].any()
-    with pytest.raises(InputError, match="did you mean 'filter'"):
-        direction(net, torch.Generator(), "filters")
 
 
 @pytest.mark.parametrize("name", ["msa", "vit 2-D", "vit relative", "per head"])
@@ -98,6 +94,5 @@ def test_finding() -> None:
     assert by_name["lowest point below the weights"].value == -min(0, *rise)
     found.draw(Figure())
     assert landscape.analyse(subject, side=3).rows == found.rows
-    assert landscape.analyse(subject, side=3, norm="rows").rows != found.rows
     with pytest.raises(InputError, match="odd and at least 3, got 4"):
         landscape.analyse(subject, side=4)

@@ -74,11 +74,6 @@ def test_a_probe_along_the_net_is_scikit_learns() -> None:
     finding.draw(Figure())
 
 
-def test_halves_have_every_class() -> None:
-    chosen = linear.every_second(torch.tensor([7, 2, 7, 2, 7, 2, 2]))
-    assert chosen.tolist() == [True, True, False, False, True, True, False]
-
-
 def test_linear_probes_of_an_encoder_name_all_three() -> None:
     finding = linear.analyse(AnalysisInput("vit", net_of("vit"), images(60)), shots=2, draws=2)
     quarters = {f"token {row},{column}" for row in (1, 3) for column in (1, 3)}
@@ -237,24 +232,6 @@ def test_a_token_and_patch_have_the_cka_of_their_values() -> None:
     patch = x[:, :, 8:12, 4:8].flatten(1).double()  # number 9
     k, m = token @ token.T, patch @ patch.T
     assert found[6, 9].item() == pytest.approx(hsic(k, m) / math.sqrt(hsic(k, k) * hsic(m, m)), abs=1e-6)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", VARIED)
-def test_nothing_changes_in_the_net(name: str) -> None:
-    net, shown = net_of(name).train(), images(30)
-    state = {key: value.clone() for key, value in net.state_dict().items()}
-    net.stages.eval()
-    modes = [module.training for module in net.modules()]
-    one = AnalysisInput(name, net, shown)
-    findings = [linear.analyse(one, shots=2, draws=1), field.analyse(one, images=3, passes=2), tokens.analyse(one)]
-    for finding in findings:
-        assert all(row.keys() == finding.rows[0].keys() for row in finding.rows)
-        finding.draw(Figure())
-    assert all(torch.equal(value, state[key]) for key, value in net.state_dict().items())
-    assert [module.training for module in net.modules()] == modes
-    assert all(p.grad is None and p.requires_grad for p in net.parameters())
-    assert not any(module._forward_hooks or module._forward_pre_hooks for module in net.modules())
 
 
 def test_tokens_need_images() -> None:

@@ -149,14 +149,6 @@ def test_the_nets_are_those_of_the_weights_and_the_images_those_of_the_data(run:
     assert other.net.genotype.family == "resnet"
 
 
-@pytest.mark.parametrize(("samples", "minibatches"), [(10_000, 16), (256, 16), (63, 3), (16, 1)])
-def test_no_more_training_images_than_samples(run: Path, monkeypatch: Any, samples: int, minibatches: int) -> None:
-    seen: list[Any] = []
-    monkeypatch.setattr(module, "analyse", lambda name, subject, other=None: seen.append(subject) or "nothing")
-    explain(Explain("mine:2", "", ("variance",), samples=samples), QUIET)
-    assert len(seen[0].training) == minibatches
-
-
 def test_the_loss_is_the_recipes() -> None:
     """Label smoothing and L2 of what its optimiser decays: not the norms, biases and the like."""
     torch.manual_seed(0)
@@ -226,27 +218,6 @@ def told_rows(run: Path) -> list[dict[str, Any]]:
 
 def write_rows(run: Path, rows: list[dict[str, Any]]) -> None:
     (run / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
-def test_zoo_takes_trained_plain_resnets_alone_and_ratios_of_macs(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = told_rows(run)
-    for row, macs in zip(rows, (100, 900, 400), strict=True):
-        row["cost"]["macs"] = macs
-    near = rows[0] | {"cost": {**rows[0]["cost"], "macs": 401}, "key": "0" * 12}
-    write_rows(run, [*rows, near | {"trial": 3, "kind": "search"}, near | {"trial": 4, "status": "nan"}])
-    monkeypatch.setattr(module, "analyse", lambda name, subject, other=None: "nothing")
-    told = explain(Explain("mine:2", "zoo", ("variance",), samples=8), QUIET)
-    assert told["nets"][1]["trial"] == 1, "900 is 2.25 times as many, 100 a fourth"
-    assert [net["accuracy"] for net in told["nets"]] == [rows[2]["accuracy"], rows[1]["accuracy"]]
-
-
-def test_labels_stay_with_their_images(run: Path) -> None:
-    data = load(DataConfig("digits"))
-    images = analysis_context(data, 40, torch.device("cpu")).images
-    every = torch.as_tensor(data.val.images, dtype=torch.float32).flatten(1)
-    at = torch.cdist(images.x_NCHW.flatten(1) * data.white_level, every).argmin(1)
-    assert at.unique().numel() == len(images) == 40
-    assert torch.equal(images.y_N, torch.as_tensor(data.val.y_N)[at])
 
 
 def printed(told: dict[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The curvature of the loss: eigenvalues of its Hessian, large, negative and how dense.
+"""The curvature of the loss: eigenvalues of its Hessian, large and negative.
 
 Park & Kim, ICLR 2022, section 3 and figure 4 (their code for it was not published): a ViT's loss is flatter than a
 ResNet's, but not convex. Eigenvalues come from Lanczos, not from power iteration: that tracks the magnitude, and
@@ -43,12 +43,10 @@ class Ritz:
 
     Attributes:
         values: eigenvalues of the tridiagonal matrix. The smallest is never below the matrix's smallest eigenvalue.
-        weights: share of the start vector on each: nodes and weights of a Gauss quadrature; they sum to 1.
         errors: residual norms: some eigenvalue of the matrix, nobody says which, is at most this far from each value.
     """
 
     values: Tensor
-    weights: Tensor
     errors: Tensor
 
 
@@ -75,7 +73,7 @@ def lanczos(product: Product, start_P: Tensor, steps: int) -> Ritz:
     for step, column in enumerate(columns):
         products[: step + 1, step] = column.cpu()
     inside = (products @ vectors - values * vectors).norm(dim=0)  # not 0: products are rounded
-    return Ritz(values, vectors[0] ** 2, torch.hypot(inside, beside[-1] * vectors[-1].abs()))
+    return Ritz(values, torch.hypot(inside, beside[-1] * vectors[-1].abs()))
 
 
 def largest(ritz: Ritz, count: int) -> list[tuple[float, float]]:
@@ -124,29 +122,14 @@ def batch_ritz(net: nn.Module, batch: Batch, steps: int, seed: int, objective: O
         return lanczos(product, signs.to(device), steps)
 
 
-def density(
-    net: nn.Module, batch: Batch, objective: Objective, probes: int = 4, steps: int = 30, seed: int = 0
-) -> tuple[Tensor, Tensor]:
-    """(values, weights) of the whole spectrum of one batch's Hessian by stochastic Lanczos quadrature.
-
-    The weights sum to 1: a weight is the share of eigenvalues near its value (Ghorbani et al., ICML 2019). Nearly all
-    of a net's eigenvalues are about 0, where few steps do not tell their sign.
-    """
-    runs = [batch_ritz(net, batch, steps, seed + i, objective) for i in range(probes)]
-    return torch.cat([run.values for run in runs]), torch.cat([run.weights for run in runs]) / probes
+def negative_share(values: Tensor) -> float:
+    """NEP, negative eigenvalue proportion."""
+    return (values < 0).double().mean().item()
 
 
-def negative_share(values: Tensor, weights: Tensor | None = None) -> float:
-    """NEP, negative eigenvalue proportion: the mass of a spectrum below 0, in [0, 1]."""
-    weights = torch.ones_like(values) if weights is None else weights
-    return (weights[values < 0].sum() / weights.sum()).item()
-
-
-def positive_mean(values: Tensor, weights: Tensor | None = None) -> float:
-    """APE, average positive eigenvalue: the mean of a spectrum above 0; NaN where there is none."""
-    weights = torch.ones_like(values) if weights is None else weights
-    up = values > 0
-    return ((weights * values)[up].sum() / weights[up].sum()).item()
+def positive_mean(values: Tensor) -> float:
+    """APE, average positive eigenvalue; NaN where there is none."""
+    return values[values > 0].mean().item()
 
 
 def analyse(subject: AnalysisInput, steps: int = 20) -> AnalysisResult:

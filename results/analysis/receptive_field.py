@@ -23,7 +23,7 @@ from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows
 from ..analysis_tools.output import maps
 
 SHARES = (50, 90)  # percent
-OUTSIDE = "share of the gradient outside the own patch, first block"
+OUTSIDE = "share of the gradient outside the middle, first block"
 PICTURES = 18
 
 
@@ -90,7 +90,7 @@ def outside_share(f_HW: Tensor, grid: tuple[int, int], patch: tuple[float, float
 def analyse(subject: AnalysisInput, images: int = 32, passes: int = 8, patch: int = 0) -> AnalysisResult:
     """Effective receptive field behind the stem and behind every block, as a map and as two squares.
 
-    The own patch is the first map's cell, a ViT's patch, or `patch` x `patch` pixels, by which nets compare.
+    Outside the middle is outside the first map's cell, such as a ViT's patch, or `patch` x `patch` pixels.
     """
     sites = residual_points(subject.net)
     x_BCHW = subject.images.seen(subject.images.x_NCHW[:images])
@@ -102,7 +102,7 @@ def analyse(subject: AnalysisInput, images: int = 32, passes: int = 8, patch: in
         sides = {f"side_{share}_px": square_side(fields[site.name], (height, width), share / 100) for share in SHARES}
         own = (patch, patch) if patch else cell
         outside = outside_share(fields[site.name], (height, width), own)
-        row = {"place": site.name, "op": site.op} | sides | {"outside_patch": outside, "patch_px": own[0]}
+        row = {"place": site.name, "op": site.op} | sides | {"outside_middle": outside, "middle_px": own[0]}
         row |= {"image_px": max(x_BCHW.shape[2:])}
         rows.append(row | {"images": len(x_BCHW), "channels_an_image": passes})
 
@@ -121,7 +121,7 @@ def analyse(subject: AnalysisInput, images: int = 32, passes: int = 8, patch: in
 
 
 def findings(rows: Rows) -> list[Finding]:
-    """Squares that hold 90 % of the gradient at both ends, and what the first block sees outside its own patch."""
+    """Squares that hold 90 % of the gradient at both ends, and what the first block sees outside the middle."""
     known = [row for row in rows if not math.isnan(row["side_90_px"])]
     if not known:
         return [Finding("side of the square with 90 %", verdict="gradient is 0 for all of these images", n=0)]
@@ -131,5 +131,5 @@ def findings(rows: Rows) -> list[Finding]:
     ]
     first = next((row for row in known if row["op"] != "stem"), None)
     if first:
-        found.append(Finding(OUTSIDE, first["outside_patch"], unit=f"outside {first['patch_px']:g} px"))
+        found.append(Finding(OUTSIDE, first["outside_middle"], unit=f"outside {first['middle_px']:g} px"))
     return found

@@ -9,7 +9,7 @@ B images, T tokens.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -86,7 +86,7 @@ def analyse(subject: AnalysisInput, images: int = 64) -> AnalysisResult:
 
     def draw(figure: Figure) -> None:
         """Images above, what the output draws on below."""
-        above, below = figure.subfigures(2)
+        above, below = cast(Any, figure.subfigures(2))
         pixels = x_NCHW[:SHOWN].cpu().numpy()
         images = [image.transpose(1, 2, 0).clip(0, 1) if len(image) == 3 else image.mean(0) for image in pixels]
         grid_of_images(above, images, [f"label {row['label']}, guess {row['guess']}" for row in rows[:SHOWN]])

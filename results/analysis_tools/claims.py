@@ -135,7 +135,7 @@ CLAIMS = (
           f"{RAGHU}, figure 3", None, (("vit", "distance", attention_distance.CONVERGE),)),
     Claim("attention widens", "The attention distance of a ViT grows with depth", f"{RAGHU}, figure 3; ViT, figure 7",
           ("vit", "distance", attention_distance.WIDENS)),
-    Claim("vit sees far at once", "Behind its first block a ViT draws more on pixels outside its patch than a CNN",
+    Claim("vit sees far at once", "Behind its first block a ViT draws more on pixels beyond next patches than a CNN",
           f"{RAGHU}, figure 6", *_than("vit", "cnn", "field", receptive_field.OUTSIDE)),
     Claim("gap forgets places", "A ViT read by averaging localises its tokens less than one with a class token",
           f"{RAGHU} on places", *_than("vit", "vit_gap", "tokens", tokens.OWN)),

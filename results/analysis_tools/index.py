@@ -6,7 +6,7 @@ import csv
 import io
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ class Explained:
     @staticmethod
     def from_dict(facts: dict[str, Any]) -> Explained:
         """What `asdict` made, as JSON gives it back; TypeError if a text is none or a file lies elsewhere."""
-        part = Explained(**facts | {"findings": [Finding.from_dict(finding) for finding in facts["findings"]]})
+        part = replace(Explained(**facts), findings=[Finding.from_dict(finding) for finding in facts["findings"]])
         files = [name for name in (part.png, part.csv, part.npz) if name != ""]
         if not all(isinstance(text, str) for text in (part.analysis, part.title)):
             raise TypeError("an analysis needs a name and a title")

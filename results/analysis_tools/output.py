@@ -147,9 +147,9 @@ def maps(
     scale = LogNorm(1e-4 * high, high, clip=True) if log else Normalize(low, high)
     every = _small_axes(figure, len(maps_HW), columns)
     for axes, map_HW, title in zip(every, maps_HW.values(), titles or maps_HW, strict=True):
-        image = axes.imshow(map_HW, cmap="viridis", norm=scale)
+        axes.imshow(map_HW, cmap="viridis", norm=scale)
         axes.set_title(plain(title), fontsize=7)
-    figure.colorbar(image, ax=every, label=plain(label))
+    figure.colorbar(every[-1].images[0], ax=every, label=plain(label))
 
 
 def _small_axes(figure: Any, count: int, columns: int) -> list[Axes]:

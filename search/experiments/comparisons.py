@@ -248,7 +248,8 @@ def masked(setting: ComparisonSetting) -> Iterator[Training]:
 
 def _over_shares(title: str, y: str = "accuracy", line: str = "net", **more: Any) -> PlotSpec:
     """A plot over shares of the data."""
-    return PlotSpec(title, "fraction", y, line, log_x=True, **{"x_label": "share of the training images"} | more)
+    more.setdefault("x_label", "share of the training images")
+    return PlotSpec(title, "fraction", y, line, log_x=True, **more)
 
 
 VIT, ALTERNET, BIT = "Dosovitskiy et al., 2021", "Park & Kim, 2022", "Kolesnikov et al., 2020"

@@ -158,7 +158,8 @@ def _analyse(net: TrainedNet, context: AnalysisContext) -> dict[str, Any]:
     """The findings of each analysis that fits the net."""
     whole, early = context.analysis_input(net), context.analysis_input(net, WARMUP)
     results = {name: analyse(name, whole) for name in ANALYSES if name != "field"}
-    results["field"] = analyse("field", whole, patch=patch_of(context.data.image_size))  # the same for all nets
+    # Far is beyond a ViT's own patch and those around it, for all nets: a convolution reaches as far as a small patch.
+    results["field"] = analyse("field", whole, patch=3 * patch_of(context.data.image_size))
     results[EARLY] = analyse("hessian", early)
     return {name: as_rows(result.findings) for name, result in results.items() if not isinstance(result, str)}
 
