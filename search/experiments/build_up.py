@@ -21,6 +21,7 @@ from ...archs.errors import check_choice
 from ...archs.layout import Map
 from ...results.ranking.metric import Metric
 from ...results.ranking.stats import CHANGE, MeanCI, paired, resolution_of, verdict
+from ...results.render.describe_net import find_arch
 from ...results.render.experiment import PlotSpec, study_json, study_rows, study_table
 from ...results.render.terminal import plain
 from ...results.runs.record import Record
@@ -32,7 +33,7 @@ from ..samplers.buildup import VERDICTS, Step, greedy_path, steps_table
 from .plan import ExperimentConfig, ExperimentContext, Training, repeated
 from .run_plan import run_experiment
 from .study_nets import swapped
-from .train import headless, named_net
+from .train import headless
 
 FREEZE = {"all": "none", "new": "inherited"}  # what --train freezes
 PLOT = PlotSpec("nets of the build-up", "msa", metrics=("accuracy", "test_accuracy", "macs"))
@@ -80,7 +81,7 @@ def build_up(config: BuildUp, console: Console) -> tuple[dict[str, Any], Rendera
     folder = run_folder(config.name or plain_name("buildup", config.start.text, data.name, *differs))
     starts, starting, label = dict[Path, Network](), dict[str, Any](), config.start.text
     if config.is_fresh:
-        net = named_net(label, data.image_size, recipe)
+        net, _ = find_arch(label, "x".join(map(str, data.image_size)))
         if config.train != "all":
             raise InputError(f"train: {config.train} is for trained weights; {label} has none")
     else:
