@@ -32,7 +32,7 @@ GROUPS = {
 SECTIONS = {
     "Search": ("search", "data", "recipes", "spaces", "archs", "cost", "doctor"),
     "Read": ("runs", "front", "leaderboard", "compare", "show", "report", "explain", "latency", "dashboard"),
-    "After the search": ("export", "retrain", "finetune", "buildup", "few-shot"),
+    "After the search": ("export", "retrain", "train", "finetune", "buildup", "few-shot"),
     "Compare": ("study", "studies", "bench"),
 }
 Rows = list[tuple[str, str]]  # a term, and what is said of it

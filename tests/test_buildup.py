@@ -1,12 +1,15 @@
-"""The build-up as a strategy: the published trajectory, repeats, limits, every space."""
+"""The build-up, as a strategy and as a command: the published trajectory, repeats, limits, every space."""
 
 from __future__ import annotations
 
 import io
+import json
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import optuna
 import pytest
@@ -18,7 +21,9 @@ from alternas.results.ranking.metric import Metric
 from alternas.search.samplers.buildup import BuildUp, Step, judge, steps_table
 from alternas.search.samplers.random import TrialChooser
 from alternas.search.samplers.sampler_context import NetCosts, SamplerContext
+from alternas.search.training.job import JobResult, TrainJob
 from alternas.spaces import SPACES, Genes, RecordingChooser, Space, get, options_of
+from fakes import FakePool
 
 Msa = tuple[int, ...]
 PLAIN: Genes = {"family": "resnet", "block": "bottleneck", "width": 64, "depth1": 3, "depth2": 4, "depth3": 6,
@@ -32,6 +37,7 @@ TRIED = [  # what the rule makes of these
     ((0, 0, 0, 0), "start"), ((0, 0, 0, 1), "accepted"), ((0, 0, 0, 2), "accepted"), ((0, 0, 1, 2), "accepted"),
     ((0, 0, 2, 2), "rejected"), ((0, 1, 1, 2), "accepted"), ((0, 2, 1, 2), "rejected"), ((1, 1, 1, 2), "rejected"),
 ]  # fmt: skip
+ONE_BLOCK = ((0, 0, 0, 1), (0, 0, 1, 0), (0, 1, 0, 0), (1, 0, 0, 0))
 
 
 def msa_of(net: Genotype) -> Msa:
@@ -370,3 +376,34 @@ def test_the_table() -> None:
         "bottleneck 64: 3 4 6 4 0 0 0 1 0.8303 +2.03 (95 %: +1.89 to +2.18, 3 seeds) accepted",
         "bottleneck 64: 3 4 6 4 0 0 0 2 - - pending",
     ]
+
+
+@pytest.mark.usefixtures("elsewhere")
+@pytest.mark.parametrize("noise", [1e-4, 0.2])
+def test_the_command_goes_by_the_same_rule_beyond_the_noise(
+    alternas: Any, fake_pool: type[FakePool], noise: float
+) -> None:
+    """One net at a time, each with the same seeds; what is not clearly better is undone; the same command resumes."""
+    Path("net.json").write_text(zoo.alternet("basic", (3, 4, 6, 4), (0,) * 4, (1,) * 4, 0, width=4).to_json())
+
+    def fate(job: TrainJob) -> JobResult:
+        msa = msa_of(job.genotype)
+        accuracy = (PUBLISHED.get(msa, 80.0) - 80) / 10 + noise * (job.seed - 1) * (1 + sum(msa) % 2)
+        return JobResult(job.trial, "ok", job.stop_step, accuracy)
+
+    fake_pool.fate_of_all = staticmethod(fate)
+    words = ("buildup", "--from", "net.json", "--data", "digits", "--seeds", "3", "--name", "up", "--json")
+    code, out, err = alternas(*words)
+    assert code == 0, err
+    found = json.loads(out)
+    undone = [((0, 0, 0, 0), "start"), *((msa, "undecided") for msa in ONE_BLOCK)]
+    tried = TRIED if noise < 0.1 else undone
+    assert [(tuple(step["msa"]), step["verdict"]) for step in found["steps"]] == tried
+    assert tuple(found["chosen"]["msa"]) == ((0, 1, 1, 2) if noise < 0.1 else (0, 0, 0, 0))
+    assert [(msa_of(job.genotype), job.seed) for job in fake_pool.jobs_of_all] == [
+        (msa, seed) for msa, _ in tried for seed in range(3)
+    ]
+    assert json.loads(alternas(*words)[1]) == found
+    assert len(fake_pool.jobs_of_all) == 3 * len(tried)
+    code, _, err = alternas(*words[:5], "--seeds", "1")
+    assert (code, "takes 2 or more" in err) == (2, True)

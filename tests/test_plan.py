@@ -23,10 +23,8 @@ from alternas.search.engine.loop import run_loop
 from alternas.search.experiments.comparisons import STUDIES, ComparisonSetting, quickened
 from alternas.search.experiments.plan import ExperimentContext, PlanController, Training
 from alternas.search.experiments.run_plan import compute_of
-from alternas.search.experiments.study_nets import FAMILIES, SIZES, net_of, swapped
-from alternas.search.experiments.swap_attention import rule
+from alternas.search.experiments.study_nets import CNNS, FAMILIES, SIZES, net_of, swapped
 from alternas.search.training.job import FewShot, InitWeights, JobResult, TrainJob
-from alternas.spaces import get
 from fakes import NETS, RECIPE, FakeExecutor, SilentView, lose, training
 
 
@@ -218,23 +216,15 @@ def test_a_study_is_tabled_from_its_records(settings: list[ComparisonSetting], c
 
 
 @pytest.mark.parametrize("image", [(8, 8), (16, 16), (28, 28), (32, 32), (64, 64), (32, 48), (224, 224)])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [*FAMILIES, "bit"])
 def test_the_studies_nets_fit_all_images_and_grow(image: tuple[int, int], family: str) -> None:
     nets = [net_of(family, size, image) for size in SIZES]
-    assert [net.family for net in nets] == [family] * 3
+    assert [net.family for net in nets] == [family.replace("bit", "resnet")] * 3
+    if family in CNNS:
+        assert {net.style.norm for net in nets} == {"group" if family == "bit" else "batch"}
     macs = [static_cost(net, 10, image).macs for net in nets]
     assert macs == sorted(macs)
     assert len(set(macs)) == 3
-
-
-def test_the_rule_has_the_papers_defaults() -> None:
-    for name, msa in (("18", (0, 1, 1, 1)), ("50", (0, 1, 3, 1))):
-        assert rule(zoo.get(f"resnet{name}", 32)) == msa
-    assert rule(zoo.alternet("basic", (3, 4, 6, 4), (0, 0, 0, 0), (1, 1, 1, 1), 4, "cifar")) == (0, 1, 3, 2)
-    with pytest.raises(InputError, match="has attention blocks already"):
-        rule(zoo.get("alternet18", 32))
-    with pytest.raises(InputError, match="needs a second or later stage of two blocks"):
-        rule(get("resnet", 8).baselines()[0])
 
 
 def test_swapped_in_heads_are_the_zoos() -> None:

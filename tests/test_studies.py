@@ -145,17 +145,18 @@ def test_build_up_gives_before_and_after(served: Run, home: Path) -> None:
     deep = next(r for r in records(home, "sixteen") if r["kind"] == "baseline" and len(r["genotype"]["stages"]) == 3
                 and r["genotype"]["stages"][1]["depth"] == 2)  # fmt: skip
     words = ("--data", "digits", "--epochs", "1", "--seeds", "2", "--json")
-    code, out, err = served(home, "buildup", "--from", f"sixteen:{deep['trial']}", *words)
+    code, out, err = served(home, "buildup", "--from", f"sixteen:{deep['trial']}", "--msa", "0,1,1", *words)
     assert code == 0, err
     found = json.loads(out)
-    assert [row["net"] for row in found["rows"]] == ["before", "after"]
-    assert found["difference"]["n"] == 2
-    gaps = [after - before for before, after in zip(*(
-        [r["accuracy"] for r in sorted(records(home, Path(found["folder"]).name), key=lambda r: r["seed"])
-         if r["factors"]["net"] == name] for name in ("before", "after")), strict=True)]  # fmt: skip
-    assert found["difference"]["mean"] == pytest.approx(np.mean(gaps))
-    assert found["verdict"] in ("better", "worse", "undecided")
-    hows = {part["place"]: part["how"] for part in found["inherited"]["parts"]}
+    assert [row["msa"] for row in found["rows"]] == ["0 0 0", "0 1 1"]
+    _, step = found["steps"]
+    assert step["difference"]["n"] == 2
+    all_records = sorted(records(home, Path(found["folder"]).name), key=lambda r: r["seed"])
+    before, after = ([r for r in all_records if r["factors"]["msa"] == msa] for msa in ("0 0 0", "0 1 1"))
+    gaps = [b["accuracy"] - a["accuracy"] for a, b in zip(before, after, strict=True)]
+    assert step["difference"]["mean"] == pytest.approx(np.mean(gaps))
+    assert step["verdict"] in ("accepted", "rejected", "undecided")
+    hows = {part["place"]: part["how"] for part in after[0]["lineage"]["parts"]}
     assert hows["stage 2 block 2"] == "identity"
     assert hows["stage 1 block 1"] == hows["head"] == "copied"
 

@@ -31,6 +31,7 @@ ANALYSES = {
     "linear": Analysis("Where classes become readable", "linear_probe"),
     "field": Analysis("How far layers see", "receptive_field"),
     "tokens": Analysis("Whether tokens keep their places", "token_localization"),
+    "translation": Analysis("Whether features move with the picture, and answers stay", "translation"),
     "distance": Analysis("How far attention looks", "attention_distance"),
     "heads": Analysis("Which heads resemble a second net's low layers", "head_cka", two=True),
     "rollout": Analysis("What the output draws on", "rollout"),

@@ -87,9 +87,10 @@ def _encoder_points(
 ) -> Iterator[HookPoint]:
     """Points of a transformer encoder; `branches` are the modules of a block whose `side` MSA and MLP add."""
     yield HookPoint("encoder embedding", f"{path}.0", "in", "stem", "encoder", grid, lead)
-    for i, _ in enumerate(blocks.children()):
+    for i, module in enumerate(blocks.children()):
         block = f"{path}.{i}"
-        msa, mlp = ((f"{block}.{layer}", side) for layer in branches)
+        adds = not getattr(module, "skipless", False)  # timm's blocks all do
+        msa, mlp = ((f"{block}.{layer}", side) if adds else ("", "") for layer in branches)
         yield HookPoint(f"encoder {i + 1} msa", f"{block}.norm2", "in", "msa", "encoder", grid, lead, block, msa)
         yield HookPoint(f"encoder {i + 1} mlp", block, "out", "mlp", "encoder", grid, lead, block, mlp)
 

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from ..analysis.fourier import highest
 from ..analysis.registry import ANALYSES
+from ..analysis.translation import of_shift
 from ..ranking.stats import mean_ci, paired
 from .findings import Finding, judged
 from .inputs import AnalysisResult, Rows
@@ -91,6 +92,12 @@ def _deciles(rows: Rows) -> dict[str, float]:
     return {f"{10 * i} %": float(np.quantile(values, i / 10)) for i in range(11)}
 
 
+def _moved(rows: Rows) -> dict[str, float]:
+    """Equivariance at each place that can have it, at the largest shift."""
+    last = of_shift(rows, rows[-1]["shift"])
+    return {row["place"]: row["moved"] for row in last if row["moved"] is not None}
+
+
 TRENDS: dict[str, tuple[str, Curve]] = {  # label of the y axis, and what is drawn
     "variance": ("variance over the pixels of a map", _columns("site", "variance")),
     "fourier": (
@@ -101,5 +108,6 @@ TRENDS: dict[str, tuple[str, Curve]] = {  # label of the y axis, and what is dra
     "cka": ("CKA with the last one's same place", _columns("place", "cka")),
     "cka_between": ("CKA with the largest net's best match", _columns("place", "cka")),
     "distance": ("attention distance (px)", _first_layer_distances),
+    "translation": ("correlation with the moved map, at the largest shift", _moved),
     "hessian": ("eigenvalue of the Hessian, below which so many lie", _deciles),
 }

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from safetensors.torch import save
+from torch import nn
 
 from ...archs import Genotype, Network
 from ...archs import timm as timm_nets
@@ -252,22 +253,36 @@ def _file_digest(path: Path) -> str:
 
 def _from_timm(name: str, size: Map | None) -> LoadedWeights:
     """timm's net with its weights, downloaded."""
-    from huggingface_hub.errors import HTTPError  # pyright: ignore[reportPrivateImportUsage] - its library changed
-
     config = _timm_config(name)
     if not config.has_weights:
         raise InputError(f"timm has no weights for {name!r}")
     _timm_genotype(name, size)  # refused before anything is downloaded
     full = f"{config.architecture}.{config.tag}"
     try:
-        model = timm_nets.create(name, True, image_size=size)
-    except (OSError, HTTPError, InputError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        hint = f"with a file of them: --from FILE.safetensors --arch timm:{full}"
-        raise OperationError(f"timm: the weights of {full} cannot be had ({reason}); {hint}") from None
+        model = timm_pretrained(name, image_size=size)
+    except OperationError as error:
+        raise OperationError(f"{error}; with a file of them: --from FILE.safetensors --arch timm:{full}") from None
     network = timm_nets.convert(model)
     content = save({k: v.contiguous() for k, v in network.state_dict().items()})
     return _loaded(network, f"timm's {full}", _timm_facts(config, network), digest(content))
+
+
+def timm_pretrained(name: str, **sizes: Any) -> nn.Module:
+    """timm's net with its weights, from its cache or downloaded; `sizes` as of `archs.timm.create`.
+
+    Raises:
+        OperationError: if they cannot be had, or timm refuses the sizes.
+    """
+    from huggingface_hub.errors import HTTPError  # pyright: ignore[reportPrivateImportUsage] - its library changed
+
+    try:
+        return timm_nets.create(name, True, **sizes)
+    except (OSError, HTTPError, InputError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        config = _timm_config(name)
+        raise OperationError(
+            f"timm: the weights of {config.architecture}.{config.tag} cannot be had ({reason})"
+        ) from None
 
 
 def _from_timm_file(path: Path, name: str, size: Map | None) -> LoadedWeights:

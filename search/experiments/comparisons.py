@@ -17,14 +17,13 @@ from ...results.render.plots import draw
 from ...results.render.terminal import plain
 from ...results.runs.store import plain_name, run_folder, write_json
 from ..data.dataset import DataSet
-from ..data.load import load_classes
 from ..data.splits import WHOLE, View
 from ..training.episodes import metric_name
 from ..training.job import QUERIES, FewShot, InitWeights
 from ..training.recipe import Recipe
 from .plan import ExperimentConfig, ExperimentContext, Training
 from .run_plan import run_experiment
-from .study_nets import FAMILIES, SIZES, net_of, with_grid
+from .study_nets import CNNS, FAMILIES, SIZES, net_of, with_grid
 
 QUICK_STEPS = 200  # most steps of a training of a quick study
 QUICK_SEEDS = 2
@@ -37,12 +36,14 @@ class ComparisonSetting:
     Attributes:
         seeds: number of trainings of each net.
         quick: few points and short trainings: to see that it works, not to learn from.
+        cnn: family of the CNN that others are compared with, of `CNNS`.
     """
 
     data: DataSet
     recipe: Recipe
     seeds: int
     quick: bool = False
+    cnn: str = "resnet"
 
     @property
     def steps(self) -> int:
@@ -53,6 +54,11 @@ class ComparisonSetting:
     def shares(self) -> tuple[float, ...]:
         """The shares of the data that are compared, each in whole images a class."""
         return (0.1, 1.0) if self.quick else (0.03, 0.1, 0.3, 1.0)
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """The families of nets that are compared."""
+        return self.cnn, *FAMILIES[1:]
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -86,7 +92,7 @@ def quickened(setting: ComparisonSetting) -> ComparisonSetting:
     """The setting of a quick study: short trainings, two seeds at most."""
     epochs = setting.recipe.epochs * min(1.0, QUICK_STEPS / setting.steps)
     seeds = min(setting.seeds, QUICK_SEEDS)
-    return ComparisonSetting(setting.data, setting.recipe.with_epochs(epochs), seeds, quick=True)
+    return replace(setting, recipe=setting.recipe.with_epochs(epochs), seeds=seeds, quick=True)
 
 
 @dataclass(frozen=True)
@@ -117,13 +123,13 @@ def data_sizes(setting: ComparisonSetting) -> Iterator[Training]:
 
     A share is drawn anew for each seed, smaller ones within larger ones.
     """
-    for share, family in product(setting.shares, FAMILIES):
+    for share, family in product(setting.shares, setting.families):
         yield from setting.repeated(setting.net(family, "m"), {"net": family, "fraction": share}, share=share)
 
 
 def model_sizes(setting: ComparisonSetting) -> Iterator[Training]:
-    """A ResNet and a ViT at three sizes each, on each share of the data."""
-    for share, family, size in product(setting.shares, ("resnet", "vit"), setting.sizes):
+    """The CNN and a ViT at three sizes each, on each share of the data."""
+    for share, family, size in product(setting.shares, (setting.cnn, "vit"), setting.sizes):
         factors = {"net": f"{family} {size}", "fraction": share}
         yield from setting.repeated(setting.net(family, size), factors, share=share)
 
@@ -132,7 +138,7 @@ def compute(setting: ComparisonSetting) -> Iterator[Training]:
     """Three sizes of each family, for the recipe's length and half of it, as the paper's 7 and 14 epochs."""
     data, full = setting.data, setting.recipe
     budgets = (1.0,) if setting.quick else (0.5, 1.0)
-    for family, size, share in product(("resnet", "vit", "hybrid"), setting.sizes, budgets):
+    for family, size, share in product((setting.cnn, "vit", "hybrid"), setting.sizes, budgets):
         net, steps = setting.net(family, size), max(1, round(share * setting.steps))
         cost = static_cost(net, len(data.classes), data.image_size, data.in_chans)
         flops = cost.training_flops(steps * full.batch_size)
@@ -172,7 +178,7 @@ def few_shot(setting: ComparisonSetting) -> Iterator[Training]:
             rule = f"episodes need {least} validation images of each new class"
             raise InputError(f"few-shot: {rule}; class {data.classes[label]!r} of {data.name} has {images}")
     few = FewShot(novel, ways, SHOTS, 50 if setting.quick else 600)
-    for share, family in product(setting.shares, ("resnet", "vit") if setting.quick else FAMILIES):
+    for share, family in product(setting.shares, (setting.cnn, "vit") if setting.quick else setting.families):
         net, factors = setting.net(family, "m"), {"net": family, "fraction": share}
         for seed in range(setting.seeds):
             yield setting.training(net, seed, factors, view=View(share, base, seed), few_shot=few)
@@ -214,6 +220,15 @@ def windows(setting: ComparisonSetting) -> Iterator[Training]:
             yield from setting.repeated(local, {"window": label})
 
 
+def skips(setting: ComparisonSetting) -> Iterator[Training]:
+    """With all skips, and without those of each block in turn; explain's analysis drops them from a trained net."""
+    encoder = setting.vit().encoder
+    assert encoder is not None
+    for block in (0, (encoder.depth + 1) // 2) if setting.quick else range(encoder.depth + 1):
+        net = setting.vit(skipless=block)
+        yield from setting.repeated(net, {"skips": f"none at block {block}" if block else "everywhere"})
+
+
 def masked(setting: ComparisonSetting) -> Iterator[Training]:
     """Pre-training sees all images and no labels.
 
@@ -238,6 +253,7 @@ def _over_shares(title: str, y: str = "accuracy", line: str = "net", **more: Any
 
 
 VIT, ALTERNET, BIT = "Dosovitskiy et al., 2021", "Park & Kim, 2022", "Kolesnikov et al., 2020"
+RAGHU = "Raghu et al., 2021"
 FIT = ("accuracy", "train_accuracy", "train_nll", "nll")
 STUDIES = {
     "data-size": Comparison(
@@ -294,6 +310,12 @@ STUDIES = {
         windows,
         PlotSpec("local attention", "window", metrics=("accuracy", "error", "train_nll", "nll")),
     ),
+    "skips": Comparison(
+        "Accuracy of a ViT trained without the skip connections of one block: the paper loses 4 points on ImageNet.",
+        f"{RAGHU}, section 5",
+        skips,
+        PlotSpec("a ViT trained without the skips of one block", "skips", metrics=("accuracy", "train_nll")),
+    ),
     "masked": Comparison(
         "Masked patch prediction, then fine-tuning, against from scratch, with 10 and with 100 % of the labels.",
         f"{VIT}, section 4.6 and appendix B.1.2",
@@ -312,10 +334,12 @@ class ComparisonRun(ExperimentConfig):
 
     study: str
     quick: bool
+    cnn: str = "resnet"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("study", self.study, STUDIES)
+        check_choice("cnn", self.cnn, CNNS)
 
 
 def run_comparison(config: ComparisonRun, console: Console) -> tuple[dict[str, Any], RenderableType]:
@@ -328,12 +352,13 @@ def run_comparison(config: ComparisonRun, console: Console) -> tuple[dict[str, A
         InputError: if something asked for is wrong.
         OperationError: if workers do not start or everything fails.
     """
-    comparison, data = STUDIES[config.study], load_classes(config.data, console)
-    setting = ComparisonSetting(data, config.recipe, config.seeds)
+    comparison, (data, recipe) = STUDIES[config.study], config.opened(console)
+    setting = ComparisonSetting(data, recipe, config.seeds, cnn=config.cnn)
     setting = quickened(setting) if config.quick else setting
     plan = comparison.plan(setting)
-    name = config.name or plain_name(config.study, config.data.name, "quick" if config.quick else "")
-    folder, settings = run_folder(name), {"study": config.study, "quick": config.quick}
+    named = "quick" if config.quick else "", config.cnn.replace("resnet", "")
+    name = config.name or plain_name(config.study, config.data.name, *named)
+    folder, settings = run_folder(name), {"study": config.study, "quick": config.quick, "cnn": config.cnn}
     experiment = ExperimentContext(folder, "study", data, config.run, settings, about=comparison.about)
     records = [r for r in run_experiment(plan, experiment, console) if r.factors]
     plot = comparison.plot(setting)

@@ -17,8 +17,9 @@ from typing import Any
 import torch
 from rich.console import Console, Group, RenderableType
 
-from ...archs import Genotype, InputError
+from ...archs import InputError
 from ...archs.errors import check_choice, check_count, is_whole
+from ...archs.timm_net import net_from_dict
 from ...results.analysis.registry import ANALYSES, analyse, chosen
 from ...results.analysis_tools.comparison import NetFacts, compare_nets
 from ...results.analysis_tools.findings import Finding, findings_table
@@ -119,7 +120,7 @@ def explain(config: Explain, console: Console) -> dict[str, Any]:
         if study:
             yield from study_parts([name for name in names if name in TRENDS], study, context, folder, console)
         else:
-            yield from _parts(names, inputs, folder, console)
+            yield from net_parts(names, inputs, folder, console)
         if config.training:
             states = training_states(run, nets, context, config.training, console)
             yield write_results(folder, TRAINING_NAME, states, TRAINING_TITLE)
@@ -166,7 +167,6 @@ def _nets(config: Explain, run: Path, trial: int | None) -> list[TrainedNet]:
             raise InputError(f"against: {config.against} is {nets[0].name}, the net itself")
     for net in nets:
         trained_weights(net.home, net.record)  # an error now, before the data are loaded
-        Genotype.from_dict(net.record.genotype)  # likewise: analyses look at stages and blocks
     return nets
 
 
@@ -193,7 +193,7 @@ def _named(home: Path, record: Record, run: str = "") -> TrainedNet:
     return TrainedNet(f"{run + ' ' if run else ''}trial {trial} ({record.family})", home, record)
 
 
-def _parts(names: list[str], inputs: list[AnalysisInput], folder: Path, console: Console) -> Iterator[Explained]:
+def net_parts(names: list[str], inputs: list[AnalysisInput], folder: Path, console: Console) -> Iterator[Explained]:
     """Each analysis, done and written."""
     for name in track(names, lambda name: ANALYSES[name].about.lower(), console):
         if ANALYSES[name].two:
@@ -228,7 +228,7 @@ def state_trainings(net: TrainedNet, images: int) -> list[Training]:
         net: with the recipe and the seed that it was trained with.
         images: of the training split.
     """
-    genotype, recipe, seed = Genotype.from_dict(net.record.genotype), net.recipe, net.record.seed
+    genotype, recipe, seed = net_from_dict(net.record.genotype), net.recipe, net.record.seed
     steps, rising = recipe.steps(images), replace(recipe, warmup=1.0, cooldown=0.0)
     few = View(FEW_SHARE, draw=seed)
     return [

@@ -8,8 +8,9 @@ heads.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import optuna
 from optuna.trial import FrozenTrial, TrialState
@@ -24,6 +25,7 @@ from ...spaces.base import SHIFTED, neighbors
 from .random import JointSampler
 from .sampler_context import SamplerContext, TrialReader, candidate_baselines, is_paused
 
+N = TypeVar("N")
 VERDICTS = {"better": "accepted", "worse": "rejected", "undecided": "undecided"}
 
 
@@ -174,28 +176,19 @@ class BuildUp(JointSampler):
         status, trial = self._status(node), self._ended.get(node.key)
         if status == "new":
             return [], node
-        verdict = "start" if status == "ok" else status
-        steps = [Step(number, node.msa, node.key, "", _accuracy(trial), None, verdict)]
-        stage = len(node.msa) - 1 if status == "ok" else -1
-        while stage >= 0:
-            grown = self._rules.grow(node, stage)
-            if grown is None:
-                stage -= 1
-                continue
-            verdict, difference = self._status(grown), None
-            if verdict == "new":
-                return steps, grown
-            if verdict == "ok":
-                difference, verdict = judge(self._ended[node.key], self._ended[grown.key], self._context)
-            accuracy = _accuracy(self._ended.get(grown.key))
-            steps.append(Step(number, grown.msa, grown.key, node.key, accuracy, difference, verdict))
-            if verdict == "pending":
-                break
-            if verdict == "accepted":
-                node = grown
-            else:
-                stage -= 1
-        return steps, None
+        start = Step(number, node.msa, node.key, "", _accuracy(trial), None, "start" if status == "ok" else status)
+        if status != "ok":
+            return [start], None
+        taken, waiting = greedy_path(node, len(node.msa), self._rules.grow, self._judge)
+        steps = [
+            Step(number, grown.msa, grown.key, node.key, _accuracy(self._ended.get(grown.key)), difference, verdict)
+            for node, grown, difference, verdict in taken
+        ]
+        return [start, *steps], waiting
+
+    def _judge(self, node: Node, grown: Node) -> tuple[MeanCI | None, str]:
+        status = self._status(grown)
+        return (None, status) if status != "ok" else judge(self._ended[node.key], self._ended[grown.key], self._context)
 
     def _read(self, study: optuna.Study) -> None:
         """Note the trials of each net; finished ones never change, so they are read once."""
@@ -222,6 +215,43 @@ class BuildUp(JointSampler):
         if not node.is_feasible:
             return "over limit"
         return "failed" if ended else "new"
+
+
+def greedy_path(
+    start: N,
+    stages: int,
+    grow: Callable[[N, int], N | None],
+    look: Callable[[N, N], tuple[MeanCI | None, str]],
+) -> tuple[list[tuple[N, N, MeanCI | None, str]], N | None]:
+    """The build-up rule: one MSA block at a time, from the last stage backwards; one that does not help is left out.
+
+    Args:
+        start: a net without MSA blocks.
+        stages: how many it has.
+        grow: a net with one more MSA block at the end of a stage, from 0; None where there is no room for it.
+        look: the difference of the second net to the first, and what became of it: "accepted", "new", "pending", or
+            anything else, upon which the stage before is next.
+
+    Returns:
+        The steps so far, each with both nets, and the net to train next; None while one is pending, and at the end.
+    """
+    steps, node, stage = list[tuple[N, N, MeanCI | None, str]](), start, stages - 1
+    while stage >= 0:
+        grown = grow(node, stage)
+        if grown is None:
+            stage -= 1
+            continue
+        difference, verdict = look(node, grown)
+        if verdict == "new":
+            return steps, grown
+        steps.append((node, grown, difference, verdict))
+        if verdict == "pending":
+            break
+        if verdict == "accepted":
+            node = grown
+        else:
+            stage -= 1
+    return steps, None
 
 
 def judge(before: FrozenTrial, after: FrozenTrial, context: SamplerContext) -> tuple[MeanCI, str]:

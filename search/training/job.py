@@ -36,15 +36,21 @@ class FreezePolicy:
     new: bool = False
 
 
-# By what is frozen. Transfer-learning lore (CS231n; Yosinski et al., NeurIPS 2014) freezes more, the smaller the new
-# set is and the more it is like the old one, and trains inherited parts at a tenth of the rate.
 FREEZE_POLICIES = {
     "none": FreezePolicy(),  # as fine-tuning in Dosovitskiy et al., ICLR 2021, and Kolesnikov et al., ECCV 2020
-    "none-low-lr": FreezePolicy(1.0, 0.1),  # a large, different set
-    "three-quarters": FreezePolicy(0.25, 0.1),  # a large, similar set
-    "half": FreezePolicy(0.5, 0.1),  # a small, different set
-    "backbone": FreezePolicy(0.0, 0.1),  # a small, similar set
+    "none-low-lr": FreezePolicy(1.0, 0.1),
+    "three-quarters": FreezePolicy(0.25, 0.1),
+    "half": FreezePolicy(0.5, 0.1),
+    "backbone": FreezePolicy(0.0, 0.1),
     "inherited": FreezePolicy(new=True),
+}
+# What to freeze by size of the new set and likeness to the old one: transfer-learning lore (CS231n; Yosinski et al.,
+# NeurIPS 2014) freezes more, the smaller and the more alike, and trains inherited parts at a tenth of the rate.
+REGIMES = {
+    "large-different": "none-low-lr",
+    "large-similar": "three-quarters",
+    "small-different": "half",
+    "small-similar": "backbone",
 }
 
 

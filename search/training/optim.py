@@ -23,6 +23,7 @@ from .recipe import LEAST_PASS, Recipe
 from .shared_norm import SharedNorms
 
 FUSED = ("adam", "adamw", "sgd", "momentum")  # torch has one kernel for a whole update
+DROPS = (0.3, 0.6, 0.9)  # shares of a budget at which the schedule "steps" divides the rate by ten
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 log = logging.getLogger("alternas")
 
@@ -73,6 +74,8 @@ def rate_at(recipe: Recipe, step: int, steps: int) -> float:
     if recipe.schedule == "constant":
         cool = round(recipe.cooldown * steps)
         return min(1.0, (steps - step) / (cool + 1))
+    if recipe.schedule == "steps":
+        return 0.1 ** sum(step >= share * steps for share in DROPS)
     done = (step - warm) / max(1, steps - warm)
     return 1 - done if recipe.schedule == "linear" else 0.5 * (1 + math.cos(math.pi * done))
 
