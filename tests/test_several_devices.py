@@ -301,4 +301,4 @@ def test_a_fault_on_one_device_alone_is_told_by_that_one(
 
     first, second = in_two(tmp_path, outcome)
     assert (first.status, second.status) == ("lost", "error")
-    assert min((first, second), key=lambda result: result.weight) is second
+    assert min((first, second), key=lambda result: result.priority) is second

@@ -54,7 +54,7 @@ def _machine() -> str:
     text = f"{text} of {total / 2**30:.1f} GiB"
     if cpus * each > MEMORY_SHARE * total:
         return f"{text}: --workers {max(1, math.floor(MEMORY_SHARE * total / each))}"
-    return f"{text}: --workers auto"
+    return f"{text}: --workers 0"
 
 
 def _card(data: DataSet) -> str:

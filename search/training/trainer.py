@@ -69,12 +69,11 @@ def _trained(trainer: Trainer) -> Iterator[Progress | JobResult]:
         if not math.isfinite(point.loss):
             yield trainer.result("nan", error=f"training loss {point.loss} by step {point.step}")
             return
-        is_due = trainer.step < job.stop_step and time.monotonic() - saved > CHECKPOINT_SECONDS
-        if is_due:
+        if trainer.step < job.stop_step and time.monotonic() - saved > CHECKPOINT_SECONDS:
             trainer.save()
             saved = time.monotonic()
         if not job.member.rank:
-            yield Progress(job.trial, point, trainer.seconds, is_due)
+            yield Progress(job.trial, point, trainer.seconds)
     val = trainer.scores or trainer.evaluate("val")
     score, metrics = trainer.score(val), trainer.numbers(val)
     if not math.isfinite(val.nll) or not math.isfinite(score):
