@@ -1,6 +1,6 @@
 """Train one net by a function of the user's own: a generator of `Progress` that ends with a `JobResult`.
 
-The function runs in a thread of its own, and what it reports is yielded here.
+The function runs in a thread and a temporary folder of its own, and what it reports is yielded here.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ import os
 import random
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import chdir
 from functools import cache
+from tempfile import TemporaryDirectory
 from threading import Thread
 from types import ModuleType
 from typing import Any
@@ -17,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...archs.children import mark_children
 from .failures import failure
 from .job import JobResult, Progress, TrainJob
 from .loaders import DeviceLoader
@@ -48,9 +51,12 @@ def _call(job: TrainJob, context: TrainContext) -> None:
     """Call the user's function; the last event is the error that it raised, or None."""
     assert job.trainer is not None
     process, error = os.getpid(), None
+    mark_children()
     try:
         _seed(job.seed * 1_000_003 + context.step)
-        load_function(job.trainer)(context)
+        # a relative path that it writes to must not be one of the run's files
+        with TemporaryDirectory(prefix="alternas-trainer-", ignore_cleanup_errors=True) as own, chdir(own):
+            load_function(job.trainer)(context)
     except BaseException as raised:  # noqa: BLE001 - code of the user's can raise anything
         error = raised
     if os.getpid() != process:  # a child that the code has forked, and that walked out here
