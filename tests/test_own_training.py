@@ -353,6 +353,22 @@ def moved(folder: str) -> dict[str, str]:
     return {"checkpoint": f"{folder}/c.pt", "weights": f"{folder}/w.safetensors"}
 
 
+def test_a_relative_path_leads_to_no_file_of_the_run(written: Written) -> None:
+    Path("runs/own").mkdir(parents=True)
+    Path("runs/own/run.json").write_text("{}")
+    trainer = written(f"""{SIZES}
+from pathlib import Path
+def train(context):
+    Path("runs/own").mkdir(parents=True, exist_ok=True)
+    Path("runs/own/run.json").write_text("junk")
+    context.save({{}})
+    context.report(context.stop_step, score=1)
+""")
+    assert ended(job(trainer, stop_step=16)).status == "ok"
+    assert Path("runs/own/run.json").read_text() == "{}"
+    assert Path("state/c.pt").exists(), "its checkpoint is in the place of the job's"
+
+
 def test_nobody_waits_for_it_any_more(written: Written) -> None:
     """A job that is let go ends its thread at the next report."""
     trainer = written(f"""{SIZES}

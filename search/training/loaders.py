@@ -185,19 +185,34 @@ class StreamLoader:
             yield self.preprocess.plain(x_BCHW), y_B
 
     def _read(self, split: Split, lists: Iterable[list[Place]], how: Augment, seed: int) -> Iterator[Batch]:
-        """Raw values, brought to the device while the batch before is used."""
-        from timm.data.loader import PrefetchLoader, fast_collate  # importing timm takes seconds
+        """Raw values, brought to the device while the batch before is used.
+
+        Readers send them through pipes: with tensors they would go through /dev/shm, which containers keep small, and
+        where it is full a reader's batch never comes.
+        """
+        from timm.data.loader import PrefetchLoader  # importing timm takes seconds
 
         fill = [round(mean) for mean in self.data.mean]
         loader: Any = DataLoader(
             _PictureSet(split, how, fill, seed),
             batch_sampler=lists,
             num_workers=self.workers,
-            collate_fn=fast_collate,
-            pin_memory=self.device.type == "cuda",
+            collate_fn=_collate,
+            pin_memory=self.device.type == "cuda",  # arrays stay as they are, but are taken in by a thread of its own
         )
         channels = self.data.in_chans
-        return iter(PrefetchLoader(loader, (0.0,) * channels, (1 / 255,) * channels, channels, self.device))
+        batches: Any = map(self._tensors, loader)
+        return iter(PrefetchLoader(batches, (0.0,) * channels, (1 / 255,) * channels, channels, self.device))
+
+    def _tensors(self, arrays: tuple[np.ndarray, np.ndarray]) -> Batch:
+        x_BCHW, y_B = map(torch.from_numpy, arrays)
+        return (x_BCHW.pin_memory(), y_B.pin_memory()) if self.device.type == "cuda" else (x_BCHW, y_B)
+
+
+def _collate(samples: list[tuple[np.ndarray, int | np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """(x_BCHW uint8, y_B or y_BK) of samples."""
+    images, labels = zip(*samples, strict=True)
+    return np.stack(images), np.array(labels, np.int64)
 
 
 class _BatchSampler:
