@@ -160,7 +160,7 @@ class MemoryLoader:
             yield self.preprocess.plain(x[at].float()), y[at]
 
 
-Place = tuple[int, int, int]  # picture, step, place in the batch: what its crop and flip are a function of
+SampleIndex = tuple[int, int, int]  # picture, step, place in the batch: what its crop and flip are a function of
 
 
 class StreamLoader:
@@ -184,7 +184,7 @@ class StreamLoader:
         for x_BCHW, y_B in self._read(part, lists, Augment(), 0):
             yield self.preprocess.plain(x_BCHW), y_B
 
-    def _read(self, split: Split, lists: Iterable[list[Place]], how: Augment, seed: int) -> Iterator[Batch]:
+    def _read(self, split: Split, lists: Iterable[list[SampleIndex]], how: Augment, seed: int) -> Iterator[Batch]:
         """Raw values, brought to the device while the batch before is used.
 
         Readers send them through pipes: with tensors they would go through /dev/shm, which containers keep small, and
@@ -221,14 +221,14 @@ class _BatchSampler:
     def __init__(self, recipe: Recipe, seed: int, y_N: np.ndarray, start: int, stop: int, member: Member) -> None:
         self.chosen, self.member = partial(chosen_places, recipe, seed, y_N, start, stop), member
 
-    def __iter__(self) -> Iterator[list[Place]]:
+    def __iter__(self) -> Iterator[list[SampleIndex]]:
         for step, chosen in self.chosen():
             places = chosen.tolist()
             yield [(places[i], step, i) for i in self.member.places(len(places))]
 
 
 class _PictureSet(Dataset[tuple[np.ndarray, int | np.ndarray]]):
-    """x_CHW uint8 and label, or labels (K), of each `Place`, cropped and flipped the same way at the same place."""
+    """x_CHW uint8 and label, or labels (K), of each sample, cropped and flipped the same way at the same place."""
 
     def __init__(self, split: Split, how: Augment, fill: list[int], seed: int) -> None:
         from timm.data.transforms import RandomResizedCropAndInterpolation
@@ -247,7 +247,7 @@ class _PictureSet(Dataset[tuple[np.ndarray, int | np.ndarray]]):
         if how.flip:
             self.transforms.append(RandomHorizontalFlip())
 
-    def __getitem__(self, place: Place) -> tuple[np.ndarray, int | np.ndarray]:
+    def __getitem__(self, place: SampleIndex) -> tuple[np.ndarray, int | np.ndarray]:
         at, step, i = place
         # The three generators that transforms draw from.
         seed = int(np.random.SeedSequence((self.seed, step, i)).generate_state(1)[0])
