@@ -199,16 +199,13 @@ class RunOptions:
     """How nets are trained on workers: where, for how long, and what is written; the next session may do otherwise."""
 
     workers: Annotated[int, option("Number of trials trained in parallel; 0 for as many as fit.")] = 0
-    cpus_per_trial: Annotated[float, option("CPUs per trial, or for each of its devices.")] = 1.0
+    cpus_per_trial: Annotated[float, option("CPUs per trial, or for each of its GPUs.")] = 1.0
     gpus_per_trial: Annotated[
         float | None,
         option(
             "GPUs per trial: 0.5 trains two nets on a card, 4 trains each net on four (default: 1 if there is a GPU)."
         ),
     ] = None
-    devices_per_trial: Annotated[
-        int, option("Devices that train each net together, GPUs if there are any; 2 without a GPU: two processes.")
-    ] = 1
     address: Address = ""
     storage_path: StoragePath = ""
     trial_minutes: Annotated[
@@ -251,7 +248,6 @@ class RunOptions:
             self.gpus_per_trial,
             latency_on,
             self.storage_path,
-            self.devices_per_trial,
         )
         budget = Budget(self.trial_minutes, self.max_hours, train_steps, patience)
         budget = budget if measuring_seconds is None else replace(budget, measuring_seconds=measuring_seconds)

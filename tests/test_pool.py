@@ -36,10 +36,6 @@ def fit(*nodes: dict[str, float], **asked: Any) -> tuple[int, float | None]:
         ({"CPU": 64.0, "GPU": 8.0}, {"gpus": 4.0}, (2, 4.0)),
         ({"CPU": 4.0, "GPU": 8.0}, {}, (4, 1.0)),
         ({"CPU": 8.0}, {"workers": 3}, (3, 0.0)),
-        ({"CPU": 8.0}, {"devices": 2}, (4, 0.0)),
-        ({"CPU": 8.0}, {"devices": 2, "cpus": 3.0}, (1, 0.0)),
-        ({"CPU": 16.0, "GPU": 5.0}, {"devices": 2}, (2, 2.0)),
-        ({"CPU": 16.0, "GPU": 2.0}, {"devices": 4, "gpus": 0.0}, (4, 0.0)),
     ],
 )
 def test_workers_that_fit(have: dict[str, float], asked: dict[str, float], found: tuple[int, float]) -> None:
@@ -61,8 +57,6 @@ def test_devices_of_a_trial_may_lie_on_two_nodes_that_share_a_folder() -> None:
         fit(three, three, gpus=8.0)
     with pytest.raises(InputError, match="gpus-per-trial: 4 asked for, 3 there on the largest node"):
         fit(three, three, gpus=4.0, storage_path="s3://bucket/x")
-    with pytest.raises(InputError, match="devices-per-trial: 3 asked for, 2 there"):
-        fit({"CPU": 1.0}, {"CPU": 1.0}, devices=3)
 
 
 @pytest.mark.parametrize(

@@ -260,9 +260,7 @@ def _cluster(address: str, inputs: CheckInputs) -> list[Check]:
     try:
         nodes = [node for node in ray.nodes() if node["Alive"]]
         have = ray.cluster_resources()
-        device = "GPU" if have.get("GPU", 0) >= 1 else "CPU"
         size = f"{len(nodes)} nodes, {have.get('CPU', 0):g} CPUs, {have.get('GPU', 0):g} GPUs"
-        size += f"; a trial has 1 {device}, with --devices-per-trial up to {int(have.get(device, 0))}"
         shared, started = ray.put(inputs), []
         for node in nodes:
             name = f"{node['NodeManagerHostname']} {node['NodeID'][:6]}"  # a machine may hold several nodes

@@ -92,7 +92,7 @@ def drive(
             if controller.artifacts:
                 console.print(f"checkpoints and weights: {controller.artifacts}", highlight=False, soft_wrap=True)
             if run.resources.world > 1:
-                console.print(f"each net trains on {run.resources.world} devices, which share its batches")
+                console.print(f"each net trains on {run.resources.world} GPUs, which share its batches")
             with plain, closing(Pool(run.resources, data, most, latency)) as pool:
                 ended = run_loop(controller, pool, noted, 3600 * run.budget.hours)
     if ended:

@@ -21,19 +21,16 @@ class Resources:
 
     address: str = ""  # of a running Ray cluster, or "" for one of our own on this machine
     workers: int = 0  # trials at a time; 0 means as many as fit
-    cpus: float = 1.0  # of each device; also its number of torch threads, at least one
-    gpus: float | None = None  # of each trial, a fraction shares a card; 0 trains on CPUs; None: GPUs if there are any
+    cpus: float = 1.0  # of each worker; also its number of torch threads, at least one
+    gpus: float | None = None  # of each trial: a share, or several that train its net; None: one if there are any
     latency_on: str = ""  # Ray resource of the node that measures latencies; "" leaves them to the one training worker
     storage_path: str = ""  # URI for what workers write; "" is the run's folder, which every node then sees
-    devices: int = 1  # of each trial, which share its net's training; above 1 GPU there are as many as GPUs
 
     def __post_init__(self) -> None:
         if self.storage_path:
             check_uri(self.storage_path)
         if self.workers < 0:
             raise InputError(f"workers: must be 0 (as many as fit) or more, got {self.workers}")
-        if self.devices < 1:
-            raise InputError(f"devices-per-trial: must be 1 or more, got {self.devices}")
         if not math.isfinite(self.cpus) or self.cpus <= 0:
             raise InputError(f"cpus-per-trial: must be above 0, got {self.cpus}")
         if self.gpus is None:
@@ -42,25 +39,22 @@ class Resources:
             raise InputError(f"gpus-per-trial: must be 0 or more, got {self.gpus}")
         if self.gpus > 1 and self.gpus != int(self.gpus):
             raise InputError(f"gpus-per-trial: above 1 it must be a whole number, got {self.gpus}")
-        if self.devices > 1 and self.gpus not in (0, self.devices):
-            raise InputError(f"devices-per-trial: a device is a whole GPU, got {self.devices} and {self.gpus:g} GPUs")
 
     @property
     def world(self) -> int:
-        """Devices of each trial."""
-        return max(self.devices, int(self.gpus or 0))
+        """Workers of each trial: one for each of its GPUs."""
+        return max(1, int(self.gpus or 0))
 
     @property
-    def gpus_of_device(self) -> float:
-        """GPUs of each of them: one, or a share of one; 0 on a CPU."""
+    def gpus_of_worker(self) -> float:
+        """GPUs of each of them: one, or a share of one; 0 on CPUs."""
         return min(1.0, self.gpus or 0.0)
 
 
 def check_one_device(resources: Resources) -> None:
-    """Raise InputError if several devices are asked for, where nets are trained by the user's own training."""
+    """Raise InputError if several GPUs are asked for, where nets are trained by the user's own training."""
     if resources.world > 1:
-        name = "devices" if resources.devices > 1 else "gpus"
-        raise InputError(f"{name}-per-trial: a trainer of your own trains on one device, got {resources.world}")
+        raise InputError(f"gpus-per-trial: a trainer of your own trains on one device, got {resources.world}")
 
 
 @dataclass(frozen=True)
@@ -76,7 +70,7 @@ def resolve_gpus(resources: Resources, nodes: Sequence[Node]) -> Resources:
     """Decide the GPUs of each worker by what the cluster has, where the user left it open."""
     if resources.gpus is not None:
         return resources
-    return replace(resources, gpus=float(resources.devices) if sum(n.get("GPU", 0) for n in nodes) >= 1 else 0.0)
+    return replace(resources, gpus=1.0 if sum(n.get("GPU", 0) for n in nodes) >= 1 else 0.0)
 
 
 def check_alone(resources: Resources, setting: LatencySetting | DeviceCommand) -> None:
@@ -122,7 +116,7 @@ def worker_slots(resources: Resources, nodes: Sequence[Node]) -> int:
     if fits < 1 and sum(slots):
         where = " on the largest node" if resources.storage_path else ""
         most = max(slots) if resources.storage_path else sum(slots)
-        raise InputError(f"{'gpus' if gpus else 'devices'}-per-trial: {world} asked for, {most} there{where}")
+        raise InputError(f"gpus-per-trial: {world} asked for, {most} there{where}")
     if fits < 1:
         name, share = ("GPU", gpus) if any(node.get("CPU", 0) + ROUND >= cpus for node in nodes) else ("CPU", cpus)
         most = max((node.get(name, 0) for node in nodes), default=0.0)
@@ -136,7 +130,7 @@ def worker_slots(resources: Resources, nodes: Sequence[Node]) -> int:
 
 def _device_slots(resources: Resources, nodes: Sequence[Node]) -> list[int]:
     """On how many devices of a trial each node has room: a worker never gets parts of two nodes, nor of two cards."""
-    gpus = resources.gpus_of_device
+    gpus = resources.gpus_of_worker
     slots = [math.floor(node.get("CPU", 0) / resources.cpus + ROUND) for node in nodes]
     if not gpus:
         return slots

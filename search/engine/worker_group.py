@@ -58,7 +58,7 @@ def open_workers(worker: type, resources: Resources) -> WorkerGroup:
 
     Where nodes share no folder they are on one node in any case, for that is where they can meet.
     """
-    cpus, gpus = resources.cpus, resources.gpus_of_device
+    cpus, gpus = resources.cpus, resources.gpus_of_worker
     kind: Any = ray.remote(num_cpus=cpus, num_gpus=gpus)(worker)
     given = max(1, int(cpus)), "cuda" if gpus else "cpu"
     if resources.world == 1:
