@@ -73,7 +73,13 @@ def explain(
     """Explain why a net wins, with the papers' analyses as plots, tables and text."""
     if paper_claims == bool(run):
         raise InputError(f"explain: takes a run, or --paper-claims without one, got {'both' if run else 'neither'}")
-    of_claims = {"data": data, "seeds": seeds, "epochs": epochs, "name": name, "workers": None if training else workers or None}
+    of_claims = {
+        "data": data,
+        "seeds": seeds,
+        "epochs": epochs,
+        "name": name,
+        "workers": None if training else workers or None,
+    }
     of_runs = {"against": against, "analyses": analyses, "out": out, "device": "" if device == "cpu" else device}
     of_runs |= {"training": training or None}
     misplaced = [name for name, value in (of_runs if paper_claims else of_claims).items() if value not in ("", None)]

@@ -14,11 +14,23 @@ from alternas.archs.children import ended_after
 
 pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="marks are read in /proc")
 LEAVES = "(setsid sleep 400 & sleep 400 & echo started) >{out}; "  # a session of its own, and an orphan
-HOLDER = """
-import subprocess, sys, time
-from alternas.archs.children import ended_after
+STARTS = {  # how a process starts them, before it is killed
+    "a command": """
 with ended_after() as environment:
     subprocess.run(["sh", "-c", sys.argv[1]], env=environment)
+    wait()
+""",
+    "its own code": """
+mark_children()
+subprocess.run(["sh", "-c", sys.argv[1]])
+wait()
+""",
+}
+HOLDER = """
+import subprocess, sys, time
+from alternas.archs.children import ended_after, mark_children
+
+def wait():
     print("ready", flush=True)
     time.sleep(60)
 """
@@ -62,8 +74,14 @@ def test_a_command_s_children_end_with_it(tmp_path: Path, bystander: subprocess.
     assert bystander.poll() is None
 
 
-def test_they_end_with_a_process_that_is_killed(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", HOLDER, f"export OWN={tmp_path}; {LEAVES.format(out=tmp_path / 'out')}"]
+@pytest.mark.parametrize("start", STARTS)
+def test_they_end_with_a_process_that_is_killed(start: str, tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-c",
+        HOLDER + STARTS[start],
+        f"export OWN={tmp_path}; {LEAVES.format(out=tmp_path / 'out')}",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"ready\n"
