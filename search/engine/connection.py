@@ -69,6 +69,7 @@ def connect(address: str) -> None:
         disconnect()
         raise
     except Exception as error:  # noqa: BLE001 - Ray raises this very class where its processes are not up within 30 s
+        disconnect()
         raise OperationError(f"Ray cannot be started or joined; was the machine busy? ({first_line(error)})") from None
 
 
