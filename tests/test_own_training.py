@@ -544,8 +544,9 @@ FATES = f"""{SIZES}
 import os, sys, time
 from pathlib import Path
 def train(context):
-    call = len([*Path().glob("call*")])
-    Path(f"call{{call}}").touch()
+    here = Path(__file__).parent
+    call = len([*here.glob("call*")])
+    (here / f"call{{call}}").touch()
     if call == 4:
         time.sleep(1000)
     if call == 5:
