@@ -72,7 +72,7 @@ def explain(
     seeds: Annotated[int | None, option(f"Trainings per net of --paper-claims (default: {SEEDS}).")] = None,
     epochs: Epochs = None,
     name: Annotated[str, option("Run name of --paper-claims.")] = "",
-    workers: Annotated[str, option("Nets that --paper-claims and --training train at a time, as for a search.")] = "",
+    workers: Annotated[int, option("Nets that --paper-claims and --training train at a time, as for a search.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Explain why a net wins, with the papers' analyses as plots, tables and text."""
@@ -81,7 +81,7 @@ def explain(
     is_timm = run.startswith(TIMM)
     if is_timm and not data:
         raise InputError(f"explain: {run} is of no run, whose data there would be; give --data")
-    of_claims = {"seeds": seeds, "epochs": epochs, "name": name, "workers": None if training else workers}
+    of_claims = {"seeds": seeds, "epochs": epochs, "name": name, "workers": None if training else workers or None}
     of_claims |= {} if is_timm else {"data": data}
     of_runs = {"against": against, "analyses": analyses, "out": out, "device": "" if device == "cpu" else device}
     of_runs |= {"training": training or None}
@@ -89,7 +89,7 @@ def explain(
     if misplaced:
         raise InputError(f"explain: --{misplaced[0]} goes {'without' if paper_claims else 'with'} --paper-claims")
     samples = min(samples, QUICK_SAMPLES) if quick else samples
-    run_config = RunOptions(workers or "auto").config()
+    run_config = RunOptions(workers).config()
     if paper_claims:
         from ..search.experiments.explain_claims import EPOCHS, ClaimsConfig, drawing, explain_claims
 

@@ -23,9 +23,9 @@ GROUPS = {
     ),
     "Data": ("loader", "skip-broken", "download"),
     "Training": ("trainer", "tune", "compile", "save-weights-at"),
-    "How long": ("patience", "trial-minutes", "max-hours", "max-gpu-hours", "max-train-steps", "price", "max-cost"),
+    "How long": ("patience", "trial-minutes", "max-hours", "max-train-steps"),
     "Where": (
-        "cpus-per-trial", "gpus-per-trial", "devices-per-trial", "address", "storage-path", "storage", "track",
+        "cpus-per-trial", "gpus-per-trial", "address", "storage-path", "storage", "track",
     ),
     "Output": ("json", "help"),
 }  # fmt: skip

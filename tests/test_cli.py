@@ -212,9 +212,7 @@ BAD = [
     (("search", "--workers", "-1"), "workers"),
     (("search", "--cpus-per-trial", "0"), "cpus-per-trial"),
     (("search", "--gpus-per-trial", "1.5"), "gpus-per-trial"),
-    (("search", "--devices-per-trial", "0"), "devices-per-trial"),
-    (("search", "--devices-per-trial", "2", "--gpus-per-trial", "0.5"), "a device is a whole GPU"),
-    (("search", "--devices-per-trial", "65"), "65 share passes of at least 130 images, those of recipe smoke have 128"),
+    (("search", "--gpus-per-trial", "65"), "65 share passes of at least 130 images, those of recipe smoke have 128"),
     (("search", "--colour", "red"), "--colour"),
     (("cost", "timm:resnet5o"), "did you mean 'resnet50'"),
     (("cost", "timm:"), "timm has no model"),
@@ -288,7 +286,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
 def test_no_help_speaks_of_infinity(alternas: Any) -> None:
     listed = alternas("search", "-h")[1]
     assert "inf]" not in listed
-    assert listed.count("(no") == 5, "minutes of a trial, hours, GPU-hours, steps, cost"
+    assert listed.count("(no") == 3, "minutes of a trial, hours, steps"
 
 
 def test_a_net_is_named_by_run_and_trial_or_is_the_best(alternas: Any) -> None:

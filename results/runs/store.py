@@ -4,7 +4,6 @@ runs/NAME/run.json          settings, data facts, versions, the exact command
 runs/NAME/records.jsonl     one record a line, only ever appended, each line synced
 runs/NAME/sample.npz        a few validation images, for exports to be checked on
 runs/NAME/study.journal     Optuna's memory; can be rebuilt from the records
-runs/NAME/spent.json        hours and cost of its workers so far
 runs/NAME/study.json        which database has it instead, and under which name
 runs/NAME/checkpoints/      states of nets in training
 runs/NAME/weights/          final weights, KEY.safetensors; of retrainings and studies TRAINING_ID.safetensors

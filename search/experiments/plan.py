@@ -31,7 +31,7 @@ from ..training.job import FewShot, InitWeights, JobResult, TrainJob
 from ..training.recipe import Recipe
 from ..training.trainer_file import TrainerFile
 from ..trials.base_controller import Controller
-from ..trials.trial import Trial, step_bytes
+from ..trials.trial import Trial
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -259,7 +259,6 @@ class PlanController(Controller):
             store=self.artifacts,
             metric=self.context.metric,
             trainer=self.context.trainer,
-            step_bytes=step_bytes(trial.cost, training.recipe),
             quantized=self.context.quantized,
         )
         return trial.job

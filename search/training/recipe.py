@@ -208,7 +208,7 @@ def check_devices(recipe: Recipe, images: int, devices: int) -> None:
     a_pass = recipe.images_a_step(images) // recipe.grad_accum_steps
     if devices > 1 and a_pass < LEAST_PASS * devices:
         rule = f"{devices} share passes of at least {LEAST_PASS * devices} images"
-        raise InputError(f"devices-per-trial: {rule}, those of recipe {recipe.name} have {a_pass}")
+        raise InputError(f"gpus-per-trial: {rule}, those of recipe {recipe.name} have {a_pass}")
 
 
 def check_on(
