@@ -172,6 +172,7 @@ class Encoder(Part):
             by all layers; relative ones live in the layers.
         local: a token attends to the local x local tokens around it (odd), the class token to all and all to it; 0 is
             global. The "convolutional ViT" of Park & Kim, ICLR 2022.
+        skipless: the block, from 1, that has no skip connections (Raghu et al., NeurIPS 2021, section 5); 0 is none.
     """
 
     POSITIONAL = 3
@@ -185,6 +186,7 @@ class Encoder(Part):
     position: str = "1d"
     position_at: str = "stem"
     local: int = 0
+    skipless: int = 0
 
     def __post_init__(self) -> None:
         for field in ("embed_dim", "depth", "heads", "patch"):
@@ -198,6 +200,7 @@ class Encoder(Part):
         check_int("encoder", "local", self.local, 0, 1023)
         if self.local and (self.local < 3 or self.local % 2 == 0):
             raise InputError(f"encoder: local must be 0 (global) or odd and at least 3, got {self.local}")
+        check_int("encoder", "skipless", self.skipless, 0, self.depth)
         check_choice("encoder: position", self.position, POSITIONS)
         check_choice("encoder: position_at", self.position_at, POSITIONS_AT)
         if self.position == "2d" and self.embed_dim % 2:

@@ -5,6 +5,7 @@ Nothing is ever unpickled, and names, shapes, number types and values are checke
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,12 +33,22 @@ MOST_TOLD = 1_000_000  # characters of a description; that of 1024 attention blo
 PICKLES = (b"PK", b"\x80")  # how files of torch.save begin
 
 
-def save(network: Network | TimmNetwork, path: Path) -> None:
-    """Write the net's weights and what it is, whole or not at all; the same net gives the same bytes."""
+def save(network: Network | TimmNetwork, path: Path) -> str:
+    """Write the net's weights and what it is, whole or not at all; the same net gives the same bytes.
+
+    Returns:
+        the file's `digest`.
+    """
     state = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
     description = {name: getattr(network, name) for name in FIELDS} | {"genotype": network.genotype.to_dict()}
     content = to_bytes(state, {NAME: json.dumps(description, sort_keys=True)})
     atomic_write(path, lambda file: file.write(content))
+    return digest(content)
+
+
+def digest(content: bytes) -> str:
+    """The first 12 hexadecimal digits of the SHA-256 of a weights file: what records know it by."""
+    return hashlib.sha256(content).hexdigest()[:12]
 
 
 def describe(path: Path) -> dict[str, Any] | None:

@@ -76,13 +76,9 @@ class Idle:
 
     def __init__(self, threads: int, device: str) -> None: ...
 
-    def take(self, data: Any) -> Any:
+    def take(self, data: Any) -> None:
         import timm  # noqa: F401
         import torch  # noqa: F401
-
-        from alternas.search.engine.worker import Device
-
-        return Device("cpu", 2**34, 2)
 
     def run(self, job: Any) -> Iterator[Any]:
         from alternas.search.training.job import JobResult

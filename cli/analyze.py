@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from ..archs.errors import MOST_SEEDS, InputError, OperationError, check_count, short_repr
+from ..archs.timm_net import TIMM
 from ..results.analysis.registry import ANALYSES
 from ..results.render.terminal import print_json, print_lines, print_text
 from ..search.tabular.published import TABLES
@@ -36,11 +37,15 @@ DATA, SEEDS = "digits", 3  # of --paper-claims
     "alternas explain first --against zoo --analyses variance,fourier",
     "alternas explain first:7 --against first:3 --quick",
     "alternas explain --paper-claims --quick",
+    "alternas explain timm:vit_tiny_patch16_224 --data photos --analyses distance,rollout",
 )
 def explain(
     run: Annotated[
         str,
-        argument("Run name or folder, of a study too; RUN:TRIAL selects one net.", autocompletion=complete.run_names),
+        argument(
+            "Run name or folder, of a study too; RUN:TRIAL selects one net; timm:NAME one of timm's.",
+            autocompletion=complete.run_names,
+        ),
     ] = "",
     against: Annotated[
         str, option("Net to compare with: a trial, RUN:TRIAL, or zoo (the run's plain ResNet closest in MACs).")
@@ -63,24 +68,28 @@ def explain(
     training: Annotated[
         bool, option("Retrain the nets to analyse the Hessian after warm-up and with 6 % of the data.", "--training")
     ] = False,
-    data: Annotated[str, option(f"Data set of --paper-claims (default: {DATA}).")] = "",
+    data: Annotated[str, option(f"Data set of --paper-claims (default: {DATA}), or that timm:NAME is shown.")] = "",
     seeds: Annotated[int | None, option(f"Trainings per net of --paper-claims (default: {SEEDS}).")] = None,
     epochs: Epochs = None,
     name: Annotated[str, option("Run name of --paper-claims.")] = "",
-    workers: Annotated[str, option("Nets that --paper-claims and --training train at a time, as for a search.")] = "",
+    workers: Annotated[int, option("Nets that --paper-claims and --training train at a time, as for a search.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Explain why a net wins, with the papers' analyses as plots, tables and text."""
     if paper_claims == bool(run):
         raise InputError(f"explain: takes a run, or --paper-claims without one, got {'both' if run else 'neither'}")
-    of_claims = {"data": data, "seeds": seeds, "epochs": epochs, "name": name, "workers": None if training else workers}
+    is_timm = run.startswith(TIMM)
+    if is_timm and not data:
+        raise InputError(f"explain: {run} is of no run, whose data there would be; give --data")
+    of_claims = {"seeds": seeds, "epochs": epochs, "name": name, "workers": None if training else workers or None}
+    of_claims |= {} if is_timm else {"data": data}
     of_runs = {"against": against, "analyses": analyses, "out": out, "device": "" if device == "cpu" else device}
     of_runs |= {"training": training or None}
     misplaced = [name for name, value in (of_runs if paper_claims else of_claims).items() if value not in ("", None)]
     if misplaced:
         raise InputError(f"explain: --{misplaced[0]} goes {'without' if paper_claims else 'with'} --paper-claims")
     samples = min(samples, QUICK_SAMPLES) if quick else samples
-    run_config = RunOptions(workers or "auto").config()
+    run_config = RunOptions(workers).config()
     if paper_claims:
         from ..search.experiments.explain_claims import EPOCHS, ClaimsConfig, drawing, explain_claims
 
@@ -91,17 +100,18 @@ def explain(
         claims = explain_claims(config, console_for(as_json))
         print_result(as_json, claims, lambda: drawing(claims))
         return
-    from ..search.experiments.explain import Explain, summary_lines
+    from ..search.experiments.explain import Explain, drawing
     from ..search.experiments.explain import explain as run_explain
 
     names = tuple(part.strip() for part in analyses.split(",") if part.strip())
-    facts = run_explain(
-        Explain(run, against, names, samples, device, out, run_config if training else None), console_for(as_json)
-    )
-    if as_json:
-        print_json(facts)
+    wanted = Explain(run, against, names, samples, device, out, run_config if training else None)
+    if is_timm:
+        from ..search.experiments.explain_timm import explain_timm
+
+        facts = explain_timm(wanted, ImageOptions().of(data), console_for(as_json))
     else:
-        print_lines(*summary_lines(facts))
+        facts = run_explain(wanted, console_for(as_json))
+    print_result(as_json, facts, lambda: drawing(facts))
 
 
 @command(
@@ -174,6 +184,7 @@ def bench(
     "alternas latency first --batch 1,32",
     "alternas latency first:7 --onnx --threads 2",
     "alternas latency timm:resnet18 --image-size 64",
+    "alternas latency first --batch max --device cuda",
 )
 def latency(
     target: Annotated[
@@ -185,7 +196,10 @@ def latency(
     ],
     measuring: DeviceOptions,
     device: Annotated[str, option("Device: cpu or cuda.")] = "cpu",
-    batch: Annotated[str, option("Batch sizes, separated by commas.")] = "1",
+    batch: Annotated[
+        str,
+        option("Batch sizes, separated by commas; max for the peak speed over batch sizes, and the largest that fits."),
+    ] = "1",
     dtype: Annotated[
         str, option("Data types, separated by commas: float32, bfloat16, float16, int8 (--onnx).")
     ] = "float32",
@@ -199,6 +213,8 @@ def latency(
     """Measure latency here or on a device, by a command; kept for a run's `front --objectives accuracy,latency_ms`."""
     import logging
 
+    from rich.console import Group
+
     from ..results.render.terminal import Console, plain
 
     logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # it warns where there is no GPU
@@ -211,14 +227,24 @@ def latency(
         prediction_lines,
         rank_correlation,
     )
+    from ..results.latency.peak import peak_rows, peak_table
 
-    here = latency_settings(device, batch, dtype, compile_nets, onnx, threads)
+    wants_peak = batch == "max"
+    here = latency_settings(device, "1" if wants_peak else batch, dtype, compile_nets, onnx, threads)
     settings = measuring.devices() or here
-    if settings is not here and here != [LatencySetting()]:
+    if settings is not here and (here != [LatencySetting()] or wants_peak):
         raise InputError("latency-command: has its own device, batch, dtype and threads; leave these options out")
     nets, folder = nets_of(target, image_size, top)
     with Console(stderr=True).status("measuring") as status:
         heard = lambda name: status.update(plain(f"measuring {name}"))  # noqa: E731
+        if wants_peak:
+            peaks = {setting: peak_rows(nets, setting, heard) for setting in here}
+            print_result(
+                as_json,
+                [{"rows": rows} for rows in peaks.values()],
+                lambda: Group(*(peak_table(r, s) for s, r in peaks.items())),
+            )
+            return
         measured = list(measure_nets(nets, settings, folder, heard, measuring.latency_timeout))
     if not measured:
         raise OperationError("latency: no net was measured")

@@ -23,16 +23,16 @@ GROUPS = {
     ),
     "Data": ("loader", "skip-broken", "download"),
     "Training": ("trainer", "tune", "compile", "save-weights-at"),
-    "How long": ("patience", "trial-minutes", "max-hours", "max-gpu-hours", "max-train-steps", "price", "max-cost"),
+    "How long": ("patience", "trial-minutes", "max-hours", "max-train-steps"),
     "Where": (
-        "cpus-per-trial", "gpus-per-trial", "devices-per-trial", "address", "storage-path", "track",
+        "cpus-per-trial", "gpus-per-trial", "address", "storage-path", "track",
     ),
     "Output": ("json", "help"),
 }  # fmt: skip
 SECTIONS = {
     "Search": ("search", "data", "recipes", "spaces", "archs", "cost", "doctor"),
     "Read": ("runs", "front", "leaderboard", "compare", "show", "report", "explain", "latency", "dashboard"),
-    "After the search": ("export", "retrain", "finetune", "buildup", "few-shot"),
+    "After the search": ("export", "retrain", "train", "finetune", "buildup", "few-shot"),
     "Compare": ("study", "studies", "bench"),
 }
 Rows = list[tuple[str, str]]  # a term, and what is said of it

@@ -198,23 +198,14 @@ class TrainingOptions:
 class RunOptions:
     """How nets are trained on workers: where, for how long, and what is written; the next session may do otherwise."""
 
-    workers: Annotated[
-        str,
-        option(
-            "Number of trials trained in parallel: a number; auto (or 0) for as many as fit; or MIN..MAX to grow while "
-            "the cluster has room and give way while others wait."
-        ),
-    ] = "auto"
-    cpus_per_trial: Annotated[float, option("CPUs per trial, or for each of its devices.")] = 1.0
+    workers: Annotated[int, option("Number of trials trained in parallel; 0 for as many as fit.")] = 0
+    cpus_per_trial: Annotated[float, option("CPUs per trial, or for each of its GPUs.")] = 1.0
     gpus_per_trial: Annotated[
         float | None,
         option(
             "GPUs per trial: 0.5 trains two nets on a card, 4 trains each net on four (default: 1 if there is a GPU)."
         ),
     ] = None
-    devices_per_trial: Annotated[
-        int, option("Devices that train each net together, GPUs if there are any; 2 without a GPU: two processes.")
-    ] = 1
     address: Address = ""
     storage_path: StoragePath = ""
     trial_minutes: Annotated[
@@ -226,20 +217,6 @@ class RunOptions:
         option(
             "Time limit of this command in hours; the same command resumes the run afterwards.", show_default=NO_LIMIT
         ),
-    ] = math.inf
-    price: Annotated[
-        str,
-        option("Price of an hour of a CPU and a GPU, by type if several: cpu=0.04,gpu=2.5 or gpu:H100=4,gpu:T4=0.5."),
-    ] = ""
-    max_cost: Annotated[
-        float,
-        option(
-            "Limit on what all workers of the run cost, at --price; more of it resumes the run.", show_default=NO_LIMIT
-        ),
-    ] = math.inf
-    max_gpu_hours: Annotated[
-        float,
-        option("Limit on the GPU-hours of all workers of the run; more of them resume it.", show_default=NO_LIMIT),
     ] = math.inf
     track: Annotated[
         str, option("Experiment trackers that settings, curves and results are sent to: mlflow, wandb, tensorboard.")
@@ -260,24 +237,19 @@ class RunOptions:
             patience: nets without growth of the front after which a search ends.
             measuring_seconds: limit on one run of a command that measures a net; None is the usual one.
         """
-        from ..search.config import Budget, RunConfig, worker_range
-        from ..search.engine.prices import parse_prices
+        from ..search.config import Budget, RunConfig
         from ..search.engine.resources import Resources
         from ..search.tracking.tracker import trackers_of
 
-        workers, most = worker_range(self.workers)
         resources = Resources(
             self.address,
-            workers,
+            self.workers,
             self.cpus_per_trial,
             self.gpus_per_trial,
             latency_on,
             self.storage_path,
-            self.devices_per_trial,
-            most,
-            parse_prices(self.price),
         )
-        budget = Budget(self.trial_minutes, self.max_hours, train_steps, patience, self.max_gpu_hours, self.max_cost)
+        budget = Budget(self.trial_minutes, self.max_hours, train_steps, patience)
         budget = budget if measuring_seconds is None else replace(budget, measuring_seconds=measuring_seconds)
         return RunConfig(resources, budget, trackers_of(self.track))
 

@@ -12,6 +12,7 @@ from functools import cache
 from inspect import Parameter, Signature, signature
 from numbers import Real
 from pathlib import Path
+from threading import Lock
 from typing import Any, get_args
 
 import typer
@@ -32,11 +33,15 @@ Returns:
     the run, see `SavedRun`.
 
 Raises:
-    InputError: if an option is wrong, or differs from those of the existing run of that name.
+    InputError: if an option is wrong, or differs from those of the existing run of that name; or if another search
+        runs in this process.
     OperationError: if workers do not start or every net fails.
 
 Options:
 """
+
+
+_searching = Lock()  # Ray, signals and the current folder are the process's
 
 
 def search(space: Any = None, **options: Any) -> SavedRun:
@@ -46,8 +51,13 @@ def search(space: Any = None, **options: Any) -> SavedRun:
         context = _parser().make_context("search", [*words, "--json"])  # as with it, progress goes to stderr
         from ..search.engine.drive import recorded_command  # heavy: wrong options are told at once
 
-        with recorded_command(["alternas", "search", *words]):
-            return SavedRun(_parser().invoke(context))
+        if not _searching.acquire(blocking=False):
+            raise InputError("search: another one runs in this process; wait for its end, or search in another process")
+        try:
+            with recorded_command(["alternas", "search", *words]):
+                return SavedRun(_parser().invoke(context))
+        finally:
+            _searching.release()
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Commands that train given nets: retrain, finetune, buildup, few-shot, study, studies."""
+"""Commands that train given nets: train, retrain, finetune, buildup, few-shot, study, studies."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from ..archs.errors import InputError
+from ..archs.errors import InputError, check_choice
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
+from ..results.runs.store import as_argument
 from . import complete
 from .options import (
     Arch,
@@ -80,7 +81,7 @@ def retrain(
     """Retrain the best nets of a run with several seeds and test them; the same command again resumes."""
     from ..results.ranking.metric import run_metric
     from ..results.runs.retrained import failures, summary, table
-    from ..results.runs.store import as_argument, read_records
+    from ..results.runs.store import read_data_facts, read_records
     from ..search.config import limits_of
     from ..search.experiments.retrain import Retrain
     from ..search.experiments.retrain import retrain as run_retrain
@@ -96,7 +97,8 @@ def retrain(
     config = Retrain(folder, seeds, running.config(), top, numbers, limits, own_recipe, epochs, file)
     records = run_retrain(config, console_for(as_json))
     metric = run_metric(folder)
-    rows = summary(records, {r.trial: r.accuracy for r in read_records(folder) if r.status == "ok"}, metric)
+    searched = {r.trial: r.accuracy for r in read_records(folder) if r.status == "ok"}
+    rows = summary(records, searched, read_data_facts(folder).get("images", {}), metric)
     if as_json:
         print_json(rows)
         return
@@ -122,57 +124,121 @@ def finetune(
     freeze: Annotated[
         str,
         option(
-            "Which blocks to freeze: none, half, three-quarters, backbone (all but the head), inherited (all that "
-            "came from the weights), or none-low-lr (inherited weights learn at a tenth of the rate)."
+            "Which blocks to freeze: none (default), half, three-quarters, backbone (all but the head), inherited (all "
+            "that came from the weights), or none-low-lr (inherited weights learn at a tenth of the rate)."
         ),
-    ] = "none",
+    ] = "",
+    regime: Annotated[
+        str,
+        option(
+            "Choose what to freeze by size of the new data and likeness to the old: small-similar (backbone), "
+            "small-different (half), large-similar (three-quarters), or large-different (none-low-lr)."
+        ),
+    ] = "",
     seeds: Seeds = 3,
     name: Name = "",
     as_json: Json = False,
 ) -> None:
     """Fine-tune trained weights on new data, with a new head, at any image size that fits the net."""
-    from ..results.runs.retrained import failures, summary, table
-    from ..search.experiments.finetune import Finetune
-    from ..search.experiments.finetune import finetune as run_finetune
+    from ..search.training.job import REGIMES
 
-    request, recipe = images.of(data), training.on(data)
-    config = Finetune(request, recipe, seeds, name, running.config(), weights.spec(), freeze)
-    folder, records = run_finetune(config, console_for(as_json))
-    rows = summary(records, {})
+    if regime and freeze:
+        raise InputError(f"regime: chooses what to freeze, got --freeze {freeze} too")
+    freeze = REGIMES[check_choice("regime", regime, REGIMES)] if regime else freeze or "none"
+    _train(weights.spec(), freeze, data, images, training, running, seeds, name, as_json)
+
+
+@command(
+    "alternas train resnet18 --data photos",
+    "alternas train timm:vit_tiny_patch16_224 --data photos --image-size 224 --recipe fast --seeds 1",
+    resumes=True,
+)
+def train(
+    arch: Annotated[
+        str,
+        argument(
+            "Net to train: a zoo name, a genotype's .json file, RUN:TRIAL, or timm:NAME.",
+            autocompletion=complete.net_names,
+        ),
+    ],
+    data: Data,
+    images: ImageOptions,
+    training: TrainingOptions,
+    running: RunOptions,
+    seeds: Seeds = 3,
+    name: Name = "",
+    as_json: Json = False,
+) -> None:
+    """Train one named net from fresh weights with several seeds and test it; the same command again resumes."""
+    _train(arch, "none", data, images, training, running, seeds, name, as_json)
+
+
+def _train(
+    net: str | WeightsSpec,
+    freeze: str,
+    data: str,
+    images: ImageOptions,
+    training: TrainingOptions,
+    running: RunOptions,
+    seeds: int,
+    name: str,
+    as_json: bool,
+) -> None:
+    from ..results.runs.retrained import failures, summary, table
+    from ..results.runs.store import read_data_facts
+    from ..search.experiments.train import Train
+    from ..search.experiments.train import train as run_training
+
+    config = Train(images.of(data), training.on(data), seeds, name, running.config(), net, freeze)
+    folder, records = run_training(config, console_for(as_json))
+    rows = summary(records, {}, read_data_facts(folder).get("images", {}))
     if as_json:
         print_json({"folder": str(folder), "rows": rows, "lineage": records[0].lineage if records else {}})
         return
     print_text(table(rows))
     lines = failures(records)
     if rows:
-        lines += ["", f"export the best:  alternas export {folder} --out {folder.name}-best"]
+        lines += ["", f"export the best:  alternas export {as_argument(folder)} --out {folder.name}-best"]
     print_lines(*lines)
 
 
 @command(
+    "alternas buildup --from first:7 --data photos",
     "alternas buildup --from timm:resnet18.a1_in1k --data photos --msa 0,0,1,1",
     resumes=True,
 )
 def buildup(
-    weights: WeightsOptions,
+    start: Annotated[
+        str,
+        option(
+            "A ResNet: trained weights, which its nets inherit (timm:NAME, RUN, RUN:TRIAL, an exported folder, or a "
+            ".safetensors file), or a zoo name or a genotype's .json file, trained from fresh weights.",
+            "--from",
+            autocompletion=complete.net_names,
+        ),
+    ],
     data: Data,
     images: ImageOptions,
     training: TrainingOptions,
     running: RunOptions,
+    arch: Arch = "",
+    from_size: FromSize = "",
     msa: Annotated[
-        str, option("Attention blocks at the end of each stage, such as 0,1,1,2 (default: the build-up rule).")
+        str,
+        option("Swap so many blocks at the end of each stage at once, such as 0,1,1,2 (default: one by one, by rule)."),
     ] = "",
     train: Annotated[str, option("What to train: all, or new (only the head and the swapped blocks).")] = "all",
     seeds: Seeds = 3,
     name: Name = "",
     as_json: Json = False,
 ) -> None:
-    """Swap blocks of a trained ResNet for attention, inherit the rest, train, and compare."""
-    from ..search.experiments.swap_attention import SwapAttention, swap_attention
+    """Swap a ResNet's blocks for attention, backwards from the end, each kept if it helps beyond the noise."""
+    from ..search.experiments.build_up import BuildUp, build_up
 
     request, blocks, recipe = images.of(data), whole_numbers("msa", msa), training.on(data)
-    config = SwapAttention(request, recipe, seeds, name, running.config(), weights.spec(), blocks, train)
-    result, drawing = swap_attention(config, console_for(as_json))
+    spec = WeightsOptions(start, arch, from_size).spec()
+    config = BuildUp(request, recipe, seeds, name, running.config(), spec, blocks, train)
+    result, drawing = build_up(config, console_for(as_json))
     print_result(as_json, result, lambda: drawing)
 
 
@@ -215,6 +281,9 @@ def study(
     quick: Annotated[
         bool, option("Few points, short trainings and two seeds, to finish in minutes.", "--quick")
     ] = False,
+    cnn: Annotated[
+        str, option("CNN that others are compared with: resnet, or bit (GroupNorm, weight-standardised convs).")
+    ] = "resnet",
     seeds: Seeds = 3,
     run_name: Annotated[str, option("Name of the run (default: derived from study and data).", "--name")] = "",
     as_json: Json = False,
@@ -223,7 +292,7 @@ def study(
     from ..search.experiments.comparisons import ComparisonRun, run_comparison
 
     request, recipe = images.of(data), training.on(data)
-    config = ComparisonRun(request, recipe, seeds, run_name, running.config(), name, quick)
+    config = ComparisonRun(request, recipe, seeds, run_name, running.config(), name, quick, cnn)
     result, drawing = run_comparison(config, console_for(as_json))
     print_result(as_json, result, lambda: drawing)
 
@@ -235,4 +304,5 @@ def studies(as_json: Json = False) -> None:
     """List the papers' studies that `alternas study` can run."""
     from ..search.experiments.comparisons import STUDIES
 
-    print_listing([{"study": name, "about": study.about} for name, study in STUDIES.items()], as_json)
+    rows = [{"study": name, "about": study.about, "source": study.source} for name, study in STUDIES.items()]
+    print_listing(rows, as_json)

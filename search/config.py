@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from ..archs import Cost
-from ..archs.errors import InputError, check_choice, check_count, is_whole, short_repr
+from ..archs.errors import InputError, check_choice, check_count, short_repr
 from ..archs.timm_net import CountedCost
 from ..results.latency.device_command import TIMEOUT_SECONDS, UNNAMED, DeviceCommand, is_number_of_device, split_number
 from ..results.latency.measurements import LatencySetting
@@ -219,8 +219,6 @@ class Budget:
         hours: time limit of this command.
         train_steps: limit on the optimiser steps of all trainings; then no trial is started or promoted.
         patience: nets in a row without growth of the front after which a search proposes no more; None for no end.
-        gpu_hours: limit on the hours that workers have jobs, times their GPUs, over all sessions of a run.
-        cost: limit on what these hours and those of CPUs cost.
         measuring_seconds: time limit of one run of a command that measures a net on a device.
     """
 
@@ -228,14 +226,11 @@ class Budget:
     hours: float = math.inf
     train_steps: float = math.inf
     patience: int | None = None
-    gpu_hours: float = math.inf
-    cost: float = math.inf
     measuring_seconds: float = TIMEOUT_SECONDS
 
     def __post_init__(self) -> None:
         limits = {"trial-minutes": self.trial_minutes, "max-hours": self.hours, "max-train-steps": self.train_steps}
         limits["latency-timeout"] = self.measuring_seconds
-        limits |= {"max-gpu-hours": self.gpu_hours, "max-cost": self.cost}
         for name, most in limits.items():
             if not most > 0:
                 raise InputError(f"{name}: must be above 0, got {most}")
@@ -249,19 +244,13 @@ class RunConfig:
 
     Attributes:
         resources: where to run.
-        budget: limits on time, steps and cost.
+        budget: limits on time and steps.
         track: names of the trackers that are told of it.
     """
 
     resources: Resources = field(default_factory=Resources)
     budget: Budget = field(default_factory=Budget)
     track: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.budget.cost < math.inf and not self.resources.prices:
-            raise InputError("max-cost: what an hour costs is not known; give --price, such as cpu=0.04,gpu=2.5")
-        if self.budget.gpu_hours < math.inf and self.resources.gpus == 0:
-            raise InputError("max-gpu-hours: with --gpus-per-trial 0 none is ever used; leave it out")
 
 
 def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:
@@ -315,16 +304,6 @@ def supernet_of(text: str) -> tuple[float, str]:
         rule = f"must be from 1 to {MOST_TRAININGS:.0e} full trainings, or a run with a bank"
         raise InputError(f"supernet: {rule}, got {short_repr(text)}")
     return trainings, ""
-
-
-def worker_range(text: str) -> tuple[int, int | None]:
-    """Workers to begin with, 0 for as many as fit, and how many to grow to: of "auto", "4" or "2..8"."""
-    least, dots, most = text.strip().partition("..")
-    if least == "auto" and not dots:
-        return 0, None
-    if not is_whole(least) or (dots and not is_whole(most)):
-        raise InputError(f"workers: must be a number, auto or MIN..MAX such as 2..8, got {short_repr(text)}")
-    return int(least), int(most) if dots else None
 
 
 def search_costs(text: str) -> tuple[str, ...]:

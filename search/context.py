@@ -14,6 +14,7 @@ from ..archs.timm_net import CountedCost, TimmNet
 from ..results.latency.device_command import DeviceCommand
 from ..results.latency.measurements import LatencySetting
 from ..results.ranking.objectives import LATENCY
+from ..results.ranking.stats import resolution_of
 from ..spaces import FeasibleNets, Genes, Space
 from .config import RunConfig, Settings
 from .data.dataset import DataConfig, DataSet
@@ -187,5 +188,12 @@ class SearchContext:
             return NetCosts(objective, cost.params, 1.0 if self.bank else cost.training_macs)
 
         return SamplerContext(
-            self.space, settings.seed, costs, self.violation, not devices, first=self.known.genes, excess=devices.excess
+            self.space,
+            settings.seed,
+            costs,
+            self.violation,
+            not devices,
+            first=self.known.genes,
+            excess=devices.excess,
+            resolution=resolution_of(settings.metric.name, {"val": len(self.data.val)}),
         )

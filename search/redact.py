@@ -9,6 +9,9 @@ from urllib.parse import unquote
 REDACTED = "***"
 PASSWORD = re.compile("([^:/]+://[^:@/]*):(.*)@")  # behind the user; whatever is in it, up to the last "@"
 SECRET = re.compile("key|pass|secret|token|sig", re.IGNORECASE)  # in the name of what a URL says after its "?"
+QUERY_SECRET = re.compile(
+    rf"([?&][^=&\s]*({SECRET.pattern})[^=&\s]*=)[^&\s\"')>]*", re.IGNORECASE
+)  # of any URL in a text
 MAX_MESSAGE = 300
 
 
@@ -19,6 +22,12 @@ def shown_url(url: str) -> str:
     pairs = (pair.partition("=") for pair in query.split("&") if pair)
     query = "&".join(f"{name}={REDACTED if SECRET.search(name) else value}" for name, _, value in pairs)
     return f"{scheme}{slashes}{rest.rstrip('/') or rest}" + (f"?{query}" if query else "")
+
+
+def redact_urls(error: BaseException) -> str:
+    """What an error says, in a line without the passwords and tokens of whatever URLs it names."""
+    text = PASSWORD.sub(rf"\1:{REDACTED}@", " ".join(str(error).split()))
+    return QUERY_SECRET.sub(rf"\1{REDACTED}", text)[:MAX_MESSAGE] or type(error).__name__
 
 
 def redact(error: BaseException, url: str) -> str:

@@ -10,8 +10,8 @@ from .config import Settings, names
 from .data.dataset import DataSet
 
 
-def parse_references(text: str) -> tuple[TimmNet, ...]:
-    """The nets of "timm:resnet18,timm:vit_tiny_patch16_224"; none of "".
+def parse_references(text: str, option: str = "with") -> tuple[TimmNet, ...]:
+    """The nets of "timm:resnet18,timm:vit_tiny_patch16_224"; none of "". `option` is that which names them.
 
     Raises:
         InputError: if a part is no net of timm, has the tag of pretrained weights, or stands there twice.
@@ -20,12 +20,12 @@ def parse_references(text: str) -> tuple[TimmNet, ...]:
     for part in names(text):
         name = part.removeprefix(TIMM)
         if name == part or not name:
-            raise InputError(f"with: must be nets of timm such as {TIMM}resnet18, got {short_repr(part)}")
+            raise InputError(f"{option}: must be nets of timm such as {TIMM}resnet18, got {short_repr(part)}")
         if "." in name:
             hint = f"write {TIMM}{name.split('.')[0]}; --from takes weights"
-            raise InputError(f"with: references start from fresh weights, got those of {short_repr(part)}; {hint}")
+            raise InputError(f"{option}: is trained from fresh weights, got those of {short_repr(part)}; {hint}")
         if TimmNet(name) in nets:
-            raise InputError(f"with: {part} stands there twice")
+            raise InputError(f"{option}: {part} stands there twice")
         nets.append(TimmNet(name))
     return tuple(nets)
 
@@ -42,12 +42,14 @@ def count_references(nets: Sequence[TimmNet], data: DataSet, settings: Settings)
         for name in settings.over_limit(cost):
             rule = f"{TIMM}{net.name} has {getattr(cost, name)} {name}, over --max-{name} {settings.limits[name]}"
             raise InputError(f"with: {rule}; leave it out")
-        if settings.recipe.drop_path:
-            _check_drop_path(net, settings.recipe.drop_path)
+        check_drop_path(net, settings.recipe.drop_path)
     return costs
 
 
-def _check_drop_path(net: TimmNet, drop_path: float) -> None:
+def check_drop_path(net: TimmNet, drop_path: float, option: str = "with") -> None:
+    """Raise InputError if a net of timm cannot be trained with so much stochastic depth."""
+    if not drop_path:
+        return
     import torch
 
     from ..archs.timm import create
@@ -56,4 +58,5 @@ def _check_drop_path(net: TimmNet, drop_path: float) -> None:
         with torch.device("meta"):
             create(net.name, drop_path=drop_path)
     except InputError as error:
-        raise InputError(f"with: {TIMM}{net.name} cannot have the recipe's drop_path {drop_path:g} ({error})") from None
+        rule = f"{TIMM}{net.name} cannot have the recipe's drop_path {drop_path:g}"
+        raise InputError(f"{option}: {rule} ({error})") from None

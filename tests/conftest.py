@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -162,7 +163,7 @@ def open_controller(tmp_path: Path) -> Iterator[Callable[..., SearchController]]
         config = SearchConfig(settings, DataConfig("digits"), trials, "test", RunConfig(budget=budget))
         fields = {"recipe": {}, "data": {}, "seed": settings.seed, "versions": {}}
         devices = devices_of(config, tmp_path, _cost_fn, (1, 8, 8), 10)
-        no_data: Any = None
+        no_data: Any = SimpleNamespace(val=())  # a controller reads no images
         context = SearchContext(
             config, no_data, space, _cost_fn, STEPS, tmp_path, fields, devices=devices, references=references
         )

@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 from alternas.archs import Genotype, static_cost
 from alternas.archs.timm_net import Net
 from alternas.results.latency.device_command import DeviceCommand
-from alternas.search.engine.worker import Device
 from alternas.search.experiments.plan import Training
 from alternas.search.training import recipes
 from alternas.search.training.job import Job, JobResult, LatencyJob, Point, Progress, TrainJob
@@ -105,8 +104,7 @@ class FakeWorker:
     """A `Worker` for other processes. What `write_fates` wrote into a run's folder happens to its trials."""
 
     def __init__(self, threads: int, device: str) -> None: ...
-    def take(self, data: Any) -> Device:
-        return Device("cpu", 2**34, 2)
+    def take(self, data: Any) -> None: ...
 
     def run(self, job: TrainJob) -> Iterator[Progress | JobResult]:
         folder = Path(job.checkpoint).parent.parent

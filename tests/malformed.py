@@ -28,8 +28,6 @@ HUGE = "9" * 400
 ODD = ["../../x", "/", "\x1b[31m", "a\nb", "é", "\u202e", LONG, "<script>", "--", "-1x"]
 NO_NUMBER = ["many", "nan", "1e", "0x10", "1,5,x", "--3", "½", LONG, "\x07", "True", "None"]
 FREE: dict[str, list[str]] = {  # by option: what it can never be
-    "workers": ["-1", "1.5", "8..2", "0..3", "2..", "..4", "2..x", "9" * 5000, *NO_NUMBER],
-    "price": ["gpu", "gpu=", "tpu=1", "cpu=-1", "cpu=1,cpu=2", "gpu:=1", "cpu=0", "cpu=1e999", *ODD, *NO_NUMBER],
     "count": ["0", "-3", "1.5", "-" + HUGE, HUGE, "9" * 5000, *NO_NUMBER],
     "whole": ["-1", "1.5", "9" * 5000, *NO_NUMBER],
     "number": ["0", "-1", "-inf", *NO_NUMBER],
@@ -54,11 +52,11 @@ KINDS = {  # which it is, by the option's name; those of other commands than the
     "name": "name", "run": "name", "runs": "name", "run_name": "name", "trial": "count", "trials": "count",
     "retrain.trials": "numbers", "show.trial": "count", "repeats": "count", "seeds": "count",
     "episodes": "count", "batch": "count", "classes": "count", "channels": "count", "threads": "count",
-    "latency.batch": "numbers", "processes": "whole", "bench.workers": "count", "workers": "workers", "seed": "whole",
+    "latency.batch": "numbers", "processes": "whole", "bench.workers": "count", "workers": "whole", "seed": "whole",
     "retrain.top": "count", "top": "whole", "eta": "number", "trial_minutes": "number",
-    "max_hours": "number", "price": "price", "max_cost": "number", "max_gpu_hours": "number",
+    "max_hours": "number",
     "max_train_steps": "number", "cpus_per_trial": "number", "gpus_per_trial": "number or 0",
-    "devices_per_trial": "count", "measured_nets": "count", "polish_epochs": "whole",
+    "measured_nets": "count", "polish_epochs": "whole",
     "epochs": "number", "max_latency_ms": "limit", "latency_command": "command", "latency_format": "word", "latency_timeout": "number", "max_macs": "amount", "max_params": "amount", "images": "amount",
     "msa": "numbers", "shots": "numbers", "ways": "numbers", "rungs": "shares", "save_weights_at": "shares",
     "image_size": "size", "from_size": "size", "strategy": "word", "scheduler": "word", "objective": "word",

@@ -27,7 +27,9 @@ SHORT = {
     "search*latency_ms": "--trials 1 --epochs 1",  # ten seconds a net on a busy machine
     "search": "--trials 4 --epochs 1",
     "retrain": "--top 1 --seeds 1 --epochs 1",
+    "train": "--seeds 1 --epochs 0.05",
     "finetune": "--seeds 1 --epochs 0.05",
+    "buildup": "--seeds 2 --epochs 0.05 --msa 0,0,1,1",
     "study": "--data digits --quick --seeds 2 --epochs 0.3",
     "bench": "--seeds 2 --scheduler none",
     "explain*--paper-claims": "--samples 16 --quick --epochs 0.3",

@@ -180,7 +180,7 @@ def test_an_analysis(name: str) -> None:
     assert len(finding.rows) == (2 if name == "per head" else 4)
     assert all(0 < row["distance_px"] < row["furthest_px"] for row in finding.rows)
     finding.draw(Figure(layout="constrained"))
-    assert f"of {len(finding.rows)} heads" in finding.summary
+    assert finding.findings[0].n == sum(row["layer"] == finding.rows[0]["layer"] for row in finding.rows)
 
 
 def test_nets_without_attention_are_refused() -> None:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from alternas.archs import InputError, build
 from alternas.results.analysis import cka
 from alternas.results.analysis.cka import CkaSums, analyse, centred, cka_map, gram, hsic
+from alternas.results.analysis_tools.findings import Finding
 from alternas.results.analysis_tools.hooks import HookPoint, all_sites, residual_points
 from alternas.results.analysis_tools.inputs import AnalysisInput, Images
 from nets import NETS, lively
@@ -160,19 +161,16 @@ def test_an_analysis_of_one_and_of_two() -> None:
     for finding in (alone, both):
         finding.draw(figure := Figure())
         assert len(figure.axes) == 2
-        assert "nan" not in finding.summary
-    assert "hybrid" in both.summary
-    assert "basic" in both.summary
 
 
-BLOCKS = "the map falls into blocks at the ends of stages"
+BLOCKS = "blocks at stage ends"
 LENGTHS = {"resnet": (1, 3, 3, 3), "uneven": (1, 2, 5, 2), "two": (3, 3)}
 
 
-def readings(cka_LL: Any, lengths: tuple[int, ...]) -> str:
+def gap_of(cka_LL: Any, lengths: tuple[int, ...]) -> Finding:
     stages = [str(s) for s, length in enumerate(lengths) for _ in range(length)]
     sites = [HookPoint(str(i), str(i), "out", "conv", stage) for i, stage in enumerate(stages)]
-    return cka._summary_of_one(np.array(cka_LL), sites)
+    return cka.findings_of_one(np.array(cka_LL), sites)[-1]
 
 
 def blocky(lengths: tuple[int, ...]) -> np.ndarray:
@@ -181,13 +179,10 @@ def blocky(lengths: tuple[int, ...]) -> np.ndarray:
 
 
 def test_blocks_are_told_where_stages_end() -> None:
-    told = readings(blocky(LENGTHS["resnet"]), LENGTHS["resnet"])
-    assert BLOCKS in told
-    assert "is +0.80 beside that of two of different stages" in told
-    assert "(1 of 84 ways" in told
-    few = readings(blocky(LENGTHS["two"]), LENGTHS["two"])
-    assert BLOCKS not in few, "one of five ways to halve a map is the best one by chance"
-    assert "is not told (1 of 5 ways" in few
+    told = gap_of(blocky(LENGTHS["resnet"]), LENGTHS["resnet"])
+    assert (told.value, told.verdict) == (pytest.approx(0.8), BLOCKS), "1 of 84 ways to place as many ends"
+    few = gap_of(blocky(LENGTHS["two"]), LENGTHS["two"])
+    assert few.verdict == "undecided", "one of five ways to halve a map is the best one by chance"
 
 
 @pytest.mark.parametrize("lengths", LENGTHS.values())
@@ -196,10 +191,10 @@ def test_no_smooth_map_has_blocks(lengths: tuple[int, ...]) -> None:
     places = sum(lengths)
     for depth in (np.arange(places), np.arange(places) ** 0.5, np.arange(places) ** 2 / places):
         for reach in (1.0, 3.0, 10.0):
-            assert BLOCKS not in readings(np.exp(-np.abs(depth[:, None] - depth) / reach), lengths)
-    assert BLOCKS not in readings(np.full((places, places), 0.7), lengths)
+            assert gap_of(np.exp(-np.abs(depth[:, None] - depth) / reach), lengths).verdict != BLOCKS
+    assert gap_of(np.full((places, places), 0.7), lengths).verdict != BLOCKS
     stage_L = (np.arange(places) + 1) // 2
-    assert BLOCKS not in readings(0.1 + 0.8 * (stage_L[:, None] == stage_L), lengths)
+    assert gap_of(0.1 + 0.8 * (stage_L[:, None] == stage_L), lengths).verdict != BLOCKS
 
 
 def test_the_gap_is_that_of_pairs_as_far_apart() -> None:

@@ -161,8 +161,11 @@ def test_robustness_of_a_net_that_sees_brightness() -> None:
     assert by["brightness", 5]["accuracy"] == 0.75  # 0.3 becomes 0.6: logits 40 and -40 for the other class
     assert by["brightness", 5]["nll"] == pytest.approx(80 / 4, rel=1e-3)
     assert by["brightness", 5]["ece"] > 0.2
-    assert f"and {by['clean', 0]['ece']:.3f} on clean images" in found.summary
-    assert "on 4 clean images" in found.summary
+    by_name = {finding.name: finding for finding in found.findings}
+    assert by_name["accuracy"].n == 4
+    assert by_name["calibration error (ECE)"].value == by["clean", 0]["ece"]
+    lost = [1 - row["accuracy"] for row in found.rows[1:]]
+    assert by_name[robustness.LOSS].value == pytest.approx(sum(lost) / 75 / (1 - 0.5)), "of what is above chance"
 
 
 def test_what_is_drawn_serves_every_net_of_the_same_images(monkeypatch: pytest.MonkeyPatch) -> None:

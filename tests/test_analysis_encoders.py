@@ -41,7 +41,6 @@ def subject(name: str, count: int = 8) -> AnalysisInput:
 
 def check(finding: Any) -> None:
     assert all(row.keys() == finding.rows[0].keys() for row in finding.rows)
-    assert "nan" not in finding.summary
     finding.draw(Figure())
 
 
@@ -68,9 +67,11 @@ def test_positions_of_other_kinds() -> None:
     rows = positions.similarity_rows("2-D", both.numpy(), (4, 4))
     assert all(row["same_row"] == row["same_column"] == pytest.approx(0.5) for row in rows)
     assert {row["elsewhere"] for row in rows} == {0}
-    assert "rows and columns are more alike than others" in positions._summary(rows)
-    flat = positions._summary(positions.similarity_rows("flat", np.ones((16, 16)), (4, 4)))
-    assert "neither neighbours nor rows and columns stand out" in flat
+    near, lines = positions.findings(rows)
+    assert (lines.value, lines.verdict) == (pytest.approx(0.5), "more alike")
+    assert near.verdict == "more alike", "neighbours are of one row or column"
+    flat = positions.findings(positions.similarity_rows("flat", np.ones((16, 16)), (4, 4)))
+    assert [finding.verdict for finding in flat] == ["undecided"] * 2
     timms: Any = subject("timm vit").net
     assert torch.equal(positions.position_tables(timms)[0]["encoder"], timms.pos_embed[0, 1:])
     for name, why in (("vit relative", "are relative"), ("vit without positions", "no position"), ("msa", "no tokens")):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from alternas.results.analysis import fourier, variance
 from alternas.results.analysis.fourier import frequencies, highest, log_amplitudes
 from alternas.results.analysis.variance import map_variance
 from alternas.results.analysis_tools.hooks import mean_over_images, residual_points
-from alternas.results.analysis_tools.inputs import AnalysisInput, Images
+from alternas.results.analysis_tools.inputs import AnalysisInput, Images, block_changes
 from nets import NETS
 
 
@@ -37,12 +36,6 @@ def test_log_amplitudes_are_numpys(height: int, width: int) -> None:
     wanted = np.array(outwards) - rolled[height // 2, width // 2]
     assert log_amplitudes(x).numpy() == pytest.approx(wanted, abs=1e-4)
     assert len(frequencies(height, width)) == len(wanted)
-
-
-def test_the_last_frequency_is_below_pi() -> None:
-    assert frequencies(14, 14)[-1] == pytest.approx(0.857, abs=1e-3)
-    assert frequencies(32, 32)[-1] == 15 / 16
-    assert frequencies(7, 7)[-1] == pytest.approx(6 / 7)
 
 
 def test_an_impulse_and_white_noise_are_flat() -> None:
@@ -75,7 +68,9 @@ def test_changes_are_told_where_the_map_keeps_its_shape() -> None:
     one, two = last["stage 1 block 1"], last["stage 1 block 2"]
     assert two["change"] == pytest.approx(two["log_amplitude"] - one["log_amplitude"])
     assert one["frequency_pi"] == 7 / 8
-    assert f"{last['stage 2 block 2']['change']:+.3g}" in found.summary
+    kept = [last[site]["change"] for site in ("stage 1 block 1", "stage 1 block 2", "stage 2 block 2")]
+    (conv,) = found.findings
+    assert (conv.name, conv.value) == (f"{fourier.CHANGE}, conv", pytest.approx(sum(kept) / 3))
     again = variance.analyse(subject)
     assert [row["site"] for row in again.rows if row["stage_end"]] == ["stem", "stage 1 block 2", "stage 2 block 2"]
     assert [row["change"] is None for row in again.rows] == [True, False, False, True, False]
@@ -83,42 +78,30 @@ def test_changes_are_told_where_the_map_keeps_its_shape() -> None:
         finding.draw(Figure())
 
 
-def row(place: int, op: str, change: float | None, height: int = 8) -> dict[str, Any]:
-    return {
-        "place": place,
-        "site": f"site {place}",
-        "op": op,
-        "height": height,
-        "frequency_pi": 0.75,
-        "log_amplitude": -1.0,
-        "change": change,
+def test_verdicts_follow_the_blocks() -> None:
+    """Intervals over blocks, whatever the size of their maps; the log factor of a variance has no size."""
+
+    def verdicts(*changes: tuple[str, float | None]) -> dict[str, str]:
+        rows = [{"place": i, "op": op, "change": change} for i, (op, change) in enumerate(changes)]
+        return {f.name[-4:].strip(): f.verdict for f in block_changes(rows, "it", lambda row: row["change"])}
+
+    stem = ("stem", None)
+    assert verdicts(stem, ("conv", 0.5), ("conv", 0.48), ("msa", -1.0), ("msa", -1.1)) == {
+        "conv": "raise",
+        "msa": "lower",
     }
-
-
-def test_the_reading_follows_the_numbers() -> None:
-    """MSA and conv compared at one size of map."""
-    rows = [row(0, "stem", None), row(1, "conv", 0.5), row(2, "conv", 0.1), row(3, "msa", -1.0), row(4, "msa", -2.0)]
-    told = fourier._summary([*rows, row(5, "conv", -9.0, height=4)], 7)
-    assert "On maps 8 px high the mean change of that amplitude is conv +0.3 (2), msa -1.5 (2)." in told
-    assert "On maps 4 px high the mean change of that amplitude is conv -9 (1)." in told
-    assert "Each MSA adds less than each conv there." in told
-    assert "2 of 2 msa blocks lower it: too few or too unlike each other to tell whether as Park" in told
-    assert "2 of 3 conv blocks raise it: too few or too unlike each other" in told
-    many = [*rows, row(5, "msa", -1.5), row(6, "msa", -1.4), row(7, "conv", 0.2), row(8, "conv", 0.3)]
-    assert "4 of 4 msa blocks lower it: as Park" in fourier._summary(many, 7)
-    assert "4 of 4 conv blocks raise it: as Park" in fourier._summary(many, 7)
-    turned = [one | {"change": None if one["change"] is None else -one["change"]} for one in many]
-    assert "Each MSA adds less" not in fourier._summary(turned, 7)
-    assert "0 of 4 msa blocks lower it: other than Park" in fourier._summary(turned, 7)
-    overlapping = [*rows, row(5, "msa", 0.3)]
-    assert "Each MSA adds less" not in fourier._summary(overlapping, 7)
-    assert "no change can be told" in fourier._summary(rows[:1], 7)
+    assert verdicts(stem, ("conv", 0.5), ("conv", -0.4)) == {"conv": "undecided"}
+    assert verdicts(stem, ("conv", None)) == {"conv": "not measured"}
+    assert verdicts(("conv", 0.5)) == {"conv": ""}, "one block has no interval"
+    rows = [{"op": "conv", "stage": "1", "variance": v, "change": c} for v, c in ((2.0, 1.0), (8.0, 6.0), (9.0, None))]
+    factor, ends = variance.findings(rows)
+    assert factor.value == pytest.approx(math.log(2 * 4) / 2)
+    assert ends.value == pytest.approx(math.log(9) - math.log(2 * 8) / 2)
 
 
 def test_small_maps_are_left_out() -> None:
     found = fourier.analyse(subject_of("bit"))  # 4 px behind the stem, 2 px behind the second stage
     assert {row["height"] for row in found.rows} == {4}
-    assert "Left out" in found.summary
     tiny = Genotype(Stem("none"), (), Encoder(16, 1, 2, patch=8), Head("token"))
     subject = AnalysisInput("tiny", build(tiny, 5, 16, 2), subject_of("basic").images)
     with pytest.raises(InputError, match="at least 4 px"):

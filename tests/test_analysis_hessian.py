@@ -18,7 +18,6 @@ from alternas.archs import InputError, build
 from alternas.results.analysis import hessian
 from alternas.results.analysis.hessian import (
     batch_ritz,
-    density,
     differentiable_twice,
     hessian_product,
     lanczos,
@@ -51,7 +50,6 @@ def test_a_quadratic_loss_of_known_spectrum(steps: int) -> None:
     wanted = sorted(SPECTRUM.tolist(), key=abs, reverse=True)[:8]
     assert found == pytest.approx(wanted, abs=1e-4)
     assert all(error < 1e-4 for _, error in largest(ritz, 8))
-    assert ritz.weights.sum().item() == pytest.approx(1)
     if steps >= 60:
         assert ritz.values.numpy() == pytest.approx(np.sort(SPECTRUM.numpy()), abs=1e-6)
 
@@ -69,7 +67,6 @@ def test_lanczos_ends_when_the_space_is_exhausted() -> None:
     scale = torch.tensor([2.0, 2.0, -1.0, -1.0], dtype=torch.float64)
     ritz = lanczos(lambda v: scale * v, torch.ones(4), 4)
     assert ritz.values.tolist() == pytest.approx([-1, 2])
-    assert ritz.weights.tolist() == pytest.approx([0.5, 0.5])
 
 
 def tiny() -> nn.Module:
@@ -105,12 +102,6 @@ def test_a_tiny_net_has_the_eigenvalues_of_its_whole_matrix(soft: bool) -> None:
     found = batch_ritz(net.train(), batch, len(w_P), 0, every).values.numpy()
     assert (found[-1], found[0]) == pytest.approx((wanted[-1], wanted[0]), abs=1e-4)
     assert wanted[0] < -1e-3
-    values, weights = density(net, batch, every, probes=2, steps=6)
-    assert weights.sum().item() == pytest.approx(1)
-    signs = [torch.randint(2, w_P.shape, generator=torch.Generator().manual_seed(i)).double() * 2 - 1 for i in (0, 1)]
-    for power, product in ((1, matrix), (3, matrix @ matrix @ matrix)):  # quadratures keep the moments of a start
-        moment = torch.stack([v @ product @ v for v in signs]).sum() / 2 / len(w_P)
-        assert (weights * values**power).sum().item() == pytest.approx(moment.item(), rel=1e-4)
 
 
 @pytest.mark.parametrize("name", ["vit", "msa", "transformer", "bit"])
@@ -136,11 +127,9 @@ def test_products_are_differences_of_gradients(name: str) -> None:
 
 
 def test_shares_and_means_of_a_spectrum() -> None:
-    values, weights = torch.tensor([-2.0, -1.0, 1.0, 4.0]), torch.tensor([0.1, 0.1, 0.6, 0.2])
+    values = torch.tensor([-2.0, -1.0, 1.0, 4.0])
     assert negative_share(values) == 0.5
-    assert negative_share(values, weights) == pytest.approx(0.2)
     assert positive_mean(values) == 2.5
-    assert positive_mean(values, weights) == pytest.approx(1.75)
     assert np.isnan(positive_mean(-values.abs()))
 
 
@@ -150,15 +139,14 @@ def test_finding() -> None:
     found = hessian.analyse(AnalysisInput("tiny", net, images), steps=12)
     assert [row["images"] for row in found.rows] == [16] * 5 + [4] * 5
     shares = sum(row["eigenvalue"] < 0 for row in found.rows) / 10
-    assert f"NEP {shares:.3f}" in found.summary
-    assert "cross-entropy without L2" in found.summary
+    assert found.findings[0].value == pytest.approx(shares)
+    assert "cross-entropy without L2" in found.title
     least = [batch_ritz(net, batch, 12, b, Objective()).values[0].item() for b, batch in enumerate(images.batches(16))]
     assert [row["smallest_ritz"] for row in found.rows] == [least[0]] * 5 + [least[1]] * 5
     found.draw(Figure())
     soft = [(images.x_NCHW[:4], torch.full((4, 3), 1 / 3))]
-    assert (
-        "augmented training images" in hessian.analyse(AnalysisInput("tiny", net, images, tuple(soft)), steps=4).summary
-    )
+    augmented = hessian.analyse(AnalysisInput("tiny", net, images, tuple(soft)), steps=4)
+    assert "augmented training images" in augmented.title
     with pytest.raises(InputError, match="at least one"):
         hessian.analyse(AnalysisInput("tiny", net, replace(images, x_NCHW=images.x_NCHW[:0], y_N=images.y_N[:0])))
 
@@ -195,17 +183,14 @@ def spectra(*least: float) -> list[dict[str, Any]]:
 
 
 def test_convexity_is_told_by_the_smallest_ritz_values() -> None:
-    """The largest five say nothing of it."""
-    told = hessian._summary(spectra(*[-1.2] * 15, -6.1), "images", "cross-entropy")
-    assert "NEP 0.000" in told
-    assert (
-        "In 16 of 16 minibatches the smallest Ritz value of 20 steps of Lanczos is negative, from -6.1 to -1.2" in told
-    )
-    assert "is not convex" in told
-    one = hessian._summary(spectra(0.1, -2.0, 0.0), "images", "cross-entropy")
-    assert "In 1 of 3 minibatches" in one
-    none = hessian._summary(spectra(0.1, 0.2, -1e-12), "images", "cross-entropy")
-    assert "is not convex" not in none
-    assert "looks convex" not in none
-    assert "In none of 3 minibatches did 20 steps of Lanczos meet downward curvature" in none
-    assert "does not prove that there is none" in none
+    """The largest five say nothing of it, and none met does not prove that there is none."""
+    for least, share, verdict in (
+        ((*[-1.2] * 15, -6.1), 1, "loss is not convex"),
+        ((0.1, -2.0, 0.0), 1 / 3, "loss is not convex"),
+        ((0.1, 0.2, -1e-12), 0, "undecided"),
+    ):
+        by_name = {finding.name: finding for finding in hessian.findings(spectra(*least))}
+        found = by_name["minibatches with an eigenvalue below 0"]
+        assert (found.value, found.verdict) == (pytest.approx(share), verdict)
+        assert by_name[hessian.NEP].value == 0
+        assert by_name[hessian.NEP].high > 0, "of five eigenvalues each, a share is known to a fifth"

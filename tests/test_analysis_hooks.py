@@ -46,34 +46,6 @@ def test_the_stream_is_heard_from_stem_to_end(name: str) -> None:
     assert len(stage_ends(sites)) == len({site.stage for site in sites})
 
 
-@pytest.mark.parametrize("name", NETS)
-def test_a_net_is_left_as_it_was(name: str) -> None:
-    net, x = net_of(name), torch.randn(3, 2, 16, 16)
-    net(x).sum().backward()
-    net.stages.eval()
-    frozen = next(net.parameters())
-    frozen.requires_grad_(False)
-    state = {key: value.clone() for key, value in net.state_dict().items()}
-    grads = {key: p.grad for key, p in net.named_parameters()}
-    values = {key: grad.clone() for key, grad in grads.items() if grad is not None}
-    modes = [module.training for module in net.modules()]
-    torch.manual_seed(7)
-    captured(net, residual_points(net), x)
-    with undisturbed(net):
-        torch.rand(1)
-        frozen.requires_grad_(True)
-        net(x).sum().backward()
-    drawn = torch.rand(1)
-    torch.manual_seed(7)
-    assert drawn == torch.rand(1)
-    assert all(torch.equal(value, state[key]) for key, value in net.state_dict().items())
-    assert all(grads[key] is p.grad for key, p in net.named_parameters())
-    assert all(torch.equal(grads[key], value) for key, value in values.items())
-    assert [module.training for module in net.modules()] == modes
-    assert not frozen.requires_grad
-    assert not any(module._forward_hooks or module._forward_pre_hooks for module in net.modules())
-
-
 @pytest.mark.parametrize("name", ["transformer", "vit", "hybrid pooled"])
 def test_between_msa_and_mlp(name: str) -> None:
     net, x = net_of(name), torch.randn(3, 2, 16, 16)

@@ -25,17 +25,13 @@ def net_of(name: str) -> nn.Module:
 
 def test_each_filters_direction_has_its_norm() -> None:
     net = net_of("hybrid")
-    found, rows = (direction(net, torch.Generator().manual_seed(1), norm) for norm in ("filter", "rows"))
+    found = direction(net, torch.Generator().manual_seed(1))
     for name, p in net.named_parameters():
         if p.ndim == 1 or "positions" in name:
             assert not found[name].any()
-            assert not rows[name].any()
         else:
             assert torch.allclose(found[name].flatten(1).norm(dim=1), p.flatten(1).norm(dim=1), rtol=1e-4)
-            assert torch.allclose(rows[name].norm(dim=0), p.norm(dim=0), rtol=1e-4)
             assert found[name].any()
-    with pytest.raises(InputError, match="did you mean 'filter'"):
-        direction(net, torch.Generator(), "filters")
 
 
 @pytest.mark.parametrize("name", ["msa", "vit 2-D", "vit relative", "per head"])
@@ -91,12 +87,12 @@ def test_finding() -> None:
     subject = AnalysisInput("basic", net, Images(x, net(x).argmax(1), torch.zeros(2), torch.ones(2)))
     found = landscape.analyse(subject, side=3)
     middle = found.rows[4]
-    assert f"a loss of {middle['loss']:.3g}" in found.summary
-    assert ("None of the other 8 points is lower." in found.summary) is (
-        min(r["loss"] for r in found.rows) == middle["loss"]
-    )
+    by_name = {finding.name: finding for finding in found.findings}
+    assert by_name["loss at the weights"].value == middle["loss"]
+    rise = [row["loss"] - middle["loss"] for row in found.rows if row is not middle]
+    assert by_name["rise of the loss to the border"].value == pytest.approx(sum(rise) / 8)
+    assert by_name["lowest point below the weights"].value == -min(0, *rise)
     found.draw(Figure())
     assert landscape.analyse(subject, side=3).rows == found.rows
-    assert landscape.analyse(subject, side=3, norm="rows").rows != found.rows
     with pytest.raises(InputError, match="odd and at least 3, got 4"):
         landscape.analyse(subject, side=4)

@@ -108,13 +108,15 @@ def test_rows_and_reading() -> None:
         y = net(x).argmax(1)
     assert len(y.unique()) > 1
     found = lesion.analyse(AnalysisInput("msa", net, Images(x, y, torch.zeros(2), torch.ones(2))))
-    assert "right on 1.000 of 40" in found.summary
+    assert (found.findings[0].value, found.findings[0].n) == (1, 40)
     for row in found.rows:
         unit = next(u for u in units(net) if u.name == row["unit"])
         with torch.no_grad(), lesioned(net, unit):
             assert row["accuracy"] == pytest.approx((net(x).argmax(1) == y).double().mean().item())
         assert row["change"] == row["accuracy"] - 1
     worst = min(found.rows, key=lambda row: row["change"])
-    assert (f"The largest loss is without {worst['unit']}" in found.summary) is (worst["high"] < 0)
+    largest, above = found.findings[-1], 1 - y.bincount().max().item() / 40
+    assert (largest.name, largest.value) == (f"largest loss, without {worst['unit']}", -worst["change"] / above)
+    assert (largest.verdict == "costs") is (worst["high"] < 0)
     assert all(row["low"] <= row["change"] <= row["high"] for row in found.rows)
     found.draw(Figure())

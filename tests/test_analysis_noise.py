@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from torch import Tensor, nn
 
 from alternas.results.analysis import frequency_noise as noise
 from alternas.results.analysis.frequency_noise import noisy, ring, ring_frequencies, ring_noise
-from alternas.results.analysis_tools.inputs import AnalysisInput, Images
+from alternas.results.analysis_tools.findings import Finding
+from alternas.results.analysis_tools.inputs import ACCURACY, AnalysisInput, Clean, Images
 
 
 @pytest.mark.parametrize("side", [32, 33, 48])
@@ -79,12 +81,14 @@ def test_a_net_that_sees_the_mean_alone() -> None:
     assert rows[0]["change"] < -0.05
     assert all(row["change"] == 0 for row in rows[1:])
     assert rows[0]["low"] < rows[0]["change"] < rows[0]["high"] < 0
-    assert "The largest loss is at 0 pi" in found.summary
-    assert "at this energy low ones cost more" in found.summary
+    assert verdicts(found.findings) == ["costs", "undecided", "low ones cost more"]
     found.draw(Figure())
-    silent = noise.analyse(AnalysisInput("mean", net, images), rms=0).summary
-    assert "Of no frequency does the 95 % interval over images lie below 0" in silent
-    assert "cost more" not in silent
+    assert verdicts(noise.analyse(AnalysisInput("mean", net, images), rms=0).findings) == ["undecided"] * 3
+
+
+def verdicts(found: Sequence[Finding]) -> list[str]:
+    """Of the lowest frequency, the highest, and low ones against high ones."""
+    return [finding.verdict for finding in found if finding.name != ACCURACY]
 
 
 class Finest(nn.Module):
@@ -98,14 +102,14 @@ class Finest(nn.Module):
 
 def test_a_net_that_sees_the_highest_frequency_alone() -> None:
     images = Images(torch.zeros(80, 1, 16, 16), torch.zeros(80).long(), torch.zeros(1), torch.ones(1))
-    told = noise.analyse(AnalysisInput("finest", Finest(), images), rms=1).summary
-    assert "at this energy high ones cost more" in told
+    found = noise.analyse(AnalysisInput("finest", Finest(), images), rms=1).findings
+    assert found[-1].verdict == "high ones cost more"
+    assert {finding.verdict for finding in found[1:3]} == {"at chance"}, "all images are of one class"
 
 
 def test_halves_that_cost_alike_are_not_told_apart() -> None:
     rows = [{"frequency_pi": f, "change": -0.1, "low": -0.2, "high": -0.01} for f in (0.25, 0.75)]
     costs = [-(torch.arange(40) % 10 == k).double() for k in (0, 1)]
-    told = noise._summary(0.9, rows, costs, 0.7, 2)
-    assert "which cost more is not told" in told
-    assert "ones cost more" not in told
-    assert "low ones cost more" in noise._summary(0.9, rows, [costs[0] - 0.5, costs[1]], 0.7, 2)
+    clean = Clean(0.9, 40, 0.1)
+    assert noise.findings(rows, costs, clean)[-1].verdict == "undecided"
+    assert noise.findings(rows, [costs[0] - 0.5, costs[1]], clean)[-1].verdict == "low ones cost more"

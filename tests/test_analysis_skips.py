@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,8 +15,8 @@ from timm.models.resnet import BasicBlock, ResNet
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
-from alternas.archs import build
-from alternas.results.analysis.skip_connections import Addition, additions, analyse, skip_ratios, without_skip
+from alternas.archs import Genotype, InputError, build
+from alternas.results.analysis.skip_connections import RATIO, Addition, additions, analyse, skip_ratios, without_skip
 from alternas.results.analysis_tools.hooks import captured, residual_points, seeing
 from alternas.results.analysis_tools.inputs import AnalysisInput, Images
 from nets import NETS, lively
@@ -51,6 +52,23 @@ def test_skip_and_branch_add_up_to_the_stream(name: str) -> None:
         after_relu = stream[site.name].min() >= 0
         total = F.relu(found[site.name]) if after_relu else found[site.name]
         torch.testing.assert_close(stream[site.name], total, rtol=1e-5, atol=1e-5)
+
+
+def test_a_block_trained_without_skips_is_one_that_drops_them() -> None:
+    """Training without is a net of its own; of equal weights it is the net whose skips are taken away."""
+    vit, x = NETS["vit"], pixels()
+    assert vit.encoder is not None
+    skipless = replace(vit, encoder=replace(vit.encoder, skipless=1))
+    assert skipless.key != vit.key
+    assert Genotype.from_json(skipless.to_json()) == skipless
+    net, whole = build(skipless, 5, 16, 2).eval(), made("vit")
+    net.load_state_dict(whole.state_dict())
+    msa, mlp, *others = additions(whole)
+    assert [place.name for place in additions(net)] == [place.name for place in others]
+    with without_skip(whole, msa), without_skip(whole, mlp), torch.no_grad():
+        torch.testing.assert_close(net(x), whole(x), rtol=1e-5, atol=1e-5)
+    with pytest.raises(InputError, match="skipless must be a whole number from 0 to 2"):
+        replace(vit.encoder, skipless=vit.encoder.depth + 1)
 
 
 def test_ratios_are_those_of_norms() -> None:
@@ -132,7 +150,8 @@ def test_an_analysis(name: str) -> None:
             last = (net(images.x_NCHW).argmax(1) == images.y_N).double().mean().item()
     assert finding.rows[-1]["accuracy"] == whole
     assert finding.rows[-1]["accuracy_without"] == last
-    assert ("class token" in finding.summary) == (name == "hybrid")
+    ratios = [found.name for found in finding.findings if found.name.startswith(RATIO)]
+    assert (f"{RATIO}, class token" in ratios) == (name == "hybrid")
     finding.draw(Figure())
 
 

@@ -29,7 +29,6 @@ from alternas.search.data.load import load
 from alternas.search.engine import pool
 from alternas.search.engine.loop import run_loop
 from alternas.search.engine.resources import Resources
-from alternas.search.engine.worker import Device
 from alternas.search.prepare import default_scheduler
 from alternas.search.training.job import JobResult, Point, Progress, TrainJob
 from alternas.search.trials.controller import SearchController
@@ -107,8 +106,7 @@ class Hanging:
 
     def __init__(self, threads: int, device: str) -> None: ...
 
-    def take(self, data: Any) -> Device:
-        return Device("cpu", 2**34, 2)
+    def take(self, data: Any) -> None: ...
 
     def run(self, job: TrainJob) -> Iterator[Progress | JobResult]:
         yield Progress(job.trial, Point(3, 1.0, 0.5), 0.1)

@@ -1,11 +1,15 @@
-"""The build-up as a strategy: the published trajectory, repeats, limits, every space."""
+"""The build-up, as a strategy and as a command: the published trajectory, repeats, limits, every space."""
 
 from __future__ import annotations
 
 import io
+import json
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 import optuna
 import pytest
@@ -14,10 +18,12 @@ from rich.console import Console
 
 from alternas.archs import Genotype, InputError, static_cost, zoo
 from alternas.results.ranking.metric import Metric
-from alternas.search.samplers.buildup import BuildUp, Step, steps_table
+from alternas.search.samplers.buildup import BuildUp, Step, judge, steps_table
 from alternas.search.samplers.random import TrialChooser
 from alternas.search.samplers.sampler_context import NetCosts, SamplerContext
+from alternas.search.training.job import JobResult, TrainJob
 from alternas.spaces import SPACES, Genes, RecordingChooser, Space, get, options_of
+from fakes import FakePool
 
 Msa = tuple[int, ...]
 PLAIN: Genes = {"family": "resnet", "block": "bottleneck", "width": 64, "depth1": 3, "depth2": 4, "depth3": 6,
@@ -31,6 +37,7 @@ TRIED = [  # what the rule makes of these
     ((0, 0, 0, 0), "start"), ((0, 0, 0, 1), "accepted"), ((0, 0, 0, 2), "accepted"), ((0, 0, 1, 2), "accepted"),
     ((0, 0, 2, 2), "rejected"), ((0, 1, 1, 2), "accepted"), ((0, 2, 1, 2), "rejected"), ((1, 1, 1, 2), "rejected"),
 ]  # fmt: skip
+ONE_BLOCK = ((0, 0, 0, 1), (0, 0, 1, 0), (0, 1, 0, 0), (1, 0, 0, 0))
 
 
 def msa_of(net: Genotype) -> Msa:
@@ -67,9 +74,9 @@ class Lab:
     def end(self, repeats: Sequence[float] = ()) -> None:
         """One of the running nets ends."""
         trial, net = self.running.pop(self.pick(len(self.running)))
-        if repeats:
+        if len(repeats) > 1:  # as a search does
             trial.set_user_attr("accuracies", {str(seed): value for seed, value in enumerate(repeats)})
-        self.study.tell(trial, [repeats[0] if repeats else self.accuracy(net), 1.0])
+        self.study.tell(trial, [fmean(repeats) if repeats else self.accuracy(net), 1.0])
 
     def run(self, sampler: BuildUp, most: int = 1000) -> Lab:
         """Ask and tell until nothing is proposed and nothing runs, or `most` nets have ended."""
@@ -158,7 +165,8 @@ def test_paths_go_side_by_side() -> None:
         ([0.80, 0.82, 0.81], [0.78, 0.801, 0.79], "rejected", (0, 0, 1, 0)),
         ([0.80], [0.81], "accepted", (0, 0, 0, 2)),
         ([0.80], [0.80], "rejected", (0, 0, 1, 0)),
-        ([0.80, 0.90], [0.81], "accepted", (0, 0, 0, 2)),
+        ([0.508, 0.725], [0.586], "accepted", (0, 0, 0, 2)),
+        ([0.80, 0.90], [0.81, 0.91], "accepted", (0, 0, 0, 2)),
     ],
 )  # fmt: skip
 def test_repeats_decide_where_there_are_any(before: list[float], after: list[float], verdict: str, then: Msa) -> None:
@@ -171,8 +179,21 @@ def test_repeats_decide_where_there_are_any(before: list[float], after: list[flo
     assert step.verdict == verdict
     assert step.difference is not None
     assert step.difference.n == min(len(before), len(after))
+    assert step.difference.mean == pytest.approx(fmean(a - b for a, b in zip(after, before, strict=False)))
     assert (step.difference.low is None) == (min(len(before), len(after)) < 2)
     assert msa_of(lab.ask()) == then
+
+
+def test_a_step_of_one_image_is_no_certainty() -> None:
+    """Two seeds that both gain one image of 100 are two equal differences, not an interval of width 0."""
+    before, after = (
+        create_trial(values=[fmean(each), 1.0], user_attrs={"accuracies": dict(zip("01", each, strict=True))})
+        for each in ([0.80, 0.90], [0.81, 0.91])
+    )
+    context = SamplerContext(get("alternet", 32), 0, lambda net: NetCosts(1.0, 1.0), resolution=0.01)
+    assert [judge(before, after, replace(context, resolution=step))[1] for step in (0.0, 0.01)] == [
+        "accepted", "undecided",
+    ]  # fmt: skip
 
 
 def noise(net: Genotype) -> float:
@@ -351,7 +372,38 @@ def test_the_table() -> None:
     rows = [" ".join(line.split()) for line in console.export_text().splitlines()]
     assert rows == [
         "start MSA blocks by stage accuracy change in points verdict",
-        "bottleneck 64: 3 4 6 4 0 0 0 0 0.8000 - start",
-        "bottleneck 64: 3 4 6 4 0 0 0 1 0.8200 +2.03 (95 %: +1.89 to +2.18, 3 seeds) accepted",
+        "bottleneck 64: 3 4 6 4 0 0 0 0 0.8100 - start",
+        "bottleneck 64: 3 4 6 4 0 0 0 1 0.8303 +2.03 (95 %: +1.89 to +2.18, 3 seeds) accepted",
         "bottleneck 64: 3 4 6 4 0 0 0 2 - - pending",
     ]
+
+
+@pytest.mark.usefixtures("elsewhere")
+@pytest.mark.parametrize("noise", [1e-4, 0.2])
+def test_the_command_goes_by_the_same_rule_beyond_the_noise(
+    alternas: Any, fake_pool: type[FakePool], noise: float
+) -> None:
+    """One net at a time, each with the same seeds; what is not clearly better is undone; the same command resumes."""
+    Path("net.json").write_text(zoo.alternet("basic", (3, 4, 6, 4), (0,) * 4, (1,) * 4, 0, width=4).to_json())
+
+    def fate(job: TrainJob) -> JobResult:
+        msa = msa_of(job.genotype)
+        accuracy = (PUBLISHED.get(msa, 80.0) - 80) / 10 + noise * (job.seed - 1) * (1 + sum(msa) % 2)
+        return JobResult(job.trial, "ok", job.stop_step, accuracy)
+
+    fake_pool.fate_of_all = staticmethod(fate)
+    words = ("buildup", "--from", "net.json", "--data", "digits", "--seeds", "3", "--name", "up", "--json")
+    code, out, err = alternas(*words)
+    assert code == 0, err
+    found = json.loads(out)
+    undone = [((0, 0, 0, 0), "start"), *((msa, "undecided") for msa in ONE_BLOCK)]
+    tried = TRIED if noise < 0.1 else undone
+    assert [(tuple(step["msa"]), step["verdict"]) for step in found["steps"]] == tried
+    assert tuple(found["chosen"]["msa"]) == ((0, 1, 1, 2) if noise < 0.1 else (0, 0, 0, 0))
+    assert [(msa_of(job.genotype), job.seed) for job in fake_pool.jobs_of_all] == [
+        (msa, seed) for msa, _ in tried for seed in range(3)
+    ]
+    assert json.loads(alternas(*words)[1]) == found
+    assert len(fake_pool.jobs_of_all) == 3 * len(tried)
+    code, _, err = alternas(*words[:5], "--seeds", "1")
+    assert (code, "takes 2 or more" in err) == (2, True)

@@ -66,13 +66,18 @@ def test_the_files_of_an_explanation(run: Path) -> None:
     assert told["images"] == 40
     assert [net["trial"] for net in told["nets"]] == [2, 1]
     folder = run / "explain"
-    files = [f"{name}.{suffix}" for name in ("fourier", "variance") for suffix in ("csv", "png")]
+    files = [f"{name}.{suffix}" for name in ("fourier", "variance") for suffix in ("csv", "png")] + ["findings.csv"]
     lists = ["images-40.csv", "minibatches-1-0.csv"]
     assert sorted(path.name for path in folder.iterdir()) == sorted([INDEX, *files, *lists])
     with open(folder / "variance.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert {row["net"] for row in rows} == {"trial 2 (alternet)", "trial 1 (resnet)"}
     assert json.loads((folder / INDEX).read_text()) == told
+    with open(folder / "findings.csv", newline="") as file:
+        found = list(csv.DictReader(file))
+    assert [(row["analysis"], row["net"], row["name"]) for row in found] == [
+        (part["analysis"], finding["net"], finding["name"]) for part in told["analyses"] for finding in part["findings"]
+    ]
     assert [part.analysis for part in read_index(folder)["analyses"]] == ["variance", "fourier"]
 
 
@@ -81,8 +86,8 @@ def test_a_later_call_adds_to_what_is_there(run: Path) -> None:
     explain(Explain("mine:2", analyses=("variance", "fourier"), samples=16), QUIET)
     told = explain(Explain("mine:1", analyses=("variance",), samples=16), QUIET)
     assert [part["analysis"] for part in told["analyses"]] == ["variance"], "what this call did"
-    found = {part.analysis: part.nets for part in read_index(run / "explain")["analyses"]}
-    assert found == {"fourier": ["trial 2 (alternet)"], "variance": ["trial 1 (resnet)"]}
+    found = {part.analysis: {f.net for f in part.findings} for part in read_index(run / "explain")["analyses"]}
+    assert found == {"fourier": {"trial 2 (alternet)"}, "variance": {"trial 1 (resnet)"}}
     (run / "explain" / INDEX).write_text("[]")
     explain(Explain("mine:1", analyses=("fourier",), samples=16), QUIET)
     assert [part.analysis for part in read_index(run / "explain")["analyses"]] == ["fourier"], "of a broken one nothing"
@@ -94,7 +99,7 @@ def test_pictures_and_summaries_are_of_the_same_nets_wherever_it_stops(run: Path
     def stop(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("alternas.results.analysis_tools.output._csv", stop)
+    monkeypatch.setattr("alternas.results.analysis_tools.output.write_csv", stop)
     with pytest.raises(KeyboardInterrupt):
         explain(Explain("mine:1", analyses=("fourier",), samples=16), QUIET)
     left = read_index(run / "explain")["analyses"]
@@ -142,14 +147,6 @@ def test_the_nets_are_those_of_the_weights_and_the_images_those_of_the_data(run:
     assert first.training[0][0].shape == (subjects.MINIBATCH, 1, 8, 8)
     assert first.net.genotype.family == "alternet"
     assert other.net.genotype.family == "resnet"
-
-
-@pytest.mark.parametrize(("samples", "minibatches"), [(10_000, 16), (256, 16), (63, 3), (16, 1)])
-def test_no_more_training_images_than_samples(run: Path, monkeypatch: Any, samples: int, minibatches: int) -> None:
-    seen: list[Any] = []
-    monkeypatch.setattr(module, "analyse", lambda name, subject, other=None: seen.append(subject) or "nothing")
-    explain(Explain("mine:2", "", ("variance",), samples=samples), QUIET)
-    assert len(seen[0].training) == minibatches
 
 
 def test_the_loss_is_the_recipes() -> None:
@@ -223,37 +220,20 @@ def write_rows(run: Path, rows: list[dict[str, Any]]) -> None:
     (run / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def test_zoo_takes_trained_plain_resnets_alone_and_ratios_of_macs(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = told_rows(run)
-    for row, macs in zip(rows, (100, 900, 400), strict=True):
-        row["cost"]["macs"] = macs
-    near = rows[0] | {"cost": {**rows[0]["cost"], "macs": 401}, "key": "0" * 12}
-    write_rows(run, [*rows, near | {"trial": 3, "kind": "search"}, near | {"trial": 4, "status": "nan"}])
-    monkeypatch.setattr(module, "analyse", lambda name, subject, other=None: "nothing")
-    told = explain(Explain("mine:2", "zoo", ("variance",), samples=8), QUIET)
-    assert told["nets"][1]["trial"] == 1, "900 is 2.25 times as many, 100 a fourth"
-    assert [net["accuracy"] for net in told["nets"]] == [rows[2]["accuracy"], rows[1]["accuracy"]]
-
-
-def test_labels_stay_with_their_images(run: Path) -> None:
-    data = load(DataConfig("digits"))
-    images = analysis_context(data, 40, torch.device("cpu")).images
-    every = torch.as_tensor(data.val.images, dtype=torch.float32).flatten(1)
-    at = torch.cdist(images.x_NCHW.flatten(1) * data.white_level, every).argmin(1)
-    assert at.unique().numel() == len(images) == 40
-    assert torch.equal(images.y_N, torch.as_tensor(data.val.y_N)[at])
+def printed(told: dict[str, Any]) -> list[str]:
+    file = io.StringIO()
+    Console(file=file, width=80).print(module.drawing(told))
+    return [line.strip() for line in file.getvalue().splitlines()]
 
 
 def test_analyses_of_two_nets_get_them_in_order(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = explain(Explain("mine:0", "1", ("cka_between",), samples=8), QUIET)
     (part,) = told["analyses"]
-    assert part["nets"] == ["trial 0 (resnet) and trial 1 (resnet)"]
-    assert "the lower half of trial 0 (resnet) is most like what trial 1 (resnet) holds" in part["summaries"][0]
+    assert {finding["net"] for finding in part["findings"]} == {"trial 0 (resnet) and trial 1 (resnet)"}
     monkeypatch.setattr(module, "analyse", lambda name, subject, other=None: f"{subject.name} it is")
     told = explain(Explain("mine:2", "1", ("variance",), samples=8), QUIET)
-    lines = module.summary_lines(told)
-    assert [line.strip() for line in lines if "it is" in line] == [
-        f"{name}: {name} it is" for name in ("trial 2 (alternet)", "trial 1 (resnet)")
+    assert [line for line in printed(told) if line.endswith("it is")] == [
+        f"{name} it is" for name in ("trial 2 (alternet)", "trial 1 (resnet)")
     ]
 
 
@@ -321,7 +301,7 @@ def test_panels_side_by_side_have_one_scale(tmp_path: Path) -> None:
             axes[1].set_ylabel(f"of {name}")
             figure.colorbar(axes[2].imshow([[0, most]]), ax=axes[2], label="colour")
 
-        return AnalysisResult(name, [{"most": most}], "", draw)
+        return AnalysisResult(name, [{"most": most}], [], draw)
 
     write_results(tmp_path, "variance", [(name, finding(name, most)) for name, most in (("a", 2.0), ("b", 8.0))])
     (first, own, coloured), (second, other, too) = drawn["a"], drawn["b"]
@@ -365,8 +345,9 @@ def test_an_analysis_that_fits_no_net_says_why(run: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(module, "analyse", unfit)
     told = explain(Explain("mine:2", analyses=("variance",)), QUIET)
     (part,) = told["analyses"]
-    assert (part["png"], part["summaries"]) == ("", ["trial 2 (alternet): has no attention"])
-    assert "has no attention" in module.summary_lines(told)[-1]
+    (found,) = part["findings"]
+    assert (part["png"], found["value"], found["verdict"]) == ("", None, "trial 2 (alternet): has no attention")
+    assert "trial 2 (alternet): has no attention" in printed(told)
 
 
 def test_the_command(alternas: Callable[..., Any], run: Path) -> None:
@@ -377,6 +358,7 @@ def test_the_command(alternas: Callable[..., Any], run: Path) -> None:
     code, out, _ = alternas("explain", "mine", "--analyses", "variance", "--quick", "--out", "there")
     assert "there/variance.png" in out
     assert "\n64 validation images of digits" in out, "a quick one looks at few"
+    assert "log factor of the variance, conv" in out
 
 
 def test_the_report_shows_it(run: Path, tmp_path: Path) -> None:
@@ -387,7 +369,9 @@ def test_the_report_shows_it(run: Path, tmp_path: Path) -> None:
     page = (tmp_path / "after.html").read_text()
     assert "Why it wins" in page
     assert 'src="data:image/png;base64,' in page
-    assert {"explain_variance.png", "explain_variance.csv"} <= {Path(p).name for p in facts["assets"]}
+    assert "log factor of the variance, conv" in page
+    names = {"explain_variance.png", "explain_variance.csv", "findings_variance.csv"}
+    assert names <= {Path(p).name for p in facts["assets"]}
 
 
 @pytest.mark.parametrize(
@@ -396,7 +380,9 @@ def test_the_report_shows_it(run: Path, tmp_path: Path) -> None:
         {"png": "../../secret.png"},
         {"png": 3},
         {"title": None},
-        {"summaries": []},
+        {"findings": [{"name": 3}]},
+        {"findings": [{"name": "it", "value": "3"}]},
+        {"npz": "../maps.npz"},
         {"more": 1},
     ],
 )
@@ -414,7 +400,7 @@ def test_names_are_escaped(run: Path, tmp_path: Path) -> None:
     explain(Explain("mine:2", analyses=("variance",), samples=16), QUIET)
     path = run / "explain" / INDEX
     told = json.loads(path.read_text())
-    told["analyses"][0] |= {"title": "<script>1</script>", "summaries": ["<img src=x>"]}
+    told["analyses"][0] |= {"title": "<script>1</script>", "findings": [{"name": "<img src=x>"}]}
     path.write_text(json.dumps(told))
     write_report(run, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
@@ -459,8 +445,9 @@ def test_findings_are_made_once(alternas: Callable[..., Any], tmp_path: Path, mo
     assert set(told["nets"]) == {"cnn", "vit", "vit_gap", "alternet"}
     assert all(len(net["accuracy"]) == 2 for net in told["nets"].values())
     assert len(told["claims"]) == 22
-    measured = [claim for claim in told["claims"] if claim["seeds"] == 2]
-    assert len(measured) >= 18, [claim["why"] for claim in told["claims"]]
+    unmeasured = {claim["verdict"] for claim in told["claims"] if claim["n"] < 2}
+    assert all("at chance" in verdict for verdict in unmeasured), "nets that are hardly trained"
+    assert told["multiplicity"].startswith("22 claims")
     folder = Path(told["folder"])
     before = {path: path.stat().st_mtime_ns for path in folder.glob("analyses/*.json")}
     assert len(before) == 8

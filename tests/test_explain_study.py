@@ -20,11 +20,13 @@ from rich.console import Console
 
 from alternas.archs import Genotype, InputError, build
 from alternas.archs.weights import save
-from alternas.results.analysis.cka import cka_map, same_place_rows
+from alternas.results.analysis.cka import cka_map, findings_by_place, same_place_rows
+from alternas.results.analysis.hessian import NEP
 from alternas.results.analysis.hessian import analyse as hessian
-from alternas.results.analysis_tools.across_nets import TRENDS, NetRows, trend
+from alternas.results.analysis_tools.findings import Finding
 from alternas.results.analysis_tools.hooks import residual_points
 from alternas.results.analysis_tools.inputs import AnalysisResult
+from alternas.results.analysis_tools.trends import TRENDS, StudiedNet, trend
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_records
 from alternas.search.config import RunConfig
@@ -98,18 +100,20 @@ def test_a_panel_for_each_net_and_the_table_of_all(run: Path) -> None:
     told = explain(Explain("mine", analyses=("distance", "variance"), samples=16), QUIET)
     assert len(told["nets"]) == 16
     parts = {part["analysis"]: part for part in told["analyses"]}
-    assert parts["distance"]["nets"] == ["resnet s", "resnet m", "vit s", "vit m"]
-    assert parts["distance"]["summaries"][0] == "attention: this net has no attention"
+    found = parts["distance"]["findings"]
+    assert list(dict.fromkeys(finding["net"] for finding in found)) == ["resnet s", "resnet m", "vit s", "vit m"]
+    assert found[0]["verdict"] == "attention: this net has no attention"
+    values = {finding["name"]: finding["value"] for finding in found if finding["net"] == "vit m"}
     rows = table(run / "explain" / "distance.csv")
     assert {(r["net"], r["fraction"], r["seed"]) for r in rows} == {
         (net, share, seed) for net in ("vit s", "vit m") for share in ("0.1", "1.0") for seed in "01"
     }
     first = [r for r in rows if r["net"] == "vit m" and r["layer"] == rows[0]["layer"]]
     for share, label in (("0.1", "10 %"), ("1.0", "100 %")):
-        near = [float(r["distance_px"]) / float(r["even_px"]) for r in first if r["fraction"] == share]
-        local = sum(one < 0.5 for one in near) / 2
-        assert f"{local:.3g} ({label})" in parts["distance"]["summaries"][3]
-        assert f"{sum(near) / len(near):.3g} ({label})" in parts["distance"]["summaries"][3]
+        near = [(float(r["distance_px"]), float(r["even_map_px"])) for r in first if r["fraction"] == share]
+        local = sum(px < 0.5 * even for px, even in near) / 2
+        assert values[f"local heads of the first layer: {label}"] == local
+        assert values[f"mean distance, first layer: {label}"] == pytest.approx(sum(px for px, _ in near) / len(near))
     assert (run / "explain" / "variance.png").read_bytes()[:4] == b"\x89PNG"
 
 
@@ -155,7 +159,8 @@ def test_cka_is_that_of_the_same_places(run: Path) -> None:
     assert len(found) == 16
     assert found["vit s", "0.1", "0"] == pytest.approx([1.0] * 7)
     assert max(found["vit s", "0.1", "1"]) < 0.999
-    assert told["analyses"][1]["summaries"][1] == "no other training to hold it against", "the largest"
+    alone = [finding["net"] for part in told["analyses"] for finding in part["findings"] if not finding["name"]]
+    assert alone == ["resnet m", "vit m"], "the largest"
     assert {r["net"] for r in table(run / "explain" / "cka_between.csv")} == {"resnet s", "vit s"}
 
 
@@ -200,20 +205,25 @@ def test_windows_are_one_panel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ]
     run = made_study(tmp_path / "runs" / "windows", "windows", plan)
     told = explain(Explain("windows", analyses=("hessian", "distance"), samples=8), QUIET)
-    assert [part["nets"] for part in told["analyses"]] == [["windows"], ["windows"]]
-    curved = next(part["summaries"][0] for part in told["analyses"] if part["analysis"] == "hessian")
+    found = {finding["name"]: finding for part in told["analyses"] for finding in part["findings"]}
+    assert {finding["net"] for finding in found.values()} == {"windows"}
     rows = table(run / "explain" / "hessian.csv")
     assert len(rows) == 4 * 5
     for window in ("3x3", "8x8"):
         values = np.array([float(row["eigenvalue"]) for row in rows if row["window"] == window])
-        assert f"{(values < 0).mean():.3g} ({window})" in curved
-    assert "From 3x3 to 8x8 that is" in curved
+        assert found[f"{NEP}: {window}"]["value"] == pytest.approx((values < 0).mean())
+    assert f"{NEP}: 8x8 less 3x3" in found
+    wider = found["mean distance, first layer: 8x8 less 3x3"]
+    assert wider["value"] > 1, "in pixels: a window is not divided by what it is itself"
+    assert (wider["unit"], wider["verdict"]) == ("px", "more")
 
 
-def seen_nets(**values: Sequence[float]) -> list[NetRows]:
-    """Hessians of a share of negative eigenvalues for each seed, by label."""
+def seen_nets(resolution: float = 0.0, **values: Sequence[float]) -> list[StudiedNet]:
+    """Nets of a finding for each seed, by label."""
     return [
-        NetRows(label, seed, {"of": label}, [{"eigenvalue": -1.0 if i < round(100 * v) else 2.0} for i in range(100)])
+        StudiedNet(
+            label, seed, {"of": label}, [{"eigenvalue": v}], [Finding("it", v, unit="px", resolution=resolution)]
+        )
         for label, found in values.items()
         for seed, v in enumerate(found)
     ]
@@ -227,14 +237,26 @@ def test_the_change_and_its_interval(last: tuple[float, ...], said: str) -> None
     found = trend("hessian", "net", seen_nets(a=first, b=(0.9, 0.9, 0.9), c=last))
     gaps = np.subtract(last, first)
     low, high = scipy.stats.t.interval(0.95, 2, gaps.mean(), scipy.stats.sem(gaps))
-    told = f"{np.mean(first):.3g} (a), 0.9 (b), {np.mean(last):.3g} (c). From a to c that is {gaps.mean():+.3g}"
-    assert f"{told} (95 % interval {low:+.3g} to {high:+.3g}, 3 seeds): {said}." in found.summary
-    assert found.rows[0] == {"of": "a", "seed": 0, "eigenvalue": -1.0}
+    assert [(f.name, f.value) for f in found.findings] == [
+        ("it: a", pytest.approx(np.mean(first))), ("it: b", pytest.approx(0.9)),
+        ("it: c", pytest.approx(np.mean(last))),
+        ("it: c less a", pytest.approx(gaps.mean())),
+    ]  # fmt: skip
+    change = found.findings[-1]
+    assert (change.low, change.high, change.n) == (pytest.approx(low), pytest.approx(high), 3)
+    assert (change.verdict, change.unit) == (said, "px")
+    assert found.rows[0] == {"of": "a", "seed": 0, "eigenvalue": 0.2}
+
+
+def test_equal_changes_are_known_to_the_resolution() -> None:
+    seeds = {"a": (0.1, 0.2), "b": (0.2, 0.3)}
+    assert trend("hessian", "net", seen_nets(**seeds)).findings[-1].verdict == "more"
+    assert trend("hessian", "net", seen_nets(0.1, **seeds)).findings[-1].verdict == "undecided"
 
 
 def test_curves_are_means_over_seeds() -> None:
     figure = Figure()
-    trend("hessian", "net", seen_nets(a=(0.0, 1.0), b=(0.0,))).draw(figure)
+    trend("hessian", "net", seen_nets(a=(0.0, 1.0), b=(2.0,))).draw(figure)
     (axes,) = figure.axes
     assert [line.get_label() for line in axes.lines] == ["a", "b"]
     assert np.asarray(axes.lines[0].get_ydata()) == pytest.approx([0.5] * 11)
@@ -242,25 +264,21 @@ def test_curves_are_means_over_seeds() -> None:
 
 
 def test_one_seed_has_no_interval() -> None:
-    reading = trend("hessian", "net", seen_nets(a=(0.1,), b=(0.2,))).summary
-    assert "0.1 (a), 0.2 (b)." in reading
-    assert "From" not in reading
+    found = trend("hessian", "net", seen_nets(a=(0.1,), b=(0.2,))).findings
+    assert [(f.name, f.low, f.verdict) for f in found] == [
+        ("it: a", None, ""), ("it: b", None, ""), ("it: b less a", None, ""),
+    ]  # fmt: skip
 
 
 def test_halves_and_heads() -> None:
     cka = [{"place": str(i), "match": str(i), "cka": v} for i, v in enumerate((0.9, 0.7, 0.5, 0.2, 0.2))]
-    assert trend("cka", "n", [NetRows("a", 0, {}, cka)]).summary == (
-        "Mean CKA of the lower half: 0.8 (a). Mean CKA of the upper half: 0.3 (a)."
-    )
-    told = ((1, 0, 3.0), (1, 1, 1.0), (1, 2, 0.5), (2, 0, 0.0))
-    heads = [{"layer": i, "head": h, "distance_px": d, "even_px": 4.0} for i, h, d in told]
-    look = TRENDS["distance"]
-    assert look.curve(heads) == {"head 1": 0.125, "head 2": 0.25, "head 3": 0.75}
-    assert [number(heads) for number in look.numbers.values()] == [2, 0.375]
+    assert [finding.value for finding in findings_by_place(cka)] == pytest.approx([0.8, 0.3])
+    heads = [{"layer": i, "distance_px": d} for i, d in ((1, 3.0), (1, 1.0), (1, 0.5), (2, 0.0))]
+    assert TRENDS["distance"][1](heads) == {"head 1": 0.5, "head 2": 1.0, "head 3": 3.0}
     kinds = (("stem", "gap", 0.2), ("stem", "cls", 0.9), ("end", "token 0,0", 0.8), ("end", "gap", 0.6))
     probes = [{"place": place, "features": kind, "accuracy": value} for place, kind, value in kinds]
-    assert TRENDS["linear"].curve(probes) == {"stem": 0.2, "end": 0.6}
-    spectrum = TRENDS["hessian"].curve([{"eigenvalue": value} for value in (5.0, -5.0, 0.0)])
+    assert TRENDS["linear"][1](probes) == {"stem": 0.2, "end": 0.6}
+    spectrum = TRENDS["hessian"][1]([{"eigenvalue": value} for value in (5.0, -5.0, 0.0)])
     assert [spectrum[place] for place in ("0 %", "50 %", "100 %")] == [-5, 0, 5]
 
 
@@ -343,4 +361,4 @@ def test_four_states_of_a_net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     own = hessian(ground.analysis_input(TrainedNet("it", run, net))).rows
     assert by["all", "end"] == pytest.approx([row["eigenvalue"] for row in own])
     assert len({values[0] for values in by.values()}) == 4, "four nets"
-    assert "(6 %, end of warm-up)" in found.summary
+    assert f"{NEP}: 6 %, end of warm-up" in {finding.name for finding in found.findings}

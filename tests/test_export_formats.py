@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
@@ -465,6 +466,15 @@ def test_the_card_is_one_that_the_hub_reads(tmp_path: Path) -> None:
     assert "images of 16 x 16 alone" in card.text
     assert f'timm.create_model("{subject.facts["name"]}", pretrained=True)' in card.text
     assert "torch.export.load" not in card.text
+
+
+def test_a_class_whose_name_is_no_utf_8(tmp_path: Path) -> None:
+    """As a folder named in Latin-1 gives it: shown escaped on the card, kept in config.json."""
+    name = os.fsdecode(b"caf\xe9")
+    subject = export_net_of(network_of(NETS["hybrid"]), {"classes": [name, "naïve", "3", "4", "5"]})
+    writing.write_card(subject, tmp_path, {}, {})
+    assert "caf\\udce9, naïve" in (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert json.loads((tmp_path / "config.json").read_text(encoding="ascii"))["classes"][:2] == [name, "naïve"]
 
 
 def test_what_users_wrote_is_text_on_the_card(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+import scipy.stats
 import torch
 from sklearn.linear_model import Ridge, RidgeClassifier
 from sklearn.preprocessing import StandardScaler, normalize
@@ -53,32 +54,6 @@ def global_random_state_rests() -> Iterator[None]:
     assert (numbers == np.random.get_state()[1]).all()
 
 
-@pytest.mark.parametrize("penalty", [1e-3, 1.0, 1e3])
-@pytest.mark.parametrize("correlated", [False, True])
-@pytest.mark.parametrize(("images", "width"), [(80, 20), (20, 80), (30, 30)])
-def test_guesses_are_those_of_the_normal_equations(images: int, width: int, correlated: bool, penalty: float) -> None:
-    random = np.random.default_rng(width)
-    f_ND, y_N = 3 + random.normal(size=(images, width)), np.arange(images) % 4
-    if correlated:
-        f_ND[:, : width // 2] = f_ND[:, -1:] + 0.01 * f_ND[:, : width // 2]
-    centred, targets = f_ND - f_ND.mean(0), 2.0 * np.eye(4)[y_N] - 1
-    slopes = np.linalg.solve(centred.T @ centred + penalty * np.eye(width), centred.T @ (targets - targets.mean(0)))
-    wanted = (centred @ slopes + targets.mean(0)).argmax(1)
-    known = Labelled(torch.from_numpy(f_ND), torch.from_numpy(y_N))
-    assert classify(known, known.f_ND, penalty).tolist() == wanted.tolist()
-
-
-@pytest.mark.parametrize(("images", "width"), [(60, 8), (8, 60)])
-@pytest.mark.filterwarnings("ignore:Singular matrix")
-def test_where_cholesky_fails_an_svd_solves(images: int, width: int) -> None:
-    """The Gram matrix is singular up to rounding errors far above the penalty."""
-    random = np.random.default_rng(0)
-    f_ND = 1e4 * random.normal(size=(images, 2)) @ random.normal(size=(2, width))
-    known = Labelled(torch.from_numpy(f_ND), torch.arange(images) % 3)
-    theirs = Ridge(alpha=1e-9, solver="svd").fit(f_ND, 2.0 * np.eye(3)[known.y_N.numpy()] - 1).predict(f_ND)
-    assert classify(known, known.f_ND, 1e-9).tolist() == theirs.argmax(1).tolist()
-
-
 @pytest.mark.parametrize("labels", [range(10), (3, 8)])
 @pytest.mark.parametrize("images", [40, 1000])
 def test_guesses_are_scikit_learns(digits: tuple[Labelled, Labelled], images: int, labels: tuple[int, ...]) -> None:
@@ -107,17 +82,6 @@ def test_the_probe_is_its_description(digits: tuple[Labelled, Labelled], shots: 
     chosen = max(penalty for penalty, each in zip(PENALTIES, found, strict=True) if each == max(found))
     # STD_FLOOR may tip one image of 359.
     assert shot_accuracy(train, test, shots, seed) == pytest.approx(accuracy(chosen, test), abs=0.004)
-
-
-def test_without_held_out_images_the_penalty_is_the_middle_one(digits: tuple[Labelled, Labelled]) -> None:
-    train, test = digits
-    drawn, _ = draw_shots(train, 5, 0)
-    mean_D, std_D = drawn.f_ND.mean(0), drawn.f_ND.std(0, correction=0) + probes.STD_FLOOR
-    known = Labelled((drawn.f_ND - mean_D) / std_D, drawn.y_N)
-    guesses = [classify(known, (test.f_ND - mean_D) / std_D, penalty) for penalty in PENALTIES]
-    wanted = [(guess == test.y_N).double().mean().item() for guess in guesses]
-    assert shot_accuracy(drawn, test, 5, 0) == pytest.approx(wanted[3], abs=0.004)
-    assert max(abs(each - wanted[3]) for each in wanted) > 0.02
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -162,23 +126,6 @@ def test_draws_are_nested_and_apart() -> None:
     assert not torch.equal(draw_shots(images, 20, 5)[0].f_ND, draw_shots(images, 20, 6)[0].f_ND)
 
 
-def test_more_shots_help(digits: tuple[Labelled, Labelled]) -> None:
-    by_shots = {shots: [shot_accuracy(*digits, shots, seed) for seed in range(5)] for shots in (1, 5, 20)}
-    one, five, twenty = map(np.mean, by_shots.values())
-    assert 0.3 < one < five - 0.1 < twenty - 0.15 < 0.85
-    assert len(set(by_shots[1])) > 1
-    assert shot_accuracy(*digits, 5, 4) == by_shots[5][4]
-
-
-@pytest.mark.slow
-def test_noise_is_at_chance() -> None:
-    train, test = noise(400, 12, 4), noise(800, 12, 4)
-    found = torch.tensor([shot_accuracy(train, test, 5, seed) for seed in range(25)])
-    assert near(found, 1 / 4)
-    for ways in (2, 5, 10):
-        assert near(episode_accuracies(noise(500, 12, 10), ways, 3), 1 / ways)
-
-
 @pytest.mark.parametrize("shots", [1, 10])
 def test_support_and_queries_are_apart(shots: int) -> None:
     """A feature is nothing but its image's number: right guesses are of images seen before. Every image is used."""
@@ -187,31 +134,20 @@ def test_support_and_queries_are_apart(shots: int) -> None:
     assert near(episode_accuracies(pool, 5, shots, count=40), 1 / 5)
 
 
-def test_episodes_get_harder_with_ways_and_easier_with_shots(digits: tuple[Labelled, Labelled]) -> None:
-    rows = episode_table(digits[0], (2, 5, 10), (1, 5), 60, 0)
-    assert [(row["ways"], row["shots"]) for row in rows] == [(2, 1), (2, 5), (5, 1), (5, 5), (10, 1), (10, 5)]
-    accuracy = {(row["ways"], row["shots"]): row["accuracy"] for row in rows}
-    for shots in (1, 5):
-        assert accuracy[2, shots] > accuracy[5, shots] + 0.03 > accuracy[10, shots] + 0.06
-    for ways in (2, 5, 10):
-        assert accuracy[ways, 5] > accuracy[ways, 1] + 0.03
-
-
 def test_the_interval_is_that_of_the_mean(digits: tuple[Labelled, Labelled]) -> None:
     (row,) = episode_table(digits[0], (5,), (2,), 30, 1)
     found = episode_accuracies(digits[0], 5, 2, count=30, seed=1).numpy()
-    reach = 1.96 * found.std(ddof=1) / 30**0.5
-    assert row == {
-        "ways": 5, "shots": 2, "episodes": 30, "accuracy": pytest.approx(found.mean()),
-        "low": pytest.approx(found.mean() - reach), "high": pytest.approx(found.mean() + reach),
-    }  # fmt: skip
-    assert reach > 0.005
+    low, high = scipy.stats.t.interval(0.95, 29, found.mean(), scipy.stats.sem(found))
+    assert (row["mean"], row["low"], row["high"], row["n"]) == (*map(pytest.approx, (found.mean(), low, high)), 30)
 
 
 def test_the_interval_stays_between_0_and_1(monkeypatch: pytest.MonkeyPatch, digits: tuple[Labelled, Labelled]) -> None:
     monkeypatch.setattr(probe, "episode_accuracies", lambda *_: torch.tensor([0.0, 1, 1], dtype=torch.double))
     (row,) = episode_table(digits[0], (5,), (2,), 3, 1)
-    assert (row["low"], row["high"]) == (pytest.approx(2 / 3 - 1.96 / 3), 1.0)
+    assert (row["low"], row["high"]) == (0.0, 1.0)
+    monkeypatch.setattr(probe, "episode_accuracies", lambda *_: torch.ones(4, dtype=torch.double))
+    (row,) = episode_table(digits[0], (5,), (2,), 4, 1)
+    assert row["low"] < 1, "right every time, of 75 questions each"
 
 
 def test_episodes_are_as_large_as_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,14 +179,6 @@ def test_an_episode_is_its_description(ways: int) -> None:
     found = episode_accuracies(pool, ways, 1, 1, count=400)
     assert set(found.tolist()) == set(every)
     assert near(found, np.mean(every).item())
-
-
-def test_offset_and_scale_of_features_do_not_matter(digits: tuple[Labelled, Labelled]) -> None:
-    pool = Labelled(digits[0].f_ND.double(), digits[0].y_N)
-    moved = Labelled(50 * pool.f_ND + 1000, pool.y_N)
-    torch.testing.assert_close(
-        *(episode_accuracies(part, 5, 2, count=20) for part in (pool, moved)), rtol=0, atol=0.002
-    )
 
 
 def test_episodes_are_a_function_of_their_seed(digits: tuple[Labelled, Labelled]) -> None:

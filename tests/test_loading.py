@@ -288,6 +288,14 @@ def test_streamed_augmentation_is_that_of_memory(both: tuple[Any, Any], how: Aug
     assert not any(torch.equal(row, x) for x, _ in [next(both[1].batches(recipe, 0, 0, 1))] for row in plain[:1])
 
 
+def test_readers_need_no_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container's /dev/shm has 64 MB; a reader whose tensor does not fit there never answers."""
+    monkeypatch.setattr(torch.UntypedStorage, "_share_fd_cpu_", lambda *_: os._exit(1))
+    monkeypatch.setattr(torch.UntypedStorage, "_share_filename_cpu_", lambda *_: os._exit(1))
+    bench = open_loader(load(DataConfig(str(draw(tmp_path / "set")), loader="stream")), CPU, 1)
+    assert sum(len(y_B) for _, y_B in bench.images("train", 4)) == 14
+
+
 @pytest.mark.slow
 def test_a_resumed_streamed_training_is_the_unbroken_one(tmp_path: Path) -> None:
     data = load(DataConfig(str(draw(tmp_path / "set", 40)), loader="stream"))

@@ -260,17 +260,6 @@ def test_evaluation_is_the_same_each_time_and_training_follows_the_seed() -> Non
     assert torch.equal(torch.get_rng_state(), state)
 
 
-@pytest.mark.slow
-def test_a_compiled_net_has_the_same_draws() -> None:
-    masked, x = marked(), torch.randn(4, 2, 16, 16)
-    compiled = torch.compile(masked)
-    losses = []
-    for forward in (masked, compiled):
-        torch.manual_seed(3)
-        losses.append(masked_loss(forward, x))
-    torch.testing.assert_close(*losses)
-
-
 def smooth_pictures() -> np.ndarray:
     torch.manual_seed(0)
     x = F.interpolate(torch.rand(32, 3, 3, 3), size=16, mode="bicubic", align_corners=True)

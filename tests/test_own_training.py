@@ -353,6 +353,22 @@ def moved(folder: str) -> dict[str, str]:
     return {"checkpoint": f"{folder}/c.pt", "weights": f"{folder}/w.safetensors"}
 
 
+def test_a_relative_path_leads_to_no_file_of_the_run(written: Written) -> None:
+    Path("runs/own").mkdir(parents=True)
+    Path("runs/own/run.json").write_text("{}")
+    trainer = written(f"""{SIZES}
+from pathlib import Path
+def train(context):
+    Path("runs/own").mkdir(parents=True, exist_ok=True)
+    Path("runs/own/run.json").write_text("junk")
+    context.save({{}})
+    context.report(context.stop_step, score=1)
+""")
+    assert ended(job(trainer, stop_step=16)).status == "ok"
+    assert Path("runs/own/run.json").read_text() == "{}"
+    assert Path("state/c.pt").exists(), "its checkpoint is in the place of the job's"
+
+
 def test_nobody_waits_for_it_any_more(written: Written) -> None:
     """A job that is let go ends its thread at the next report."""
     trainer = written(f"""{SIZES}
@@ -493,9 +509,8 @@ def test_what_does_not_go_with_a_trainer_is_one_line(alternas: Any) -> None:
             2,
             f"alternas: {words[0][2:]}: is of our own training, and a trainer trains nets itself; leave it out\n",
         )
-    for option in ("devices-per-trial", "gpus-per-trial"):
-        code, _, err = alternas(*QUICK, "--trainer", "mine.py", f"--{option}", "2")
-        assert (code, err) == (2, f"alternas: {option}: a trainer of your own trains on one device, got 2\n")
+    code, _, err = alternas(*QUICK, "--trainer", "mine.py", "--gpus-per-trial", "2")
+    assert (code, err) == (2, "alternas: gpus-per-trial: a trainer of your own trains on one device, got 2\n")
 
 
 @pytest.mark.slow
@@ -529,8 +544,9 @@ FATES = f"""{SIZES}
 import os, sys, time
 from pathlib import Path
 def train(context):
-    call = len([*Path().glob("call*")])
-    Path(f"call{{call}}").touch()
+    here = Path(__file__).parent
+    call = len([*here.glob("call*")])
+    (here / f"call{{call}}").touch()
     if call == 4:
         time.sleep(1000)
     if call == 5:

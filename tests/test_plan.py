@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alternas.archs import Genotype, InputError, static_cost, zoo
+from alternas.archs import Genotype, InputError, build, static_cost, zoo
 from alternas.results.render.experiment import study_rows
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import Store
@@ -23,11 +23,8 @@ from alternas.search.engine.loop import run_loop
 from alternas.search.experiments.comparisons import STUDIES, ComparisonSetting, quickened
 from alternas.search.experiments.plan import ExperimentContext, PlanController, Training
 from alternas.search.experiments.run_plan import compute_of
-from alternas.search.experiments.study_nets import FAMILIES, SIZES, net_of, swapped
-from alternas.search.experiments.swap_attention import rule
-from alternas.search.training import recipes
+from alternas.search.experiments.study_nets import CNNS, FAMILIES, SIZES, net_of, swapped
 from alternas.search.training.job import FewShot, InitWeights, JobResult, TrainJob
-from alternas.spaces import get
 from fakes import NETS, RECIPE, FakeExecutor, SilentView, lose, training
 
 
@@ -195,15 +192,19 @@ def test_a_studys_plan_can_be_carried_out(name: str, settings: list[ComparisonSe
     assert study.about.endswith((".", "?")), "one sentence"
 
 
-@pytest.mark.parametrize("name", STUDIES)
-def test_a_studys_docstring_has_its_command_and_cost(name: str, digits: DataSet) -> None:
-    pictures = Split(np.zeros((40_000, 1, 1, 1), np.uint8), np.zeros(40_000, np.int64))
-    cue = dataclasses.replace(digits, name="cue", image_size=(16, 16), train=pictures)
-    study = STUDIES[name]
-    assert quickened(ComparisonSetting(cue, recipes.get("cue"), 3)).steps == 200
-    plan = study.plan(ComparisonSetting(cue, recipes.get("cue"), 3))
-    cost = f"{len(plan)} trainings, {compute_of(plan, cue):.2g} FLOPs."
-    assert f"alternas study {name} --data cue --seeds 3: {cost}" in (study.trainings.__doc__ or "")
+@pytest.mark.parametrize(("side", "grid"), [(8, "8x8"), (28, "14x14"), (32, "8x8"), (36, "9x9"), (10, "10x10")])
+def test_windows_are_named_by_what_tokens_see(digits: DataSet, side: int, grid: str) -> None:
+    """28 px are not divided by 8: the whole map has 14 x 14 tokens, and is called that."""
+    data = dataclasses.replace(digits, image_size=(side, side))
+    plan = STUDIES["windows"].plan(ComparisonSetting(data, RECIPE, 1))
+    named = {t.factors["window"]: t.net for t in plan}
+    assert list(named) == ["3x3", "5x5", f"{grid}, the whole map"]
+    for label, net in named.items():
+        assert isinstance(net, Genotype)
+        assert net.encoder is not None
+        rows, columns = build(net, 10, side, 1).encoder.grid
+        assert f"{rows}x{columns}" == grid
+        assert net.encoder.local == (0 if "whole" in label else int(label[0]))
 
 
 def test_a_study_is_tabled_from_its_records(settings: list[ComparisonSetting], carry: Any) -> None:
@@ -215,23 +216,15 @@ def test_a_study_is_tabled_from_its_records(settings: list[ComparisonSetting], c
 
 
 @pytest.mark.parametrize("image", [(8, 8), (16, 16), (28, 28), (32, 32), (64, 64), (32, 48), (224, 224)])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [*FAMILIES, "bit"])
 def test_the_studies_nets_fit_all_images_and_grow(image: tuple[int, int], family: str) -> None:
     nets = [net_of(family, size, image) for size in SIZES]
-    assert [net.family for net in nets] == [family] * 3
+    assert [net.family for net in nets] == [family.replace("bit", "resnet")] * 3
+    if family in CNNS:
+        assert {net.style.norm for net in nets} == {"group" if family == "bit" else "batch"}
     macs = [static_cost(net, 10, image).macs for net in nets]
     assert macs == sorted(macs)
     assert len(set(macs)) == 3
-
-
-def test_the_rule_has_the_papers_defaults() -> None:
-    for name, msa in (("18", (0, 1, 1, 1)), ("50", (0, 1, 3, 1))):
-        assert rule(zoo.get(f"resnet{name}", 32)) == msa
-    assert rule(zoo.alternet("basic", (3, 4, 6, 4), (0, 0, 0, 0), (1, 1, 1, 1), 4, "cifar")) == (0, 1, 3, 2)
-    with pytest.raises(InputError, match="has attention blocks already"):
-        rule(zoo.get("alternet18", 32))
-    with pytest.raises(InputError, match="needs a second or later stage of two blocks"):
-        rule(get("resnet", 8).baselines()[0])
 
 
 def test_swapped_in_heads_are_the_zoos() -> None:

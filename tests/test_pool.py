@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from typing import Any
 
 import pytest
+from ray._private import utils
 
 from alternas.archs import InputError
 from alternas.results.latency.measurements import LatencySetting
@@ -32,10 +36,6 @@ def fit(*nodes: dict[str, float], **asked: Any) -> tuple[int, float | None]:
         ({"CPU": 64.0, "GPU": 8.0}, {"gpus": 4.0}, (2, 4.0)),
         ({"CPU": 4.0, "GPU": 8.0}, {}, (4, 1.0)),
         ({"CPU": 8.0}, {"workers": 3}, (3, 0.0)),
-        ({"CPU": 8.0}, {"devices": 2}, (4, 0.0)),
-        ({"CPU": 8.0}, {"devices": 2, "cpus": 3.0}, (1, 0.0)),
-        ({"CPU": 16.0, "GPU": 5.0}, {"devices": 2}, (2, 2.0)),
-        ({"CPU": 16.0, "GPU": 2.0}, {"devices": 4, "gpus": 0.0}, (4, 0.0)),
     ],
 )
 def test_workers_that_fit(have: dict[str, float], asked: dict[str, float], found: tuple[int, float]) -> None:
@@ -57,8 +57,6 @@ def test_devices_of_a_trial_may_lie_on_two_nodes_that_share_a_folder() -> None:
         fit(three, three, gpus=8.0)
     with pytest.raises(InputError, match="gpus-per-trial: 4 asked for, 3 there on the largest node"):
         fit(three, three, gpus=4.0, storage_path="s3://bucket/x")
-    with pytest.raises(InputError, match="devices-per-trial: 3 asked for, 2 there"):
-        fit({"CPU": 1.0}, {"CPU": 1.0}, devices=3)
 
 
 @pytest.mark.parametrize(
@@ -105,3 +103,44 @@ def test_of_rays_messages_a_worker_s_death_is_not_repeated(caplog: pytest.LogCap
     connection._log_line({"lines": [f"{died}\nmore"]})
     connection._log_line({"lines": ["the disk is almost full\nmore"]})
     assert caplog.messages == ["Ray: the disk is almost full"]
+
+
+def test_signals_while_ray_starts_come_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray would answer SIGTERM with exit code 15, in the midst of its start."""
+    came, before = list[str](), signal.getsignal(signal.SIGTERM)
+
+    def init(*_: Any, **__: Any) -> None:
+        utils.set_sigterm_handler(lambda *_: came.append("Ray's"))
+        signal.raise_signal(signal.SIGTERM)
+        came.append("started")
+
+    monkeypatch.setattr(connection.ray, "init", init)
+    signal.signal(signal.SIGTERM, lambda *_: came.append("ours"))
+    try:
+        connection._init("local")
+        assert came == ["started", "ours"]
+        signal.raise_signal(signal.SIGTERM)
+        assert came[2:] == ["ours"]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_ray_s_sockets_get_a_short_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a Unix socket it has 107 characters at most (man 7 unix); Ray's own names take 68 of them."""
+    monkeypatch.delenv("RAY_TMPDIR", raising=False)
+    for folder, found in (("/tmp", None), ("/" + 37 * "x", None), ("/" + 38 * "x", "/tmp/ray")):
+        monkeypatch.setenv("TMPDIR", folder)
+        assert connection._short_folder() == found
+    monkeypatch.setenv("RAY_TMPDIR", "/" + 110 * "x")
+    with pytest.raises(InputError, match=r"set RAY_TMPDIR to a shorter one, got /x{110}$"):
+        connection._short_folder()
+
+
+def test_no_escape_sequence_at_the_end() -> None:
+    """tqdm begins the colorama that Ray brings, which resets colours at exit, through our guard."""
+    code = (
+        "import atexit, sys; from alternas.search.engine import connection; import colorama;"
+        "sys.stdout.isatty = lambda: True; colorama.init()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == ""

@@ -57,6 +57,12 @@ class Output:
         self.shown.append(picture.data)
 
 
+@pytest.fixture(autouse=True)
+def always_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However busy the machine is."""
+    monkeypatch.setattr(progress, "DRAWING_SHARE", 1e9)
+
+
 def test_the_live_view_names_the_cause_of_failures(open_controller: Callable[..., SearchController]) -> None:
     def fate(job: TrainJob) -> JobResult | None:
         return JobResult(job.trial, "error", error="no such\nmap") if job.trial == 5 else None
@@ -80,7 +86,6 @@ def test_in_a_notebook_one_output_is_drawn_anew(
         notebook, "display", lambda *given, **more: outputs.append(Output(*given, **more)) or outputs[-1]
     )
     monkeypatch.setattr(progress, "NOTEBOOK_SECONDS", 0.0)
-    monkeypatch.setattr(progress, "DRAWING_SHARE", 1e9)
     with view(ShownSearch(open_controller(trials=3)), Console(force_jupyter=True)) as shown:
         run_loop(shown.shown.controller, FakeExecutor(2), shown)  # pyright: ignore[reportAttributeAccessIssue]
     [output] = outputs

@@ -10,8 +10,10 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Event
 from typing import Annotated, Any
 
 import numpy as np
@@ -171,6 +173,25 @@ def test_stopped_with_ctrl_c_the_same_call_resumes(fake_pool: type[FakePool], mo
     alternas.search("resnet", name="mine", **OPTIONS)
     assert records("mine")[: len(before)] == before
     assert records("mine") == records("whole")
+
+
+def test_of_two_threads_the_second_is_refused(fake_pool: type[FakePool], monkeypatch: pytest.MonkeyPatch) -> None:
+    began, refused = Event(), Event()
+
+    def wait(job: Any) -> None:
+        began.set()
+        assert refused.wait(60)
+
+    monkeypatch.setattr(fake_pool, "fate_of_all", staticmethod(wait))
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(alternas.search, "resnet", name="first", **OPTIONS)
+        assert began.wait(60)
+        with pytest.raises(alternas.InputError, match="another one runs in this process"):
+            alternas.search("resnet", name="second", **OPTIONS)
+        refused.set()
+        assert len(first.result().front())
+    assert not Path("runs/second").exists()
+    assert len(alternas.search("resnet", name="second", **OPTIONS).front()), "the process is sound"
 
 
 def test_a_search_in_which_all_fails(fake_pool: type[FakePool], monkeypatch: pytest.MonkeyPatch) -> None:

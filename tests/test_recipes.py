@@ -16,7 +16,7 @@ from torch import nn
 
 from alternas.archs import InputError, zoo
 from alternas.search.training import recipes
-from alternas.search.training.optim import kept_steps, optimizer_for, peak_rate, rate_at
+from alternas.search.training.optim import kept_steps, optimizer_for, peak_rate, rate_at, warmup_steps
 from alternas.search.training.recipe import OPTIMIZERS, Augment, Recipe, check_on
 
 ALL = [make() for make in recipes.RECIPES.values()]
@@ -47,6 +47,23 @@ def test_published_numbers() -> None:
     assert recipes.vit_finetune().steps(50_000) == pytest.approx(10_000, rel=0.02)
     assert recipes.cue().steps(40_000) == 625
     assert recipes.resnet_a2().optimizer == "lamb"
+
+
+@pytest.mark.parametrize(
+    ("images", "steps", "mixup", "warm"),
+    [(5_000, 500, 0.0, 100), (50_000, 10_000, 0.1, 500), (600_000, 20_000, 0.1, 500)],
+)
+def test_bit_hyperrule(images: int, steps: int, mixup: float, warm: int) -> None:
+    """Kolesnikov et al., ECCV 2020, section 3.3: the number of images decides on length and mixup."""
+    recipe = recipes.fitted(recipes.get("bit_hyperrule"), images)
+    assert (recipe.steps(images), recipe.augment.mixup, recipe.batch_size, recipe.lr) == (steps, mixup, 512, 0.003)
+    assert warmup_steps(recipe, steps) == warm
+    shares = [rate_at(recipe, round(share * steps), steps) for share in (0.29, 0.3, 0.59, 0.6, 0.89, 0.9)]
+    assert shares == pytest.approx([1, 0.1, 0.1, 0.01, 0.01, 0.001])
+    mine = recipes.get("bit_hyperrule").with_epochs(3)
+    assert recipes.fitted(mine, images) == mine, "whose epochs were given keeps them"
+    assert [recipes.usual_side(recipe, side) for side in ((32, 32), (95, 96), (96, 96))] == [128, 128, 384]
+    assert recipes.usual_side(recipes.get("smoke"), (32, 32)) is None
 
 
 def test_budgets() -> None:

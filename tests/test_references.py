@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 import timm
 import torch
+from PIL import Image
 from safetensors.torch import load_file
 
-from alternas.archs import Genotype, InputError
+from alternas.archs import Genotype, InputError, OperationError, build, zoo
+from alternas.archs.timm import create
 from alternas.archs.timm_net import TimmNet, counted_cost, net_from_dict
 from alternas.archs.timm_network import TimmNetwork
 from alternas.archs.weights import save
@@ -26,13 +28,14 @@ from alternas.results.runs.store import read_records
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from alternas.search.engine.loop import run_loop
+from alternas.search.experiments import explain_timm
 from alternas.search.references import parse_references
-from alternas.search.training.job import JobResult, TrainJob
+from alternas.search.training.job import REGIMES, JobResult, TrainJob
 from alternas.search.training.loaders import MemoryLoader
 from alternas.search.training.recipe import Recipe
 from alternas.search.training.trainer import train
 from alternas.search.trials.controller import FIRST_REFERENCE, SearchController
-from fakes import FakeExecutor, SilentView
+from fakes import FakeExecutor, FakePool, SilentView
 from runs import DATA, RECIPE, drawn_records, made_run
 
 TINY = TimmNet("test_resnet")
@@ -292,7 +295,6 @@ def test_the_commands_show_it(alternas: Any, run: Path) -> None:
     "words",
     [
         ("show", "mine", str(FIRST_REFERENCE), "--svg", "net.svg"),
-        ("explain", f"mine:{FIRST_REFERENCE}"),
         ("buildup", "--from", f"mine:{FIRST_REFERENCE}", "--data", "digits"),
         ("cost", f"mine:{FIRST_REFERENCE}"),
         ("search", "resnet", "--data", "digits", "--start-with", f"mine:{FIRST_REFERENCE}"),
@@ -304,6 +306,92 @@ def test_what_needs_a_genotype_says_so_in_a_line(alternas: Any, words: tuple[str
     assert code == 2
     assert "timm's net 'test_resnet'" in err
     assert len(err.strip().splitlines()) == 1
+
+
+@pytest.fixture
+def pictures(elsewhere: None) -> None:
+    """Two classes of noise in colour, of 40 px."""
+    random = np.random.default_rng(0)
+    for i in range(20):
+        file = Path("pictures", "ab"[i % 2], f"{i}.png")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(random.integers(0, 256, (40, 40, 3), dtype=np.uint8)).save(file)
+
+
+@pytest.mark.usefixtures("pictures")
+def test_one_named_net_is_a_plan_of_one(alternas: Any, fake_pool: type[FakePool]) -> None:
+    """`train` takes what names a net: a genotype or timm's name; one training a seed, then nothing."""
+    Path("net.json").write_text(zoo.get("resnet18", 32).to_json())
+    words = ("--data", "pictures", "--image-size", "160", "--seeds", "2", "--json")
+    for arch, net in (("timm:test_vit", NETS[1]), ("net.json", zoo.get("resnet18", 32))):
+        for _ in range(2):
+            code, out, err = alternas("train", arch, *words)
+            assert code == 0, err
+        jobs = [job for job in fake_pool.jobs_of_all if job.genotype == net]
+        assert [(job.seed, job.start, job.test) for job in jobs] == [(0, None, True), (1, None, True)]
+        (row,) = json.loads(out)["rows"]
+        assert (row["net"], row["seeds"]) == (net.key, 2)
+        folder = json.loads(out)["folder"]
+        assert [r.status for r in read_records(Path(folder))] == ["ok", "ok"]
+    code, out, _ = alternas("front", folder)
+    assert (code, "seed noise: 0" in out) == (0, True)
+    for bad, said in (
+        ("timm:test_vit.r160_in1k", "is trained from fresh weights"), ("resnet81", "did you mean"),
+        ("resnet18", "holds other trainings"),
+    ):  # fmt: skip
+        code, _, err = alternas("train", bad, "--data", "pictures", "--name", Path(folder).name)
+        assert (code, err.count("\n")) == (2, 1)
+        assert said in err
+
+
+@pytest.mark.usefixtures("pictures")
+def test_a_rule_fits_the_recipe_and_a_regime_what_is_frozen(alternas: Any, fake_pool: type[FakePool]) -> None:
+    """BiT-HyperRule trains 40 pictures of 40 px at 128 px for 500 steps; `--regime` is a name for `--freeze`."""
+    words = ("--data", "pictures", "--seeds", "1", "--recipe", "bit_hyperrule")
+    code, out, err = alternas("train", "resnet18", *words)
+    assert code == 0, err
+    (job,) = fake_pool.jobs_of_all
+    assert (job.total_steps, job.recipe.augment.mixup) == (500, 0.0)
+    assert "pictures are read at 128 px" in out
+    save(build(zoo.get("resnet18", 32), 5, 32, 3), Path("zoo.safetensors"))
+    words = ("finetune", "--from", "zoo.safetensors", "--data", "pictures", "--seeds", "1", "--epochs", "1")
+    for regime, freeze in REGIMES.items():
+        code, _, err = alternas(*words, "--regime", regime)
+        assert code == 0, err
+        start = fake_pool.jobs_of_all[-1].start
+        assert start is not None
+        assert start.freeze == freeze
+    assert len({job.start for job in fake_pool.jobs_of_all}) == 1 + len(REGIMES)
+    for more, said in ((("--freeze", "half"), "chooses what to freeze"), (("--regime", "tiny"), "did you mean")):
+        code, _, err = alternas(*words, "--regime", "small-similar", *more)
+        assert (code, said in err or "unknown value 'tiny'" in err) == (2, True)
+
+
+@pytest.mark.usefixtures("pictures")
+def test_explain_of_a_net_that_no_run_has_trained(alternas: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With timm's weights where they are to be had, and by a word with fresh ones where not."""
+    seen = list[Any]()
+
+    def offline(name: str, **sizes: Any) -> Any:
+        seen.append(sizes)
+        raise OperationError("timm: the weights of test_vit.r160_in1k cannot be had (no network)")
+
+    words = ("explain", "timm:test_vit", "--data", "pictures", "--quick", "--analyses", "positions,distance", "--json")
+    monkeypatch.setattr(explain_timm, "timm_pretrained", offline)
+    code, out, err = alternas(*words)
+    assert code == 0, err
+    assert "pictures are read at 160 px" in err
+    assert seen == [{"num_classes": 2, "in_chans": 3, "image_size": (160, 160)}]
+    facts = json.loads(out)
+    assert facts["weights"].startswith("fresh weights: timm: the weights of test_vit.r160_in1k cannot be had")
+    assert [part["analysis"] for part in facts["analyses"]] == ["distance", "positions"]
+    assert Path("explain-test_vit/distance.csv").exists()
+    monkeypatch.setattr(explain_timm, "timm_pretrained", lambda name, **sizes: create(name, **sizes))
+    facts = json.loads(alternas(*words)[1])
+    assert facts["weights"] == "pretrained weights test_vit.r160_in1k, but a fresh head for 2 classes"
+    for more, said in ((("--against", "zoo"), "is of no run"), (("--data", ""), "give --data")):
+        code, _, err = alternas(*words, *more)
+        assert (code, said in err) == (2, True), err
 
 
 @pytest.mark.slow

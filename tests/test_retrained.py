@@ -61,7 +61,7 @@ def test_groups_differ_in_the_seed_alone() -> None:
 
 
 def test_a_row_is_a_net_and_a_recipe() -> None:
-    rows = summary(RECORDS, {1: 0.85})
+    rows = summary(RECORDS, {1: 0.85}, {})
     assert [(row["net"], row["steps"], row["seeds"]) for row in rows] == [
         (NET.key, 16, 1), (NET.key, 8, 3), (OTHER.key, 8, 1),
     ]  # fmt: skip
@@ -74,7 +74,7 @@ def test_a_row_is_a_net_and_a_recipe() -> None:
 
 def test_bounds_of_accuracies_lie_between_0_and_1() -> None:
     """Of two seeds that differ much the t interval is wider than all that an accuracy can be."""
-    found = spreads([record(1, 0.2), record(2, 0.95)], Metric())
+    found = spreads([record(1, 0.2), record(2, 0.95)], Metric(), {})
     assert {name: (s["low"], s["high"]) for name, s in found.items()} == dict.fromkeys(found, (0, 1))
     assert found.keys() == {"accuracy", "test_accuracy"}
 
@@ -96,12 +96,12 @@ def shown(rows: Any) -> str:
 
 
 def test_the_table_fits_80_columns_and_leaves_out_empty_ones() -> None:
-    text = shown(summary(RECORDS, {1: 0.85}))
+    text = shown(summary(RECORDS, {1: 0.85}, {}))
     assert "0.8000 ± 0.1000" in text
     assert "0.7000 ± 0.1000" in text
     assert text.splitlines()[0].split() == ["trial", "family", "MACs", "search", "validation", "test", "seeds", "best"]
     bare = [record(1, 0.5, metrics={}, factors={"start": "x"})]
-    assert shown(summary(bare, {})).splitlines()[0].split() == ["family", "MACs", "validation", "seeds", "best"]
+    assert shown(summary(bare, {}, {})).splitlines()[0].split() == ["family", "MACs", "validation", "seeds", "best"]
 
 
 def test_failures_are_told() -> None:

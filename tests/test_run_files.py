@@ -145,7 +145,7 @@ def test_a_lock_keeps_what_it_finds(tmp_path: Path) -> None:
 
 
 def a_finding() -> AnalysisResult:
-    return AnalysisResult("Made up", [{"a": 1}], "It is so.", lambda figure: None)
+    return AnalysisResult("Made up", [{"a": 1}], [], lambda figure: None)
 
 
 READS = {

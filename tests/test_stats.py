@@ -20,6 +20,7 @@ from alternas.results.ranking.stats import (
     mean_ci_text,
     paired,
     pooled_sd,
+    resolution_of,
     verdict,
 )
 
@@ -77,8 +78,36 @@ def test_one_value_has_no_interval() -> None:
     assert mean_ci([0.9]) == MeanCI(0.9, None, 1, None, None)
 
 
-def test_equal_values_have_no_width() -> None:
-    assert mean_ci([0.1] * 3) == MeanCI(0.1, 0.0, 3, 0.1, 0.1)
+def test_equal_values_are_known_to_the_resolution_of_their_measure() -> None:
+    """Rounding to a step has a deviation of step / sqrt(12); what varies more than that does not change."""
+    found = mean_ci([0.125, 0.125], SHARE, 1 / 360)
+    half = stats.t.ppf(0.975, 1) / 360 / math.sqrt(12) / math.sqrt(2)
+    assert (found.mean, found.sd) == (0.125, 0)
+    assert (found.low, found.high) == pytest.approx((0.125 - half, 0.125 + half))
+    assert mean_ci(VALUES, SHARE, 1 / 360) == mean_ci(VALUES)
+    assert mean_ci([0.1] * 3) == MeanCI(0.1, 0.0, 3, 0.1, 0.1), "of a measure without steps"
+    assert paired({0: 0.1, 1: 0.2}, {0: 0.2, 1: 0.3}, CHANGE, 0.1).low < 0
+
+
+@pytest.mark.parametrize("seeds", [2, 3])
+def test_equal_nets_are_told_apart_in_at_most_5_of_100_cases(seeds: int) -> None:
+    """On 50 and 360 images; without the resolution in 8 to 12 of 100, by two seeds."""
+    chance = np.random.default_rng(0)
+    for images, sd in ((50, 0.01), (50, 0.03), (360, 0.002), (360, 0.01)):
+        told = []
+        for accuracies_2N in np.rint(images * chance.normal(0.9, sd, (2000, 2, seeds))) / images:
+            before, after = (dict(enumerate(row.tolist())) for row in accuracies_2N)
+            told.append([verdict(paired(before, after, CHANGE, step)) != "undecided" for step in (1 / images, 0.0)])
+        assert np.mean(told, 0)[0] < 0.06
+        assert np.mean(told, 0)[0] <= np.mean(told, 0)[1]
+
+
+def test_the_resolution_is_an_image_of_the_split() -> None:
+    images = {"val": 50, "test": 200}
+    assert [resolution_of(name, images) for name in ("accuracy", "test_accuracy", "top5", "nll")] == [
+        1 / 50, 1 / 200, 1 / 50, 0,
+    ]  # fmt: skip
+    assert resolution_of("accuracy", {}) == resolution_of("accuracy", {"val": 0}) == 0
 
 
 @pytest.mark.parametrize("values", [[], [0.9, math.nan], [0.9, math.inf], [None], [0.9, None]])

@@ -145,19 +145,28 @@ def test_build_up_gives_before_and_after(served: Run, home: Path) -> None:
     deep = next(r for r in records(home, "sixteen") if r["kind"] == "baseline" and len(r["genotype"]["stages"]) == 3
                 and r["genotype"]["stages"][1]["depth"] == 2)  # fmt: skip
     words = ("--data", "digits", "--epochs", "1", "--seeds", "2", "--json")
-    code, out, err = served(home, "buildup", "--from", f"sixteen:{deep['trial']}", *words)
+    code, out, err = served(home, "buildup", "--from", f"sixteen:{deep['trial']}", "--msa", "0,1,1", *words)
     assert code == 0, err
     found = json.loads(out)
-    assert [row["net"] for row in found["rows"]] == ["before", "after"]
-    assert found["difference"]["n"] == 2
-    gaps = [after - before for before, after in zip(*(
-        [r["accuracy"] for r in sorted(records(home, Path(found["folder"]).name), key=lambda r: r["seed"])
-         if r["factors"]["net"] == name] for name in ("before", "after")), strict=True)]  # fmt: skip
-    assert found["difference"]["mean"] == pytest.approx(np.mean(gaps))
-    assert found["verdict"] in ("better", "worse", "undecided")
-    hows = {part["place"]: part["how"] for part in found["inherited"]["parts"]}
+    assert [row["msa"] for row in found["rows"]] == ["0 0 0", "0 1 1"]
+    _, step = found["steps"]
+    assert step["difference"]["n"] == 2
+    all_records = sorted(records(home, Path(found["folder"]).name), key=lambda r: r["seed"])
+    before, after = ([r for r in all_records if r["factors"]["msa"] == msa] for msa in ("0 0 0", "0 1 1"))
+    gaps = [b["accuracy"] - a["accuracy"] for a, b in zip(before, after, strict=True)]
+    assert step["difference"]["mean"] == pytest.approx(np.mean(gaps))
+    assert step["verdict"] in ("accepted", "rejected", "undecided")
+    hows = {part["place"]: part["how"] for part in after[0]["lineage"]["parts"]}
     assert hows["stage 2 block 2"] == "identity"
     assert hows["stage 1 block 1"] == hows["head"] == "copied"
+
+
+def by_factors(home: Path, run: str) -> list[list[dict[str, Any]]]:
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for record in records(home, run):
+        if record["factors"]:
+            groups.setdefault(json.dumps(record["factors"]), []).append(record)
+    return list(groups.values())
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -169,6 +178,9 @@ def test_every_study_runs_to_its_table_and_plot(served: Run, home: Path, name: s
     folder = home / "runs" / f"{name}-digits-quick"
     assert found["folder"] == f"runs/{name}-digits-quick"
     assert found["seed_noise"] is not None
+    of = found["noise_of"]
+    groups = [[r["metrics"].get(of, r["accuracy"]) for r in group] for group in by_factors(home, folder.name)]
+    assert found["seed_noise"] == pytest.approx(np.mean([np.var(group, ddof=1) for group in groups]) ** 0.5)
     assert len(found["rows"]) >= 2
     frame = pd.read_csv(folder / "table.csv")
     assert len(frame) == len(found["rows"])
@@ -186,13 +198,15 @@ def test_the_nets_of_a_study_and_states_of_a_training_are_explained(served: Run,
     assert code == 0, err
     told = json.loads(out)
     assert len(told["nets"]) == 6
-    assert all("From 3x3 to 8x8 that is" in part["summaries"][0] for part in told["analyses"])
+    changes = [f for part in told["analyses"] for f in part["findings"] if f["name"].endswith("the whole map less 3x3")]
+    assert len(changes) >= 4
+    assert {finding["verdict"] for finding in changes} <= {"more", "less", "undecided"}
     words = ("explain", "first", "--analyses", "variance", "--quick", "--training", "--json")
     code, out, err = served(home, *words)
     assert code == 0, err
     told = json.loads(out)
     assert [part["analysis"] for part in told["analyses"]] == ["variance", "hessian_training"]
-    assert all("(6 %, end)" in reading for reading in told["analyses"][1]["summaries"])
+    assert any(finding["name"].endswith("6 %, end") for finding in told["analyses"][1]["findings"])
     made = records(home, "first/training")
     assert [r["status"] for r in made] == ["ok"] * 2
     assert served(home, *words)[1] == out

@@ -74,16 +74,13 @@ def same_weights(a: Path, b: Path) -> bool:
 def test_progress_says_where_nothing_would_be_lost(
     tmp_path: Path, bench: MemoryLoader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for seconds, found in ((0.0, [True, True, True, False]), (99.0, [False] * 4)):
+    for seconds, found in ((0.0, [1, 2, 3, 3]), (99.0, [None] * 4)):
         monkeypatch.setattr(train, "CHECKPOINT_SECONDS", seconds)
-        saved = list[bool]()
+        saved = list[int | None]()
         for tick in train.train(job(tmp_path, stop_step=4, total_steps=20), bench):
             if isinstance(tick, Progress):
-                saved.append(tick.saved)
-                if tick.saved:
-                    state = train.read_checkpoint(tmp_path / "c.pt", CPU)
-                    assert state is not None
-                    assert state["step"] == tick.point.step
+                there = (tmp_path / "c.pt").exists()
+                saved.append((train.read_checkpoint(tmp_path / "c.pt", CPU) or {}).get("step") if there else None)
         assert saved == found, "the last is left with the result"
         (tmp_path / "c.pt").unlink()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 import pickle
@@ -514,6 +515,22 @@ def test_a_run_is_the_net_that_its_export_takes() -> None:
         assert (found.label, found.lineage["steps"]) == ("run mine, trial 1, retrained with seed 0", 32)
     shutil.rmtree(folder / "retrain")
     assert same(find_weights("mine:1").network.state_dict(), searched.state_dict())
+
+
+def test_weights_that_have_changed_since_are_refused() -> None:
+    net = made(DIGITS, 10, 8, 1)
+    digest = save(net, Path("digest.safetensors"))
+    assert digest == hashlib.sha256(Path("digest.safetensors").read_bytes()).hexdigest()[:12]
+    folder = finished_run(net, runtime={"weights_sha256": digest})
+    assert same(find_weights("mine:1").network.state_dict(), net.state_dict())
+    file = folder / "weights" / f"{DIGITS.key}.safetensors"
+    content = bytearray(file.read_bytes())
+    content[-64:] = bytes(64)  # finite numbers, so nothing else notices
+    file.write_bytes(content)
+    for text in ("mine", "mine:1", "mine:2"):  # the last is its duplicate
+        assert f"has changed since it was trained (SHA-256 {hashlib.sha256(content).hexdigest()[:12]}" in complaint(
+            lambda text=text: find_weights(text)
+        )
 
 
 def test_a_net_of_a_few_classes() -> None:

@@ -41,7 +41,9 @@ class TransformerEncoder(nn.Module):
             _positions(encoder, grid, token) for _ in range(tables) if encoder.position != "none"
         )
         self.drop = nn.Dropout(dropout)
-        self.blocks = nn.ModuleList(EncoderBlock(encoder, dropout) for _ in range(encoder.depth))
+        self.blocks = nn.ModuleList(
+            EncoderBlock(encoder, dropout, n == encoder.skipless) for n in range(1, encoder.depth + 1)
+        )
         self.norm = nn.LayerNorm(dim, eps=LN_EPS)
         self.apply(_init)
 
@@ -101,10 +103,11 @@ class TransformerEncoder(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """x_BTC -> x_BTC: LayerNorm, MSA, add; LayerNorm, MLP, add."""
+    """x_BTC -> x_BTC: LayerNorm, MSA, add; LayerNorm, MLP, add; nothing is added where it is `skipless`."""
 
-    def __init__(self, encoder: Encoder, dropout: float) -> None:
+    def __init__(self, encoder: Encoder, dropout: float, skipless: bool) -> None:
         super().__init__()
+        self.skipless = skipless
         dim = encoder.embed_dim
         self.norm1, self.norm2 = nn.LayerNorm(dim, eps=LN_EPS), nn.LayerNorm(dim, eps=LN_EPS)
         self.attn = TokenAttention(dim, encoder.heads, encoder.qkv_bias, dropout)
@@ -120,6 +123,8 @@ class EncoderBlock(nn.Module):
         self.drop_path = nn.Identity()
 
     def forward(self, x_BTC: Tensor, mask_TT: Tensor | None, offsets_OD: Tensor | None) -> Tensor:
+        if self.skipless:  # nothing passes but the branches, which are never dropped
+            return self.mlp(self.norm2(self.attn(self.norm1(x_BTC), mask_TT, offsets_OD)))
         x_BTC = x_BTC + self.drop_path(self.attn(self.norm1(x_BTC), mask_TT, offsets_OD))
         return x_BTC + self.drop_path(self.mlp(self.norm2(x_BTC)))
 

@@ -119,7 +119,7 @@ def _check_in_timm(net: Genotype) -> None:
     spec, style = net.encoder, (net.style.order, net.style.norm)
     stem = {"vit": "none", "hybrid": "bit"}.get(net.family, "imagenet")
     styles = [("post", "group")] if spec else [("post", "batch"), ("pre", "batch"), ("pre", "group")]
-    usual = spec is None or (spec.position, spec.position_at, spec.local) == ("1d", "stem", 0)
+    usual = spec is None or (spec.position, spec.position_at, spec.local, spec.skipless) == ("1d", "stem", 0, 0)
     for here, part in (
         (not kinds, f"blocks {', '.join(sorted(kinds))}"),
         (net.stem.kind == stem, f"stem {net.stem.kind!r} of a {net.family}"),

@@ -15,17 +15,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import matplotlib
+import numpy as np
 import torch
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor, nn
 
 from ..analysis_tools.attention_weights import Shape, attention_logits, attention_sites, grid_of
+from ..analysis_tools.findings import Finding, measured
 from ..analysis_tools.hooks import entering, undisturbed
-from ..analysis_tools.inputs import AnalysisInput, AnalysisResult
+from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows
 from ..render.plots import plain
 
-LOCAL, GLOBAL = 0.5, 0.8  # of the distance of even attention: below it a head is local, above it nearly as far
+LOCAL = 0.5  # of the distance of even attention over the whole map: below it a head is local
+WIDENS, CONVERGE = "rise of the mean distance, first to last layer", "rise of the spread of heads, first to last layer"
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class LayerDistance:
 
     heads: list[float]  # the mean distance of each
     even: float  # what it would be if each query looked evenly wherever it may
+    even_map: float  # what it would be if each query looked evenly over the whole map, outside its window too
     furthest: float  # the largest distance that it may look
 
 
@@ -54,18 +58,19 @@ def attention_distances(net: nn.Module, batches: Iterable[Tensor]) -> dict[str, 
     """How far each attention layer looks, by its name, in eval mode; `batches` are x_BCHW as the net wants them."""
     sites = {site.module: site for site in attention_sites(net)}
     sums: dict[str, Any] = {}
-    bounds: dict[str, tuple[float, float]] = {}
+    bounds: dict[str, tuple[float, float, float]] = {}
     total, x_BCHW = 0, torch.empty(0)
 
     def see(name: str, module: nn.Module, args: Any) -> None:
         site, (images, _, height, width) = sites[name], x_BCHW.shape
         grid, whole = grid_of(site, module, args[0])
-        d_TT = pixel_distances(grid, (height / whole[0], width / whole[1])).to(args[0].device)
+        cell = height / whole[0], width / whole[1]
+        d_TT = pixel_distances(grid, cell).to(args[0].device)
         logits = attention_logits(module, args)[..., site.lead :, site.lead :]
         sums[site.name] = sums.get(site.name, 0) + images * mean_distances(logits, d_TT).cpu()
         may_TT = logits[0, 0].isfinite()
         even = ((d_TT * may_TT).sum(1) / may_TT.sum(1)).mean()
-        bounds[site.name] = (even.item(), d_TT[may_TT].max().item())
+        bounds[site.name] = (even.item(), pixel_distances(whole, cell).mean().item(), d_TT[may_TT].max().item())
 
     with undisturbed(net), entering(net, list(sites), see):
         for x_BCHW in batches:
@@ -78,32 +83,31 @@ def analyse(subject: AnalysisInput, batch: int = 32) -> AnalysisResult:
     """Mean attention distance of every head. The papers take 128 and 5,000 images."""
     layers = attention_distances(subject.net, subject.images.inputs(batch))
     rows = [
-        {"layer": name, "head": head, "distance_px": px, "even_px": layer.even, "furthest_px": layer.furthest}
+        {"layer": name, "head": head, "distance_px": px, "even_px": layer.even}
+        | {"even_map_px": layer.even_map, "furthest_px": layer.furthest}
         for name, layer in layers.items()
         for head, px in enumerate(layer.heads)
     ]
     title = f"Mean attention distance of the heads of {subject.name}"
-    summary = _summary(layers, len(subject.images))
-    return AnalysisResult(title, rows, summary, lambda figure: _draw(figure, layers))
+    return AnalysisResult(title, rows, findings(rows), lambda figure: _draw(figure, layers))
 
 
-def _summary(layers: dict[str, LayerDistance], images: int) -> str:
-    names = list(layers)
-    text = []
-    for name in dict.fromkeys((names[0], names[-1])):
-        layer = layers[name]
-        near = sum(px < LOCAL * layer.even for px in layer.heads)
-        far = sum(px > GLOBAL * layer.even for px in layer.heads)
-        text.append(
-            f"Over {images} images the heads of {name} look {min(layer.heads):.1f} to {max(layer.heads):.1f} px far on "
-            f"average, {near} of {len(layer.heads)} less than half as far as even attention and {far} more than "
-            f"{GLOBAL:g} times as far; even attention would be {layer.even:.1f} px, and at most it may look "
-            f"{layer.furthest:.1f} px."
-        )
-    local = sum(px < LOCAL * layer.even for layer in layers.values() for px in layer.heads)
-    heads = sum(len(layer.heads) for layer in layers.values())
-    text.append(f"{local} of {heads} heads in {len(layers)} attention layers stay below half of even attention.")
-    return " ".join(text)
+def findings(rows: Rows) -> list[Finding]:
+    """How far the heads of the first and last layer look, in pixels, and which share of the first is local."""
+    layers: dict[str, list[float]] = {}
+    for row in rows:
+        layers.setdefault(row["layer"], []).append(row["distance_px"])
+    first, last = list(layers.values())[0], list(layers.values())[-1]  # noqa: RUF015
+    local = sum(px < LOCAL * rows[0]["even_map_px"] for px in first)
+    found = [
+        Finding("local heads of the first layer", local, over="heads", n=len(first), resolution=1),
+        measured("mean distance, first layer", first, "heads", unit="px"),
+        measured("mean distance, last layer", last, "heads", unit="px"),
+        Finding(WIDENS, float(np.mean(last) - np.mean(first)), unit="px"),
+    ]
+    if min(len(first), len(last)) > 1:
+        found.append(Finding(CONVERGE, float(np.std(last, ddof=1) - np.std(first, ddof=1)), unit="px"))
+    return found
 
 
 def _draw(figure: Figure, layers: dict[str, LayerDistance]) -> None:

@@ -20,14 +20,16 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from ...archs.errors import InputError
+from ..analysis_tools.findings import UNDECIDED, Finding, averaged
 from ..analysis_tools.hooks import HookPoint, all_sites, residual_points, seeing, undisturbed
-from ..analysis_tools.inputs import AnalysisInput, AnalysisResult
+from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows
 from ..analysis_tools.output import heatmap, name_ticks
 from ..render.plots import plain
 
 LEAST = 4  # images of a batch: the unbiased HSIC divides by N - 3
 CHUNK = 2**14  # activations multiplied at once: bounds the float64 copy
 APART, RARE = 0.1, 0.05  # of CKA beyond what depth explains, and of placements that have as much: then a map has blocks
+ALIKE, LOWER, UPPER = "CKA of two layers", "CKA, lower half", "CKA, upper half"
 PLACEMENTS = 2000  # of stage ends, at most
 
 
@@ -148,6 +150,12 @@ def same_place_rows(subject: AnalysisInput, other: AnalysisInput, batch: int = 2
     ]
 
 
+def findings_by_place(rows: Rows) -> list[Finding]:
+    """Of `same_place_rows`: the mean of the lower half of the places and of the rest."""
+    values, half = [row["cka"] for row in rows], len(rows) // 2
+    return [averaged(LOWER, values[:half]), averaged(UPPER, values[half:])]
+
+
 def analyse(subject: AnalysisInput, other: AnalysisInput | None = None, batch: int = 256) -> AnalysisResult:
     """CKA between all layers of a net, or between those of two nets that take the same images.
 
@@ -173,13 +181,10 @@ def analyse(subject: AnalysisInput, other: AnalysisInput | None = None, batch: i
         axes.set(ylabel=plain(f"layers of {nets[0].name}"), xlabel=plain(f"layers of {nets[-1].name}"))
 
     title = f"CKA between the layers of {' and '.join(one.name for one in nets)}"
-    names = [one.name for one in nets]
-    summary = _summary_of_one(cka_LL, sites[0]) if other is None else _summary_of_two(cka_LL, sites, names)
-    dead = int(np.isnan(cka_LL).all(1).sum())
-    if dead:
-        summary += f" {dead} layers are the same for all images and have no CKA."
-    summary = f"Over {len(subject.images)} images in batches of {batch}: {summary}"
-    return AnalysisResult(title, rows, summary, draw)
+    findings = findings_of_one(cka_LL, sites[0]) if other is None else findings_of_two(cka_LL, sites)
+    if dead := int(np.isnan(cka_LL).all(1).sum()):
+        findings.append(Finding("layers that are the same for all images", dead, verdict="have no CKA"))
+    return AnalysisResult(title, rows, findings, draw)
 
 
 def block_gap(cka_LL: np.ndarray, stage_L: np.ndarray) -> float:
@@ -210,51 +215,39 @@ def _stream(sites: Sequence[HookPoint]) -> list[int]:
     return [i for i, site in enumerate(sites) if site.stage]
 
 
-def _summary_of_one(cka_LL: np.ndarray, sites: Sequence[HookPoint]) -> str:
+def findings_of_one(cka_LL: np.ndarray, sites: Sequence[HookPoint]) -> list[Finding]:
+    """How alike layers are, and whether the map falls into blocks at the ends of stages, as a ResNet's in the paper."""
     at = _stream(sites)
     stages = np.array([sites[i].stage for i in at])
     inner = cka_LL[np.ix_(at, at)]
     stage_L = np.concatenate([[0], (stages[1:] != stages[:-1]).cumsum()])
-    text = f"first and last place of the residual stream have a CKA of {inner[0, -1]:.2f}."
-    if not stage_L[-1] and len(at) > 1:
-        pairs = inner[np.triu_indices(len(at), 1)]
-        return f"{text} All places are of one stage; between two of them it is {np.nanmean(pairs):.2f} on average."
+    found = [
+        averaged(ALIKE, cka_LL[~np.eye(len(cka_LL), dtype=bool)].tolist()),
+        averaged("CKA of first and last place of the residual stream", [inner[0, -1]]),
+    ]
     gap = block_gap(inner, stage_L)
     if math.isnan(gap):
-        return text
+        return found
     # Blocks where the stages end are told only if hardly any other stage ends would show as much.
     gaps = np.array([block_gap(inner, other) for other in placements(len(stage_L), int(stage_L[-1]))])
     gaps = gaps[~np.isnan(gaps)]
-    as_much = int((gaps >= gap - 1e-9).sum())
-    of = f"{as_much} of {len(gaps)} ways to place as many stage ends have as much"
-    if gap <= APART:
-        verdict = "no blocks at the ends of stages are told from a map that is smooth in depth"
-    elif as_much <= RARE * len(gaps):
-        verdict = f"the map falls into blocks at the ends of stages, as a ResNet's does in the paper ({of})"
-    else:
-        verdict = f"whether these are blocks at the ends of stages is not told ({of})"
-    return (
-        f"{text} At equal distances in depth the CKA of two places of one stage is {gap:+.2f} beside that of two of "
-        f"different stages: {verdict}."
-    )
+    rare = (gaps >= gap - 1e-9).mean() <= RARE
+    verdict = "no blocks" if gap <= APART else "blocks at stage ends" if rare else UNDECIDED
+    return [*found, Finding("CKA within a stage, above that across stages as far apart", gap, verdict=verdict)]
 
 
-def _summary_of_two(cka_LL: np.ndarray, sites: Sequence[Sequence[HookPoint]], names: Sequence[str]) -> str:
+def findings_of_two(cka_LL: np.ndarray, sites: Sequence[Sequence[HookPoint]]) -> list[Finding]:
+    """Where in the other net each half of the places has its best match, as a share of its depth."""
     at = [_stream(each) for each in sites]
     inner = np.nan_to_num(cka_LL[np.ix_(*at)], nan=-1.0)
     best, half = inner.argmax(1), max(1, len(at[0]) // 2)
-    match = (
-        f"The best match of a place has a CKA of {inner.max(1).mean():.2f} on average; the two ends are at "
-        f"{inner[-1, -1]:.2f}."
-    )
-    if len(set(best)) == 1 < len(best):
-        return f"all places of {names[0]} have the same best match in {names[1]}. {match}"
     halves = best[:half], best[half:] if len(best) > 1 else best
     lower, upper = ((np.mean(part) + 0.5) / len(at[1]) for part in halves)
-    text = (
-        f"the lower half of {names[0]} is most like what {names[1]} holds at {lower:.0%} of its depth on average, the "
-        f"upper half like what it holds at {upper:.0%}. {match}"
-    )
-    if (np.diff(best) >= 0).all():
-        text += f" From place to place of {names[0]} the best match never goes back."
-    return text
+    same, steps = len(set(best)) == 1 < len(best), np.diff(best)
+    verdict = "all have one best match" if same else "in order" if (steps >= 0).all() else "not in order"
+    return [
+        averaged("CKA of a place with its best match", inner.max(1).tolist()),
+        averaged("CKA of both ends", [inner[-1, -1]]),
+        Finding("depth of the best match, lower half", float(lower), verdict=verdict),
+        Finding("depth of the best match, upper half", float(upper), verdict=verdict),
+    ]

@@ -13,11 +13,12 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from ..analysis_tools.hooks import changes_by_op, describe_changes, mean_over_images, stream_columns
-from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows, side_of_zero
+from ..analysis_tools.hooks import mean_over_images, stream_columns
+from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows, block_changes
 from ..analysis_tools.output import draw_depth
 
 LEAST = 4  # pixels a side: a smaller map has one frequency beside the mean
+CHANGE = "change of the highest frequency (log amplitude)"
 TINY = 1e-6  # under the logarithm, as in the notebook
 
 
@@ -49,7 +50,7 @@ def highest(rows: Rows) -> list[Any]:
 def analyse(subject: AnalysisInput) -> AnalysisResult:
     """Relative log amplitudes of the residual stream behind each block, and what each adds at the highest frequency."""
     net, images = subject.net, subject.images
-    sites, columns, before, note = stream_columns(net, images, LEAST, "fourier")
+    sites, columns, before = stream_columns(net, images, LEAST, "fourier")
     logs = [values.tolist() for values in mean_over_images(net, sites, images, log_amplitudes)]
     rows = []
     for i, (row, b) in enumerate(zip(columns, before, strict=True)):
@@ -68,26 +69,5 @@ def analyse(subject: AnalysisInput) -> AnalysisResult:
         draw_depth(depth, sites, [row["log_amplitude"] for row in highest(rows)], "the same at the highest frequency")
 
     title = f"{subject.name}: frequencies in the residual stream"
-    return AnalysisResult(title, rows, _summary(rows, len(images)) + note, draw)
-
-
-def _summary(rows: Rows, images: int) -> str:
-    last = highest(rows)
-    first, end = last[0], last[-1]
-    groups = changes_by_op(last)
-    text = [
-        f"Over {images} images, the relative log amplitude of the highest frequency is {first['log_amplitude']:.2f} "
-        f"behind {first['site']} ({first['frequency_pi']:.3g} pi) and {end['log_amplitude']:.2f} behind {end['site']} "
-        f"({end['frequency_pi']:.3g} pi)."
-    ]
-    text.append(describe_changes(groups, "that amplitude"))
-    for op, verb, sign in (("msa", "lower", -1), ("conv", "raise", 1)):
-        changes = [change for (of, _), values in groups.items() if of == op for change in values]
-        if changes:
-            verdict = {sign: "as", -sign: "other than", 0: "too few or too unlike each other to tell whether as"}
-            count = sum(sign * change > 0 for change in changes)
-            text.append(
-                f"{count} of {len(changes)} {op} blocks {verb} it: {verdict[side_of_zero(changes)]} Park & Kim found "
-                "(95 % interval over blocks)."
-            )
-    return " ".join(text)
+    findings = block_changes(highest(rows), CHANGE, lambda row: row["change"])
+    return AnalysisResult(title, rows, findings, draw)

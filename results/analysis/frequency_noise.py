@@ -16,22 +16,17 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from ..analysis_tools.findings import Finding, judged
 from ..analysis_tools.hooks import undisturbed
-from ..analysis_tools.inputs import (
-    AnalysisInput,
-    AnalysisResult,
-    Images,
-    Rows,
-    change_columns,
-    hits,
-    largest_loss,
-    side_of_zero,
-)
+from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Clean, Images, Rows, change_columns, hits
+from ..ranking.stats import MeanCI
 from ..render.plots import COLOURS
 
 RMS = 0.7  # of normalised images: what the recipe's noise has before its ring is cut out
 REACH = 0.2  # half the width of a ring in radians, the class's default
 MOST = 11  # frequencies looked at
+LOWEST, HIGHEST = "loss by noise of the lowest frequency", "loss by noise of the highest frequency"
+LOW_OVER_HIGH = "points lost below 0.5 pi, less those lost above"
 
 
 def ring(height: int, width: int, frequency_pi: float) -> Tensor:
@@ -103,26 +98,19 @@ def analyse(subject: AnalysisInput, rms: float = RMS, seeds: int = 2) -> Analysi
         axes.legend(frameon=False)
 
     title = f"{subject.name}: accuracy under noise of one frequency"
-    return AnalysisResult(title, rows, _summary(clean, rows, changes, rms, seeds), draw)
+    return AnalysisResult(title, rows, findings(rows, changes, Clean.of(clean, images)), draw)
 
 
-def _summary(clean: float, rows: Rows, changes: Sequence[Tensor], rms: float, seeds: int) -> str:
-    text = [
-        f"Accuracy is {clean:.3f} on {len(changes[0])} clean images. Noise of every frequency has the same root mean "
-        f"square, {rms:g} of the normalised images ({seeds} draws)."
-    ]
-    if min(row["high"] for row in rows) >= 0:
-        return text[0] + " Of no frequency does the 95 % interval over images lie below 0."
-    text += largest_loss(rows, "at {frequency_pi:.2g} pi")
+def findings(rows: Rows, changes: Sequence[Tensor], clean: Clean) -> list[Finding]:
+    """Losses at the ends of the frequencies; low frequencies against high ones, image by image."""
+    found = [clean.finding, clean.loss_over_images(LOWEST, rows[0]), clean.loss_over_images(HIGHEST, rows[-1])]
     pairs = list(zip(rows, changes, strict=True))
     low = [change_N for row, change_N in pairs if row["frequency_pi"] <= 0.5]
     high = [change_N for row, change_N in pairs if row["frequency_pi"] > 0.5]
     if low and high:
         low_N, high_N = (torch.stack(half).mean(0) for half in (low, high))
-        verdict = {0: "which cost more is not told", 1: "low ones cost more", -1: "high ones cost more"}
-        text.append(
-            f"Frequencies up to 0.5 pi change accuracy by {100 * low_N.mean().item():+.1f} points on average, those "
-            f"above by {100 * high_N.mean().item():+.1f}: at this energy "
-            f"{verdict[side_of_zero((high_N - low_N).tolist())]} (95 %, paired over images)."
-        )
-    return " ".join(text)
+        gap, below, above = (100 * value for value in change_columns(high_N - low_N).values())
+        ci = MeanCI(gap, None, len(low_N), below, above)
+        words = ("low ones cost more", "high ones cost more")
+        found.append(judged(LOW_OVER_HIGH, ci, words, unit="points", over="images"))
+    return found

@@ -18,6 +18,7 @@ from scipy.stats import spearmanr
 from torch import Tensor, nn
 
 from ..analysis_tools.attention_weights import attention_sites, head_outputs
+from ..analysis_tools.findings import UNDECIDED, Finding, measured
 from ..analysis_tools.hooks import HookPoint, entering, residual_points, undisturbed
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows
 from ..analysis_tools.output import curves
@@ -60,8 +61,7 @@ def analyse(subject: AnalysisInput, cnn: AnalysisInput, batch: int = 128) -> Ana
         for place, value in zip(places, cka_S, strict=True)
     ]
     title = f"Heads of {subject.name} beside the lower layers of {cnn.name}"
-    summary = _summary(rows, cnn.name, sums.images)
-    return AnalysisResult(title, rows, summary, lambda figure: _draw(figure, rows))
+    return AnalysisResult(title, rows, findings(rows), lambda figure: _draw(figure, rows))
 
 
 def _by_head(rows: Rows) -> list[tuple[float, list[float]]]:
@@ -72,24 +72,23 @@ def _by_head(rows: Rows) -> list[tuple[float, list[float]]]:
     return sorted(heads.values(), key=lambda head: head[0])
 
 
-def _summary(rows: Rows, cnn: str, images: int) -> str:
+def findings(rows: Rows) -> list[Finding]:
+    """CKA of the heads that look near by and of those that look far, and its rank correlation with the distance."""
     heads = _by_head(rows)
     half = len(heads) // 2
-    means = np.array([np.nanmean(cka_S) for _, cka_S in heads])
-    if not half:
-        return f"The one head has a mean CKA of {means[0]:.2f} with the lower half of {cnn} ({images} images)."
-    text = (
-        f"The {half} heads that look least far have a mean CKA of {means[:half].mean():.2f} with the lower half of "
-        f"{cnn}, the {half} that look farthest {means[-half:].mean():.2f} ({images} images)."
-    )
-    correlation: Any = spearmanr([distance for distance, _ in heads], means)
-    trend = float(correlation.statistic)
-    if np.isnan(trend):
-        return text
-    verdict = "no trend is told"
-    if abs(trend) * (len(heads) - 1) ** 0.5 > CLEAR:
-        verdict = f"{'nearer' if trend < 0 else 'farther'} heads tend to be more like the CNN's layers (95 %)"
-    return f"{text} Rank correlation with distance over {len(heads)} heads is {trend:.2f}: {verdict}."
+    means = [float(np.nanmean(cka_S)) for _, cka_S in heads]
+    found = [
+        measured("CKA of the nearer half of the heads", means[: half or 1], "heads"),
+        measured("CKA of the farther half of the heads", means[len(means) - half :], "heads"),
+    ]
+    if half:
+        correlation: Any = spearmanr([distance for distance, _ in heads], means)
+        trend = float(correlation.statistic)
+        told = abs(trend) * (len(heads) - 1) ** 0.5 > CLEAR
+        verdict = UNDECIDED if not told else "nearer heads are more like it" if trend < 0 else "farther heads are"
+        value = None if np.isnan(trend) else trend
+        found.append(Finding("rank correlation of CKA and distance", value, verdict=verdict, n=len(heads)))
+    return found
 
 
 def _draw(figure: Figure, rows: Rows) -> None:

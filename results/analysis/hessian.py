@@ -1,4 +1,4 @@
-"""The curvature of the loss: eigenvalues of its Hessian, large, negative and how dense.
+"""The curvature of the loss: eigenvalues of its Hessian, large and negative.
 
 Park & Kim, ICLR 2022, section 3 and figure 4 (their code for it was not published): a ViT's loss is flatter than a
 ResNet's, but not convex. Eigenvalues come from Lanczos, not from power iteration: that tracks the magnitude, and
@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from statistics import mean
 
 import torch
 from matplotlib.figure import Figure
@@ -24,12 +23,16 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ...archs.errors import InputError
+from ..analysis_tools.findings import UNDECIDED, Finding, measured
 from ..analysis_tools.hooks import undisturbed
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Objective, Rows
+from ..ranking.stats import SHARE
 from ..render.plots import COLOURS
 
 Product = Callable[[Tensor], Tensor]  # v_P float64 -> (Hessian v)_P float64
 Batch = tuple[Tensor, Tensor]  # x_BCHW, labels y_B or soft targets y_BK
+NEP, APE = "share of eigenvalues below 0 (NEP)", "mean eigenvalue above 0 (APE)"
+LOG_APE, LARGEST = "log of APE", "largest eigenvalue"
 TOP, MINIBATCH, MINIBATCHES = 5, 16, 16  # the paper's k and batch
 ROUNDING = 1e-10  # of the largest eigenvalue: nearer to 0 a sign says nothing
 
@@ -40,12 +43,10 @@ class Ritz:
 
     Attributes:
         values: eigenvalues of the tridiagonal matrix. The smallest is never below the matrix's smallest eigenvalue.
-        weights: share of the start vector on each: nodes and weights of a Gauss quadrature; they sum to 1.
         errors: residual norms: some eigenvalue of the matrix, nobody says which, is at most this far from each value.
     """
 
     values: Tensor
-    weights: Tensor
     errors: Tensor
 
 
@@ -72,7 +73,7 @@ def lanczos(product: Product, start_P: Tensor, steps: int) -> Ritz:
     for step, column in enumerate(columns):
         products[: step + 1, step] = column.cpu()
     inside = (products @ vectors - values * vectors).norm(dim=0)  # not 0: products are rounded
-    return Ritz(values, vectors[0] ** 2, torch.hypot(inside, beside[-1] * vectors[-1].abs()))
+    return Ritz(values, torch.hypot(inside, beside[-1] * vectors[-1].abs()))
 
 
 def largest(ritz: Ritz, count: int) -> list[tuple[float, float]]:
@@ -121,29 +122,14 @@ def batch_ritz(net: nn.Module, batch: Batch, steps: int, seed: int, objective: O
         return lanczos(product, signs.to(device), steps)
 
 
-def density(
-    net: nn.Module, batch: Batch, objective: Objective, probes: int = 4, steps: int = 30, seed: int = 0
-) -> tuple[Tensor, Tensor]:
-    """(values, weights) of the whole spectrum of one batch's Hessian by stochastic Lanczos quadrature.
-
-    The weights sum to 1: a weight is the share of eigenvalues near its value (Ghorbani et al., ICML 2019). Nearly all
-    of a net's eigenvalues are about 0, where few steps do not tell their sign.
-    """
-    runs = [batch_ritz(net, batch, steps, seed + i, objective) for i in range(probes)]
-    return torch.cat([run.values for run in runs]), torch.cat([run.weights for run in runs]) / probes
+def negative_share(values: Tensor) -> float:
+    """NEP, negative eigenvalue proportion."""
+    return (values < 0).double().mean().item()
 
 
-def negative_share(values: Tensor, weights: Tensor | None = None) -> float:
-    """NEP, negative eigenvalue proportion: the mass of a spectrum below 0, in [0, 1]."""
-    weights = torch.ones_like(values) if weights is None else weights
-    return (weights[values < 0].sum() / weights.sum()).item()
-
-
-def positive_mean(values: Tensor, weights: Tensor | None = None) -> float:
-    """APE, average positive eigenvalue: the mean of a spectrum above 0; NaN where there is none."""
-    weights = torch.ones_like(values) if weights is None else weights
-    up = values > 0
-    return ((weights * values)[up].sum() / weights[up].sum()).item()
+def positive_mean(values: Tensor) -> float:
+    """APE, average positive eigenvalue; NaN where there is none."""
+    return values[values > 0].mean().item()
 
 
 def analyse(subject: AnalysisInput, steps: int = 20) -> AnalysisResult:
@@ -170,38 +156,28 @@ def analyse(subject: AnalysisInput, steps: int = 20) -> AnalysisResult:
         axes.set_ylabel("share up to it (at 0: NEP)")
 
     images = "augmented training images" if subject.training else "images as they are, not augmented"
-    title = f"{subject.name}: Hessian max-eigenvalue spectrum"
-    return AnalysisResult(title, rows, _summary(rows, images, subject.objective.words), draw)
+    title = f"{subject.name}: Hessian max-eigenvalue spectrum ({images}; {subject.objective.words})"
+    return AnalysisResult(title, rows, findings(rows), draw)
 
 
-def _summary(rows: Rows, images: str, loss: str) -> str:
-    values = torch.tensor([row["eigenvalue"] for row in rows], dtype=torch.float64)
-    count, share, average = rows[-1]["minibatch"] + 1, negative_share(values), positive_mean(values)
-    text = [
-        f"Of {count} minibatches of up to {max(row['images'] for row in rows)} images ({images}; {loss}), "
-        f"{100 * share:.1f} % of the {TOP} largest eigenvalues by magnitude are negative (NEP {share:.3f})."
+def findings(rows: Rows) -> list[Finding]:
+    """Means over minibatches, each with a spectrum of its own, and whether the loss is convex.
+
+    An eigenvalue is at or below each smallest Ritz value: one below 0 proves that the loss is not convex.
+    """
+    spectra = [
+        torch.tensor([row["eigenvalue"] for row in rows if row["minibatch"] == b], dtype=torch.float64)
+        for b in range(rows[-1]["minibatch"] + 1)
     ]
-    if not math.isnan(average):
-        text.append(f"Those above 0 are {average:.3g} on average (APE), the largest {values.max().item():.3g}.")
-    errors = [row["error"] for row in rows]
-    text.append(
-        f"Within {max(errors):.2g} of each of them, {mean(errors):.2g} on average, there is an eigenvalue of its "
-        "minibatch's Hessian (residual norms)."
-    )
-    # An eigenvalue is at or below each smallest Ritz value: one below 0 proves that the loss is not convex.
+    steep = [positive_mean(spectrum) for spectrum in spectra]
     firsts = [row for row in rows if row["rank"] == 1]
-    least = [row["smallest_ritz"] for row in firsts]
-    below = [row["smallest_ritz"] for row in firsts if row["smallest_ritz"] < -ROUNDING * abs(row["eigenvalue"])]
-    lanczos_steps = f"{rows[0]['steps']} steps of Lanczos"
-    if below:
-        text.append(
-            f"In {len(below)} of {count} minibatches the smallest Ritz value of {lanczos_steps} is negative, from "
-            f"{min(below):.3g} to {max(below):.3g}; the Hessian has an eigenvalue at or below it, so that the loss of "
-            "these minibatches is not convex around these weights."
-        )
-    else:
-        text.append(
-            f"In none of {count} minibatches did {lanczos_steps} meet downward curvature (the smallest Ritz value is "
-            f"{min(least):.3g}), which does not prove that there is none."
-        )
-    return " ".join(text)
+    below = sum(row["smallest_ritz"] < -ROUNDING * abs(row["eigenvalue"]) for row in firsts)
+    convex = "loss is not convex" if below else UNDECIDED  # none met does not prove that there is none
+    return [
+        measured(NEP, map(negative_share, spectra), "minibatches", within=SHARE, resolution=1 / TOP),
+        measured(APE, steep, "minibatches"),
+        measured(LOG_APE, [math.log(value) for value in steep if value > 0], "minibatches"),
+        measured(LARGEST, [row["eigenvalue"] for row in firsts], "minibatches"),
+        Finding("minibatches with an eigenvalue below 0", below / len(firsts), verdict=convex, n=len(firsts)),
+        Finding("largest error of an eigenvalue (residual norm)", max(row["error"] for row in rows)),
+    ]

@@ -2,7 +2,7 @@
 
 Li et al., NeurIPS 2018: two random directions, each filter's with the norm of that filter. Park & Kim, ICLR 2022,
 section 3 and figure 1, draw 21 x 21 points on [-1, 1] squared with the loss of the augmented training set; their
-code takes other norms ("rows" below) and adds the sum of unsquared norms as L2, here the loss is the recipe's.
+code takes norms over dimension 0 only and adds the sum of unsquared norms as L2, here the loss is the recipe's.
 The net's own tensors are never written: each point calls the net with other tensors.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from statistics import mean
 from typing import Any
 
 import torch
@@ -19,11 +18,11 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from ...archs.errors import InputError, check_choice
+from ...archs.errors import InputError
+from ..analysis_tools.findings import Finding, averaged
 from ..analysis_tools.hooks import undisturbed
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Objective, Rows
 
-NORMS = ("filter", "rows")
 POSITIONS = ("table", "rows", "columns", "pos_embed", "relative_position_bias_table")  # last parts of names
 BATCH = 256
 
@@ -31,20 +30,18 @@ Batch = tuple[Tensor, Tensor]  # x_BCHW as the net sees it, labels y_B or soft t
 Tensors = dict[str, Tensor]
 
 
-def direction(net: nn.Module, generator: torch.Generator, norm: str = "filter") -> Tensors:
+def direction(net: nn.Module, generator: torch.Generator) -> Tensors:
     """A random direction in the space of parameters, by name; zero for 1-D tensors and position tables.
 
-    By norm "filter" each slice [i] of a tensor has the norm of the weights' slice [i] (Li et al.). By "rows" norms are
-    taken over dimension 0 only, so each [:, j, ...] has that of the weights' (Park & Kim's code).
+    Each slice [i] of a tensor has the norm of the weights' slice [i] (Li et al.).
     """
-    check_choice("landscape: norm", norm, NORMS)
     tensors = {}
     for name, p in net.named_parameters():
         noise = torch.randn(p.shape, generator=generator).to(p)
         if p.ndim <= 1 or name.rsplit(".", 1)[-1] in POSITIONS:
             tensors[name] = torch.zeros_like(noise)
             continue
-        dims = tuple(range(1, p.ndim)) if norm == "filter" else (0,)
+        dims = tuple(range(1, p.ndim))
         weight_norm, noise_norm = (torch.linalg.vector_norm(x, dim=dims, keepdim=True) for x in (p.detach(), noise))
         tensors[name] = noise * (weight_norm / noise_norm.clamp_min(1e-12))
     return tensors
@@ -81,13 +78,13 @@ def plane(
     return rows
 
 
-def analyse(subject: AnalysisInput, side: int = 11, norm: str = "filter") -> AnalysisResult:
+def analyse(subject: AnalysisInput, side: int = 11) -> AnalysisResult:
     """The loss on a plane of two random directions (seed 0) through the trained weights, `side` points a side.
 
     The loss is the subject's objective, of its training's minibatches, the paper's choice, or of its images.
     """
     generator = torch.Generator().manual_seed(0)
-    directions = (direction(subject.net, generator, norm), direction(subject.net, generator, norm))
+    directions = (direction(subject.net, generator), direction(subject.net, generator))
     batches = subject.training or list(subject.images.batches(BATCH))
     rows = plane(subject.net, batches, directions, side, subject.objective)
 
@@ -97,12 +94,12 @@ def analyse(subject: AnalysisInput, side: int = 11, norm: str = "filter") -> Ana
         grid = [[row["loss"] for row in rows[i * side : (i + 1) * side]] for i in range(side)]
         figure.colorbar(axes.contourf(steps, steps, grid, levels=20, cmap="viridis"), ax=axes, label="loss (nats)")
         axes.plot(0, 0, "o", color="white", markeredgecolor="black")
-        axes.set(xlabel="second direction", ylabel=f"first direction ({norm}-normalised)", aspect="equal")
+        axes.set(xlabel="second direction", ylabel="first direction (filter-normalised)", aspect="equal")
 
-    title = f"{subject.name}: loss around its weights"
     images = "augmented training images" if subject.training else "images as they are"
     shown = f"{sum(len(x) for x, _ in batches)} {images}; {subject.objective.words}"
-    return AnalysisResult(title, rows, _summary(rows, side, shown), draw)
+    title = f"{subject.name}: loss around its weights ({shown})"
+    return AnalysisResult(title, rows, findings(rows, side), draw)
 
 
 def minima(rows: Rows, side: int) -> list[Any]:
@@ -115,19 +112,16 @@ def minima(rows: Rows, side: int) -> list[Any]:
     return lowest
 
 
-def _summary(rows: Rows, side: int, shown: str) -> str:
+def findings(rows: Rows, side: int) -> list[Finding]:
+    """The loss at the trained weights, how it rises to the border of the plane, and whether the surface is one bowl."""
     middle, lowest = rows[len(rows) // 2], min(rows, key=lambda row: row["loss"])
     border = [row["loss"] - middle["loss"] for row in rows if max(abs(row["a"]), abs(row["b"])) == 1]
-    text = [
-        f"The trained weights have a loss of {middle['loss']:.3g} ({shown}), of which L2 is {middle['l2']:.3g}; their "
-        f"NLL is {middle['nll']:.3g}. Along the border of the plane the loss is {mean(border):+.3g} on average, from "
-        f"{min(border):+.3g} to {max(border):+.3g}."
+    depth, count = middle["loss"] - lowest["loss"], len(minima(rows, side))
+    return [
+        Finding("loss at the weights", middle["loss"], unit="nats"),
+        Finding("of which L2", middle["l2"], unit="nats"),
+        Finding("NLL at the weights", middle["nll"], unit="nats"),
+        averaged("rise of the loss to the border", border, unit="nats"),
+        Finding("lowest point below the weights", depth, verdict="lower elsewhere" if depth > 0 else "", unit="nats"),
+        Finding("local minima inside the border", count, verdict={0: "none", 1: "one bowl"}.get(count, "several")),
     ]
-    if lowest["loss"] < middle["loss"]:
-        text.append(f"The lowest point is elsewhere: {lowest['loss']:.3g} at ({lowest['a']:.2g}, {lowest['b']:.2g}).")
-    else:
-        text.append(f"None of the other {len(rows) - 1} points is lower.")
-    count = len(minima(rows, side))
-    words = {0: "no local minimum", 1: "one local minimum"}.get(count, f"{count} local minima")
-    text.append(f"The grid of {side} x {side} has {words} inside its border.")
-    return " ".join(text)

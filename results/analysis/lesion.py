@@ -8,11 +8,9 @@ left.
 
 from __future__ import annotations
 
-import math
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import mean
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -20,11 +18,12 @@ from torch import nn
 
 from ...archs.errors import InputError
 from ..analysis_tools.hooks import hooked, residual_points, silence, undisturbed
-from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows, change_columns, hits, largest_loss
+from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Clean, change_columns, hits
 from ..analysis_tools.output import OPS
 from ..render.plots import COLOURS
 
 IDENTITY, BRANCH = "conv becomes the identity", "branch removed"
+LOSS = "loss without a unit"
 
 
 @dataclass(frozen=True)
@@ -92,22 +91,11 @@ def analyse(subject: AnalysisInput) -> AnalysisResult:
         axes.set_ylabel("change of accuracy")
         axes.legend(frameon=False)
 
-    summary = _summary(whole_N.mean().item(), rows, len(subject.images))
-    return AnalysisResult(f"{subject.name}: accuracy without one unit", rows, summary, draw)
-
-
-def _summary(whole: float, rows: Rows, images: int) -> str:
-    error = math.sqrt(whole * (1 - whole) / images)
-    text = [f"The whole net is right on {whole:.3f} of {images} images (standard error {error:.3f})."]
+    clean = Clean.of(whole_N.mean().item(), subject.images)
     by_op = {op: [row["change"] for row in rows if row["op"] == op] for op in OPS}
-    parts = [
-        f"{op} {100 * mean(changes):+.1f} points ({len(changes)} units)" for op, changes in by_op.items() if changes
+    findings = [
+        clean.finding,
+        *(clean.loss(f"{LOSS}, {op}", changes, "units") for op, changes in by_op.items() if changes),
+        clean.largest_loss(rows, "without {unit}"),
     ]
-    text.append(f"Taking one unit out changes accuracy on average by: {', '.join(parts)}.")
-    text += largest_loss(rows, "without {unit} ({op})")
-    around_zero = sum(row["low"] <= 0 <= row["high"] for row in rows)
-    text.append(f"{around_zero} of the {len(rows)} units' 95 % intervals over images hold 0.")
-    removed = sum(row["how"] == BRANCH and row["op"] == "conv" for row in rows)
-    if removed:
-        text.append(f"Of convs that change their map's shape ({removed}) the block's whole branch was removed.")
-    return " ".join(text)
+    return AnalysisResult(f"{subject.name}: accuracy without one unit", rows, findings, draw)

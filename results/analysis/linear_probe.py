@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -20,9 +20,11 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from ...archs.errors import InputError, check_int
+from ..analysis_tools.findings import Finding, averaged
 from ..analysis_tools.hooks import HookPoint, as_map, residual_points, seeing, undisturbed
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows
 from ..analysis_tools.output import curves
+from ..ranking.stats import SHARE, mean_ci
 
 PENALTIES = tuple(10.0**power for power in range(-2, 5))  # of a probe on standardised features
 HELD_OUT = 50  # training images a class, at most, that choose among them
@@ -152,8 +154,9 @@ def analyse(subject: AnalysisInput, shots: int = 10, draws: int = 3, batch: int 
     train_N, rows = every_second(images.y_N), []
     for (place, kind), f_ND in features_of(subject.net, sites, images.inputs(batch)).items():
         train, test = (Labelled(f_ND[at], images.y_N[at]) for at in (train_N, ~train_N))
-        accuracy = float(np.mean([shot_accuracy(train, test, shots, seed) for seed in range(draws)]))
-        rows.append({"place": place, "features": kind, "accuracy": accuracy, "shots": shots})
+        ci = mean_ci([shot_accuracy(train, test, shots, seed) for seed in range(draws)], SHARE, 1 / len(test.y_N))
+        rows.append({"place": place, "features": kind, "accuracy": ci.mean, "low": ci.low, "high": ci.high})
+        rows[-1] |= {"shots": shots, "draws": draws}
     names = [site.name for site in sites]
 
     def draw(figure: Figure) -> None:
@@ -161,7 +164,7 @@ def analyse(subject: AnalysisInput, shots: int = 10, draws: int = 3, batch: int 
         curves(figure.add_subplot(), names, ys, "accuracy of the probe")
 
     title = f"What a linear probe reads in {subject.name} from {shots} images a class"
-    return AnalysisResult(title, rows, _summary(rows, names, int((~train_N).sum())), draw)
+    return AnalysisResult(title, rows, findings(rows, names, int((~train_N).sum())), draw)
 
 
 def _by_kind(rows: Rows, names: Sequence[str]) -> dict[str, list[float]]:
@@ -175,21 +178,17 @@ def _by_kind(rows: Rows, names: Sequence[str]) -> dict[str, list[float]]:
     return by_kind
 
 
-def _summary(rows: Rows, names: Sequence[str], test: int) -> str:
-    by_kind = _by_kind(rows, names)
-    gap = by_kind.pop("gap")
-    best = int(np.argmax(gap))
-    text = [
-        f"Read from the mean of the map, accuracy on {test} images goes from {gap[0]:.1%} at {names[0]} to "
-        f"{gap[-1]:.1%} at {names[-1]}; it is highest at {names[best]} with {gap[best]:.1%}."
-    ]
-    error = math.sqrt((gap[0] * (1 - gap[0]) + gap[best] * (1 - gap[best])) / test)
-    if gap[best] - gap[0] > 2 * error:
-        half = next(i for i, each in enumerate(gap) if each >= (gap[0] + gap[best]) / 2)
-        text.append(f"Half of the rise to it is there at {names[half]}, place {half + 1} of {len(names)}.")
-    else:
-        text.append(f"That is a rise by no more than two standard errors ({100 * error:.1f} points each).")
-    ways = {"cls": "the class token", "token": "a single token (four of them, averaged)"}
-    ends = " and ".join(f"{ways[kind]} {values[-1]:.1%}" for kind, values in by_kind.items())
-    text.append(f"At the end {ends} give{'s' if len(by_kind) == 1 else ''} beside {gap[-1]:.1%} of the mean.")
-    return " ".join(text)
+def findings(rows: Rows, names: Sequence[str], test: int) -> list[Finding]:
+    """Accuracies of probes on so many test images: at both ends, of each kind of features, and by half of the depth."""
+    found = []
+    gap = [row for row in rows if row["features"] == "gap"]
+    last = [row for row in rows if row["place"] == names[-1] and row["features"] in ("gap", "cls")]
+    for at, row in (("first place", gap[0]), *(("last place", row) for row in last)):
+        of = f"probe of the {FEATURES[row['features']]}, {at}"
+        found.append(Finding(of, row["accuracy"], row["low"], row["high"], over="draws", n=row["draws"]))
+    tokens = [row["accuracy"] for row in rows if row["place"] == names[-1] and row["features"].startswith("token")]
+    found.append(averaged("probe of a single token, last place", tokens))
+    values, half = [row["accuracy"] for row in gap], len(gap) // 2
+    found += [averaged("probe, lower half of the places", values[:half])]
+    found += [averaged("probe, upper half of the places", values[half:])]
+    return [replace(finding, resolution=1 / test) for finding in found]

@@ -17,8 +17,9 @@ from torch import Tensor, nn
 
 from ...archs import Network
 from ...archs.errors import InputError
+from ..analysis_tools.findings import Finding
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult
-from ..analysis_tools.output import maps
+from ..analysis_tools.output import grid_of_images
 
 SHOWN = 28  # as many as the paper's figure 7
 MOST = 0.9  # of the variance
@@ -51,29 +52,31 @@ def analyse(subject: AnalysisInput) -> AnalysisResult:
     parts, shares = (each.cpu().numpy() for each in components(filters))
     sums = shares.cumsum()
     rows = [{"component": i + 1, "share": float(shares[i]), "cumulative": float(sums[i])} for i in range(len(shares))]
-    summary = (
-        f"{_enough(shares)} of {len(shares)} components hold {MOST:.0%} of the variance of the {len(filters)} patch "
-        f"filters, the first {shares[0]:.1%}. One draw of normal noise of this shape needs "
-        f"{_enough_of_noise(filters.shape)}."
-    )
+    needed, of_noise = enough(shares), enough_of_noise(filters.shape)
+    verdict = "fewer than noise" if needed < of_noise else "as many as noise"
+    findings = [
+        Finding(f"components with {MOST:.0%} of the variance", needed, verdict=verdict, n=len(shares), resolution=1),
+        Finding("the same of noise of this shape", of_noise, n=len(shares), resolution=1),
+        Finding("share of the first component", float(shares[0])),
+    ]
 
     def draw(figure: Figure) -> None:
         images = []
         for part_CPP in parts[:SHOWN]:
             image = part_CPP.transpose(1, 2, 0) if len(part_CPP) == 3 else part_CPP.mean(0)
             images.append((image - image.min()) / max(float(np.ptp(image)), 1e-12))
-        maps(figure, images, [f"{share:.1%}" for share in shares[:SHOWN]], columns=7)
+        grid_of_images(figure, images, [f"{share:.1%}" for share in shares[:SHOWN]], columns=7)
 
     title = f"Principal components of the patch filters of {subject.name}"
-    return AnalysisResult(title, rows, summary, draw)
+    return AnalysisResult(title, rows, findings, draw)
 
 
-def _enough(shares_R: np.ndarray) -> int:
+def enough(shares_R: np.ndarray) -> int:
     """Number of components that hold MOST of the variance."""
     return int((shares_R.cumsum() < MOST).sum()) + 1
 
 
-def _enough_of_noise(shape: torch.Size) -> int:
+def enough_of_noise(shape: torch.Size) -> int:
     """Components that one draw of Gaussian filters of this shape needs (the Marchenko-Pastur law)."""
     noise = torch.from_numpy(np.random.default_rng(0).normal(size=tuple(shape)))
-    return _enough(components(noise)[1].numpy())
+    return enough(components(noise)[1].numpy())

@@ -19,11 +19,12 @@ from torch import Tensor, nn
 from ...archs import Network
 from ...archs.errors import InputError
 from ..analysis_tools.attention_weights import Shape
+from ..analysis_tools.findings import Finding, measured
 from ..analysis_tools.hooks import residual_points
-from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows, side_of_zero
+from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows
 from ..analysis_tools.output import maps, tiled
 
-APART = 0.1  # of a cosine: from here on a kind of position is said to stand out
+KINDS = {"neighbours": ("neighbours",), "rows and columns": ("same_row", "same_column")}
 
 
 def position_tables(net: nn.Module) -> tuple[dict[str, Tensor], Shape]:
@@ -71,42 +72,24 @@ def analyse(subject: AnalysisInput) -> AnalysisResult:
     """Similarity of the position embeddings, of each table by itself; no image is looked at."""
     tables, grid = position_tables(subject.net)
     cosines = {name: similarity(table).cpu().numpy() for name, table in tables.items()}
+    pictures = {name: tiled(cosine_TT, grid) for name, cosine_TT in cosines.items()}
     rows = [row for name, cosine_TT in cosines.items() for row in similarity_rows(name, cosine_TT, grid)]
 
     def draw(figure: Figure) -> None:
         """Every position's map of cosines, at the position's place, as the paper's figure 7."""
-        maps(figure, [tiled(cosine_TT, grid) for cosine_TT in cosines.values()], list(cosines))
+        maps(figure, pictures, "cosine")
 
     title = f"Similarity of the position embeddings of {subject.name}"
-    return AnalysisResult(title, rows, _summary(rows), draw)
+    return AnalysisResult(title, rows, findings(rows), draw, cosines)
 
 
-def _summary(rows: Rows) -> str:
-    text = []
+def findings(rows: Rows) -> list[Finding]:
+    """By how much neighbours, and positions of the same row or column, are more alike than positions of neither."""
+    found = []
     for name in dict.fromkeys(row["table"] for row in rows):
-        mine = [row for row in rows if row["table"] == name]
-        if mine[0]["elsewhere"] is None:
-            text.append(f"{name}: the grid is a single row, column or place: there is nothing to compare.")
-            continue
-        near, row_mean, column_mean, rest = (
-            float(np.mean([row[kind] for row in mine]))
-            for kind in ("neighbours", "same_row", "same_column", "elsewhere")
-        )
-        alike = [
-            f"{what} are more alike than others"
-            for what, kinds in (("neighbours", ("neighbours",)), ("rows and columns", ("same_row", "same_column")))
-            if _stands_out(mine, kinds)
-        ]
-        text.append(
-            f"{name}: neighbours have a cosine of {near:.2f}, positions of the same row or column "
-            f"{(row_mean + column_mean) / 2:.2f}, others {rest:.2f}: "
-            f"{' and '.join(alike) or 'neither neighbours nor rows and columns stand out'} (by {APART:g}, and 95 % "
-            f"over {len(mine)} positions)."
-        )
-    return " ".join(text)
-
-
-def _stands_out(rows: Rows, kinds: tuple[str, ...]) -> bool:
-    """Whether positions of these kinds have cosines clearly above those of neither the same row nor column."""
-    more = [float(np.mean([row[kind] for kind in kinds])) - row["elsewhere"] for row in rows]
-    return float(np.mean(more)) > APART and side_of_zero(more) > 0
+        mine = [row for row in rows if row["table"] == name and row["elsewhere"] is not None]
+        for what, kinds in KINDS.items():
+            more = [float(np.mean([row[kind] for kind in kinds])) - row["elsewhere"] for row in mine]
+            words = ("more alike", "less alike")
+            found.append(measured(f"{name}: cosine of {what}, above others", more, "positions", words))
+    return found

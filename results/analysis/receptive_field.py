@@ -11,18 +11,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
+from ..analysis_tools.findings import Finding
 from ..analysis_tools.hooks import HookPoint, as_map, listening, map_shapes, residual_points, undisturbed
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows
 from ..analysis_tools.output import maps
 
 SHARES = (50, 90)  # percent
+OUTSIDE = "share of the gradient outside the middle, first block"
 PICTURES = 18
 
 
@@ -55,10 +56,7 @@ def square_side(f_HW: Tensor, grid: tuple[int, int], share: float) -> float:
     The square may reach over the image's edge.
     """
     f_HW = f_HW.double().cpu()
-    rows, columns = (  # pixels from each place of a side to the middle of its middle cell
-        (torch.arange(side).double() - ((cells // 2 + 0.5) * side / cells - 0.5)).abs()
-        for side, cells in zip(f_HW.shape, grid, strict=True)
-    )
+    rows, columns = _to_the_middle(f_HW, grid)
     away = torch.maximum(rows[:, None], columns[None]).flatten()
     order = away.argsort()
     inside = f_HW.flatten()[order].cumsum(0)
@@ -68,49 +66,70 @@ def square_side(f_HW: Tensor, grid: tuple[int, int], share: float) -> float:
     return 2 * away[order][at].item() + 1
 
 
-def analyse(subject: AnalysisInput, images: int = 32, passes: int = 8) -> AnalysisResult:
-    """Effective receptive field behind the stem and behind every block, as a map and as two squares."""
+def _to_the_middle(f_HW: Tensor, grid: tuple[int, int]) -> list[Tensor]:
+    """Pixels from each place of a side to the middle of the middle cell of `grid`, of rows and of columns."""
+    return [
+        (torch.arange(side).double() - ((cells // 2 + 0.5) * side / cells - 0.5)).abs()
+        for side, cells in zip(f_HW.shape, grid, strict=True)
+    ]
+
+
+def outside_share(f_HW: Tensor, grid: tuple[int, int], patch: tuple[float, float]) -> float:
+    """Share of f_HW outside a patch (height, width) in the middle of the middle cell of `grid`; NaN of nothing.
+
+    Pixels at the edge of the patch count by the part of them that lies inside.
+    """
+    f_HW = f_HW.double().cpu()
+    rows, columns = (
+        (side / 2 + 0.5 - away).clamp(0, 1) for side, away in zip(patch, _to_the_middle(f_HW, grid), strict=True)
+    )
+    whole = f_HW.sum().item()
+    return 1 - (rows[:, None] * columns * f_HW).sum().item() / whole if whole > 0 else math.nan
+
+
+def analyse(subject: AnalysisInput, images: int = 32, passes: int = 8, patch: int = 0) -> AnalysisResult:
+    """Effective receptive field behind the stem and behind every block, as a map and as two squares.
+
+    Outside the middle is outside the first map's cell, such as a ViT's patch, or `patch` x `patch` pixels.
+    """
     sites = residual_points(subject.net)
     x_BCHW = subject.images.seen(subject.images.x_NCHW[:images])
     fields = receptive_fields(subject.net, sites, x_BCHW, passes)
     rows = []
-    for site, (_, height, width) in zip(sites, map_shapes(subject.net, sites, subject.images), strict=True):
+    shapes = map_shapes(subject.net, sites, subject.images)
+    cell = x_BCHW.shape[2] / shapes[0][1], x_BCHW.shape[3] / shapes[0][2]
+    for site, (_, height, width) in zip(sites, shapes, strict=True):
         sides = {f"side_{share}_px": square_side(fields[site.name], (height, width), share / 100) for share in SHARES}
-        row = {"place": site.name, "op": site.op} | sides | {"image_px": max(x_BCHW.shape[2:])}
+        own = (patch, patch) if patch else cell
+        outside = outside_share(fields[site.name], (height, width), own)
+        row = {"place": site.name, "op": site.op} | sides | {"outside_middle": outside, "middle_px": own[0]}
+        row |= {"image_px": max(x_BCHW.shape[2:])}
         rows.append(row | {"images": len(x_BCHW), "channels_an_image": passes})
+
+    # each a share of the whole, so that all are drawn on one scale
+    pictures = {name: (f_HW / f_HW.sum().clamp_min(1e-30)).cpu().numpy() for name, f_HW in fields.items()}
 
     def draw(figure: Figure) -> None:
         at = sorted({round(i) for i in np.linspace(0, len(rows) - 1, min(PICTURES, len(rows)))})
         shown = [rows[i] for i in at]
         sides = [f"50 %: {row['side_50_px']:.0f} px, 90 %: {row['side_90_px']:.0f} px" for row in shown]
         titles = [f"{row['place']}\n{side}" for row, side in zip(shown, sides, strict=True)]
-        maps(figure, [fields[row["place"]].cpu().numpy() for row in shown], titles)
+        maps(figure, {row["place"]: pictures[row["place"]] for row in shown}, "share of the gradient", titles, log=True)
 
     title = f"Effective receptive field of the middle of {subject.name}'s maps"
-    return AnalysisResult(title, rows, _summary(rows), draw)
+    return AnalysisResult(title, rows, findings(rows), draw, pictures)
 
 
-def _summary(rows: Rows) -> str:
+def findings(rows: Rows) -> list[Finding]:
+    """Squares that hold 90 % of the gradient at both ends, and what the first block sees outside the middle."""
     known = [row for row in rows if not math.isnan(row["side_90_px"])]
     if not known:
-        return f"At no place is the gradient by the pixels of these {rows[0]['images']} images other than 0."
-    first, last = known[0], known[-1]
-    text = [
-        f"Over {first['images']} images a square of {first['side_90_px']:.0f} px around the middle holds 90 % of the "
-        f"gradient of {first['place']}, one of {last['side_90_px']:.0f} px that of {last['place']}; the image has "
-        f"{last['image_px']} px, and squares may reach over its edge."
+        return [Finding("side of the square with 90 %", verdict="gradient is 0 for all of these images", n=0)]
+    found = [
+        Finding(f"side of the square with 90 %, {at} place", row["side_90_px"], unit="px", resolution=2)
+        for at, row in (("first", known[0]), ("last", known[-1]))
     ]
-    steps = [(two["side_50_px"] - one["side_50_px"], one, two) for one, two in pairwise(known)]
-    if steps:
-        step, one, two = max(steps, key=lambda each: each[0])
-        also = sum(each[0] == step for each in steps) - 1
-        if step > 0:
-            text.append(
-                f"The square of half of it widens most at {two['place']} ({two['op']}), from {one['side_50_px']:.0f} "
-                f"to {two['side_50_px']:.0f} px{f', and as much at {also} more' if also else ''}."
-            )
-        else:
-            text.append("The square of half of it widens nowhere.")
-    if len(known) < len(rows):
-        text.append(f"At {len(rows) - len(known)} places the gradient is 0 for all of these images.")
-    return " ".join(text)
+    first = next((row for row in known if row["op"] != "stem"), None)
+    if first:
+        found.append(Finding(OUTSIDE, first["outside_middle"], unit=f"outside {first['middle_px']:g} px"))
+    return found

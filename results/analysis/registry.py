@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...archs.errors import InputError, check_choice
 
@@ -31,6 +31,7 @@ ANALYSES = {
     "linear": Analysis("Where classes become readable", "linear_probe"),
     "field": Analysis("How far layers see", "receptive_field"),
     "tokens": Analysis("Whether tokens keep their places", "token_localization"),
+    "translation": Analysis("Whether features move with the picture, and answers stay", "translation"),
     "distance": Analysis("How far attention looks", "attention_distance"),
     "heads": Analysis("Which heads resemble a second net's low layers", "head_cka", two=True),
     "rollout": Analysis("What the output draws on", "rollout"),
@@ -50,16 +51,18 @@ def chosen(names: tuple[str, ...]) -> list[str]:
     return [name for name in ANALYSES if not names or name in names]
 
 
-def analyse(name: str, subject: AnalysisInput, other: AnalysisInput | None = None) -> AnalysisResult | str:
+def analyse(
+    name: str, subject: AnalysisInput, other: AnalysisInput | None = None, **options: Any
+) -> AnalysisResult | str:
     """The result of analysis `name`, or in a line why there is none: it does not fit the net, or wants two.
 
-    An analysis says that it does not fit by an InputError.
+    An analysis says that it does not fit by an InputError. `options` are those of its function.
     """
     entry = ANALYSES[name]
     if entry.two and other is None:
         return "wants a second net: --against"
     function = importlib.import_module(f".{entry.file}", __package__).analyse
     try:
-        return function(subject, other) if entry.two else function(subject)
+        return function(subject, other, **options) if entry.two else function(subject, **options)
     except InputError as error:
         return str(error)

@@ -15,12 +15,14 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from ..analysis_tools.corruptions import CORRUPTIONS, SEVERITIES, corrupted
+from ..analysis_tools.findings import Finding
 from ..analysis_tools.hooks import undisturbed
-from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Images, Rows
+from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Clean, Images, Rows
 from ..metrics import evaluate
 from ..render.plots import COLOURS
 
 BATCH = 256
+LOSS = "loss by corruptions"
 KEPT_BYTES = 2**30  # of corrupted images, at most
 
 
@@ -47,7 +49,7 @@ def analyse(subject: AnalysisInput, seed: int = 0) -> AnalysisResult:
         axes.legend(frameon=False)
 
     title = f"{subject.name}: accuracy under common corruptions"
-    return AnalysisResult(title, rows, _summary(rows, len(images)), draw)
+    return AnalysisResult(title, rows, findings(rows, Clean.of(rows[0]["accuracy"], images)), draw)
 
 
 def _all_corrupted(images: Images, seed: int) -> Iterator[tuple[str, int, Tensor]]:
@@ -77,27 +79,17 @@ def _row(net: nn.Module, images: Images, name: str, group: str, severity: int) -
     return row | {"accuracy": scores.accuracy, "nll": scores.nll, "ece": scores.ece}
 
 
-def _summary(rows: Rows, images: int) -> str:
-    clean, rest = rows[0], rows[1:]
-    accuracy, ece = mean(row["accuracy"] for row in rest), mean(row["ece"] for row in rest)
-    by_group, by_name = (_means(rest, key) for key in ("group", "corruption"))
-    worst, best = ([n for n in by_name if by_name[n] == most(by_name.values())] for most in (min, max))
-    groups = ", ".join(f"{group} {value:.3f}" for group, value in sorted(by_group.items(), key=lambda item: item[1]))
-    text = [
-        f"Accuracy is {clean['accuracy']:.3f} on {images} clean images and {accuracy:.3f} on average over 15 "
-        f"corruptions of 5 severities (one draw of each; the standard error of an accuracy over so many images is at "
-        f"most {0.5 / images**0.5:.3f}). By group: {groups}."
+def findings(rows: Rows, clean: Clean) -> list[Finding]:
+    """Loss by all corruptions and by each group, means over severities; calibration error without and with them."""
+    changes: dict[tuple[str, str], list[float]] = {}
+    for row in rows[1:]:
+        changes.setdefault((row["group"], row["corruption"]), []).append(row["accuracy"] - clean.accuracy)
+    means = {key: mean(values) for key, values in changes.items()}
+    groups = dict.fromkeys(group for group, _ in means)
+    return [
+        clean.finding,
+        clean.loss(LOSS, [*means.values()], "corruptions"),
+        *(clean.loss(f"loss by {g}", [m for (of, _), m in means.items() if of == g], "corruptions") for g in groups),
+        Finding("calibration error (ECE)", rows[0]["ece"]),
+        Finding("calibration error (ECE) under corruptions", mean(row["ece"] for row in rows[1:])),
     ]
-    if len(by_name) > len(worst):
-        text.append(
-            f"The lowest mean is that of {' and '.join(worst)} ({by_name[worst[0]]:.3f}), the highest that of "
-            f"{' and '.join(best)} ({by_name[best[0]]:.3f})."
-        )
-    text.append(f"The calibration error (ECE) is {ece:.3f} on average and {clean['ece']:.3f} on clean images.")
-    return " ".join(text)
-
-
-def _means(rows: Rows, key: str) -> dict[str, float]:
-    """Mean accuracy by the value of a column."""
-    values = dict.fromkeys(row[key] for row in rows)
-    return {value: mean(row["accuracy"] for row in rows if row[key] == value) for value in values}

@@ -9,7 +9,7 @@ B images, T tokens.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -18,9 +18,10 @@ from torch import Tensor, nn
 
 from ...archs.errors import InputError
 from ..analysis_tools.attention_weights import Shape, attention_sites, attention_weights, grid_of
+from ..analysis_tools.findings import measured
 from ..analysis_tools.hooks import entering, undisturbed
-from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows
-from ..analysis_tools.output import maps
+from ..analysis_tools.inputs import AnalysisInput, AnalysisResult
+from ..analysis_tools.output import grid_of_images, maps
 
 SHOWN = 6  # images in the figure
 
@@ -81,28 +82,20 @@ def analyse(subject: AnalysisInput, images: int = 64) -> AnalysisResult:
         for i, share in enumerate(shares_NT)
     ]  # fmt: skip
 
+    pictures = {f"image {i}": share.reshape(grid) for i, share in enumerate(shares_NT)}
+
     def draw(figure: Figure) -> None:
         """Images above, what the output draws on below."""
-        pictures = x_NCHW[:SHOWN].cpu().numpy()
-        above = [image.transpose(1, 2, 0).clip(0, 1) if len(image) == 3 else image.mean(0) for image in pictures]
-        below = [share.reshape(grid) for share in shares_NT[:SHOWN]]
-        titles = [f"label {row['label']}, guess {row['guess']}" for row in rows[:SHOWN]]
-        titles += [f"peak {row['peak']:.1%}" for row in rows[:SHOWN]]
-        maps(figure, [*above, *below], titles, columns=len(above))
+        above, below = cast(Any, figure.subfigures(2))
+        pixels = x_NCHW[:SHOWN].cpu().numpy()
+        images = [image.transpose(1, 2, 0).clip(0, 1) if len(image) == 3 else image.mean(0) for image in pixels]
+        grid_of_images(above, images, [f"label {row['label']}, guess {row['guess']}" for row in rows[:SHOWN]])
+        shown = dict(list(pictures.items())[:SHOWN])
+        maps(below, shown, "share of what the output draws on", [f"peak {row['peak']:.1%}" for row in rows[:SHOWN]])
 
-    title = f"Attention rollout of {subject.name}"
-    return AnalysisResult(title, rows, _summary(rows, shares_NT), draw)
-
-
-def _summary(rows: Rows, shares_NT: np.ndarray) -> str:
-    text = (
-        f"Over {len(rows)} images the output draws on {np.mean([row['tokens'] for row in rows]):.1f} of "
-        f"{shares_NT.shape[1]} tokens on average (as many as would have equal shares with the same entropy)."
-    )
-    if len(rows) > 1:
-        apart = float(0.5 * np.abs(shares_NT - shares_NT.mean(0)).sum(1).mean())
-        text += (
-            f" From their common mean an image's shares differ by {apart:.1%} (total variation: 0 % for the same "
-            "shares in each image, 100 % for none in common)."
-        )
-    return text
+    apart_N = 0.5 * np.abs(shares_NT - shares_NT.mean(0)).sum(1)  # total variation, 0 for the same shares in all images
+    findings = [
+        measured(f"tokens drawn on, of {grid[0] * grid[1]}", [row["tokens"] for row in rows], "images"),
+        measured("difference from the images' mean (total variation)", apart_N, "images"),
+    ]
+    return AnalysisResult(f"Attention rollout of {subject.name}", rows, findings, draw, pictures)

@@ -21,9 +21,12 @@ from torch import Tensor, nn
 
 from ...archs.blocks.residual import PostMsaBlock
 from ...archs.errors import InputError
+from ..analysis_tools.findings import Finding
 from ..analysis_tools.hooks import HookPoint, hooked, residual_points, seeing, silence, undisturbed
-from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows, change_columns, hits, largest_loss
+from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Clean, Rows, change_columns, hits
 from ..analysis_tools.output import curves
+
+LOSS, RATIO = "loss without a skip", "log ratio of skip to branch, first half less second"
 
 
 @dataclass(frozen=True)
@@ -124,43 +127,24 @@ def analyse(subject: AnalysisInput, batch: int = 64) -> AnalysisResult:
             row |= {"accuracy": whole_N.mean().item(), "accuracy_without": left_N.mean().item()}
             rows.append(row | change_columns(left_N - whole_N))
     title = f"Skip connections of {subject.name}: size beside their branch, accuracy without one"
-    return AnalysisResult(title, rows, _summary(rows, len(images)), lambda figure: _draw(figure, rows))
+    clean = Clean.of(whole_N.mean().item(), images)
+    return AnalysisResult(title, rows, findings(rows, clean), lambda figure: _draw(figure, rows))
 
 
-def _summary(rows: Rows, images: int) -> str:
-    text = []
-    known = [row for row in rows if not math.isnan(row["ratio"])]
-    high, low = (most(known, key=lambda row: row["ratio"], default=None) for most in (max, min))
-    if high and low and high["ratio"] > low["ratio"]:
-        text.append(
-            f"Beside its branch the skip is largest at {high['place']} ({high['ratio']:.1f} times) and "
-            f"smallest at {low['place']} ({low['ratio']:.2f} times)."
-        )
-    if len(known) < len(rows):
-        text.append(f"Of {len(rows)} branches {len(rows) - len(known)} add nothing to any of these images.")
-    with_cls = [row for row in rows if row["ratio_cls"] is not None]
-    if len(with_cls) > 1:
-        text.append(_describe_halves(with_cls))
-    text.append(f"Accuracy is {rows[0]['accuracy']:.1%} on {images} images.")
-    text += largest_loss(rows, "without the skip at {place}")
-    around_zero = sum(row["low"] <= 0 <= row["high"] for row in rows)
-    text.append(f"{around_zero} of the {len(rows)} skips' 95 % intervals over images hold 0.")
-    return " ".join([*text, "Nothing was trained again."])
-
-
-def _describe_halves(rows: Rows) -> str:
-    half = len(rows) // 2
-    (cls_1, cls_2), (rest_1, rest_2) = (
-        [float(np.nanmean([row[kind] for row in part])) for part in (rows[:half], rows[half:])]
-        for kind in ("ratio_cls", "ratio")
-    )
-    text = (
-        f"The class token's ratio is {cls_1:.2f} in the first {half} skips of the encoder and {cls_2:.2f} in the other "
-        f"{len(rows) - half}, that of the other tokens {rest_1:.2f} and {rest_2:.2f}"
-    )
-    if cls_1 > cls_2 and rest_1 < rest_2:
-        return f"{text}: in the order of the paper's ViT, whose class token is passed on first and changed later."
-    return f"{text}."
+def findings(rows: Rows, clean: Clean) -> list[Finding]:
+    """Accuracy lost without a skip, and whether skips are larger in the first half of the net or in the second."""
+    found = [
+        clean.finding,
+        clean.loss(LOSS, [row["change"] for row in rows], "skips"),
+        clean.largest_loss(rows, "without the skip at {place}"),
+    ]
+    for column, of in (("ratio", "other tokens"), ("ratio_cls", "class token")):
+        logs = [math.log(row[column]) for row in rows if row[column]]
+        halves = [log for log in logs if math.isfinite(log)]
+        half = len(halves) // 2
+        if half:
+            found.append(Finding(f"{RATIO}, {of}", float(np.mean(halves[:half]) - np.mean(halves[half:]))))
+    return found
 
 
 def _draw(figure: Figure, rows: Rows) -> None:

@@ -19,11 +19,13 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from ...archs.errors import InputError
+from ..analysis_tools.findings import Finding, measured
 from ..analysis_tools.hooks import HookPoint, as_map, captured, residual_points
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows
 from ..analysis_tools.output import heatmap, tiled
 from .cka import LEAST, CkaSums, centred
 
+OWN = "CKA of a token with its own patch"
 KEPT = 0.5  # of the tokens: above, places are said to be kept
 RARE, NEAR = 0.05, -1.96  # chance of so many, and standard deviations nearer, from which on it is no chance
 
@@ -99,27 +101,27 @@ def analyse(subject: AnalysisInput, batch: int = 128) -> AnalysisResult:
 
     table = token_rows(cka_TP.numpy(), grid)
     title = f"Tokens of {subject.name} at {site.name}: CKA with patches of the image"
-    return AnalysisResult(title, table, _summary(table, site, grid, len(subject.images)), draw)
+    return AnalysisResult(title, table, findings(table), draw, {site.name: cka_TP.numpy()})
 
 
-def _summary(rows: Rows, site: HookPoint, grid: tuple[int, int], images: int) -> str:
-    count, off = sum(row["rank"] == 1 for row in rows), float(np.mean([row["cells_off"] for row in rows]))
+def findings(rows: Rows) -> list[Finding]:
+    """How many tokens are most like their own patch, beside what chance gives, and how like it they are."""
+    tokens, count = len(rows), sum(row["rank"] == 1 for row in rows)
     # so many or more of independent tokens, each most like its own patch with a chance of 1 / tokens
-    p, tokens = 1 / len(rows), len(rows)
+    p = 1 / tokens
     chance = 1 - sum(math.comb(tokens, k) * p**k * (1 - p) ** (tokens - k) for k in range(count))
-    rare = chance <= RARE
-    if rare and count / tokens > KEPT:
-        verdict = "most tokens kept their place"
-    elif rare or _nearness(rows) < NEAR:
-        verdict = "more than chance would give, were tokens independent: places are blurred, but not lost"
+    if chance <= RARE and count / tokens > KEPT:
+        verdict = "places kept"
+    elif chance <= RARE or _nearness(rows) < NEAR:
+        verdict = "places blurred"
     else:
-        verdict = "no more than chance would give"
-    own = float(np.mean([row["own"] for row in rows]))
-    return (
-        f"At {site.name} {count} of {tokens} tokens are most like their own patch over {images} images, where "
-        f"chance would give 1; the most similar patch is {off:.1f} cells off on average on a grid of "
-        f"{grid[0]}x{grid[1]}: {verdict}. A token is like its own patch with a CKA of {own:.2f} on average."
-    )
+        verdict = "as chance would give"
+    most = f"tokens most like their own patch, of {tokens}"
+    return [
+        Finding(most, count, verdict=verdict, over="tokens", n=tokens, resolution=1),
+        measured("cells to the most similar patch", [row["cells_off"] for row in rows], "tokens"),
+        measured(OWN, [row["own"] for row in rows], "tokens"),
+    ]
 
 
 def _nearness(rows: Rows) -> float:

@@ -5,14 +5,22 @@ Park & Kim, ICLR 2022, section 3 and figure 9; their notebook featuremap_varianc
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from statistics import fmean
+from typing import Any
+
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from ..analysis_tools.hooks import changes_by_op, describe_changes, mean_over_images, stage_ends, stream_columns
-from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows
+from ..analysis_tools.findings import Finding, measured
+from ..analysis_tools.hooks import mean_over_images, stage_ends, stream_columns
+from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows, block_changes
 from ..analysis_tools.output import draw_depth
 
 LEAST = 2  # pixels a side
+FACTOR = "log factor of the variance"
+STAGE_ENDS = "log variance at stage ends, above that before"
 
 
 def map_variance(x_BCHW: Tensor) -> Tensor:
@@ -23,7 +31,7 @@ def map_variance(x_BCHW: Tensor) -> Tensor:
 def analyse(subject: AnalysisInput) -> AnalysisResult:
     """Feature-map variance of the residual stream behind each block, and what each adds; without the class token."""
     net, images = subject.net, subject.images
-    sites, columns, before, note = stream_columns(net, images, LEAST, "variance")
+    sites, columns, before = stream_columns(net, images, LEAST, "variance")
     values, ends = [value.item() for value in mean_over_images(net, sites, images, map_variance)], stage_ends(sites)
     rows = []
     for i, (row, b) in enumerate(zip(columns, before, strict=True)):
@@ -34,20 +42,22 @@ def analyse(subject: AnalysisInput) -> AnalysisResult:
         draw_depth(figure.subplots(), sites, values, "variance over the pixels of a map")
 
     title = f"{subject.name}: variance of the feature maps"
-    return AnalysisResult(title, rows, _summary(rows, len(images)) + note, draw)
+    return AnalysisResult(title, rows, findings(rows), draw)
 
 
-def _summary(rows: Rows, images: int) -> str:
-    top = max(rows, key=lambda row: row["variance"])
-    text = [
-        f"Over {images} images, maps vary by {rows[0]['variance']:.3g} behind {rows[0]['site']}, most behind "
-        f"{top['site']} ({top['variance']:.3g}), and by {rows[-1]['variance']:.3g} at the end."
+def findings(rows: Rows) -> list[Finding]:
+    """What blocks multiply the variance by, and how far it stands out at the ends of stages."""
+
+    def log_factor(row: Mapping[str, Any]) -> float:
+        before = row["variance"] - row["change"]
+        return math.log(row["variance"] / before) if min(before, row["variance"]) > 0 else math.nan
+
+    stages: dict[str, list[float]] = {}
+    for row in rows:
+        if row["variance"] > 0:
+            stages.setdefault(row["stage"], []).append(math.log(row["variance"]))
+    gaps = [logs[-1] - fmean(logs[:-1]) for logs in stages.values() if len(logs) > 1]
+    return [
+        *block_changes(rows, FACTOR, log_factor),
+        measured(STAGE_ENDS, gaps, "stages", ("higher", "lower")),
     ]
-    groups = changes_by_op(rows)
-    text.append(describe_changes(groups, "the variance"))
-    for op, verb, sign in (("msa", "lower", -1), ("conv", "raise", 1)):
-        changes = [change for (of, _), values in groups.items() if of == op for change in values]
-        if changes:
-            count = sum(sign * change > 0 for change in changes)
-            text.append(f"{count} of {len(changes)} {op} blocks {verb} it; Park & Kim say that {op} blocks do.")
-    return " ".join(text)

@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from statistics import mean
 from typing import Any
 
 import torch
@@ -19,7 +18,7 @@ from torch import Tensor, nn
 
 from ...archs import Network
 from ...archs.errors import InputError
-from .inputs import Images, Rows
+from .inputs import Images
 
 BATCH = 64
 SILENT = ("Identity", "Dropout", "DropPath", "Flatten")  # eval mode: what goes in comes out
@@ -88,9 +87,10 @@ def _encoder_points(
 ) -> Iterator[HookPoint]:
     """Points of a transformer encoder; `branches` are the modules of a block whose `side` MSA and MLP add."""
     yield HookPoint("encoder embedding", f"{path}.0", "in", "stem", "encoder", grid, lead)
-    for i, _ in enumerate(blocks.children()):
+    for i, module in enumerate(blocks.children()):
         block = f"{path}.{i}"
-        msa, mlp = ((f"{block}.{layer}", side) for layer in branches)
+        adds = not getattr(module, "skipless", False)  # timm's blocks all do
+        msa, mlp = ((f"{block}.{layer}", side) if adds else ("", "") for layer in branches)
         yield HookPoint(f"encoder {i + 1} msa", f"{block}.norm2", "in", "msa", "encoder", grid, lead, block, msa)
         yield HookPoint(f"encoder {i + 1} mlp", block, "out", "mlp", "encoder", grid, lead, block, mlp)
 
@@ -245,12 +245,12 @@ def mean_over_images(
 
 def stream_columns(
     net: nn.Module, images: Images, least: int, analysis: str
-) -> tuple[list[HookPoint], list[dict[str, Any]], list[int | None], str]:
+) -> tuple[list[HookPoint], list[dict[str, Any]], list[int | None]]:
     """The residual stream as a table, for measures that need maps of at least `least` pixels a side.
 
     Returns:
         The sites that have them; of each the columns place, site, op, stage, height and width; the place of the site
-        before it, None where the map then had another shape and a change means nothing; a sentence about other sites.
+        before it, None where the map then had another shape and a change means nothing.
 
     Raises:
         InputError: if no site has them.
@@ -267,31 +267,4 @@ def stream_columns(
         for i, (site, (_, height, width)) in enumerate(large)
     ]
     before = [None, *(i if a == b else None for i, ((_, a), (_, b)) in enumerate(pairwise(large)))]
-    left = [site.name for site in every if site not in sites]
-    names = f"{left[0]} to {left[-1]}" if len(left) > 1 else "".join(left)
-    note = f" Left out, for maps below {least} px a side: {names} ({len(left)} of {len(every)} sites)." if left else ""
-    return sites, columns, before, note
-
-
-def changes_by_op(rows: Rows) -> dict[tuple[str, int], list[float]]:
-    """Column `change` by (op, height of the map), without the changes that mean nothing."""
-    groups: dict[tuple[str, int], list[float]] = {}
-    for row in rows:
-        if row["change"] is not None and row["op"] != "stem":
-            groups.setdefault((row["op"], row["height"]), []).append(row["change"])
-    return groups
-
-
-def describe_changes(groups: dict[tuple[str, int], list[float]], what: str) -> str:
-    """A sentence for each map size: what convs, MSAs and MLPs add there, and whether all MSAs add less than others."""
-    if not groups:
-        return "No block keeps the shape of its map, so no change can be told."
-    text = []
-    for height in sorted({height for _, height in groups}, reverse=True):
-        by_op = {op: values for (op, at), values in groups.items() if at == height}
-        parts = [f"{op} {mean(values):+.3g} ({len(values)})" for op, values in by_op.items()]
-        text.append(f"On maps {height} px high the mean change of {what} is {', '.join(parts)}.")
-        others = [op for op in by_op if op != "msa" and "msa" in by_op and max(by_op["msa"]) < min(by_op[op])]
-        if others:
-            text.append(f"Each MSA adds less than each {' and each '.join(others)} there.")
-    return " ".join(text)
+    return sites, columns, before

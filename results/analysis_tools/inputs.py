@@ -1,4 +1,4 @@
-"""`AnalysisInput`, `AnalysisResult`, labelled images, and statistics of accuracy changes.
+"""`AnalysisInput`, `AnalysisResult`, labelled images, and losses of accuracy.
 
 N images, C channels, H x W pixels.
 """
@@ -10,14 +10,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from ..ranking.stats import mean_ci
+from .findings import UNDECIDED, Finding, measured
 
 Rows = Sequence[Mapping[str, Any]]
+ACCURACY, RELATIVE = "accuracy", "relative"  # to the accuracy above chance
+AT_CHANCE = "at chance"  # of a net that is: a loss relative to nothing
+COSTS = ("costs", "helps")  # what the loss without a part says
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,9 +98,10 @@ class AnalysisResult:
     """What one analysis found."""
 
     title: str  # one line
-    rows: list[dict[str, Any]]  # the numbers, one object a row, all with the same keys: they become a CSV file
-    summary: str  # a paragraph computed from the numbers
-    draw: Callable[[Figure], None]  # draws them on an empty figure
+    rows: list[dict[str, Any]]  # all numbers, one object a row, all with the same keys: they become a CSV file
+    findings: list[Finding]  # the few numbers that nets are compared by
+    draw: Callable[[Figure], None]  # draws the rows on an empty figure
+    maps: dict[str, np.ndarray] = field(default_factory=dict)  # what is drawn as maps, by name: an npz file
 
 
 @torch.no_grad()
@@ -104,36 +110,77 @@ def hits(net: nn.Module, images: Images) -> Tensor:
     return torch.cat([net(x).argmax(1) == y for x, y in images.batches(256)]).double().cpu()
 
 
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    """95 % t interval of the mean; of a single value everything."""
-    ci = mean_ci(values)
-    return (-math.inf, math.inf) if ci.low is None or ci.high is None else (ci.low, ci.high)
-
-
-def side_of_zero(values: Sequence[float]) -> int:
-    """1 or -1 where the whole 95 % t interval of the mean is above or below 0, else 0."""
-    low, high = interval(values)
-    return int(low > 0) - int(high < 0)
-
-
 def change_columns(change_N: Tensor) -> dict[str, float]:
-    """Columns `change`, of accuracy, and `low` and `high` of its 95 % interval over images."""
-    low, high = interval(change_N.tolist())
-    return {"change": change_N.mean().item(), "low": low, "high": high}
+    """Columns `change`, of accuracy, and `low` and `high` of its 95 % interval over images.
+
+    Where no answer changes, or all do, the interval is that of no event in N (Hanley & Lippman-Hand, JAMA 1983): 3 / N.
+    """
+    ci, least = mean_ci(change_N.tolist()), 3 / len(change_N)
+    if ci.low is None or ci.high is None or not ci.sd:
+        return {"change": ci.mean, "low": ci.mean - least, "high": ci.mean + least}
+    return {"change": ci.mean, "low": ci.low, "high": ci.high}
 
 
-def largest_loss(rows: Rows, name: str) -> list[str]:
-    """A sentence about the row that costs most accuracy; none where its interval over images does not lie below 0.
+@dataclass(frozen=True)
+class Clean:
+    """A net's accuracy on images as they are, which losses are taken relative to.
+
+    In points a net that knows little loses little: an untrained one stands every corruption.
+    """
+
+    accuracy: float
+    images: int
+    chance: float  # the accuracy of always guessing the most frequent class
+
+    @staticmethod
+    def of(accuracy: float, images: Images) -> Clean:
+        return Clean(accuracy, len(images), images.y_N.bincount().max().item() / len(images))
+
+    @property
+    def error(self) -> float:
+        """Half of the binomial 95 % interval."""
+        return 1.96 * math.sqrt(self.accuracy * (1 - self.accuracy) / self.images)
+
+    @property
+    def finding(self) -> Finding:
+        low, high = max(0.0, self.accuracy - self.error), min(1.0, self.accuracy + self.error)
+        resolution = 1 / self.images
+        return Finding(ACCURACY, self.accuracy, low, high, over="images", n=self.images, resolution=resolution)
+
+    def loss(self, name: str, changes: Sequence[float], over: str) -> Finding:
+        """The mean loss of accuracy as a share of that above chance; not told of a net that is at chance."""
+        above = self.accuracy - self.chance
+        if above <= self.error:
+            return Finding(name, verdict=AT_CHANCE, unit=RELATIVE, over=over, n=0)
+        losses = [-change / above for change in changes]
+        return measured(name, losses, over, COSTS, unit=RELATIVE, resolution=1 / (self.images * above))
+
+    def loss_over_images(self, name: str, change: Mapping[str, Any]) -> Finding:
+        """The same of one change, as `change_columns` has it."""
+        above = self.accuracy - self.chance
+        if above <= self.error:
+            return Finding(name, verdict=AT_CHANCE, unit=RELATIVE, over="images", n=0)
+        loss, low, high = (-change[column] / above for column in ("change", "high", "low"))
+        verdict = COSTS[0] if low > 0 else COSTS[1] if high < 0 else UNDECIDED
+        return Finding(name, loss, low, high, verdict, RELATIVE, "images", self.images, 1 / (self.images * above))
+
+    def largest_loss(self, rows: Rows, name: str) -> Finding:
+        """That of the row with the largest loss, whose name is a format of its columns."""
+        worst = min(rows, key=lambda row: row["change"])
+        return self.loss_over_images(f"largest loss, {name.format(**worst)}", worst)
+
+
+def block_changes(rows: Rows, name: str, change: Callable[[Mapping[str, Any]], float]) -> list[Finding]:
+    """What conv blocks, MSAs and MLPs do to a measure of the map that passes, of those that keep the map's shape.
 
     Args:
-        rows: with `change_columns`.
-        name: what a row is, as a format of its columns.
+        rows: one for each site of the residual stream, with columns `op` and `change`, None where the shape differs.
+        name: of the measure; "NAME, conv" and so on are the findings.
+        change: of a row.
     """
-    worst = min(rows, key=lambda row: row["change"])
-    if worst["high"] >= 0:
-        return []
-    change, low, high = (100 * worst[key] for key in ("change", "low", "high"))
-    overlaps = sum(row["low"] <= worst["high"] for row in rows) - 1
-    also = f"; {overlaps} of the others' overlap with this one" if overlaps else ""
-    where = name.format(**worst)
-    return [f"The largest loss is {where}: {change:+.1f} points (95 % {low:+.1f} to {high:+.1f} over images{also})."]
+    known = [row for row in rows if row["op"] != "stem" and row["change"] is not None]
+    ops = dict.fromkeys(row["op"] for row in rows if row["op"] != "stem")
+    return [
+        measured(f"{name}, {op}", [change(row) for row in known if row["op"] == op], "blocks", ("raise", "lower"))
+        for op in ops
+    ]

@@ -1,19 +1,20 @@
-"""Results as files, a picture and a table of each analysis with the nets side by side; and how analyses draw.
+"""Results as files, a picture, a table and maps of each analysis with the nets side by side; and how analyses draw.
 
 The look is that of `results/render/plots.py`.
 """
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -21,9 +22,9 @@ from ...archs.errors import InputError
 from ...archs.files import atomic_write
 from ..analysis.registry import ANALYSES
 from ..render.plots import COLOURS, MARKERS, RULES, plain
-from ..render.terminal import csv_cell
+from .findings import Finding, of_net
 from .hooks import HookPoint, stage_ends
-from .index import Explained, forget
+from .index import Explained, forget, write_csv
 from .inputs import AnalysisResult
 
 DPI = 90
@@ -34,22 +35,29 @@ OPS = ("conv", "msa", "mlp", "stem")  # in the order of their colours
 def write_results(
     folder: Path, analysis: str, results: Sequence[tuple[str, AnalysisResult | str]], title: str = ""
 ) -> Explained:
-    """Write FOLDER/ANALYSIS.png and .csv of one analysis; `results` has each net's name, and its result or why none.
+    """Write FOLDER/ANALYSIS.png, .csv and, of maps, .npz; `results` has each net's name, and its result or why none.
 
     The title is what the registry says the analysis shows, unless another is given.
     """
     fitting = [(net, result) for net, result in results if isinstance(result, AnalysisResult)]
-    summaries = [result if isinstance(result, str) else result.summary for _, result in results]
-    part = Explained(analysis, title or ANALYSES[analysis].about, [net for net, _ in results], summaries)
+    found = [
+        finding
+        for net, result in results
+        for finding in of_net(net, [Finding("", verdict=result)] if isinstance(result, str) else result.findings)
+    ]
+    part = Explained(analysis, title or ANALYSES[analysis].about, found)
     if not fitting:
         return part
+    maps = {f"{net}/{name}": map_HW for net, result in fitting for name, map_HW in result.maps.items()}
     try:
         forget(folder, analysis)
         _png([result for _, result in fitting], folder / f"{analysis}.png")
-        _csv([{"net": net} | row for net, result in fitting for row in result.rows], folder / f"{analysis}.csv")
+        write_csv([{"net": net} | row for net, result in fitting for row in result.rows], folder / f"{analysis}.csv")
+        if maps:
+            atomic_write(folder / f"{analysis}.npz", lambda file: np.savez_compressed(file, **cast(Any, maps)))
     except OSError as error:
         raise InputError(f"explain: {folder} cannot be written to ({error.strerror or error})") from None
-    return Explained(analysis, part.title, part.nets, summaries, f"{analysis}.png", f"{analysis}.csv")
+    return replace(part, png=f"{analysis}.png", csv=f"{analysis}.csv", npz=f"{analysis}.npz" if maps else "")
 
 
 def _png(results: Sequence[AnalysisResult], path: Path) -> None:
@@ -68,14 +76,6 @@ def _png(results: Sequence[AnalysisResult], path: Path) -> None:
     # A palette takes a third of the bytes: a report holds all pictures.
     picture = Image.open(file).convert("RGB").quantize(256)
     atomic_write(path, lambda file: picture.save(file, "PNG", optimize=True))
-
-
-def _csv(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    names, table = list(dict.fromkeys(name for row in rows for name in row)), io.StringIO(newline="")
-    writer = csv.writer(table)
-    writer.writerow(map(csv_cell, names))
-    writer.writerows([csv_cell(row.get(name)) for name in names] for row in rows)
-    atomic_write(path, lambda file: file.write(table.getvalue().encode()))
 
 
 def _share_scales(panels: Iterable[Axes]) -> None:
@@ -125,14 +125,39 @@ def curves(axes: Axes, names: Sequence[str], ys: Mapping[str, Sequence[float]], 
         axes.legend(frameon=False)
 
 
-def maps(figure: Figure, images: Sequence[np.ndarray], titles: Sequence[str], columns: int = 6) -> None:
-    """Small pictures (H, W) or (H, W, 3) in a grid, each on its own scale."""
-    rows = -(-len(images) // columns)
-    for i, (image, title) in enumerate(zip(images, titles, strict=True)):
-        axes = figure.add_subplot(rows, min(columns, len(images)), i + 1)
-        axes.imshow(image, cmap="viridis")
+def grid_of_images(figure: Any, images: Sequence[np.ndarray], titles: Sequence[str], columns: int = 6) -> None:
+    """Small pictures (H, W) or (H, W, 3) in a grid, as they are."""
+    for axes, image, title in zip(_small_axes(figure, len(images), columns), images, titles, strict=True):
+        axes.imshow(image, cmap="gray")
         axes.set_title(plain(title), fontsize=7)
+
+
+def maps(
+    figure: Any,
+    maps_HW: Mapping[str, np.ndarray],
+    label: str,
+    titles: Sequence[str] = (),
+    columns: int = 6,
+    log: bool = False,
+) -> None:
+    """Maps (H, W) by name in a grid, on one scale with one colour bar."""
+    values = np.concatenate([map_HW.ravel() for map_HW in maps_HW.values()])
+    low, high = float(values.min()), max(float(values.max()), 1e-30)
+    # a gradient falls by orders of magnitude from the middle: four of them are told apart
+    scale = LogNorm(1e-4 * high, high, clip=True) if log else Normalize(low, high)
+    every = _small_axes(figure, len(maps_HW), columns)
+    for axes, map_HW, title in zip(every, maps_HW.values(), titles or maps_HW, strict=True):
+        axes.imshow(map_HW, cmap="viridis", norm=scale)
+        axes.set_title(plain(title), fontsize=7)
+    figure.colorbar(every[-1].images[0], ax=every, label=plain(label))
+
+
+def _small_axes(figure: Any, count: int, columns: int) -> list[Axes]:
+    rows, columns = -(-count // columns), min(columns, count)
+    every = [figure.add_subplot(rows, columns, i + 1) for i in range(count)]
+    for axes in every:
         axes.set_axis_off()
+    return every
 
 
 def tiled(values_TP: np.ndarray, grid: tuple[int, int]) -> np.ndarray:

@@ -39,7 +39,7 @@ def reference(folder: Path) -> Answer:
     import timm as installed
     from safetensors.torch import load_file
 
-    made = json.loads((folder / "config.json").read_text())["timm"]
+    made = json.loads((folder / "config.json").read_text(encoding="utf-8"))["timm"]
     net: Any = installed.create_model(made["name"], **made["arguments"])
     net.load_state_dict(load_file(folder / "weights.safetensors"))
     net.eval()
@@ -114,7 +114,7 @@ def _session(folder: Path, file: str) -> Answer:
 
 
 def _normalised(folder: Path, images: np.ndarray) -> np.ndarray:
-    facts = json.loads((folder / "config.json").read_text())
+    facts = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     mean, std = (np.array(facts[name], np.float32).reshape(1, -1, 1, 1) for name in ("mean", "std"))
     return (images.astype(np.float32) - mean) / std
 

@@ -18,7 +18,7 @@ import json
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
-config = json.load(open("config.json"))
+config = json.load(open("config.json", encoding="utf-8"))
 mean, std = (np.array(config[name], np.float32).reshape(1, -1, 1, 1) for name in ("mean", "std"))
 net = Interpreter("{FILE}")
 net.allocate_tensors()

@@ -22,7 +22,7 @@ import json
 import numpy as np
 import openvino
 
-known = json.load(open("config.json"))
+known = json.load(open("config.json", encoding="utf-8"))
 net = openvino.Core().compile_model("{FILE}", "CPU", {{"INFERENCE_PRECISION_HINT": "f32"}})
 mean, std = (np.array(known[name], np.float32).reshape(1, -1, 1, 1) for name in ("mean", "std"))
 logits = net((np.asarray(images, np.float32) - mean) / std)["logits"]

@@ -44,7 +44,7 @@ def write(net: ExportNet, folder: Path) -> dict[str, Any]:
     """Write model.py."""
     genotype = net.network.genotype
     assert isinstance(genotype, Genotype), "of timm's nets no package is written"
-    text = (Path(__file__).parent / "model_template.txt").read_text()
+    text = (Path(__file__).parent / "model_template.txt").read_text(encoding="utf-8")
     parts = {
         "NET_NAME": net.facts["name"],
         "NET_LAYOUT": "\n".join(f"    {line}" for line in layout(genotype, net.network.image_size)),
@@ -53,7 +53,7 @@ def write(net: ExportNet, folder: Path) -> dict[str, Any]:
     }
     for mark, part in parts.items():
         text = text.replace(mark, part)
-    (folder / FILE).write_text(text)
+    (folder / FILE).write_text(text, encoding="utf-8")
     return {}
 
 

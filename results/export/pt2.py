@@ -20,7 +20,7 @@ import json
 
 import torch
 
-config = json.load(open("config.json"))
+config = json.load(open("config.json", encoding="utf-8"))
 mean, std = (torch.tensor(config[name]).view(1, -1, 1, 1) for name in ("mean", "std"))
 net = torch.export.load("model.pt2").module()
 logits = net((torch.as_tensor(images).float() - mean) / std)

@@ -79,8 +79,8 @@ def net_source(net: Genotype) -> str:
 def _text(module: str) -> str:
     file = resources.files("alternas.archs") / f"{module}.py"
     if file.is_file():
-        return file.read_text()
-    return Path(import_module(module).__file__ or "").read_text()
+        return file.read_text(encoding="utf-8")
+    return Path(import_module(module).__file__ or "").read_text(encoding="utf-8")
 
 
 def _spec_body(net: Genotype) -> str:

@@ -47,8 +47,8 @@ def usage(facts: Mapping[str, Any]) -> str:
 
 def write(net: ExportNet, folder: Path) -> dict[str, Any]:
     """Write timm_model.py; it needs the package's model.py beside it."""
-    template = (Path(__file__).parent / "timm_template.txt").read_text()
-    (folder / FILE).write_text(template.replace("NET_NAME", net.facts["name"]))
+    template = (Path(__file__).parent / "timm_template.txt").read_text(encoding="utf-8")
+    (folder / FILE).write_text(template.replace("NET_NAME", net.facts["name"]), encoding="utf-8")
     genotype = net.network.genotype
     assert isinstance(genotype, Genotype), "of timm's nets no other timm model is written"
     return {"name": net.facts["name"], "features_only": bool(genotype.stages)}

@@ -21,7 +21,7 @@ from ...archs.files import atomic_write, read_own
 from ...archs.timm_network import TimmNetwork
 from ...archs.weights import save, shapes
 from ..ranking.metric import is_quantized, run_metric, validation_metrics
-from ..ranking.stats import mean_ci
+from ..ranking.stats import mean_ci, resolution_of
 from ..render.describe_net import InputSpec, input_spec
 from ..runs.record import Record
 from ..runs.retrained import by_net, spreads
@@ -128,9 +128,10 @@ def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
     }
     if _brings_images(home):
         facts |= {"accuracy_on": f"as {data['name']} measures it, seed {record.seed}", "checked_on": "random images"}
-    seeds_of = "int8_" if is_quantized(run) else ""
+    seeds_of, images = "int8_" if is_quantized(run) else "", data.get("images", {})
     if record.accuracies:
-        over_seeds = mean_ci([metric.value(score) for score in record.accuracies.values()], metric.within)
+        scores = [metric.value(score) for score in record.accuracies.values()]
+        over_seeds = mean_ci(scores, metric.within, resolution_of(metric.name, images))
         facts |= {
             "seeds": over_seeds.n,
             "seed_chosen": "the first",
@@ -138,7 +139,7 @@ def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
         }
     elif record.kind in ("retrain", "study"):
         group = next((g for g in by_net(read_records(home)) if record in g), [record])
-        found = spreads(group, metric)
+        found = spreads(group, metric, images)
         facts |= {"seeds": len(group)} | {f"{seeds_of}{name}_over_seeds": value for name, value in found.items()}
     return facts
 
@@ -270,7 +271,8 @@ def write_card(
     network = net.network
     ours = isinstance(network, Network)
     layout = package.layout(network.genotype, network.image_size) if ours else [f"timm's {network.genotype.name}"]
-    (draft / "README.md").write_text(card(facts, layout))
+    # A class may have the name of a folder that is no UTF-8: shown escaped here, kept as it is in config.json.
+    (draft / "README.md").write_text(card(facts, layout), encoding="utf-8", errors="backslashreplace")
     return facts
 
 

@@ -53,14 +53,23 @@ class TimedNet:
     cost: Cost | None = None  # None of timm's nets
     metric: Metric = field(default_factory=Metric)  # that accuracy is the score of
 
+    def fits(self, batch: int) -> bool:
+        """Whether weights and maps fit this machine's memory, where a net is made, wherever it runs then."""
+        return self._bytes(batch) <= _memory_bytes()
+
     def check_memory(self, batch: int) -> None:
-        """Raise InputError if this machine's memory is too small: a net is made there, wherever it runs then."""
+        """Raise InputError unless it `fits`."""
+        if not self.fits(batch):
+            rule = f"its weights and maps take {self._bytes(batch) / 2**30:,.1f} GiB at batch {batch}"
+            raise InputError(f"latency: {self.name}: {rule}, this machine has {_memory_bytes() / 2**30:,.1f} GiB")
+
+    def _bytes(self, batch: int) -> int:
         peak_bytes = self.cost.peak_activation_bytes if self.cost else 0
-        need = FLOAT_BYTES * (self.facts["params"] + batch * prod(self.shape)) + batch * peak_bytes
-        have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        if need > have:
-            rule = f"its weights and maps take {need / 2**30:,.1f} GiB at batch {batch}"
-            raise InputError(f"latency: {self.name}: {rule}, this machine has {have / 2**30:,.1f} GiB")
+        return FLOAT_BYTES * (self.facts["params"] + batch * prod(self.shape)) + batch * peak_bytes
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def nets_of(target: str, image_size: str = "", top: int = 0) -> tuple[list[TimedNet], Path | None]:

@@ -6,7 +6,6 @@ What goes wrong is a `DeviceError`, which says of what kind it is. It takes anot
 from __future__ import annotations
 
 import os
-import signal
 import statistics
 import subprocess
 import tempfile
@@ -18,6 +17,7 @@ from typing import IO
 from torch import nn
 
 from ...archs import Network
+from ...archs.children import ended_after
 from ...archs.timm_network import TimmNetwork
 from ..export.export_net import export_net_of
 from ..export.formats import check_formats, format_of
@@ -117,18 +117,14 @@ def _numbers(device: DeviceCommand, words: Sequence[str], needed: Sequence[str],
 def _output(device: DeviceCommand, words: Sequence[str], timeout_s: float) -> str:
     """The end of what the command writes to stdout."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        files = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": err, "start_new_session": True}
         try:
-            process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True)
+            with ended_after() as environment:
+                code = subprocess.run(words, check=False, timeout=timeout_s, env=environment, **files).returncode
         except (OSError, ValueError) as error:
             raise DeviceError(FAILED, f"device {device.name}: {words[0]} does not start ({error})") from None
-        try:
-            code = process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             raise DeviceError(TIMEOUT, f"device {device.name}: took longer than {timeout_s:g} s") from None
-        finally:
-            if process.poll() is None:  # with what it has started
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
         if code:
             said = " ".join((_tail(err) or _tail(out)).split())[-200:]
             kind = UNREACHABLE if code in AWAY else FAILED

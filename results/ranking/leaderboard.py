@@ -262,15 +262,17 @@ def resolve_objectives(
     return rows
 
 
-def noise_of(records: Iterable[Record], retrained: Iterable[Record] = ()) -> Noise | None:
+def noise_of(records: Sequence[Record], retrained: Iterable[Record] = ()) -> Noise | None:
     """The seed noise of a run; None where every net was trained once.
 
     Args:
-        records: of the search; those with `accuracies` were trained with several seeds, baselines or not.
+        records: of the search; those with `accuracies` were trained with several seeds, baselines or not. Of a plan
+            one for each seed.
         retrained: trainings of its nets again. Those of another recipe or budget make a group of their own.
     """
     groups = [(r.key, list(r.accuracies.values())) for r in records if r.status == "ok" and len(r.accuracies) > 1]
-    groups += [(g[0].key, [r.accuracy for r in g if r.accuracy is not None]) for g in by_net(retrained) if len(g) > 1]
+    single = [*retrained, *(r for r in records if r.kind == "study")]
+    groups += [(g[0].key, [r.accuracy for r in g if r.accuracy is not None]) for g in by_net(single) if len(g) > 1]
     return pooled_noise(groups)
 
 

@@ -120,6 +120,7 @@ def _encoder_text(encoder: Encoder) -> str:
     sizes = f"depth {encoder.depth}, {encoder.heads} heads, mlp x{encoder.mlp_ratio:g}, patch {encoder.patch}"
     where = "" if encoder.position == "none" else f" at {encoder.position_at}"
     local = f", local {encoder.local}x{encoder.local}" if encoder.local else ""
+    local += f", block {encoder.skipless} without skips" if encoder.skipless else ""
     return f"{sizes}, position {encoder.position}{where}{local}"
 
 

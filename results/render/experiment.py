@@ -6,7 +6,7 @@ import csv
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from rich.table import Table
 
 from ...archs.errors import InputError, check_choice
-from ..ranking.stats import ANY, SHARE, MeanCI, mean_ci, mean_ci_text, pooled_sd
+from ..ranking.stats import ANY, SHARE, MeanCI, mean_ci, mean_ci_text, pooled_sd, resolution_of
 from ..runs.record import Record
 from .tables import short
 from .terminal import csv_cell, plain
@@ -44,13 +44,16 @@ class PlotSpec:
         return tuple(dict.fromkeys((*self.metrics, self.y, self.x)))
 
 
-def study_rows(records: Sequence[Record], metrics: Sequence[str]) -> list[dict[str, Any]]:
+def study_rows(
+    records: Sequence[Record], metrics: Sequence[str], images: Mapping[str, int] | None = None
+) -> list[dict[str, Any]]:
     """One row for each combination of factors, in order of first appearance.
 
     A row holds the factors (None where a record has no such factor), mean, sd, n, low and high of
     each metric over the trainings that are ok (means of None where none has it), `failed`, the
     number of those that are not, and `seconds`, the mean of those that are. `metrics` may name
-    factors, failed or seconds; those stay what they are.
+    factors, failed or seconds; those stay what they are. `images` is their number by split, whose share is the
+    resolution of an accuracy.
 
     Raises:
         InputError: if a factor has the name of a column, or a seed of a combination is there twice.
@@ -63,13 +66,14 @@ def study_rows(records: Sequence[Record], metrics: Sequence[str]) -> list[dict[s
             if name not in factors and name not in COUNTS:
                 values = _values(good, name)
                 within = SHARE if name.endswith(SHARES) else ANY
-                cells[name] = asdict(mean_ci(values, within)) if values else dict(MISSING)
+                resolution = resolution_of(name, images or {})
+                cells[name] = asdict(mean_ci(values, within, resolution)) if values else dict(MISSING)
         seconds = mean_ci([r.seconds for r in good]).mean if good else None
         rows.append(factors | cells | {"failed": len(group) - len(good), "seconds": seconds})
     return rows
 
 
-def seed_noise(records: Sequence[Record], metric: str = "accuracy") -> float | None:
+def seed_noise(records: Sequence[Record], metric: str) -> float | None:
     """Standard deviation between seeds, pooled over the combinations of factors; None without repetitions."""
     groups = [[r for r in group if r.status == "ok"] for _, group in _groups(records)]
     return pooled_sd([_values(group, metric) for group in groups])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import shutil
 import sys
@@ -56,13 +57,18 @@ class Guarded:
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Put a guard before stdout and stderr."""
-    out, err = sys.stdout, sys.stderr
+    """Put a guard before stdout and stderr. One that is closed, as by `>&-`, takes all and keeps nothing."""
+    out, err = (stream or _nowhere() for stream in (sys.stdout, sys.stderr))
     if isinstance(out, TextIOWrapper):
         out.reconfigure(errors="backslashreplace")  # a letter that its encoding lacks is no error
     sys.stdout, sys.stderr = cast(TextIO, Guarded(out)), cast(TextIO, Guarded(err))
     yield  # in no try: the traceback of a bug comes later, and is to leave through them too
     sys.stdout, sys.stderr = out, err
+
+
+def _nowhere() -> TextIO:
+    """A stream that throws away what is written. It takes the number of a closed one, so that no other file gets it."""
+    return open(os.devnull, "w", encoding="utf-8")
 
 
 def unguarded(stream: TextIO) -> TextIO:

@@ -83,12 +83,12 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture as it lies in the run's folder, with a paragraph for each net. Without a path there is none to show."""
+    """A picture as it lies in the run's folder. Without a path there is none to show, and `note` says where it is."""
 
     kind: ClassVar[str] = "picture"
     name: str
     title: str
-    readings: list[str]
+    note: str
     path: Path | None
     is_empty: ClassVar[bool] = False
 

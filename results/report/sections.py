@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..analysis_tools.findings import shown_rows
 from ..analysis_tools.index import FOLDER, INDEX, read_index
 from ..ranking.objectives import COSTS
 from ..render.tables import list_text, tuned_columns
@@ -14,6 +15,7 @@ from .elements import Picture, Run, Table
 from .front import WEIGHT_NAMES, unit
 
 MOST_ROWS = 300  # of the leaderboard that the page shows
+FINDINGS = "Means with 95 % intervals over what is named in findings.csv; one training a net."
 MOST_BYTES = 2**20  # of pictures: a page stays below 8 MB
 
 
@@ -74,25 +76,23 @@ def _leaderboard_caption(run: Run) -> str:
     )
 
 
-def explained_parts(run: Run) -> Iterator[Picture]:
-    """A picture for each analysis of `alternas explain`; none where nothing was explained.
+def explained_parts(run: Run) -> Iterator[Picture | Table]:
+    """A picture and a table of findings for each analysis of `alternas explain`; none where nothing was explained.
 
-    The first ones, up to MOST_BYTES of them; of the others the words alone, and where the picture is.
+    The first pictures, up to MOST_BYTES of them; of the others where they are.
 
     Raises:
         InputError: if what is there cannot be read.
     """
     folder, room = run.folder / FOLDER, MOST_BYTES
     for part in read_index(folder)["analyses"] if (folder / INDEX).exists() else []:
-        texts = [f"{net}: {text}" for net, text in zip(part.nets, part.summaries, strict=True)]
-        path = folder / part.png if part.png else None
-        if path is not None and not path.is_file():
-            path = None
-        if path is not None:
+        path, note = folder / part.png if part.png else None, ""
+        if path is not None and path.is_file():
             room -= path.stat().st_size
             if room < 0:
-                texts, path = [*texts, f"Picture: {path}"], None
-        yield Picture(part.analysis, part.title, texts, path)
+                path, note = None, f"Picture: {path}"
+            yield Picture(part.analysis, part.title, note, path)
+        yield Table(f"findings_{part.analysis}", f"{part.title}: numbers", FINDINGS, shown_rows(part.findings))
 
 
 def command_of(run_json: Mapping[str, Any]) -> str:

@@ -17,12 +17,11 @@ from ..render.tables import short
 from ..render.terminal import plain, print_json, print_lines, print_text
 from .bank_progress import read_progress
 from .record import BESIDE
-from .spent import read_spent
 from .store import RUNS, no_collection, read_records, read_settings
 
 ROW = (
     "name", "status", "what", "space", "data", "records", "trained", "best_accuracy", "metric", "best_value",
-    "train_flops", "eval_flops", "baseline_flops", "reference_flops", "cpu_hours", "gpu_hours", "cost",
+    "train_flops", "eval_flops", "baseline_flops", "reference_flops",
 )  # fmt: skip
 SHOWN = ("name", "status", "space", "data", "records", "trained", "best_accuracy", "flops")  # in the terminal
 log = logging.getLogger("alternas")
@@ -47,7 +46,7 @@ def list_runs(folder: Path = RUNS) -> list[dict[str, Any]]:
     or evaluated on shared weights), best_accuracy (on validation; None where there is none, or the run is ranked by
     another metric), metric (its name), best_value (of that metric, on validation), train_flops and eval_flops of
     everything that the run did; contained in these two are baseline_flops, of the plain ResNets, and reference_flops,
-    of nets of timm; cpu_hours, gpu_hours and cost of its workers' jobs (cost is None where no prices were given).
+    of nets of timm.
     """
     written, unreadable = dict[Path, float](), list[Path]()
     for run in sorted(path for path in folder.glob("*") if path.is_dir()):
@@ -79,7 +78,7 @@ def run_row(folder: Path) -> dict[str, Any]:
     settings = facts.get("settings", {})
     with no_collection():
         records = read_records(folder)
-    bank, spent = read_progress(folder) or {}, read_spent(folder)
+    bank = read_progress(folder) or {}
     trained, evaluated = list(map(spent_on_training, records)), list(map(spent_on_evaluation, records))
     beside = dict.fromkeys(BESIDE, 0)  # FLOPs by kind
     for record, train, evaluation in zip(records, trained, evaluated, strict=True):
@@ -101,7 +100,6 @@ def run_row(folder: Path) -> dict[str, Any]:
         "train_flops": sum(trained) + bank.get("train_flops", 0),
         "eval_flops": sum(evaluated) + bank.get("eval_flops", 0),
         **{f"{kind}_flops": flops for kind, flops in beside.items()},
-        **{"cpu_hours": spent.cpu_hours, "gpu_hours": spent.gpu_hours, "cost": spent.cost or None},
     }
 
 

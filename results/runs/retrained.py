@@ -11,7 +11,7 @@ from typing import Any
 from rich.table import Table
 
 from ..ranking.metric import Metric
-from ..ranking.stats import MeanCI, mean_ci, mean_ci_text
+from ..ranking.stats import MeanCI, mean_ci, mean_ci_text, resolution_of
 from ..render.tables import short
 from .record import Record
 from .store import read_records
@@ -42,7 +42,10 @@ def best_of(records: Iterable[Record]) -> Record:
 
 
 def summary(
-    records: Iterable[Record], searched: Mapping[int, float | None], metric: Metric | None = None
+    records: Iterable[Record],
+    searched: Mapping[int, float | None],
+    images: Mapping[str, int],
+    metric: Metric | None = None,
 ) -> list[dict[str, Any]]:
     """One row a net and recipe, the most accurate first.
 
@@ -51,6 +54,7 @@ def summary(
     Args:
         records: retrainings.
         searched: accuracy or score in the search, by trial.
+        images: number of images by split, whose share is the resolution of an accuracy.
         metric: of the run; None is accuracy.
     """
     metric = metric or Metric()
@@ -61,7 +65,7 @@ def summary(
     for group in groups:
         best, over_seeds, before = (
             best_of(group),
-            spreads(group, metric),
+            spreads(group, metric, images),
             searched.get(group[0].factors.get("trial", -1)),
         )
         row = {
@@ -88,7 +92,7 @@ def names_of(metric: Metric) -> tuple[str, str]:
     return ("accuracy", "test_accuracy") if metric.is_accuracy else ("value", "test_value")
 
 
-def spreads(group: Iterable[Record], metric: Metric) -> dict[str, dict[str, Any]]:
+def spreads(group: Iterable[Record], metric: Metric, images: Mapping[str, int]) -> dict[str, dict[str, Any]]:
     """Mean, deviation and interval over seeds of the metric by its name, and as test_NAME; of those measured."""
     values: dict[str, list[float]] = {metric.name: [], f"test_{metric.name}": []}
     for r in group:
@@ -96,7 +100,11 @@ def spreads(group: Iterable[Record], metric: Metric) -> dict[str, dict[str, Any]
         for name, value in zip(values, (None if score is None else metric.value(score), tested), strict=True):
             if value is not None:
                 values[name].append(value)
-    return {name: vars(mean_ci(measured, metric.within)) for name, measured in values.items() if measured}
+    return {
+        name: vars(mean_ci(measured, metric.within, resolution_of(name, images)))
+        for name, measured in values.items()
+        if measured
+    }
 
 
 def mean_of(group: Iterable[Record]) -> float:
@@ -116,7 +124,7 @@ def retrainings(records: Iterable[Record], metric: Metric) -> dict[str, dict[str
     best: dict[str, dict[str, Any]] = {}
     for group in by_net(records):
         key, over_seeds = group[0].key, mean_ci([r.accuracy for r in group if r.accuracy is not None])
-        tested = spreads(group, metric).get(f"test_{metric.name}", {}).get("mean")
+        tested = spreads(group, metric, {}).get(f"test_{metric.name}", {}).get("mean")
         values = (over_seeds.mean, over_seeds.sd, over_seeds.n, group[0].budget.get("full"), tested)
         if key not in best or over_seeds.mean > best[key]["retrained_accuracy"]:
             best[key] = dict(zip(RETRAINED, values, strict=True))
@@ -156,7 +164,7 @@ def summary_line(run: Path, key: str, metric: Metric) -> str:
     groups = [group for group in by_net(retrained(run)) if group[0].key == key]
     if not groups:
         return ""
-    text = [mean_ci_text(MeanCI(**s)) for s in spreads(max(groups, key=mean_of), metric).values()]
+    text = [mean_ci_text(MeanCI(**s)) for s in spreads(max(groups, key=mean_of), metric, {}).values()]
     test = f", test {text[1]}" if len(text) > 1 else ""
     return f"retrained, over seeds: validation {metric.name} {text[0]}{test}"
 

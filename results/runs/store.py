@@ -3,7 +3,6 @@
 runs/NAME/run.json          settings, data facts, versions, the exact command
 runs/NAME/records.jsonl     the one truth: the ends of trials, and what those under way have come to; only appended
 runs/NAME/sample.npz        a few validation images, for exports to be checked on
-runs/NAME/spent.json        hours and cost of its workers so far
 runs/NAME/checkpoints/      states of nets in training
 runs/NAME/weights/          final weights, KEY.safetensors; of retrainings and studies TRAINING_ID.safetensors
 runs/NAME/tensorboard/      event files, a folder for each trial

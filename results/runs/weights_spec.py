@@ -5,7 +5,6 @@ Of a net of a run that was retrained, the best retraining's weights are taken.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from safetensors.torch import save
+from torch import nn
 
 from ...archs import Genotype, Network
 from ...archs import timm as timm_nets
@@ -21,7 +21,7 @@ from ...archs.errors import InputError, OperationError
 from ...archs.layout import ImageSize, Map, as_map
 from ...archs.timm_net import TIMM, net_from_dict
 from ...archs.timm_network import TimmNetwork
-from ...archs.weights import describe, fill, read, shapes
+from ...archs.weights import describe, digest, fill, read, shapes
 from ..ranking.run_leaderboard import best_trial
 from ..render.describe_net import find_arch, find_trial
 from .record import Record
@@ -49,17 +49,28 @@ def select_net(run: Path, trial: int | None = None, how: str = "accuracy") -> tu
 
 
 def trained_weights(home: Path, record: Record) -> Path:
-    """The file of a trained net's final weights.
+    """The file of a trained net's final weights, which must be those that its record is of.
 
     Raises:
-        InputError: if the net was not trained to the end, or its weights are gone.
+        InputError: if the net was not trained to the end, or its weights are gone or have changed since.
     """
     if record.status not in ("ok", "duplicate"):
         raise InputError(f"trial {record.trial}: was not trained to the end (status {record.status})")
     path = weights_file(home, record)
     if not path.exists():
         raise InputError(f"trial {record.trial}: its trained weights are not there, {path}")
+    recorded = _trained_twin(home, record).runtime.get("weights_sha256")
+    if recorded and (found := _file_digest(path)) != recorded:
+        rule = f"has changed since it was trained (SHA-256 {found}, recorded {recorded}): its accuracy is another net's"
+        raise InputError(f"trial {record.trial}: {path} {rule}")
     return path
+
+
+def _trained_twin(home: Path, record: Record) -> Record:
+    """The record of the training that a net's weights come from: of a duplicate, its twin's."""
+    if record.status != "duplicate":
+        return record
+    return next((r for r in read_records(home) if r.status == "ok" and r.trial_key == record.trial_key), record)
 
 
 def trained_network(home: Path, record: Record) -> Network | TimmNetwork:
@@ -170,11 +181,10 @@ def _from_run(text: str) -> LoadedWeights:
     _check_facts(home / "run.json", facts, network)
     label = f"run {run.resolve().name}, trial {record.factors.get('trial', record.trial)}"
     label += f", retrained with seed {record.seed}" if home != run else ""
-    if record.status == "duplicate":  # its steps are its twin's
-        record = next((r for r in read_records(home) if r.status == "ok" and r.trial_key == record.trial_key), record)
+    record = _trained_twin(home, record)
     done, before = record.budget.get("done"), record.lineage.get("steps", None if record.lineage else 0)
     steps = None if done is None or before is None else done + before
-    return _loaded(network, label, facts | {"data": facts["name"]}, _digest(path), steps)
+    return _loaded(network, label, facts | {"data": facts["name"]}, _file_digest(path), steps)
 
 
 def _from_file(path: Path, label: str, arch: str, size: Map | None) -> LoadedWeights:
@@ -196,7 +206,7 @@ def _from_file(path: Path, label: str, arch: str, size: Map | None) -> LoadedWei
     network = read(path, genotypes[0] if genotypes else None, size)
     if exported:
         _check_facts(path.parent / "config.json", exported, network)
-    return _loaded(network, label, exported, _digest(path))
+    return _loaded(network, label, exported, _file_digest(path))
 
 
 def _exported(folder: Path) -> dict[str, Any]:
@@ -236,29 +246,43 @@ def _loaded(
     return LoadedWeights(network, label, mean, std, classes, facts.get("data"), lineage)
 
 
-def _digest(path: Path) -> str:
+def _file_digest(path: Path) -> str:
     with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:12]
+        return digest(file.read())
 
 
 def _from_timm(name: str, size: Map | None) -> LoadedWeights:
     """timm's net with its weights, downloaded."""
-    from huggingface_hub.errors import HTTPError  # pyright: ignore[reportPrivateImportUsage] - its library changed
-
     config = _timm_config(name)
     if not config.has_weights:
         raise InputError(f"timm has no weights for {name!r}")
     _timm_genotype(name, size)  # refused before anything is downloaded
     full = f"{config.architecture}.{config.tag}"
     try:
-        model = timm_nets.create(name, True, image_size=size)
+        model = timm_pretrained(name, image_size=size)
+    except OperationError as error:
+        raise OperationError(f"{error}; with a file of them: --from FILE.safetensors --arch timm:{full}") from None
+    network = timm_nets.convert(model)
+    content = save({k: v.contiguous() for k, v in network.state_dict().items()})
+    return _loaded(network, f"timm's {full}", _timm_facts(config, network), digest(content))
+
+
+def timm_pretrained(name: str, **sizes: Any) -> nn.Module:
+    """timm's net with its weights, from its cache or downloaded; `sizes` as of `archs.timm.create`.
+
+    Raises:
+        OperationError: if they cannot be had, or timm refuses the sizes.
+    """
+    from huggingface_hub.errors import HTTPError  # pyright: ignore[reportPrivateImportUsage] - its library changed
+
+    try:
+        return timm_nets.create(name, True, **sizes)
     except (OSError, HTTPError, InputError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        hint = f"with a file of them: --from FILE.safetensors --arch timm:{full}"
-        raise OperationError(f"timm: the weights of {full} cannot be had ({reason}); {hint}") from None
-    network = timm_nets.convert(model)
-    digest = hashlib.sha256(save({k: v.contiguous() for k, v in network.state_dict().items()})).hexdigest()[:12]
-    return _loaded(network, f"timm's {full}", _timm_facts(config, network), digest)
+        config = _timm_config(name)
+        raise OperationError(
+            f"timm: the weights of {config.architecture}.{config.tag} cannot be had ({reason})"
+        ) from None
 
 
 def _from_timm_file(path: Path, name: str, size: Map | None) -> LoadedWeights:
@@ -271,7 +295,7 @@ def _from_timm_file(path: Path, name: str, size: Map | None) -> LoadedWeights:
     fill(model, path)
     network = timm_nets.convert(model)
     facts = _timm_facts(config, network) if "." in name else {}
-    return _loaded(network, f"file {path} as timm's {name}", facts, _digest(path))
+    return _loaded(network, f"file {path} as timm's {name}", facts, _file_digest(path))
 
 
 def _timm_genotype(name: str, size: Map | None = None) -> Genotype:

@@ -91,6 +91,16 @@ def load_classes(config: DataConfig, console: Console) -> DataSet:
     return one_class_each(load_showing(config, console))
 
 
+def load_at(config: DataConfig, side: Callable[[tuple[int, int]], int | None], console: Console) -> DataSet:
+    """As `load_classes`; pictures whose size nobody asked for are read at the side that `side` says of their own."""
+    data = load_classes(config, console)
+    wanted = side(data.image_size) if config.image_size is None and "pictures" in data.notes else None
+    if wanted is None or data.image_size == (wanted, wanted):
+        return data
+    console.print(f"pictures are read at {wanted} px; --image-size changes it", highlight=False)
+    return load_classes(replace(config, image_size=(wanted, wanted)), console)
+
+
 def one_class_each(data: DataSet) -> DataSet:
     """The data set as it is; InputError where pictures have several labels."""
     if data.several_labels:

@@ -19,7 +19,7 @@ from .worker import Worker
 
 WARM_STEPS, STEPS = 5, 20  # that are not measured: kernels are chosen and memory is taken; and that are
 MEMORY_SHARE = 0.9  # of a card that nets may take: what they take varies
-MOST = 16  # nets on a card
+MAX_NETS = 16  # nets on a card
 
 
 def nets_at_once(used_bytes: float, total_bytes: float, busy: float, cpus: float) -> int:
@@ -31,8 +31,8 @@ def nets_at_once(used_bytes: float, total_bytes: float, busy: float, cpus: float
         busy: share of the time that it works for one training.
         cpus: of the machine, for each of its cards.
     """
-    by_memory, by_time = MEMORY_SHARE * total_bytes / used_bytes, 1 / max(busy, 1 / MOST)
-    return max(1, min(MOST, math.floor(by_memory), round(by_time), math.floor(cpus)))
+    by_memory, by_time = MEMORY_SHARE * total_bytes / used_bytes, 1 / max(busy, 1 / MAX_NETS)
+    return max(1, min(MAX_NETS, math.floor(by_memory), round(by_time), math.floor(cpus)))
 
 
 def describe_fill(data: DataSet) -> str:
@@ -54,7 +54,7 @@ def _machine() -> str:
     text = f"{text} of {total / 2**30:.1f} GiB"
     if cpus * each > MEMORY_SHARE * total:
         return f"{text}: --workers {max(1, math.floor(MEMORY_SHARE * total / each))}"
-    return f"{text}: --workers auto"
+    return f"{text}: --workers 0"
 
 
 def _card(data: DataSet) -> str:

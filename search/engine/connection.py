@@ -12,12 +12,12 @@ import secrets
 import signal
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from threading import current_thread, main_thread
 from typing import Any
 
 import ray
-from ray._private import ray_constants, services
+from ray._private import ray_constants, services, utils
 from ray._private import worker as ray_worker
 from ray._raylet import (
     AuthenticationTokenLoader,  # pyright: ignore[reportAttributeAccessIssue]
@@ -26,8 +26,11 @@ from ray._raylet import (
 )
 from ray.exceptions import AuthenticationError, RayError
 
+from ...archs.children import VARIABLE, ended_after
 from ...archs.errors import InputError, OperationError
 
+# Else the colorama that Ray brings, once tqdm has begun it, writes an escape sequence at the very end.
+ray_worker.colorama.initialise.atexit_done = True  # pyright: ignore[reportPrivateImportUsage]
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 
@@ -35,6 +38,8 @@ CONNECT_SECONDS = 10.0
 STOPS = (signal.SIGINT, signal.SIGTERM)
 MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 WORKER_DIED = "A worker died or was killed while executing a task"  # a line of Ray's
+_leftovers = ExitStack()  # ends what a Ray of ours and its workers have left
+LONGEST_FOLDER = 38  # characters: that of a Unix socket, 107, less what Ray puts behind
 REMEDY = f"copy the head's ~/.ray/auth_token, or set {TOKEN} (docs/cluster.md)"
 
 
@@ -54,7 +59,6 @@ def connect(address: str) -> None:
         except (OSError, OverflowError) as error:
             raise InputError(f"address: nothing answers at {address} ({error})") from None
     ray_worker.print_to_stdstream = _log_line
-    handler = signal.getsignal(signal.SIGTERM)
     try:
         _start() if address in ("", "local") else _join(address)
     except InputError:
@@ -65,10 +69,8 @@ def connect(address: str) -> None:
         disconnect()
         raise
     except Exception as error:  # noqa: BLE001 - Ray raises this very class where its processes are not up within 30 s
+        disconnect()
         raise OperationError(f"Ray cannot be started or joined; was the machine busy? ({first_line(error)})") from None
-    finally:
-        if callable(handler):  # Ray answers SIGTERM with a stack trace of its own
-            _set_handlers({signal.SIGTERM: handler})
 
 
 def disconnect() -> None:
@@ -78,6 +80,7 @@ def disconnect() -> None:
     try:
         ray.shutdown()
         _read_environment()
+        _leftovers.close()
     finally:
         _set_handlers(handlers)
 
@@ -119,10 +122,12 @@ def _start() -> None:
     clusters = ray_constants.ENABLE_RAY_CLUSTER
     ray_constants.ENABLE_RAY_CLUSTER = False  # what Ray does where it knows no clusters: the loopback for all ports
     # Ray's processes add to their docstrings, and die where -OO has left none.
-    own = {MODE: "token", TOKEN: secrets.token_hex(32), "PYTHONOPTIMIZE": ""}
+    # Whom a process's title overwrites its environment for, its mark is lost for.
+    own = {MODE: "token", TOKEN: secrets.token_hex(32), "PYTHONOPTIMIZE": "", "SPT_NOENV": "1"}
+    own |= {VARIABLE: _leftovers.enter_context(ended_after())[VARIABLE]}
     try:
-        with _environment(own), _interrupt_held_back():
-            _init("local", include_dashboard=False)
+        with _environment(own):
+            _init("local", include_dashboard=False, _temp_dir=_short_folder())
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = clusters
 
@@ -155,8 +160,24 @@ def _join(address: str) -> None:
         _init(address)
 
 
+def _short_folder() -> str | None:
+    """Where Ray, which opens Unix sockets there, keeps its files; None for its own choice.
+
+    Raises:
+        InputError: if no folder's path is short enough.
+    """
+    folder = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR", "/tmp")  # Ray's order
+    if len(os.fsencode(folder)) <= LONGEST_FOLDER:
+        return None
+    if "RAY_TMPDIR" in os.environ or not os.access("/tmp", os.W_OK):
+        rule = f"must be at most {LONGEST_FOLDER} characters long, for Ray's sockets; set RAY_TMPDIR to a shorter one"
+        raise InputError(f"temporary folder: {rule}, got {folder}")
+    return "/tmp/ray"
+
+
 def _init(address: str, **more: Any) -> None:
-    ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **more)
+    with _signals_held_back():
+        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **more)
 
 
 @contextmanager
@@ -197,21 +218,23 @@ def _answers(address: str, mode: str) -> bool:
 
 
 @contextmanager
-def _interrupt_held_back() -> Iterator[None]:
-    """Let Ctrl-C wait for the end of a block: a Ray that is half started leaves processes to a notebook that lives on.
+def _signals_held_back() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM wait for the end of a block, and keep Ray, which exits with 15, from answering SIGTERM.
 
-    Raises:
-        KeyboardInterrupt: at the end, if it came.
+    A Ray that is half started leaves processes to a notebook that lives on.
     """
-    came, before = list[int](), signal.getsignal(signal.SIGINT)
-    if callable(before):  # else it is ignored, as in the background of a shell
-        _set_handlers({signal.SIGINT: lambda number, _: came.append(number)})
+    came, set_by_ray = list[int](), utils.set_sigterm_handler
+    handlers: dict[int, Any] = {number: signal.getsignal(number) for number in STOPS}
+    before = {number: handler for number, handler in handlers.items() if callable(handler)}  # others are ignored
+    _set_handlers(dict.fromkeys(before, lambda number, _: came.append(number)))
+    utils.set_sigterm_handler = lambda handler: None
     try:
         yield
     finally:
-        _set_handlers({signal.SIGINT: before})
-    if came:
-        raise KeyboardInterrupt
+        utils.set_sigterm_handler = set_by_ray
+        _set_handlers(before)
+    for number in came:
+        before[number](number, None)
 
 
 @contextmanager

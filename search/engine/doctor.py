@@ -34,7 +34,7 @@ from .card_fill import describe_fill
 from .connection import connect, disconnect
 from .worker import Worker
 
-LEAST_FREE = 2**30  # bytes; a search writes checkpoints and weights
+MIN_FREE = 2**30  # bytes; a search writes checkpoints and weights
 STEPS = 2  # of the tiny trial
 NODE_SECONDS = 300  # for all checks of a node; importing torch from a slow disk can take a minute
 TOKEN = "alternas-doctor"
@@ -54,7 +54,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Place:
+class CheckInputs:
     """Inputs of the checks on a node."""
 
     versions: dict[str, str]  # of the driver
@@ -65,18 +65,18 @@ class Place:
     store: ArtifactStore | None = None  # in which nodes and driver meet instead of `folder`; holds such a file too
 
 
-def look(node: str, place: Place, gpus: float) -> list[Check]:
+def look(node: str, inputs: CheckInputs, gpus: float) -> list[Check]:
     """Run all checks on this machine, which Ray calls `node` and on which it counts so many GPUs."""
-    folder, store, data = Path(place.folder), place.store, place.data
-    checks = {"versions": lambda: _versions(place.versions), "gpus": lambda: _gpus(gpus)}
+    folder, store, data = Path(inputs.folder), inputs.store, inputs.data
+    checks = {"versions": lambda: _versions(inputs.versions), "gpus": lambda: _gpus(gpus)}
     if data is not None:
         checks["data"] = lambda: _data(data)
     if store is not None:
-        checks["checkpoints"] = lambda: _checkpoints(store, place.token)
+        checks["checkpoints"] = lambda: _checkpoints(store, inputs.token)
     else:
-        checks["storage"] = lambda: _storage(folder, place.token)
-    checks |= {"disk": lambda: _disk([] if store else [folder]), "trial": lambda: _trial(place.digits)}
-    checks["fill"] = lambda: describe_fill(place.digits if data is None else data)
+        checks["storage"] = lambda: _storage(folder, inputs.token)
+    checks |= {"disk": lambda: _disk([] if store else [folder]), "trial": lambda: _trial(inputs.digits)}
+    checks["fill"] = lambda: describe_fill(inputs.digits if data is None else data)
     return [checked(node, name, find) for name, find in checks.items()]
 
 
@@ -151,8 +151,8 @@ def _checkpoints(store: ArtifactStore, token: str) -> str:
 def _disk(folders: Sequence[Path]) -> str:
     free = {str(place): shutil.disk_usage(place).free for place in (*folders, Path(tempfile.gettempdir()))}
     text = ", ".join(f"{size / 2**30:.1f} GiB free at {place}" for place, size in free.items())
-    if min(free.values()) < LEAST_FREE:
-        raise OperationError(f"{text}; a search needs {LEAST_FREE / 2**30:g} GiB at the least")
+    if min(free.values()) < MIN_FREE:
+        raise OperationError(f"{text}; a search needs {MIN_FREE / 2**30:g} GiB at the least")
     return text
 
 
@@ -208,11 +208,11 @@ def examine(address: str, data: str, folder: Path, checkpoints: str = "") -> lis
     try:
         with _marked_folder(folder, token), _marked_store(folder, checkpoints, token) as store:
             digits = load(DataConfig("digits")).without_test()
-            place = Place(versions(), str(folder.resolve()), token, loaded[0] if loaded else None, digits, store)
-            checks.append(Check("driver", "storage", True, f"{place.folder}: writable"))
+            inputs = CheckInputs(versions(), str(folder.resolve()), token, loaded[0] if loaded else None, digits, store)
+            checks.append(Check("driver", "storage", True, f"{inputs.folder}: writable"))
             if store:
                 checks.append(Check("driver", "checkpoints", True, f"{store}: writable"))
-            return checks + _cluster(address, place)
+            return checks + _cluster(address, inputs)
     except StoreError as error:
         return [*checks, Check("driver", "checkpoints", False, one_line(error))]
     except OSError as error:
@@ -251,7 +251,7 @@ def _marked_store(folder: Path, uri: str, token: str) -> Iterator[ArtifactStore 
         store.clear()
 
 
-def _cluster(address: str, place: Place) -> list[Check]:
+def _cluster(address: str, inputs: CheckInputs) -> list[Check]:
     """Run the checks on each node of the cluster."""
     try:
         connect(address)
@@ -260,10 +260,8 @@ def _cluster(address: str, place: Place) -> list[Check]:
     try:
         nodes = [node for node in ray.nodes() if node["Alive"]]
         have = ray.cluster_resources()
-        device = "GPU" if have.get("GPU", 0) >= 1 else "CPU"
         size = f"{len(nodes)} nodes, {have.get('CPU', 0):g} CPUs, {have.get('GPU', 0):g} GPUs"
-        size += f"; a trial has 1 {device}, with --devices-per-trial up to {int(have.get(device, 0))}"
-        shared, started = ray.put(place), []
+        shared, started = ray.put(inputs), []
         for node in nodes:
             name = f"{node['NodeManagerHostname']} {node['NodeID'][:6]}"  # a machine may hold several nodes
             on_node = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)

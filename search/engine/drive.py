@@ -26,7 +26,6 @@ from .loop import run_loop
 from .pool import Pool
 from .progress import view
 from .shown import Shown
-from .spending import Spending
 
 _command: ContextVar[Sequence[str]] = ContextVar("command", default=())
 
@@ -82,23 +81,19 @@ def drive(
         InputError: if a tracker cannot be opened.
         OperationError: if workers do not start.
     """
-    ended, spending = controller.complete, Spending(controller.folder, run)
+    ended = controller.complete
     with trackers(run.track, controller) as threads:
-        plain = view(shown, console, spending)
+        plain = view(shown, console)
         noted = TrackingView(plain, controller, threads) if threads else plain
-        if not ended and not spending.over:
+        if not ended:
             if controller.artifacts:
                 console.print(f"checkpoints and weights: {controller.artifacts}", highlight=False, soft_wrap=True)
             if run.resources.world > 1:
-                console.print(f"each net trains on {run.resources.world} devices, which share its batches")
-            with plain, closing(Pool(run.resources, data, most, latency, spending)) as pool:
-                ended = run_loop(controller, pool, noted, 3600 * run.budget.hours, spending)
-    if text := str(spending):
-        console.print(f"spent: {text}", highlight=False)
+                console.print(f"each net trains on {run.resources.world} GPUs, which share its batches")
+            with plain, closing(Pool(run.resources, data, most, latency)) as pool:
+                ended = run_loop(controller, pool, noted, 3600 * run.budget.hours)
     if ended:
         mark_ended(controller.folder)
-    elif spending.over:
-        console.print(f"stopped after {spending.over}; the same command with a larger limit resumes")
     else:
         console.print(f"stopped after {run.budget.hours:g} hours; the same command resumes")
     return ended

@@ -11,7 +11,6 @@ from ...archs.errors import OperationError
 from ...results.runs.record import Record
 from ..training.job import Job, JobResult, Progress
 from ..trials.base_controller import Controller
-from .spending import Spending
 
 POLL_SECONDS = 0.25
 STALL_SECONDS = 300.0
@@ -48,14 +47,8 @@ class ProgressView(Protocol):
     def refresh(self) -> None: ...
 
 
-def run_loop(
-    controller: Controller,
-    executor: Executor,
-    view: ProgressView,
-    seconds: float = math.inf,
-    spending: Spending | None = None,
-) -> bool:
-    """Run until no trial is left, and close the controller; or until time or money is over, and leave all as it is.
+def run_loop(controller: Controller, executor: Executor, view: ProgressView, seconds: float = math.inf) -> bool:
+    """Run until no trial is left, and close the controller; or until time is over, and leave all as it is.
 
     Returns:
         Whether the controller was closed.
@@ -65,7 +58,7 @@ def run_loop(
     """
     began = last = time.monotonic()
     running = set[int]()
-    while time.monotonic() - began < seconds and not (spending and spending.over):
+    while time.monotonic() - began < seconds:
         while (job := _next_job(controller, executor)) is not None:
             executor.submit(job)
             running.add(job.trial)

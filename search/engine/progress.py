@@ -20,7 +20,6 @@ from ...results.render.terminal import html_of, plain
 from ...results.runs.record import FAILED, FREE, Record
 from ..training.job import EvaluateJob, Job, Progress, SupernetJob, TrainJob
 from .shown import Shown, trained
-from .spending import Spending
 
 NOTEBOOK_SECONDS = 1.0  # between two drawings
 DRAWING_SHARE = 0.05  # of the driver's time, at most
@@ -30,8 +29,8 @@ RATE_WINDOW = 200  # ticks over which the rate is averaged
 class ProgressCounts:
     """Counts what happened in this session, and estimates what is left."""
 
-    def __init__(self, shown: Shown, spending: Spending | None = None) -> None:
-        self.shown, self.spending = shown, spending
+    def __init__(self, shown: Shown) -> None:
+        self.shown = shown
         self.began = time.monotonic()
         self.jobs: dict[int, Job] = {}
         self.ticks: dict[int, Progress] = {}
@@ -89,20 +88,12 @@ class ProgressCounts:
         rate = self.rate()
         return self.work_left() / rate if rate else None
 
-    def _spent(self) -> list[str]:
-        """What is spent, and how long the rest lasts where it is over before the work is."""
-        if not self.spending or not str(self.spending):
-            return []
-        lasts, needed = self.spending.seconds_left, self.seconds_left()
-        runs_out = lasts < math.inf and (needed is None or lasts < needed)
-        return [str(self.spending), *([f"the budget is over in {duration(lasts)}"] if runs_out else [])]
-
 
 class PlainView(ProgressCounts):
     """A line for each net that ends: for logs and pipes."""
 
-    def __init__(self, shown: Shown, console: Console, spending: Spending | None = None) -> None:
-        super().__init__(shown, spending)
+    def __init__(self, shown: Shown, console: Console) -> None:
+        super().__init__(shown)
         self.console = console
 
     def tick(self, tick: Progress) -> None:
@@ -123,8 +114,7 @@ class PlainView(ProgressCounts):
 
     def _clock(self) -> str:
         left = self.seconds_left()
-        text = f"{time.monotonic() - self.began:.0f} s" + (f", {duration(left)} left" if left else "")
-        return ", ".join([text, *self._spent()])
+        return f"{time.monotonic() - self.began:.0f} s" + (f", {duration(left)} left" if left else "")
 
 
 class NotebookDisplay:
@@ -153,8 +143,8 @@ class NotebookDisplay:
 class LiveView(ProgressCounts):
     """A display that redraws itself: counts, running nets, what has been found, rate and time left."""
 
-    def __init__(self, shown: Shown, console: Console, spending: Spending | None = None) -> None:
-        super().__init__(shown, spending)
+    def __init__(self, shown: Shown, console: Console) -> None:
+        super().__init__(shown)
         self._ended = False
         self._drawn_at = self._took = 0.0  # ranking a hundred thousand nets takes seconds
         self._live = (
@@ -201,7 +191,7 @@ class LiveView(ProgressCounts):
         parts += [] if self._ended else [f"{len(self.jobs)} running"]
         parts += [f"{sum(counts[status] for status in FAILED)} failed"]
         parts += [f"{counts[status]} {status}" for status in ("pruned", *FREE) if counts[status]]
-        parts += [f"{time.monotonic() - self.began:.0f} s", *([] if self._ended else self._left()), *self._spent()]
+        parts += [f"{time.monotonic() - self.began:.0f} s", *([] if self._ended else self._left())]
         return Text(" · ".join(parts))
 
     def _left(self) -> list[str]:
@@ -212,6 +202,6 @@ class LiveView(ProgressCounts):
         return [f"{short(self.rate())} {self.shown.unit}/s", work, f"{duration(seconds)} at this rate"]
 
 
-def view(shown: Shown, console: Console, spending: Spending | None = None) -> PlainView | LiveView:
+def view(shown: Shown, console: Console) -> PlainView | LiveView:
     """The view that suits the console."""
-    return (LiveView if console.is_terminal or console.is_jupyter else PlainView)(shown, console, spending)
+    return (LiveView if console.is_terminal or console.is_jupyter else PlainView)(shown, console)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from ...archs.errors import InputError
 from ...results.latency.device_command import DeviceCommand
 from ...results.latency.measurements import LatencySetting
 from ..training.artifacts import check_uri
-from .prices import Prices
 
 Node = Mapping[str, float]  # what a node has, by name: "CPU", "GPU", and labels given to it
 ROUND = 1e-9
@@ -21,24 +20,17 @@ class Resources:
     """Where to run, and what each trial gets: one worker, or a worker for each of its devices."""
 
     address: str = ""  # of a running Ray cluster, or "" for one of our own on this machine
-    workers: int = 0  # trials at a time, to begin with; 0 means as many as fit
-    cpus: float = 1.0  # of each device; also its number of torch threads, at least one
-    gpus: float | None = None  # of each trial, a fraction shares a card; 0 trains on CPUs; None: GPUs if there are any
+    workers: int = 0  # trials at a time; 0 means as many as fit
+    cpus: float = 1.0  # of each worker; also its number of torch threads, at least one
+    gpus: float | None = None  # of each trial: a share, or several that train its net; None: one if there are any
     latency_on: str = ""  # Ray resource of the node that measures latencies; "" leaves them to the one training worker
     storage_path: str = ""  # URI for what workers write; "" is the run's folder, which every node then sees
-    devices: int = 1  # of each trial, which share its net's training; above 1 GPU there are as many as GPUs
-    most_workers: int | None = None  # to grow to while others leave room, giving way to them; None stays at `workers`
-    prices: Prices = field(default_factory=Prices)  # of an hour of what a worker gets
 
     def __post_init__(self) -> None:
         if self.storage_path:
             check_uri(self.storage_path)
         if self.workers < 0:
             raise InputError(f"workers: must be 0 (as many as fit) or more, got {self.workers}")
-        if self.devices < 1:
-            raise InputError(f"devices-per-trial: must be 1 or more, got {self.devices}")
-        if self.most_workers is not None and not 1 <= self.workers <= self.most_workers:
-            raise InputError(f"workers: MIN..MAX needs 1 <= MIN <= MAX, got {self.workers}..{self.most_workers}")
         if not math.isfinite(self.cpus) or self.cpus <= 0:
             raise InputError(f"cpus-per-trial: must be above 0, got {self.cpus}")
         if self.gpus is None:
@@ -47,25 +39,22 @@ class Resources:
             raise InputError(f"gpus-per-trial: must be 0 or more, got {self.gpus}")
         if self.gpus > 1 and self.gpus != int(self.gpus):
             raise InputError(f"gpus-per-trial: above 1 it must be a whole number, got {self.gpus}")
-        if self.devices > 1 and self.gpus not in (0, self.devices):
-            raise InputError(f"devices-per-trial: a device is a whole GPU, got {self.devices} and {self.gpus:g} GPUs")
 
     @property
     def world(self) -> int:
-        """Devices of each trial."""
-        return max(self.devices, int(self.gpus or 0))
+        """Workers of each trial: one for each of its GPUs."""
+        return max(1, int(self.gpus or 0))
 
     @property
-    def gpus_of_device(self) -> float:
-        """GPUs of each of them: one, or a share of one; 0 on a CPU."""
+    def gpus_of_worker(self) -> float:
+        """GPUs of each of them: one, or a share of one; 0 on CPUs."""
         return min(1.0, self.gpus or 0.0)
 
 
 def check_one_device(resources: Resources) -> None:
-    """Raise InputError if several devices are asked for, where nets are trained by the user's own training."""
+    """Raise InputError if several GPUs are asked for, where nets are trained by the user's own training."""
     if resources.world > 1:
-        name = "devices" if resources.devices > 1 else "gpus"
-        raise InputError(f"{name}-per-trial: a trainer of your own trains on one device, got {resources.world}")
+        raise InputError(f"gpus-per-trial: a trainer of your own trains on one device, got {resources.world}")
 
 
 @dataclass(frozen=True)
@@ -81,12 +70,12 @@ def resolve_gpus(resources: Resources, nodes: Sequence[Node]) -> Resources:
     """Decide the GPUs of each worker by what the cluster has, where the user left it open."""
     if resources.gpus is not None:
         return resources
-    return replace(resources, gpus=float(resources.devices) if sum(n.get("GPU", 0) for n in nodes) >= 1 else 0.0)
+    return replace(resources, gpus=1.0 if sum(n.get("GPU", 0) for n in nodes) >= 1 else 0.0)
 
 
 def check_alone(resources: Resources, setting: LatencySetting | DeviceCommand) -> None:
     """Raise InputError if workers that train cannot measure latency in turn."""
-    if max(resources.workers, resources.most_workers or 0) > 1:
+    if resources.workers > 1:
         rule = "nothing may train beside it, so one worker trains and measures in turn, or a node of its own measures"
         raise InputError(f"workers: {resources.workers} asked for with latency as objective; {rule} (--latency-on)")
     if setting.device == "cuda" and not resources.gpus:
@@ -121,11 +110,13 @@ def worker_slots(resources: Resources, nodes: Sequence[Node]) -> int:
         InputError: if they do not fit, naming the option.
     """
     cpus, gpus, world = resources.cpus, resources.gpus or 0.0, resources.world
-    slots, fits = _device_slots(resources, nodes), fitting(resources, nodes)
+    slots = _device_slots(resources, nodes)
+    # nodes that share no folder cannot share a training either
+    fits = sum(n // world for n in slots) if resources.storage_path else sum(slots) // world
     if fits < 1 and sum(slots):
         where = " on the largest node" if resources.storage_path else ""
         most = max(slots) if resources.storage_path else sum(slots)
-        raise InputError(f"{'gpus' if gpus else 'devices'}-per-trial: {world} asked for, {most} there{where}")
+        raise InputError(f"gpus-per-trial: {world} asked for, {most} there{where}")
     if fits < 1:
         name, share = ("GPU", gpus) if any(node.get("CPU", 0) + ROUND >= cpus for node in nodes) else ("CPU", cpus)
         most = max((node.get(name, 0) for node in nodes), default=0.0)
@@ -137,16 +128,9 @@ def worker_slots(resources: Resources, nodes: Sequence[Node]) -> int:
     return resources.workers or fits
 
 
-def fitting(resources: Resources, nodes: Sequence[Node]) -> int:
-    """Trials that the nodes hold at a time. Nodes that share no folder cannot share a training either."""
-    slots = _device_slots(resources, nodes)
-    world = resources.world
-    return sum(n // world for n in slots) if resources.storage_path else sum(slots) // world
-
-
 def _device_slots(resources: Resources, nodes: Sequence[Node]) -> list[int]:
     """On how many devices of a trial each node has room: a worker never gets parts of two nodes, nor of two cards."""
-    gpus = resources.gpus_of_device
+    gpus = resources.gpus_of_worker
     slots = [math.floor(node.get("CPU", 0) / resources.cpus + ROUND) for node in nodes]
     if not gpus:
         return slots

@@ -218,8 +218,6 @@ def from_config(config: SearchConfig) -> TuneSearch:
         raise InputError("storage-path: Tune would keep the URI with its password; leave that to the environment")
     if min(config.run.budget.trial_minutes, config.run.budget.hours) < math.inf:
         raise InputError("trial_minutes and hours: inside Tune time is Tune's affair: TuneConfig(time_budget_s=...)")
-    if min(config.run.budget.gpu_hours, config.run.budget.cost) < math.inf:
-        raise InputError("gpu_hours and cost: inside Tune workers are Tune's affair, and are not counted")
     return TuneSearch(prepare(config, Console(stderr=True)))
 
 

@@ -5,11 +5,10 @@ It loads torch when it gets ready. Errors in training come back as typed results
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,15 +22,6 @@ if TYPE_CHECKING:
     from ..training.loaders import DeviceLoader
 
 
-@dataclass(frozen=True)
-class Device:
-    """What a worker trains on, perhaps beside others: its name, bytes of memory, and CPUs of the machine."""
-
-    name: str
-    bytes: int
-    cpus: int
-
-
 class Worker:
     """Holds the data and does one job at a time. One that was given no data can still measure latencies."""
 
@@ -40,26 +30,21 @@ class Worker:
         self._loader: DeviceLoader | None = None
         self._part: tuple[View, DeviceLoader] | None = None  # of the data, as the last job saw them
 
-    def warm(self) -> Device:
+    def warm(self) -> None:
         """Import what is needed, which takes seconds."""
         import torch
 
         torch.set_num_threads(self._threads)
-        cpus = os.cpu_count() or 1
-        if self._device == "cuda":
-            return Device(torch.cuda.get_device_name(), torch.cuda.get_device_properties(0).total_memory, cpus)
-        return Device(self._device, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), cpus)
 
-    def take(self, data: DataSet) -> Device:
+    def take(self, data: DataSet) -> None:
         """Get ready, and put the data on this worker's device."""
-        device = self.warm()
+        self.warm()
         import torch
 
         from ..training.loaders import open_loader
 
         self._loader = open_loader(data, torch.device(self._device), workers=self._threads)
         self._part = None
-        return device
 
     def run(self, job: Job) -> Iterator[Progress | JobResult]:
         """Do a job: yields some `Progress`, then exactly one result, whatever happens."""

@@ -9,26 +9,28 @@ early on and on few data).
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 
-from ...archs import Genotype, InputError
+from ...archs import InputError
 from ...archs.errors import check_choice, check_count, is_whole
+from ...archs.timm_net import net_from_dict
 from ...results.analysis.registry import ANALYSES, analyse, chosen
-from ...results.analysis_tools.across_nets import TRENDS, NetRows, trend
+from ...results.analysis_tools.comparison import NetFacts, compare_nets
+from ...results.analysis_tools.findings import Finding, findings_table
 from ...results.analysis_tools.index import FOLDER, Explained, open_folder, write_index
-from ...results.analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows
+from ...results.analysis_tools.inputs import AnalysisInput, AnalysisResult
 from ...results.analysis_tools.output import write_results
-from ...results.analysis_tools.why import NetFacts, why_lines
+from ...results.analysis_tools.trends import TRENDS, StudiedNet, trend
 from ...results.ranking.leaderboard import noise_of
 from ...results.ranking.metric import as_shown, run_metric
 from ...results.render.describe_net import input_spec
+from ...results.render.terminal import plain
 from ...results.runs.record import Record
 from ...results.runs.retrained import retrained
 from ...results.runs.run_spec import parse_run_spec
@@ -39,14 +41,13 @@ from ..data.load import one_class_each, track
 from ..data.splits import View
 from ..training.optim import warmup_steps
 from .comparisons import STUDIES
-from .explain_study import StudyNet, measured_rows, study_nets, study_parts
+from .explain_study import StudyNet, cached_result, study_nets, study_parts
 from .plan import ExperimentContext, Training
 from .run_plan import run_experiment
 from .trained_nets import (
     AnalysisContext,
     TrainedNet,
     analysis_context,
-    cached,
     data_of,
     threads_for,
     write_shown,
@@ -114,14 +115,12 @@ def explain(config: Explain, console: Console) -> dict[str, Any]:
         trained += [(View(FEW_SHARE, draw=net.record.seed), net.recipe) for net in nets]
     write_shown(folder, data, config.samples, trained)
 
-    found: dict[str, list[Rows | None]] = {}
-
     def parts() -> Iterator[Explained]:
         names = chosen(config.analyses)
         if study:
             yield from study_parts([name for name in names if name in TRENDS], study, context, folder, console)
         else:
-            yield from _parts(names, inputs, folder, console, found)
+            yield from net_parts(names, inputs, folder, console)
         if config.training:
             states = training_states(run, nets, context, config.training, console)
             yield write_results(folder, TRAINING_NAME, states, TRAINING_TITLE)
@@ -139,19 +138,22 @@ def explain(config: Explain, console: Console) -> dict[str, Any]:
         "folder": str(folder),
     }
     with threads_for(nets):
-        return write_index(folder, facts, parts(), lambda: _why(run, nets, found) if len(inputs) == 2 else [])
+        if len(inputs) == 2:
+            return write_index(folder, facts, parts(), lambda found: _compared(run, nets, found))
+        return write_index(folder, facts, parts())
 
 
-def summary_lines(facts: dict[str, Any]) -> list[str]:
-    """The lines that the command prints: each analysis in words, and where its picture is."""
-    lines = [f"{facts['images']} validation images of {facts['data']}"]
+def drawing(facts: dict[str, Any]) -> RenderableType:
+    """What the command prints: a table of findings for each analysis, where its picture is, and the comparison."""
+    parts: list[RenderableType] = [plain(f"{facts['images']} validation images of {facts['data']}")]
     for part in facts["analyses"]:
-        lines += ["", part["title"] + (f"  ({facts['folder']}/{part['png']})" if part["png"] else "")]
-        for net, summary in zip(part["nets"], part["summaries"], strict=True):
-            lines += textwrap.wrap(f"{net}: {summary}", 100, initial_indent="  ", subsequent_indent="  ")
-    if facts["why"]:
-        lines += ["", "Why", *textwrap.wrap(" ".join(facts["why"]), 100, initial_indent="  ", subsequent_indent="  ")]
-    return lines
+        title = part["title"] + (f"  ({facts['folder']}/{part['png']})" if part["png"] else "")
+        parts += ["", findings_table([Finding(**finding) for finding in part["findings"]], title)]
+    if facts.get("why"):
+        found = [Finding(**finding) for finding in facts["comparison"]]
+        parts += ["", findings_table(found, "Why: the numbers that set the nets apart, the clearest first")]
+        parts += ["", plain(*facts["why"])]
+    return Group(*parts)
 
 
 # --- One net of a run, or two
@@ -165,7 +167,6 @@ def _nets(config: Explain, run: Path, trial: int | None) -> list[TrainedNet]:
             raise InputError(f"against: {config.against} is {nets[0].name}, the net itself")
     for net in nets:
         trained_weights(net.home, net.record)  # an error now, before the data are loaded
-        Genotype.from_dict(net.record.genotype)  # likewise: analyses look at stages and blocks
     return nets
 
 
@@ -192,32 +193,25 @@ def _named(home: Path, record: Record, run: str = "") -> TrainedNet:
     return TrainedNet(f"{run + ' ' if run else ''}trial {trial} ({record.family})", home, record)
 
 
-def _parts(
-    names: list[str],
-    inputs: list[AnalysisInput],
-    folder: Path,
-    console: Console,
-    found: dict[str, list[Rows | None]],
-) -> Iterator[Explained]:
-    """Each analysis, done and written; `found` is given the rows of each net."""
+def net_parts(names: list[str], inputs: list[AnalysisInput], folder: Path, console: Console) -> Iterator[Explained]:
+    """Each analysis, done and written."""
     for name in track(names, lambda name: ANALYSES[name].about.lower(), console):
         if ANALYSES[name].two:
             pair = " and ".join(of.name for of in inputs)
             results = [(pair, analyse(name, inputs[0], inputs[1] if len(inputs) > 1 else None))]
         else:
             results = [(of.name, analyse(name, of)) for of in inputs]
-            found[name] = [result.rows if isinstance(result, AnalysisResult) else None for _, result in results]
         yield write_results(folder, name, results)
 
 
-def _why(run: Path, nets: Sequence[TrainedNet], found: dict[str, list[Rows | None]]) -> list[str]:
+def _compared(run: Path, nets: Sequence[TrainedNet], parts: Sequence[Explained]) -> dict[str, Any]:
     """The two nets compared by what the analyses found."""
     noise = noise_of(read_records(run), retrained(run))
     of = [
         NetFacts(net.name, net.record.accuracy, max(1, len(net.record.accuracies)), net.record.cost["macs"])
         for net in nets
     ]
-    return why_lines(of, found, noise and noise.sd, run_metric(run).points)
+    return compare_nets(of, parts, noise and noise.sd, run_metric(run).points)
 
 
 # --- States of a net's training
@@ -234,7 +228,7 @@ def state_trainings(net: TrainedNet, images: int) -> list[Training]:
         net: with the recipe and the seed that it was trained with.
         images: of the training split.
     """
-    genotype, recipe, seed = Genotype.from_dict(net.record.genotype), net.recipe, net.record.seed
+    genotype, recipe, seed = net_from_dict(net.record.genotype), net.recipe, net.record.seed
     steps, rising = recipe.steps(images), replace(recipe, warmup=1.0, cooldown=0.0)
     few = View(FEW_SHARE, draw=seed)
     return [
@@ -267,14 +261,14 @@ def training_states(
         early, late = (TrainedNet(net.name, home, records[training.id]) for training in (warm, few))
         of_net = (("all", WARMUP, early), ("all", "", net), ("6 %", WARMUP, late), ("6 %", "", late))
         states += [(net.name, *state) for state in of_net if state[-1].record.status in ("ok", "duplicate")]
-    measured: dict[str, list[NetRows]] = {net.name: [] for net in nets}
+    measured: dict[str, list[StudiedNet]] = {net.name: [] for net in nets}
     for name, data, state, of in track(states, lambda it: f"Hessian of {it[0]}, {_moment(it[1], it[2])}", console):
         parts = of.record.training_id or of.record.key, state, str(context.minibatches)
         file = home / "analyses" / f"{'-'.join(filter(None, parts))}.json"
-        rows = cached(file, lambda of=of, state=state: measured_rows("hessian", context.analysis_input(of, state)))
-        if not isinstance(rows, str):
+        found = cached_result(file, lambda of=of, state=state: analyse("hessian", context.analysis_input(of, state)))
+        if not isinstance(found, str):
             factors = {"data": data, "at": state or "end"}
-            measured[name].append(NetRows(_moment(data, state), of.record.seed, factors, rows))
+            measured[name].append(StudiedNet(_moment(data, state), of.record.seed, factors, *found))
     return [(name, trend("hessian", name, r) if r else "no training ended well") for name, r in measured.items()]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ from ...archs import Encoder, Genotype, Head, Stem, static_cost
 from ...archs.errors import MOST_SEEDS, check_count
 from ...archs.layout import Map
 from ...results.analysis.registry import analyse
-from ...results.analysis_tools.across_nets import CLAIMS, judge
+from ...results.analysis_tools.claims import CLAIMS, judge, multiplicity
+from ...results.analysis_tools.findings import Finding, as_rows, findings_table
 from ...results.render.terminal import plain
 from ...results.runs.record import Record
 from ...results.runs.store import plain_name, run_folder, write_json
@@ -60,7 +61,8 @@ def explain_claims(config: ClaimsConfig, console: Console) -> dict[str, Any]:
     """Train what is not trained yet, analyse what is not analysed yet, and judge.
 
     Returns:
-        data, folder, seeds, "nets" (accuracy of each seed, MACs) and "claims", see `Verdict`.
+        data, folder, seeds, "nets" (accuracy of each seed, MACs), "claims", each a `Finding` with what it says and
+        whose it is, and "multiplicity", a line.
 
     Raises:
         InputError: if something asked for is wrong.
@@ -83,7 +85,11 @@ def explain_claims(config: ClaimsConfig, console: Console) -> dict[str, Any]:
         "folder": str(folder),
         "seeds": config.seeds,
         "nets": trained,
-        "claims": [asdict(judge(claim, facts)) for claim in CLAIMS],
+        "claims": [
+            {"says": claim.says, "source": claim.source} | found
+            for claim, found in zip(CLAIMS, as_rows(judge(claim, facts) for claim in CLAIMS), strict=True)
+        ],
+        "multiplicity": multiplicity(facts),
     }
     write_json(folder / "paper_claims.json", result)
     return result
@@ -108,10 +114,7 @@ def nets(image: Map) -> dict[str, Genotype]:
     side, if it can.
     """
     size = "m" if max(image) <= SMALL_SIDE else "s"
-    cnn = net_of("resnet", size, image)
-    patch = min(16, max(2, min(image) // 8))
-    while image[0] % patch or image[1] % patch:
-        patch -= 1
+    cnn, patch = net_of("resnet", size, image), patch_of(image)
     vits = [
         Genotype(Stem("none"), (), Encoder(dim, depth, dim // 16, patch=patch), Head("token"))
         for dim, depth in product(WIDTHS, DEPTHS)
@@ -120,6 +123,12 @@ def nets(image: Map) -> dict[str, Genotype]:
     vit = min(vits, key=lambda vit: abs(math.log(static_cost(vit, CLASSES, image).macs / macs)))
     alternet = net_of("alternet", size, image)
     return {"cnn": cnn, "vit": vit, "vit_gap": replace(vit, head=Head("avg")), "alternet": alternet}
+
+
+def patch_of(image: Map) -> int:
+    """The ViTs' patch: 8 tokens a side, if it divides the image."""
+    most = min(16, max(2, min(image) // 8))
+    return next(p for p in range(most, 0, -1) if image[0] % p == 0 and image[1] % p == 0)
 
 
 def _analyse_all(
@@ -139,16 +148,20 @@ def _analyse_all(
             net = TrainedNet(name, folder, record)
             file = folder / "analyses" / f"{record.training_id}-{config.samples}.json"
             with threads_for([net]):
-                rows = cached(file, lambda net=net: _analyse(net, context))
-            facts[training.seed] |= {name: rows, f"{name}_{WARMUP}": {"hessian": rows.get(EARLY, [])}}
+                found = cached(file, lambda net=net: _analyse(net, context))
+            by_name = {analysis: {row["name"]: Finding(**row) for row in rows} for analysis, rows in found.items()}
+            facts[training.seed] |= {name: by_name, f"{name}_{WARMUP}": {"hessian": by_name.get(EARLY, {})}}
     return facts
 
 
 def _analyse(net: TrainedNet, context: AnalysisContext) -> dict[str, Any]:
-    """The rows of each analysis that fits the net."""
+    """The findings of each analysis that fits the net."""
     whole, early = context.analysis_input(net), context.analysis_input(net, WARMUP)
-    results = {name: analyse(name, whole) for name in ANALYSES} | {EARLY: analyse("hessian", early)}
-    return {name: result.rows for name, result in results.items() if not isinstance(result, str)}
+    results = {name: analyse(name, whole) for name in ANALYSES if name != "field"}
+    # Far is beyond a ViT's own patch and those around it, for all nets: a convolution reaches as far as a small patch.
+    results["field"] = analyse("field", whole, patch=3 * patch_of(context.data.image_size))
+    results[EARLY] = analyse("hessian", early)
+    return {name: as_rows(result.findings) for name, result in results.items() if not isinstance(result, str)}
 
 
 def drawing(result: Mapping[str, Any]) -> RenderableType:
@@ -157,12 +170,7 @@ def drawing(result: Mapping[str, Any]) -> RenderableType:
     for name, net in result["nets"].items():
         accuracies = ", ".join("failed" if value is None else f"{value:.3f}" for value in net["accuracy"])
         trained.add_row(name, f"{net['macs']:,}", accuracies)
-    title = (
-        f"The papers' claims on {result['data']}, {result['seeds']} seeds: mean and 95 % interval, positive if right"
-    )
-    claims = Table("claim", "verdict", "mean", "interval", "unit", title=title, title_justify="left", box=None)
-    for row in result["claims"]:
-        mean = "" if row["mean"] is None else f"{row['mean']:+.3g}"
-        interval = "" if row["low"] is None else f"{row['low']:+.2g} {row['high']:+.2g}"
-        claims.add_row(row["claim"], row["verdict"], mean, interval, row["unit"])
-    return Group(trained, claims, plain(f"in full: {result['folder']}/paper_claims.json"))
+    found = [Finding(**{k: v for k, v in row.items() if k not in ("says", "source")}) for row in result["claims"]]
+    claims = findings_table(found, f"The papers' claims on {result['data']}, positive if right")
+    in_full = f"in full: {result['folder']}/paper_claims.json"
+    return Group(trained, claims, plain(result["multiplicity"], in_full))

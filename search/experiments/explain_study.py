@@ -5,7 +5,7 @@ Raghu et al., NeurIPS 2021, section 7; Park & Kim, ICLR 2022.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, product
 from pathlib import Path
@@ -14,18 +14,21 @@ from typing import Any
 from rich.console import Console
 
 from ...archs import InputError
-from ...results.analysis.cka import same_place_rows
+from ...results.analysis.cka import findings_by_place, same_place_rows
 from ...results.analysis.registry import analyse
-from ...results.analysis_tools.across_nets import NetRows, trend
+from ...results.analysis_tools.findings import Finding, as_rows
 from ...results.analysis_tools.index import Explained
-from ...results.analysis_tools.inputs import AnalysisInput, AnalysisResult
+from ...results.analysis_tools.inputs import AnalysisResult, Rows
 from ...results.analysis_tools.output import write_results
+from ...results.analysis_tools.trends import StudiedNet, trend
 from ...results.render.experiment import factor_text
 from ...results.runs.store import read_records, read_settings
 from ..data.dataset import DataSet
 from ..data.load import track
 from .comparisons import STUDIES, ComparisonSetting
 from .trained_nets import AnalysisContext, TrainedNet, cached
+
+Found = tuple[Rows, list[Finding]]
 
 
 @dataclass(frozen=True)
@@ -42,14 +45,14 @@ def study_nets(run: Path, data: DataSet) -> list[StudyNet]:
     Raises:
         InputError: if there is none.
     """
-    study = STUDIES[read_settings(run)["settings"]["study"]]
+    name = read_settings(run)["settings"]["study"]
     records = [r for r in read_records(run) if r.status == "ok" and r.factors and not r.data.get("classes")]
     if not records:
         raise InputError(f"explain: study {run.name} has no net that was trained on all classes")
-    line = study.plot(ComparisonSetting(data, TrainedNet("", run, records[0]).recipe, 1)).line
+    line = STUDIES[name].plot(ComparisonSetting(data, TrainedNet("", run, records[0]).recipe, 1)).line
     nets = []
     for record in sorted(records, key=lambda r: r.trial):
-        of = str(record.factors.get(line, study.name))
+        of = str(record.factors.get(line, name))
         label = ", ".join(factor_text(name, value) for name, value in record.factors.items() if name != line)
         nets.append(StudyNet(f"{of}, {label}, seed {record.seed}", run, record, of, label))
     return nets
@@ -61,15 +64,21 @@ def study_parts(
     """Each analysis: a panel for each line of the study; what was measured of a net is cached."""
     pairs = track(list(product(names, nets)), lambda pair: f"{pair[0]} of {pair[1].name}", console)
     for name, of_name in groupby(pairs, key=lambda pair: pair[0]):
-        measured: dict[str, list[tuple[StudyNet, Any]]] = {}
+        panels: dict[str, list[StudiedNet]] = {}
+        unfit: dict[str, str] = {}
         for _, net in of_name:
-            rows = _study_rows(name, net, reference(name, net, nets), context)
-            measured.setdefault(net.line, []).append((net, rows))
-        panels: list[tuple[str, AnalysisResult | str]] = []
-        for line, of in measured.items():
-            seen = [NetRows(n.label, n.record.seed, n.record.factors, r) for n, r in of if not isinstance(r, str)]
-            panels.append((line, trend(name, line, seen) if seen else of[0][1]))
-        yield write_results(folder, name, panels)
+            found = _found(name, net, reference(name, net, nets), context)
+            if isinstance(found, str):
+                unfit[net.line] = found
+            else:
+                panel = panels.setdefault(net.line, [])
+                panel.append(StudiedNet(net.label, net.record.seed, net.record.factors, *found))
+        lines = dict.fromkeys(net.line for net in nets)
+        yield write_results(
+            folder,
+            name,
+            [(line, trend(name, line, panels[line]) if line in panels else unfit[line]) for line in lines],
+        )
 
 
 def reference(name: str, net: StudyNet, nets: Sequence[StudyNet]) -> StudyNet | None:
@@ -93,22 +102,29 @@ def reference(name: str, net: StudyNet, nets: Sequence[StudyNet]) -> StudyNet | 
     return min(candidates, key=lambda other: (other.record.seed - net.record.seed - 1) % seeds, default=None)
 
 
-def _study_rows(
-    name: str, net: StudyNet, other: StudyNet | None, context: AnalysisContext
-) -> list[dict[str, Any]] | str:
-    """What an analysis measures of a net, or why it measures nothing."""
+def _found(name: str, net: StudyNet, other: StudyNet | None, context: AnalysisContext) -> Found | str:
+    """What an analysis finds of a net, or why it finds nothing."""
     if other is None and name.startswith("cka"):
         return "no other training to hold it against"
 
-    def measure() -> list[dict[str, Any]] | str:
+    def measure() -> AnalysisResult | str:
         own = context.analysis_input(net)
-        return measured_rows(name, own) if other is None else same_place_rows(own, context.analysis_input(other))
+        if other is None:
+            return analyse(name, own)
+        rows = same_place_rows(own, context.analysis_input(other))
+        return AnalysisResult(name, rows, findings_by_place(rows), lambda _: None)
 
     shown = str(len(context.images)), str(context.minibatches)
     of = [net.record.training_id, name, *([other.record.training_id] if other else []), *shown]
-    return cached(net.home / "analyses" / f"{'-'.join(of)}.json", measure)
+    return cached_result(net.home / "analyses" / f"{'-'.join(of)}.json", measure)
 
 
-def measured_rows(name: str, of: AnalysisInput) -> list[dict[str, Any]] | str:
-    result = analyse(name, of)
-    return result.rows if isinstance(result, AnalysisResult) else result
+def cached_result(path: Path, measure: Callable[[], AnalysisResult | str]) -> Found | str:
+    """The rows and findings of an analysis, from the file where it was done before, or why there are none."""
+
+    def facts() -> dict[str, Any] | str:
+        result = measure()
+        return result if isinstance(result, str) else {"rows": result.rows, "findings": as_rows(result.findings)}
+
+    found = cached(path, facts)
+    return found if isinstance(found, str) else (found["rows"], [Finding(**each) for each in found["findings"]])

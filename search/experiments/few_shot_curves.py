@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 
 from ...archs import InputError, Network, build
 from ...archs.errors import MOST_SEEDS, check_count
 from ...results.analysis.linear_probe import Labelled, shot_accuracy
-from ...results.ranking.stats import SHARE, MeanCI, mean_ci, mean_ci_text
-from ...results.render.experiment import PlotSpec
+from ...results.analysis_tools.findings import Finding, findings_table
+from ...results.ranking.stats import SHARE, mean_ci
+from ...results.render.experiment import MISSING, PlotSpec
 from ...results.render.plots import draw
 from ...results.render.terminal import plain
 from ...results.runs.weights_spec import WeightsSpec
@@ -72,7 +72,9 @@ def few_shot_curves(config: FewShotConfig, console: Console) -> dict[str, Any]:
     loader = open_loader(data.without_test(), device, workers=2)
     train, val = (Labelled(*features(net, loader.images(part, BATCH))) for part in ("train", "val"))
     curves = [{n: shot_accuracy(train, val, n, seed) for n in config.shots} for seed in range(config.seeds)]
-    probe = [{"shots": k} | vars(mean_ci([curve[k] for curve in curves], SHARE)) for k in config.shots]
+    probe = [
+        {"shots": k} | vars(mean_ci([curve[k] for curve in curves], SHARE, 1 / len(val.y_N))) for k in config.shots
+    ]
 
     known = weights.classes or () if weights.data == data.name else ()
     new = [label for label, name in enumerate(data.classes) if name not in known]
@@ -97,40 +99,31 @@ def _fit_images(network: Network, data: DataSet) -> Network:
 
 def plot(curves: dict[str, Any], stem: Path) -> list[Path]:
     """Both curves as STEM-probe and STEM-episodes, PNG and SVG."""
-    title = f"{curves['weights']} on {curves['data']}"
-    probe = [{"shots": row["shots"], "accuracy": _without_shots(row)} for row in curves["probe"]]
-    spec = PlotSpec(
-        f"linear probe: {title}", "shots", log_x=True, x_label="training images a class", y_label="accuracy"
-    )
-    files = draw(probe, spec, stem.with_name(f"{stem.name}-probe"))
-    if not curves["episodes"]:
-        return files
-    episodes = []
-    for row in curves["episodes"]:
-        accuracy = {"mean": row["accuracy"], "sd": None, "n": row["episodes"], "low": row["low"], "high": row["high"]}
-        episodes.append({"shots": row["shots"], "ways": f"{row['ways']} ways", "accuracy": accuracy})
-    spec = PlotSpec(
-        f"episodes: {title}", "shots", line="ways", log_x=True, x_label="support images a class", y_label="accuracy"
-    )
-    return files + draw(episodes, spec, stem.with_name(f"{stem.name}-episodes"))
-
-
-def _without_shots(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name != "shots"}
+    files: list[Path] = []
+    for name, title, label, line in (
+        ("probe", "linear probe", "training images a class", ""),
+        ("episodes", "episodes", "support images a class", "ways"),
+    ):
+        rows = [
+            {"shots": row["shots"], "accuracy": {part: row[part] for part in MISSING}}
+            | ({"ways": f"{row['ways']} ways"} if line else {})
+            for row in curves[name]
+        ]
+        title = f"{title}: {curves['weights']} on {curves['data']}"
+        spec = PlotSpec(title, "shots", line=line, log_x=True, x_label=label, y_label="accuracy")
+        files += draw(rows, spec, stem.with_name(f"{stem.name}-{name}")) if rows else []
+    return files
 
 
 def drawing(curves: dict[str, Any]) -> RenderableType:
-    """Both curves as tables for the terminal."""
-    probe, episodes = (Table(box=None, header_style="bold", pad_edge=False) for _ in range(2))
-    for table, names in ((probe, ("shots", "accuracy")), (episodes, ("ways", "shots", "accuracy", "95 % interval"))):
-        for name in names:
-            table.add_column(name, justify="right")
-    for row in curves["probe"]:
-        probe.add_row(str(row["shots"]), mean_ci_text(MeanCI(**_without_shots(row))))
-    for row in curves["episodes"]:
-        interval = f"{row['low']:.4f} to {row['high']:.4f}"
-        episodes.add_row(str(row["ways"]), str(row["shots"]), f"{row['accuracy']:.4f}", interval)
-    title = plain(f"linear probe of {curves['weights']} on {curves['data']}, closed form", style="bold")
+    """Both curves as a table for the terminal."""
+    found = []
+    for part in ("probe", "episodes"):
+        for row in curves[part]:
+            of = f"episodes of {row['ways']} classes" if part == "episodes" else "linear probe"
+            name = f"{of}, {row['shots']} images a class"
+            found.append(Finding(name, row["mean"], row["low"], row["high"], n=row["n"]))
     notes = [f"episodes ask about {curves['queries']} images a class" if curves["queries"] else TOO_FEW]
     notes += [SEEN] if curves["seen"] else []
-    return Group(title, probe, plain("", "episodes", style="bold"), episodes, plain(*notes, style="dim"))
+    title = f"accuracy of {curves['weights']} on {curves['data']}, closed form"
+    return Group(findings_table(found, title), plain(*notes, style="dim"))

@@ -1,16 +1,17 @@
 """A plan is a list of trainings, each a value with an identity; `PlanController` carries it out. No Ray, no torch.
 
 Each training is done once and recorded once: the same plan again goes on where it stopped, a larger one trains what
-is new in it. What has failed is tried again by the next run.
+is new in it. What has failed is tried again by the next run. A plan may grow: trainings can follow from how earlier
+ones ended.
 """
 
 from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,14 +25,17 @@ from ...results.runs.store import Store
 from ..config import RunConfig
 from ..data.dataset import DataConfig, DataSet
 from ..data.splits import WHOLE, View
+from ..training import recipes
 from ..training.artifacts import ArtifactStore
 from ..training.job import FewShot, InitWeights, JobResult, TrainJob
 from ..training.recipe import Recipe
 from ..training.trainer_file import TrainerFile
 from ..trials.base_controller import Controller
-from ..trials.trial import Trial, step_bytes
+from ..trials.trial import Trial
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from ...archs import Network
 
 
@@ -86,6 +90,17 @@ class Training:
         return self.origin if self.start and not self.start.weights else ""
 
 
+Following = Callable[[Sequence[Record]], Sequence[Training]]  # trainings that follow from what has ended
+
+
+def repeated(
+    net: Net, recipe: Recipe, data: DataSet, seeds: Iterable[int], factors: dict[str, Any], **more: Any
+) -> list[Training]:
+    """One training for each seed, for the recipe's full budget; `more` as of `Training`."""
+    steps = recipe.steps(len(data.train))
+    return [Training(net, recipe, steps, seed, factors, **more) for seed in seeds]
+
+
 @dataclass(frozen=True)
 class ExperimentConfig:
     """What every experiment is given: nets are trained on some data by a recipe, with several seeds.
@@ -106,6 +121,17 @@ class ExperimentConfig:
 
     def __post_init__(self) -> None:
         check_count("seeds", self.seeds, most=MOST_SEEDS)
+
+    def opened(self, console: Console) -> tuple[DataSet, Recipe]:
+        """The data, of one class a picture, and the recipe as it is for so many of them.
+
+        Raises:
+            InputError: if the data cannot be read.
+        """
+        from ..data.load import load_at
+
+        data = load_at(self.data, partial(recipes.usual_side, self.recipe), console)
+        return data, recipes.fitted(self.recipe, len(data.train))
 
 
 @dataclass(frozen=True)
@@ -143,7 +169,7 @@ class PlanController(Controller):
     A training that starts from another's weights waits for it.
 
     Attributes:
-        plan: the trainings, by identity.
+        plan: the trainings so far, by identity.
         ended: their records, by identity.
     """
 
@@ -153,12 +179,15 @@ class PlanController(Controller):
         context: ExperimentContext,
         store: Store,
         artifacts: ArtifactStore | None = None,
+        following: Following = lambda ended: (),
     ) -> None:
         super().__init__(store, context.folder.absolute(), artifacts)  # a worker's current folder may be another
         self.context = context
-        self.plan = {training.id: training for training in plan}
-        self.ended = {r.training_id: r for r in store.records if r.training_id in self.plan and r.status in FINAL}
-        self._left = deque(training for training in self.plan.values() if training.id not in self.ended)
+        self.plan, self.ended = dict[str, Training](), dict[str, Record]()
+        self._left, self._following = deque[Training](), following
+        self._recorded = {r.training_id: r for r in store.records if r.status in FINAL}
+        self._add(plan)
+        self._extend()
         self._next_number = 1 + max((r.trial for r in store.records), default=-1)
         self._versions = versions()
 
@@ -230,7 +259,6 @@ class PlanController(Controller):
             store=self.artifacts,
             metric=self.context.metric,
             trainer=self.context.trainer,
-            step_bytes=step_bytes(trial.cost, training.recipe),
             quantized=self.context.quantized,
         )
         return trial.job
@@ -246,6 +274,20 @@ class PlanController(Controller):
 
     def _learn(self, record: Record) -> None:
         self.ended[record.training_id] = record
+        self._extend()
+
+    def _add(self, trainings: Iterable[Training]) -> None:
+        for training in trainings:
+            self.plan[training.id] = training
+            if training.id in self._recorded:
+                self.ended[training.id] = self._recorded[training.id]
+            else:
+                self._left.append(training)
+
+    def _extend(self) -> None:
+        """Add what follows from the trainings that have ended, until nothing new does."""
+        while new := [t for t in self._following(self.records) if t.id not in self.plan]:
+            self._add(new)
 
     def _weights(self, training: str) -> Path:
         return self.folder / "weights" / f"{training}.safetensors"

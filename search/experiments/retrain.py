@@ -20,9 +20,10 @@ from ...results.runs.retrained import FOLDER, prune
 from ...results.runs.store import read_records, read_settings
 from ..config import RunConfig
 from ..training.recipe import Recipe
+from ..training.recipes import fitted
 from ..training.trainer_file import TrainerFile
 from ..training.tuned import recipe_of as tuned_recipe
-from .plan import ExperimentContext, Training
+from .plan import ExperimentContext, Training, repeated
 from .run_plan import run_experiment
 from .trained_nets import data_of, recipe_of
 
@@ -88,8 +89,8 @@ def retrain(config: Retrain, console: Console) -> list[Record]:
     for net in nets:
         how = recipe if config.recipe else tuned_recipe(recipe, net.genes)
         how = how if config.epochs is None else how.with_epochs(config.epochs)
-        steps, factors = how.steps(len(data.train)), {"trial": net.trial, "net": net.key}
-        plan += [Training(net_from_dict(net.genotype), how, steps, seed, factors, test=test) for seed in seeds]
+        how, factors = fitted(how, len(data.train)), {"trial": net.trial, "net": net.key}
+        plan += repeated(net_from_dict(net.genotype), how, data, seeds, factors, test=test)
     metric = run_metric(run)
     settings = {"objective": costs_of(run)[0], "run": run.name, "metric": asdict(metric)}
     if trainer:

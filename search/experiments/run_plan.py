@@ -20,11 +20,22 @@ from ..engine.resources import check_one_device
 from ..training.artifacts import artifact_store, check_store
 from ..training.job import Job
 from ..training.recipe import check_devices, check_on
-from .plan import ExperimentContext, PlanController, Training
+from .plan import ExperimentContext, Following, PlanController, Training
 
 
-def run_experiment(plan: Sequence[Training], context: ExperimentContext, console: Console) -> list[Record]:
+def run_experiment(
+    plan: Sequence[Training],
+    context: ExperimentContext,
+    console: Console,
+    following: Following = lambda ended: (),
+) -> list[Record]:
     """Train what of the plan is not trained yet. Returns the records in its order: of all, unless the time was over.
+
+    Args:
+        plan: what is known beforehand.
+        context: where and on what.
+        console: for progress.
+        following: the trainings that follow from the records of those that have ended; asked after each.
 
     Raises:
         InputError: if the folder holds trainings on other data, or a recipe or net does not fit the data.
@@ -44,11 +55,11 @@ def run_experiment(plan: Sequence[Training], context: ExperimentContext, console
             _check_same_plan(context)
         _save_starts(context)
         write_run_json(folder, data, artifacts, settings=context.settings)
-        controller = PlanController(plan, context, store, artifacts)
-        left = [training for training in plan if training.id not in controller.ended]
+        controller = PlanController(plan, context, store, artifacts, following)
+        left = [training for training in controller.plan.values() if training.id not in controller.ended]
         if context.about:
             console.print(context.about, highlight=False, markup=False, soft_wrap=True)
-        console.print(_announced(left, len(plan), data), highlight=False, soft_wrap=True)
+        console.print(_announced(left, len(controller.plan), data), highlight=False, soft_wrap=True)
         seen = data if any(training.test for training in plan) else data.without_test()
         ended = drive(controller, ShownPlan(controller), context.run, seen, len(left), console)
     records = controller.records
@@ -95,10 +106,7 @@ class ShownPlan:
 
     def __init__(self, controller: PlanController) -> None:
         self.controller = controller
-        self._step_macs = {  # forward and backward
-            i: 3.0 * t.cost(controller.context.data).training_macs * t.recipe.batch_size
-            for i, t in controller.plan.items()
-        }
+        self._known = dict[str, float]()  # MACs of a step, by training
 
     @property
     def records(self) -> Sequence[Record]:
@@ -114,11 +122,18 @@ class ShownPlan:
 
     def amount(self, job: Job, step: int) -> float:
         training = self.controller.training(job.trial)
-        return step * self._step_macs[training.id] if training else 0.0
+        return step * self._step_macs(training) if training else 0.0
 
     def left(self) -> float:
         plan, ended = self.controller.plan, self.controller.ended
-        return sum(t.steps * self._step_macs[i] for i, t in plan.items() if i not in ended)
+        return sum(t.steps * self._step_macs(t) for i, t in plan.items() if i not in ended)
+
+    def _step_macs(self, training: Training) -> float:
+        """Forward and backward."""
+        if training.id not in self._known:
+            macs = training.cost(self.controller.context.data).training_macs
+            self._known[training.id] = 3.0 * macs * training.recipe.batch_size
+        return self._known[training.id]
 
     def name(self, job: Job) -> str:
         training = self.controller.training(job.trial)

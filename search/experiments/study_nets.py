@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...archs import Encoder, Genotype, Head, Stage, Stem, zoo
+from ...archs import Encoder, Genotype, Head, Stage, Stem, Style, zoo
 from ...archs.errors import InputError, check_choice
 from ...archs.layout import Map
 from ...archs.stage import attention_beside
@@ -12,6 +12,7 @@ from ...spaces.fit import fit_window
 from ...spaces.presets import preset_for
 
 FAMILIES = ("resnet", "alternet", "hybrid", "vit")
+CNNS = ("resnet", "bit")  # the first family: a plain ResNet, or BiT's, as in the ViT papers
 SIZES = ("s", "m", "l")
 SMALL_SIDE = 64  # px; above it, the zoo's nets
 GRID = {16: 4, 64: 8}  # tokens a side of a ViT, about, by scale
@@ -20,8 +21,10 @@ TRUNKS = {  # width and depths of a first and later stages, by scale: up to 16 p
     64: ((16, (2, 2, 2, 2)), (32, (2, 2, 2, 2)), (64, (2, 2, 2, 2))),
 }
 ENCODERS = {16: ((32, 3), (48, 4), (64, 6)), 64: ((96, 4), (192, 6), (256, 8))}  # embed_dim and depth
+BIT_WIDTHS = (32, 64, 96)  # of BiT's first stage: GroupNorm has 32 groups
 LARGE = {
     "resnet": ("resnet18", "resnet50", "resnet101"),
+    "bit": ("bit_r50x1", "bit_r101x1", "bit_r50x3"),
     "alternet": ("alternet18", "alternet50", "alternet101"),
     "hybrid": ("vit_tiny_r_s16_p8", "vit_small_r26_s32", "vit_base_r50_s16"),
     "vit": ("vit_tiny_patch16", "vit_small_patch16", "vit_base_patch16"),
@@ -29,13 +32,15 @@ LARGE = {
 
 
 def net_of(family: str, size: str, image: Map) -> Genotype:
-    """The net of a family ("resnet", "alternet", "hybrid", "vit") and size ("s", "m", "l") for images of `image` px.
+    """The net of a family (of `FAMILIES` or `CNNS`) and size ("s", "m", "l") for images of `image` px.
+
+    "bit" is the ResNet with GroupNorm and weight-standardised convs (Kolesnikov et al., ECCV 2020).
 
     Raises:
         InputError: if family or size is unknown.
     """
     number = SIZES.index(check_choice("size", size, SIZES))
-    check_choice("family", family, FAMILIES)
+    check_choice("family", family, (*FAMILIES, *CNNS))
     if max(image) > SMALL_SIDE:
         return zoo.get(LARGE[family][number], image)
     scale = 16 if max(image) <= 16 else 64
@@ -44,8 +49,10 @@ def net_of(family: str, size: str, image: Map) -> Genotype:
         patch = _patch(image, GRID[scale])
         return Genotype(Stem("none"), (), Encoder(embed_dim, depth, embed_dim // 16, patch=patch), Head("token"))
     width, depths = TRUNKS[scale][number]
+    style = Style("pre", "group") if family == "bit" else Style()
+    width = BIT_WIDTHS[number] if family == "bit" else width
     stages = tuple(Stage("basic", blocks, width * 2**i, 1 if i == 0 else 2) for i, blocks in enumerate(depths))
-    trunk = Genotype(Stem("cifar", width), stages)
+    trunk = Genotype(Stem("cifar", width), stages, style=style)
     if family == "alternet":
         return swapped(trunk, (0, *(1 for _ in stages[1:])), image)
     if family == "hybrid":  # an encoder takes the place of the last stage

@@ -20,7 +20,9 @@ from torch import Tensor, nn
 from ...archs import Genotype, InputError
 from ...archs.errors import short_repr
 from ...archs.files import atomic_write, parse_json, read_own
-from ...archs.weights import read
+from ...archs.timm import create
+from ...archs.timm_net import Net, net_from_dict
+from ...archs.weights import fill, read
 from ...results.analysis_tools.inputs import AnalysisInput, Images, Objective
 from ...results.runs.record import Record
 from ...results.runs.store import read_data_facts, read_settings, write_json
@@ -33,7 +35,7 @@ from ..training.optim import class_weights, loss_of, optimizer_for
 from ..training.recipe import Recipe
 
 MINIBATCHES, MINIBATCH = 16, 16  # of augmented training images: Park & Kim take batches of 16
-EDITION = 3  # of what analyses measure: what an earlier one cached is not read
+EDITION = 4  # of what analyses measure: what an earlier one cached is not read
 
 
 THREADED_MACS = 1e8  # of a net, from which threads of a layer gain more than they wait for each other
@@ -84,12 +86,21 @@ class AnalysisContext:
         weights = trained_weights(net.home, net.record)
         weights = weights.with_suffix(f".{state}.safetensors") if state else weights
         device, recipe = self.images.x_NCHW.device, net.recipe
-        network = read(weights, Genotype.from_dict(net.record.genotype), self.data.image_size).to(device).eval()
+        network = _filled(net_from_dict(net.record.genotype), weights, self.data).to(device).eval()
         data = seen(self.data, net.view)
         batches = open_loader(data, device, 0).batches(_in_minibatches(recipe, len(data.train)), 0, 0, self.minibatches)
         weight_K = class_weights(recipe, data.train.y_N, len(data.classes))
         objective = objective_of(network, recipe, None if weight_K is None else weight_K.to(device))
         return AnalysisInput(net.name, network, self.images, tuple(batches), objective)
+
+
+def _filled(net: Net, weights: Path, data: DataSet) -> nn.Module:
+    """A net with its weights; of one of timm's timm's own module, which analyses know."""
+    if isinstance(net, Genotype):
+        return read(weights, net, data.image_size)
+    model = create(net.name, False, len(data.classes), data.in_chans, data.image_size)
+    fill(model, weights)
+    return model
 
 
 def analysis_context(data: DataSet, most: int, device: torch.device) -> AnalysisContext:

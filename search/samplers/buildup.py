@@ -8,8 +8,9 @@ heads.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import optuna
 from optuna.trial import FrozenTrial, TrialState
@@ -18,12 +19,13 @@ from rich.table import Table
 from ...archs import Genotype, InputError
 from ...archs.stage import build_up
 from ...results.ranking.metric import Metric
-from ...results.ranking.stats import CHANGE, MeanCI, mean_ci, paired, verdict
+from ...results.ranking.stats import CHANGE, MeanCI, paired, verdict
 from ...spaces import FixedChooser, Genes, RecordingChooser, options_of, plain_genes
 from ...spaces.base import SHIFTED, neighbors
 from .random import JointSampler
 from .sampler_context import SamplerContext, TrialReader, candidate_baselines, is_paused
 
+N = TypeVar("N")
 VERDICTS = {"better": "accepted", "worse": "rejected", "undecided": "undecided"}
 
 
@@ -54,8 +56,7 @@ class Step:
         msa: MSA blocks by stage.
         parent_key: of the net that it is compared with; "" where a path starts.
         accuracy: None unless trained.
-        difference: accuracy minus the parent's, over the seeds that both have if these are two or more,
-            otherwise of the one training of each; None unless both are trained.
+        difference: accuracy minus the parent's, over the seeds that both have; None unless both are trained.
         verdict: "start", "accepted", "rejected", "undecided", "pending", "stopped", "failed", or "over limit".
     """
 
@@ -138,6 +139,7 @@ class BuildUp(JointSampler):
     def __init__(self, context: SamplerContext, starts: Sequence[Genes] | None = None) -> None:
         """`starts`: genes, by default the space's baselines."""
         super().__init__(context)
+        self._context = context
         self._rules = BuildUpRules(context)
         if starts is None:
             baselines = (plain_genes(context.space, net) for net in candidate_baselines(context))
@@ -174,28 +176,19 @@ class BuildUp(JointSampler):
         status, trial = self._status(node), self._ended.get(node.key)
         if status == "new":
             return [], node
-        verdict = "start" if status == "ok" else status
-        steps = [Step(number, node.msa, node.key, "", _accuracy(trial), None, verdict)]
-        stage = len(node.msa) - 1 if status == "ok" else -1
-        while stage >= 0:
-            grown = self._rules.grow(node, stage)
-            if grown is None:
-                stage -= 1
-                continue
-            verdict, difference = self._status(grown), None
-            if verdict == "new":
-                return steps, grown
-            if verdict == "ok":
-                difference, verdict = judge(self._ended[node.key], self._ended[grown.key])
-            accuracy = _accuracy(self._ended.get(grown.key))
-            steps.append(Step(number, grown.msa, grown.key, node.key, accuracy, difference, verdict))
-            if verdict == "pending":
-                break
-            if verdict == "accepted":
-                node = grown
-            else:
-                stage -= 1
-        return steps, None
+        start = Step(number, node.msa, node.key, "", _accuracy(trial), None, "start" if status == "ok" else status)
+        if status != "ok":
+            return [start], None
+        taken, waiting = greedy_path(node, len(node.msa), self._rules.grow, self._judge)
+        steps = [
+            Step(number, grown.msa, grown.key, node.key, _accuracy(self._ended.get(grown.key)), difference, verdict)
+            for node, grown, difference, verdict in taken
+        ]
+        return [start, *steps], waiting
+
+    def _judge(self, node: Node, grown: Node) -> tuple[MeanCI | None, str]:
+        status = self._status(grown)
+        return (None, status) if status != "ok" else judge(self._ended[node.key], self._ended[grown.key], self._context)
 
     def _read(self, study: optuna.Study) -> None:
         """Note the trials of each net; finished ones never change, so they are read once."""
@@ -224,16 +217,58 @@ class BuildUp(JointSampler):
         return "failed" if ended else "new"
 
 
-def judge(before: FrozenTrial, after: FrozenTrial) -> tuple[MeanCI, str]:
-    """The change in accuracy and its verdict: by repeats, or by one training each, as the authors did."""
+def greedy_path(
+    start: N,
+    stages: int,
+    grow: Callable[[N, int], N | None],
+    look: Callable[[N, N], tuple[MeanCI | None, str]],
+) -> tuple[list[tuple[N, N, MeanCI | None, str]], N | None]:
+    """The build-up rule: one MSA block at a time, from the last stage backwards; one that does not help is left out.
+
+    Args:
+        start: a net without MSA blocks.
+        stages: how many it has.
+        grow: a net with one more MSA block at the end of a stage, from 0; None where there is no room for it.
+        look: the difference of the second net to the first, and what became of it: "accepted", "new", "pending", or
+            anything else, upon which the stage before is next.
+
+    Returns:
+        The steps so far, each with both nets, and the net to train next; None while one is pending, and at the end.
+    """
+    steps, node, stage = list[tuple[N, N, MeanCI | None, str]](), start, stages - 1
+    while stage >= 0:
+        grown = grow(node, stage)
+        if grown is None:
+            stage -= 1
+            continue
+        difference, verdict = look(node, grown)
+        if verdict == "new":
+            return steps, grown
+        steps.append((node, grown, difference, verdict))
+        if verdict == "pending":
+            break
+        if verdict == "accepted":
+            node = grown
+        else:
+            stage -= 1
+    return steps, None
+
+
+def judge(before: FrozenTrial, after: FrozenTrial, context: SamplerContext) -> tuple[MeanCI, str]:
+    """The change in accuracy over the seeds that both have, and its verdict; of one seed its sign, as the authors did.
+
+    Baselines are trained with more seeds than the nets grown from them: means over all seeds do not compare.
+    """
     old, new = (
         {int(seed): accuracy for seed, accuracy in trial.user_attrs.get("accuracies", {}).items()}
+        or {context.seed: trial.values[0]}  # one training is of the search's seed
         for trial in (before, after)
     )
-    if len(old.keys() & new.keys()) >= 2:
-        difference = paired(old, new, CHANGE)
+    if not old.keys() & new.keys():  # taken over from a search with another seed
+        old, new = ({context.seed: trial.values[0]} for trial in (before, after))
+    difference = paired(old, new, CHANGE, context.resolution)
+    if difference.n > 1:
         return difference, VERDICTS[verdict(difference)]
-    difference = mean_ci([after.values[0] - before.values[0]])
     return difference, "accepted" if difference.mean > 0 else "rejected"
 
 
@@ -258,5 +293,7 @@ def steps_table(steps: Sequence[Step], starts: Sequence[Genotype], metric: Metri
         points = "-" if change is None else f"{100 * change.mean:+.2f}"
         if change and change.low is not None and change.high is not None:
             points += f" (95 %: {100 * change.low:+.2f} to {100 * change.high:+.2f}, {change.n} seeds)"
+        elif change:
+            points += " (1 seed)"
         table.add_row(start, " ".join(map(str, step.msa)), metric.text(step.accuracy), points, step.verdict)
     return table

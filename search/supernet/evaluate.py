@@ -32,11 +32,12 @@ def evaluate_job(job: EvaluateJob, loader: DeviceLoader) -> JobResult:
     bank.reserve([job.genotype])  # one with a part that no net of the training had
     net = bank.network(job.genotype)
     scores = evaluate_net(net, job.recipe, loader)
-    save(net, Path(job.weights))
+    weights_sha256 = save(net, Path(job.weights))
     confusions: Any = {"val": scores.confusion_KK.numpy()}
     atomic_write(Path(job.confusion), partial(np.savez_compressed, **confusions))
     evaluated = int(scores.confusion_KK.sum()) + min(STATISTICS_IMAGES, len(loader.data.train))
     how = {"loader": loader.data.loader, "precision": precision_of(job.recipe, loader.device), "evaluated": evaluated}
+    how["weights_sha256"] = weights_sha256
     metrics = all_numbers(scores, job.metric, loader.data.classes)
     score = job.metric.score(metrics[job.metric.name])
     if job.metric.is_accuracy:

@@ -24,10 +24,10 @@ from ...archs.blocks.axes import Axis
 from ...archs.files import atomic_write
 from ...results.ranking.metric import all_numbers
 from ..training.augment import mixed
-from ..training.group import GroupError, open_group
+from ..training.group import Group, GroupError, open_group
 from ..training.job import JobResult, Point, Progress, SupernetJob
 from ..training.loaders import MIX, DeviceLoader
-from ..training.optim import Ema, Gradients, class_weights, loss_of, optimizer_for, rate_at
+from ..training.optim import Ema, Gradients, class_weights, loss_of, optimizer_for, out_of_memory, rate_at
 from ..training.recipe import Recipe
 from ..training.trainer import read_checkpoint
 from .bank import Bank, NetInput, region, skeleton
@@ -74,11 +74,13 @@ class SharedGradients(Gradients):
     A call gives these losses, in the nets' order. The nets are dealt out among the workers of the group.
 
     Attributes:
+        group: the workers that add up gradients.
         nets: of this step.
         seeds: of what is random in each of them: dropout and stochastic depth.
     """
 
     net: Bank
+    group: Group = Group()
     nets: Sequence[Genotype] = ()
     seeds: Sequence[int] = ()
 
@@ -87,18 +89,30 @@ class SharedGradients(Gradients):
         touched = dict.fromkeys(role.name for of_net in roles for role in of_net)
         return [self.net.tensor(role) for role in touched]
 
-    def _zero_loss(self) -> Tensor:
-        return torch.zeros(len(self.nets), device=self.device)
+    def _backward(self, x_BCHW: Tensor, target: Tensor) -> Tensor:
+        """The gradients of all workers, and the losses of all nets."""
+        failed, losses_N = False, torch.zeros(len(self.nets), device=self.device)
+        try:
+            self._own(x_BCHW, target, losses_N)
+        except RuntimeError as error:
+            if not out_of_memory(error) or self.group.member.world == 1:
+                raise
+            failed = True
+        if self.group.member.world > 1:
+            losses_N, failed = self.group.add_up(self._touched(), losses_N, failed)
+        if failed:  # all must go on with as many passes
+            raise torch.OutOfMemoryError("one of several workers ran out of memory")
+        return losses_N
 
-    def _own(self, x_BCHW: Tensor, target: Tensor) -> Tensor:
-        losses_N, parts = self._zero_loss(), len(self.nets)
+    def _own(self, x_BCHW: Tensor, target: Tensor, losses_N: Tensor) -> None:
+        """The gradients of this worker's nets, whose losses are filled in."""
+        parts = len(self.nets)
         places = zip(self.nets, self.seeds, x_BCHW.tensor_split(parts), target.tensor_split(parts), strict=True)
         for index, (net, seed, x, t) in enumerate(places):
             if self.group.owns(index):
                 torch.manual_seed(seed)
                 self.forward = partial(self.net, net)
-                losses_N[index] = super()._own(x, t)
-        return losses_N
+                losses_N[index] = super()._backward(x, t)
 
 
 class BankTrainer:

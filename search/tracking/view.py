@@ -18,7 +18,7 @@ from ...archs.timm_net import Net, net_from_dict
 from ...results.ranking.metric import run_metric
 from ...results.runs.record import FREE, Record
 from ..engine.loop import ProgressView
-from ..redact import PASSWORD, REDACTED, redact
+from ..redact import redact_urls
 from ..training.job import Job, Progress, TrainJob
 from ..trials.base_controller import Controller
 from ..trials.controller import SearchController
@@ -96,7 +96,7 @@ def _error_of(call: Callable[[], object]) -> str:
     try:
         call()
     except Exception as error:  # noqa: BLE001 - trackers raise anything: their own, a server's, a database's errors
-        return PASSWORD.sub(rf"\1:{REDACTED}@", redact(error, ""))  # of whatever URL it names
+        return redact_urls(error)
     return ""
 
 

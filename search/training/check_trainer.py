@@ -1,7 +1,7 @@
 """Checks a training of the user's own before a search: two steps on one small net, in a process of their own.
 
-That process may exit, hang, fork or crash without harm to the search; it and its children are ended. It is sent its
-work by this module on its standard input, and answers in a file.
+That process may exit, hang, fork or crash without harm to the search; it and all that it has started are ended. It is
+sent its work by this module on its standard input, and answers in a file.
 """
 
 from __future__ import annotations
@@ -9,18 +9,17 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import tempfile
 import traceback
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Timer
 from threading import enumerate as all_threads
 
 from ...archs import Genotype
+from ...archs.children import ended_after
 from ...archs.errors import InputError
 from ...archs.user_code import SECONDS, users_line
 from ...results.ranking.metric import Metric
@@ -51,20 +50,14 @@ def check_trainer(
         job = TrainJob(0, net, recipe, 0, 1, steps, *files, trainer=trainer, metric=metric)
         asked = pickle.dumps((job, data, gpu, str(here / "answer.json"), SECONDS))
         command = [sys.executable, "-P", "-m", __name__]
-        with open(here / "printed", "wb") as printed:
-            process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=printed, stderr=printed, start_new_session=True
-            )
+        with open(here / "printed", "wb") as printed, ended_after() as environment:
+            streams = {"stdout": printed, "stderr": printed, "env": environment, "start_new_session": True}
             try:
-                process.communicate(asked, timeout=START_SECONDS + SECONDS)
+                done = subprocess.run(command, input=asked, timeout=START_SECONDS + SECONDS, check=False, **streams)
             except subprocess.TimeoutExpired:
                 raise InputError(f"trainer {trainer.path}: takes longer than {SECONDS:g} s for a step") from None
-            finally:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
         answer = here / "answer.json"
-        error = f"its process ended with exit code {process.returncode}"
+        error = f"its process ended with exit code {done.returncode}"
         error = json.loads(answer.read_text()) if answer.exists() else error
     if error:
         raise InputError(f"trainer {trainer.path}: {error}")

@@ -7,7 +7,6 @@ touches the global random state.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from ...archs import InputError, Network
 from ...archs.errors import check_int
 from ...archs.weights import read
 from ...results.analysis.linear_probe import Labelled, at_places, by_class, hit_rate
+from ...results.ranking.stats import SHARE, mean_ci
 from .job import QUERIES, FewShot, TrainJob
 from .loaders import DeviceLoader
 
@@ -98,14 +98,12 @@ def episode_accuracies(
 def episode_table(
     pool: Labelled, ways: Sequence[int], shots: Sequence[int], count: int, seed: int, queries: int = QUERIES
 ) -> list[dict[str, Any]]:
-    """A row for each pair of ways and shots: mean accuracy and its 95 % interval, mean +- 1.96 sd / sqrt(count)."""
-    rows = []
-    for way, shot in itertools.product(ways, shots):
-        accuracies = episode_accuracies(pool, way, shot, queries, count, seed)
-        mean, reach = accuracies.mean().item(), 1.96 * accuracies.std().item() / math.sqrt(count)
-        low, high = max(0.0, mean - reach), min(1.0, mean + reach)
-        rows.append({"ways": way, "shots": shot, "accuracy": mean, "low": low, "high": high, "episodes": count})
-    return rows
+    """A row for each pair of ways and shots: ways, shots, and the fields of a `MeanCI` over the episodes."""
+    return [
+        {"ways": way, "shots": shot}
+        | vars(mean_ci(episode_accuracies(pool, way, shot, queries, count, seed).tolist(), SHARE, 1 / (way * queries)))
+        for way, shot in itertools.product(ways, shots)
+    ]
 
 
 def few_shots(job: TrainJob, few: FewShot, novel: DeviceLoader) -> dict[str, float]:
@@ -113,7 +111,7 @@ def few_shots(job: TrainJob, few: FewShot, novel: DeviceLoader) -> dict[str, flo
     net = read(Path(job.weights)).to(novel.device)
     pool = Labelled(*features(net, novel.images("val", BATCH)))
     rows = episode_table(pool, few.ways, few.shots, few.episodes, job.seed)
-    return {metric_name(row["ways"], row["shots"]): row["accuracy"] for row in rows}
+    return {metric_name(row["ways"], row["shots"]): row["mean"] for row in rows}
 
 
 def metric_name(ways: int, shots: int) -> str:

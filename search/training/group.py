@@ -1,4 +1,6 @@
-"""Several workers do one job: each computes its share of a step's gradients, torch.distributed adds them up.
+"""Several workers do one job: each computes its share of a step's gradients.
+
+One net's are averaged by torch's DistributedDataParallel (`optim.Gradients`), a bank's are added up here.
 
 The process group lives as long as one job. Where a worker dies, the others' next exchange fails: a `GroupError`.
 """
@@ -20,7 +22,7 @@ from torch import Tensor, nn
 
 from .member import ALONE, Member
 
-PATIENCE = timedelta(minutes=5)  # for a worker that is starting, writes files, or has the dearer net
+PATIENCE = timedelta(minutes=5)  # for a worker that is starting, writes files, or has the more expensive net
 POLL_SECONDS = 0.05
 GONE = "a worker that was to train beside this one did not come"
 
@@ -58,30 +60,28 @@ class Group:
             parameter.grad = part.copy_(gradient.view_as(part)) if some else None  # in the parameter's layout
         return total.view_as(losses), bool(failures)
 
-    def rows(self, values_V: Tensor) -> Tensor:
-        """(W, V): the values of each worker.
+    def total(self, x: Tensor) -> Tensor:
+        """The sum over all workers.
 
         Raises:
             GroupError: if a worker is gone.
         """
-        rows_WV = values_V.new_zeros(self.member.world, len(values_V))
-        rows_WV[self.member.rank] = values_V
-        self._sum(rows_WV)
-        return rows_WV
+        if self.member.world > 1:
+            self._sum(x)
+        return x
 
     def joined(self, own: Tensor) -> Tensor:
-        """What the workers have of something long, one part behind the other.
+        """What the workers have of something long, one part after the other.
 
         Raises:
             GroupError: if a worker is gone.
         """
         if self.member.world == 1:
             return own
-        counts = self.rows(torch.tensor([len(own)], device=own.device)).flatten().tolist()
-        whole = own.new_zeros(sum(counts), *own.shape[1:])
-        whole.split(counts)[self.member.rank].copy_(own)
-        self._sum(whole)
-        return whole
+        parts: list[Any] = [None] * self.member.world
+        with _all_are_group_errors():
+            dist.all_gather_object(parts, own.cpu())
+        return torch.cat(parts).to(own.device)
 
     def take_over(self, tensors: Iterable[Tensor]) -> None:
         """Give all workers what the first one has in these.
@@ -89,12 +89,12 @@ class Group:
         Raises:
             GroupError: if a worker is gone.
         """
-        with _of_the_group():
-            for tensor in tensors:
+        with _all_are_group_errors():
+            for tensor in tensors if self.member.world > 1 else ():
                 dist.broadcast(tensor, 0)
 
     def _sum(self, x: Tensor) -> None:
-        with _of_the_group():
+        with _all_are_group_errors():
             dist.all_reduce(x)
 
 
@@ -111,7 +111,7 @@ def open_group(member: Member, device: torch.device, step: int) -> Iterator[Grou
     if member.local:
         _listen_on_loopback()
     try:
-        with _of_the_group():
+        with _all_are_group_errors():
             if not Path(member.rendezvous).exists():  # another died before this one came
                 raise GroupError(GONE)
             store = dist.FileStore(member.rendezvous, member.world)  # pyright: ignore[reportPrivateImportUsage]
@@ -153,10 +153,25 @@ def _listen_on_loopback() -> None:
 
 
 @contextmanager
-def _of_the_group() -> Iterator[None]:
-    """What fails in here is the group's."""
+def group_errors() -> Iterator[None]:
+    """Raise as GroupError what torch.distributed says in the midst of other code; other errors pass through."""
     try:
         yield
     except (RuntimeError, OSError) as error:
-        why = " ".join(str(error).split())[:200]
-        raise GroupError(f"a worker that trains beside this one is gone ({why})") from None
+        if isinstance(error, dist.DistError) or "gloo" in str(error):  # pyright: ignore[reportPrivateImportUsage]
+            raise _gone(error) from None
+        raise
+
+
+@contextmanager
+def _all_are_group_errors() -> Iterator[None]:
+    """Raise torch's errors as GroupError."""
+    try:
+        yield
+    except (RuntimeError, OSError) as error:
+        raise _gone(error) from None
+
+
+def _gone(error: Exception) -> GroupError:
+    why = " ".join(str(error).split())[:200]
+    return GroupError(f"a worker that trains beside this one is gone ({why})")

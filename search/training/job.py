@@ -36,15 +36,21 @@ class FreezePolicy:
     new: bool = False
 
 
-# By what is frozen. Transfer-learning lore (CS231n; Yosinski et al., NeurIPS 2014) freezes more, the smaller the new
-# set is and the more it is like the old one, and trains inherited parts at a tenth of the rate.
 FREEZE_POLICIES = {
     "none": FreezePolicy(),  # as fine-tuning in Dosovitskiy et al., ICLR 2021, and Kolesnikov et al., ECCV 2020
-    "none-low-lr": FreezePolicy(1.0, 0.1),  # a large, different set
-    "three-quarters": FreezePolicy(0.25, 0.1),  # a large, similar set
-    "half": FreezePolicy(0.5, 0.1),  # a small, different set
-    "backbone": FreezePolicy(0.0, 0.1),  # a small, similar set
+    "none-low-lr": FreezePolicy(1.0, 0.1),
+    "three-quarters": FreezePolicy(0.25, 0.1),
+    "half": FreezePolicy(0.5, 0.1),
+    "backbone": FreezePolicy(0.0, 0.1),
     "inherited": FreezePolicy(new=True),
+}
+# What to freeze by size of the new set and likeness to the old one: transfer-learning lore (CS231n; Yosinski et al.,
+# NeurIPS 2014) freezes more, the smaller and the more alike, and trains inherited parts at a tenth of the rate.
+REGIMES = {
+    "large-different": "none-low-lr",
+    "large-similar": "three-quarters",
+    "small-different": "half",
+    "small-similar": "backbone",
 }
 
 
@@ -117,7 +123,6 @@ class TrainJob:
         metric: what the net is ranked by, whose score its result has as accuracy.
         trainer: the user's own training; None is ours.
         member: the worker, among those that have the same job, each with its share of a step's images.
-        step_bytes: memory that a step is estimated to take; 0 where it is not known.
         quantized: whether the final net's scores on validation are those that it has in int8.
     """
 
@@ -141,7 +146,6 @@ class TrainJob:
     metric: Metric = field(default_factory=Metric)
     trainer: TrainerFile | None = None
     member: Member = ALONE
-    step_bytes: int = 0
     quantized: bool = False
 
     @property
@@ -287,15 +291,11 @@ class Point:
 
 @dataclass(frozen=True)
 class Progress:
-    """A sign of life while training: the last point of the curve, and the seconds spent on this trial so far.
-
-    `saved` where the job's checkpoint stands at that point, so that nothing is lost if the worker is taken away.
-    """
+    """A sign of life while training: the last point of the curve, and the seconds spent on this trial so far."""
 
     trial: int
     point: Point
     seconds: float
-    saved: bool = False
 
 
 @dataclass(frozen=True)
@@ -306,8 +306,7 @@ class JobResult:
         trial: number of the trial.
         status: "ok" (reached `stop_step`, or measured), "nan", "oom", "timeout", "error", "infeasible" (a device does
             not run it), or what is no fault of the net: "full", the disk is, "lost", the worker died or cannot reach
-            the artifact store, "preempted", it was given back to the cluster at a checkpoint, and "unreachable", the
-            device that measures it is.
+            the artifact store, and "unreachable", the device that measures it is.
         step: the optimiser step reached.
         accuracy: validation accuracy of the EMA weights, a fraction, or the score of another metric; None unless
             trained and ok.
@@ -350,8 +349,8 @@ class JobResult:
         }
 
     @property
-    def weight(self) -> int:
-        """Whose word counts, the least first, where several workers end one job: a fault, then a worker's loss."""
+    def priority(self) -> int:
+        """Priority where several workers end one job, lowest wins: a fault, then a worker's loss."""
         return {"lost": 1, "ok": 2}.get(self.status, 0)
 
     @classmethod

@@ -160,7 +160,7 @@ class MemoryLoader:
             yield self.preprocess.plain(x[at].float()), y[at]
 
 
-Place = tuple[int, int, int]  # picture, step, place in the batch: what its crop and flip are a function of
+SampleIndex = tuple[int, int, int]  # picture, step, place in the batch: what its crop and flip are a function of
 
 
 class StreamLoader:
@@ -184,20 +184,35 @@ class StreamLoader:
         for x_BCHW, y_B in self._read(part, lists, Augment(), 0):
             yield self.preprocess.plain(x_BCHW), y_B
 
-    def _read(self, split: Split, lists: Iterable[list[Place]], how: Augment, seed: int) -> Iterator[Batch]:
-        """Raw values, brought to the device while the batch before is used."""
-        from timm.data.loader import PrefetchLoader, fast_collate  # importing timm takes seconds
+    def _read(self, split: Split, lists: Iterable[list[SampleIndex]], how: Augment, seed: int) -> Iterator[Batch]:
+        """Raw values, brought to the device while the batch before is used.
+
+        Readers send them through pipes: with tensors they would go through /dev/shm, which containers keep small, and
+        where it is full a reader's batch never comes.
+        """
+        from timm.data.loader import PrefetchLoader  # importing timm takes seconds
 
         fill = [round(mean) for mean in self.data.mean]
         loader: Any = DataLoader(
             _PictureSet(split, how, fill, seed),
             batch_sampler=lists,
             num_workers=self.workers,
-            collate_fn=fast_collate,
-            pin_memory=self.device.type == "cuda",
+            collate_fn=_collate,
+            pin_memory=self.device.type == "cuda",  # arrays stay as they are, but are taken in by a thread of its own
         )
         channels = self.data.in_chans
-        return iter(PrefetchLoader(loader, (0.0,) * channels, (1 / 255,) * channels, channels, self.device))
+        batches: Any = map(self._tensors, loader)
+        return iter(PrefetchLoader(batches, (0.0,) * channels, (1 / 255,) * channels, channels, self.device))
+
+    def _tensors(self, arrays: tuple[np.ndarray, np.ndarray]) -> Batch:
+        x_BCHW, y_B = map(torch.from_numpy, arrays)
+        return (x_BCHW.pin_memory(), y_B.pin_memory()) if self.device.type == "cuda" else (x_BCHW, y_B)
+
+
+def _collate(samples: list[tuple[np.ndarray, int | np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """(x_BCHW uint8, y_B or y_BK) of samples."""
+    images, labels = zip(*samples, strict=True)
+    return np.stack(images), np.array(labels, np.int64)
 
 
 class _BatchSampler:
@@ -206,14 +221,14 @@ class _BatchSampler:
     def __init__(self, recipe: Recipe, seed: int, y_N: np.ndarray, start: int, stop: int, member: Member) -> None:
         self.chosen, self.member = partial(chosen_places, recipe, seed, y_N, start, stop), member
 
-    def __iter__(self) -> Iterator[list[Place]]:
+    def __iter__(self) -> Iterator[list[SampleIndex]]:
         for step, chosen in self.chosen():
             places = chosen.tolist()
             yield [(places[i], step, i) for i in self.member.places(len(places))]
 
 
 class _PictureSet(Dataset[tuple[np.ndarray, int | np.ndarray]]):
-    """x_CHW uint8 and label, or labels (K), of each `Place`, cropped and flipped the same way at the same place."""
+    """x_CHW uint8 and label, or labels (K), of each sample, cropped and flipped the same way at the same place."""
 
     def __init__(self, split: Split, how: Augment, fill: list[int], seed: int) -> None:
         from timm.data.transforms import RandomResizedCropAndInterpolation
@@ -232,7 +247,7 @@ class _PictureSet(Dataset[tuple[np.ndarray, int | np.ndarray]]):
         if how.flip:
             self.transforms.append(RandomHorizontalFlip())
 
-    def __getitem__(self, place: Place) -> tuple[np.ndarray, int | np.ndarray]:
+    def __getitem__(self, place: SampleIndex) -> tuple[np.ndarray, int | np.ndarray]:
         at, step, i = place
         # The three generators that transforms draw from.
         seed = int(np.random.SeedSequence((self.seed, step, i)).generate_state(1)[0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cache
 
@@ -26,16 +25,9 @@ class Member:
     def places(self, images: int) -> tuple[int, ...]:
         """Its images of a batch of so many, in the batch's order.
 
-        An image has the owner of the one that is as far from the batch's other end, which it is mixed with. Each
-        stretch of a batch, such as a pass, is dealt out evenly.
+        An image has the owner of the one that is as far from the batch's other end, which it is mixed with.
         """
         return _places(self.rank, self.world, images)
-
-    def sizes(self, images: int, passes: int) -> list[int]:
-        """How many of them are in each pass, where a batch goes through in so many stretches of about equal length."""
-        places, (least, more) = self.places(images), divmod(images, passes)
-        ends = [bisect_left(places, (i + 1) * least + min(i + 1, more)) for i in range(passes)]
-        return [end - start for start, end in zip([0, *ends], ends, strict=False)]
 
 
 @cache

@@ -6,7 +6,7 @@ import copy
 import logging
 import math
 from collections.abc import Callable, Collection
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -14,15 +14,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.parallel import DistributedDataParallel
 
 from ...archs import Genotype
 from ...archs.timm_net import Net
-from .group import Group
-from .member import ALONE
+from .group import group_errors
 from .recipe import LEAST_PASS, Recipe
-from .shared_norm import SharedNorms
 
 FUSED = ("adam", "adamw", "sgd", "momentum")  # torch has one kernel for a whole update
+DROPS = (0.3, 0.6, 0.9)  # shares of a budget at which the schedule "steps" divides the rate by ten
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 log = logging.getLogger("alternas")
 
@@ -73,6 +73,8 @@ def rate_at(recipe: Recipe, step: int, steps: int) -> float:
     if recipe.schedule == "constant":
         cool = round(recipe.cooldown * steps)
         return min(1.0, (steps - step) / (cool + 1))
+    if recipe.schedule == "steps":
+        return 0.1 ** sum(step >= share * steps for share in DROPS)
     done = (step - warm) / max(1, steps - warm)
     return 1 - done if recipe.schedule == "linear" else 0.5 * (1 + math.cos(math.pi * done))
 
@@ -176,32 +178,28 @@ Loss = Callable[[Callable[[Tensor], Tensor], Tensor, Tensor], Tensor]  # of forw
 class Gradients:
     """Leaves the gradients of a batch's mean loss in a net's parameters.
 
-    Where several workers share batches, each sees its own images, and all get the gradients of the whole batch. They
-    are added up once a step, behind its passes: torch's DistributedDataParallel does so in the midst of a pass, where
-    a worker that runs out of memory could no longer tell the others to begin anew.
+    Where several workers share batches, each sees its own images, and all get the gradients of the whole batch.
 
     Attributes:
-        passes: a step's batch goes through the net in so many parts; doubled when memory runs out.
-        group: the workers that add up gradients.
+        passes: a step's batch goes through the net in so many parts; doubled when memory runs out, but for several
+            workers: one that has run out of it leaves the others in the midst of an exchange.
     """
 
     def __init__(self, net: nn.Module, recipe: Recipe, loss: Loss, device: torch.device) -> None:
         self.net, self.recipe, self.loss, self.device = net, recipe, loss, device
-        self.group = Group()
-        self._norms: AbstractContextManager[Any] = nullcontext()
-        self._share, self._images = ALONE, 0  # this worker's of each batch, which has so many; 0 for as many as come
-        self.forward = torch.compile(net) if recipe.compile else net
+        self._world, self._images = 1, 0  # workers that share a batch of so many images; 0 for as many as come
+        self.forward: Any = torch.compile(net) if recipe.compile else net
         self.precision, self.passes = precision_of(recipe, device), recipe.grad_accum_steps
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.precision == "float16")
 
     def __call__(self, x_BCHW: Tensor, target: Tensor) -> Tensor:
-        """The mean loss, detached. `target` holds labels (B), or shares of the classes (B, K)."""
+        """The mean loss, or this worker's part of it; `target` holds labels (B), or shares of the classes (B, K)."""
         while True:
             try:
                 return self._sam(x_BCHW, target) if self.recipe.sam_rho else self._backward(x_BCHW, target)
             except RuntimeError as error:
-                least = 2 * LEAST_PASS * self._share.world
-                if not out_of_memory(error) or (self._images or len(x_BCHW)) // self.passes < least:
+                small = len(x_BCHW) // self.passes < 2 * LEAST_PASS
+                if not out_of_memory(error) or small or self._world > 1:
                     raise
             self.net.zero_grad(set_to_none=True)
             self.passes *= 2
@@ -220,50 +218,27 @@ class Gradients:
         self.scaler.update()
         optimizer.zero_grad(set_to_none=True)
 
-    def share_images(self, group: Group, images: int) -> None:
+    def share_images(self, world: int, images: int) -> None:
         """From now on each batch is of so many images, and each call sees this worker's: see `Member.places`."""
-        self.group, self._share, self._images = group, group.member, images
-        channels = [norm.num_features for norm in self._batch_norms()]
-        if channels and group.member.world > 1:
-            self._norms = SharedNorms(group, max(channels), self.device)
+        self._world, self._images = world, images
+        if world > 1:
+            self.forward = DistributedDataParallel(self.forward, find_unused_parameters=True)
 
     def _batch_norms(self) -> list[_BatchNorm]:
         return [module for module in self.net.modules() if isinstance(module, _BatchNorm)]
 
     def _backward(self, x_BCHW: Tensor, target: Tensor) -> Tensor:
-        """The gradients of all workers."""
-        if self.group.member.world == 1:
-            return self._own(x_BCHW, target)
-        failed = False
-        try:
-            with self._norms:
-                loss = self._own(x_BCHW, target)
-        except RuntimeError as error:
-            if not out_of_memory(error):
-                raise
-            loss, failed = self._zero_loss(), True
-        loss, failed = self.group.add_up(self._touched(), loss, failed)
-        if failed:  # all must go on with as many passes, and from the same statistics of batch norm
-            self.group.take_over(self.net.buffers())
-            raise torch.OutOfMemoryError("one of several workers ran out of memory")
-        return loss
-
-    def _touched(self) -> list[nn.Parameter]:
-        """The parameters that a step may give gradients."""
-        return [p for p in self.net.parameters() if p.requires_grad]
-
-    def _zero_loss(self) -> Tensor:
-        return torch.zeros((), device=self.device)
-
-    def _own(self, x_BCHW: Tensor, target: Tensor) -> Tensor:
-        """The gradients of this worker's part of the batch, and its part of the mean loss."""
-        images, total = self._images or len(x_BCHW), torch.zeros((), device=self.device)
-        sizes = self._share.sizes(images, min(self.passes, images))
-        for x, t in zip(x_BCHW.split(sizes), target.split(sizes), strict=True):
-            with autocast(self.precision, self.device):
-                loss = self.loss(self.forward, x, t)
-            loss = loss * (len(x) / images)
-            self.scaler.scale(loss).backward()
+        """The gradients of all workers, and this worker's part of the mean loss."""
+        images, passes = self._images or len(x_BCHW), min(self.passes, len(x_BCHW))
+        total = torch.zeros((), device=self.device)
+        parts = zip(x_BCHW.tensor_split(passes), target.tensor_split(passes), strict=True)
+        for number, (x, t) in enumerate(parts, 1):
+            exchange = self._world == 1 or number == passes
+            with group_errors(), nullcontext() if exchange else self.forward.no_sync():
+                with autocast(self.precision, self.device):
+                    loss = self.loss(self.forward, x, t)
+                loss = loss * (len(x) / images)
+                self.scaler.scale(loss * self._world).backward()  # of which the exchange takes the mean over workers
             total += loss.detach()
         return total
 

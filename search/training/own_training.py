@@ -1,6 +1,6 @@
 """Train one net by a function of the user's own: a generator of `Progress` that ends with a `JobResult`.
 
-The function runs in a thread of its own, and what it reports is yielded here.
+The function runs in a thread and a temporary folder of its own, and what it reports is yielded here.
 """
 
 from __future__ import annotations
@@ -9,7 +9,11 @@ import os
 import random
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import chdir
+from dataclasses import replace
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 from types import ModuleType
 from typing import Any
@@ -17,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...archs.children import mark_children
 from .failures import failure
 from .job import JobResult, Progress, TrainJob
 from .loaders import DeviceLoader
@@ -29,6 +34,8 @@ def train_own(job: TrainJob, loader: DeviceLoader) -> Iterator[Progress | JobRes
 
     Errors before it begins, such as of another training's checkpoint, pass through.
     """
+    # the function runs in another folder
+    job = replace(job, checkpoint=str(Path(job.checkpoint).absolute()), weights=str(Path(job.weights).absolute()))
     context = TrainContext(job, loader)
     Thread(target=_call, args=(job, context), name=FUNCTION, daemon=True).start()
     try:
@@ -47,10 +54,13 @@ def train_own(job: TrainJob, loader: DeviceLoader) -> Iterator[Progress | JobRes
 def _call(job: TrainJob, context: TrainContext) -> None:
     """Call the user's function; the last event is the error that it raised, or None."""
     assert job.trainer is not None
-    process, error = os.getpid(), None
+    process, home, error = os.getpid(), Path.cwd(), None
+    mark_children()
     try:
         _seed(job.seed * 1_000_003 + context.step)
-        load_function(job.trainer)(context)
+        # a relative path that it writes to must not be one of the run's files
+        with TemporaryDirectory(prefix="alternas-trainer-", ignore_cleanup_errors=True) as own, chdir(own):
+            load_function(job.trainer, home)(context)
     except BaseException as raised:  # noqa: BLE001 - code of the user's can raise anything
         error = raised
     if os.getpid() != process:  # a child that the code has forked, and that walked out here
@@ -66,10 +76,10 @@ def _seed(seed: int) -> None:
 
 
 @cache  # once a worker: a file may load its data when it is run
-def load_function(trainer: TrainerFile) -> Callable[[TrainContext], Any]:
-    """Run the file's text, and return its function."""
+def load_function(trainer: TrainerFile, home: Path) -> Callable[[TrainContext], Any]:
+    """Run the file's text, and return its function. The file's path is from `home` on."""
     module = ModuleType(f"trainer_file_{trainer.name.removesuffix('.py')}")
-    module.__file__ = trainer.path
+    module.__file__ = str(home / trainer.path)
     sys.modules[module.__name__] = module  # where pickle and dataclasses look its types up
     exec(compile(trainer.source, trainer.path, "exec", dont_inherit=True), module.__dict__)
     return getattr(module, FUNCTION)

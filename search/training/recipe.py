@@ -8,7 +8,7 @@ from typing import Any
 from ...archs.errors import InputError, check_choice, short_repr
 
 CHOICES = {
-    "schedule": ("cosine", "linear", "constant"),
+    "schedule": ("cosine", "linear", "constant", "steps"),
     "optimizer": ("adamw", "adam", "sgd", "momentum", "nadamw", "rmsproptf", "lamb", "lars", "lion", "adan", "muon"),
     "loss": ("cross_entropy", "binary"),
     "class_weights": ("none", "balanced"),
@@ -77,6 +77,12 @@ class Augment:
         _check(self, AUGMENT_RANGES, "augment.")
 
     @property
+    def any(self) -> bool:
+        """Whether anything happens at all."""
+        sizes = (self.rrc_min_scale, self.pad, self.flip, self.ra_num_ops, self.cutout, self.reprob)
+        return any(sizes) or self.mixes
+
+    @property
     def mixes(self) -> bool:
         """Whether images and labels are mixed."""
         return self.mix > 0 and (self.mixup > 0 or self.cutmix > 0)
@@ -95,7 +101,8 @@ class Recipe:
         weight_decay: on matrices and conv kernels,
         decay_all: on norms and biases as well.
         momentum: of those optimizers that have one.
-        schedule: behind the warm-up: "cosine" or "linear" to 0, or "constant".
+        schedule: behind the warm-up: "cosine" or "linear" to 0, "constant", or "steps": a tenth of the rate from 30 %
+            of the budget on, a hundredth from 60 %, a thousandth from 90 %.
         warmup: share spent on rising linearly from 0.
         cooldown: last share of a constant schedule, in which it falls linearly to 0: every earlier
             state is then worth the same whatever the full budget (Hägele et al., 2024).
@@ -201,7 +208,7 @@ def check_devices(recipe: Recipe, images: int, devices: int) -> None:
     a_pass = recipe.images_a_step(images) // recipe.grad_accum_steps
     if devices > 1 and a_pass < LEAST_PASS * devices:
         rule = f"{devices} share passes of at least {LEAST_PASS * devices} images"
-        raise InputError(f"devices-per-trial: {rule}, those of recipe {recipe.name} have {a_pass}")
+        raise InputError(f"gpus-per-trial: {rule}, those of recipe {recipe.name} have {a_pass}")
 
 
 def check_on(

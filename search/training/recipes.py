@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,36 @@ def vit_finetune() -> Recipe:
     )  # fmt: skip
 
 
+def bit_hyperrule(images: int = 50_000) -> Recipe:
+    """BiT-HyperRule of Kolesnikov et al., ECCV 2020, section 3.3: fine-tuning that the number of images decides on.
+
+    500 steps below 20,000 training images, 10,000 below 500,000, else 20,000; mixup 0.1 from 20,000 on. SGD with
+    momentum, rate 0.003, batch 512 (here in 4 passes), no decay; warm-up of their code. Commands that train given nets
+    fit it to their data; pictures of less than 96x96 px are then read at 128 px, others at 384. Different: a random
+    resized crop of at least 64 %, where theirs keeps a random 128 of 160 or 384 of 448 px.
+    """
+    steps, warmup, mixup = next(length for most, length in HYPERRULE.items() if images < most)
+    return Recipe(
+        "bit_hyperrule", steps / max(1, images // 512), 512, "momentum", 0.003, 0.0, schedule="steps",
+        warmup=warmup / steps, grad_accum_steps=4, augment=Augment(rrc_min_scale=0.64, flip=True, mixup=mixup),
+    )  # fmt: skip
+
+
+HYPERRULE = {20_000: (500, 100, 0.0), 500_000: (10_000, 500, 0.1), math.inf: (20_000, 500, 0.1)}  # by images below
+
+
+def fitted(recipe: Recipe, images: int) -> Recipe:
+    """The recipe for so many training images: only BiT-HyperRule depends on them, unless its epochs were changed."""
+    return bit_hyperrule(images) if recipe == bit_hyperrule() else recipe
+
+
+def usual_side(recipe: Recipe, side: tuple[int, int]) -> int | None:
+    """Side in pixels that BiT-HyperRule reads pictures of (height, width) at; None under other recipes."""
+    if recipe.name != bit_hyperrule.__name__:
+        return None
+    return 128 if side[0] * side[1] < 96 * 96 else 384
+
+
 def resnet_a2() -> Recipe:
     """A2 of Wightman, Touvron, Jégou, "ResNet strikes back", 2021: 300 epochs, LAMB, binary cross-entropy.
 
@@ -115,8 +146,10 @@ def resnet_a2() -> Recipe:
 
 RECIPES: dict[str, Callable[[], Recipe]] = {
     make.__name__: make
-    for make in (smoke, cue, fast, wsd, paper_cifar, paper_imagenet, vit_pretrain, vit_finetune, resnet_a2)
-}
+    for make in (
+        smoke, cue, fast, wsd, paper_cifar, paper_imagenet, vit_pretrain, vit_finetune, bit_hyperrule, resnet_a2,
+    )
+}  # fmt: skip
 
 
 def usual(data: str) -> str:

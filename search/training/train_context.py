@@ -68,6 +68,7 @@ class TrainContext:
         self._metrics, self._curve = dict[str, float](), list[Point]()
         self._state: Any = None
         self._features, self._head_kept, self._broken = False, False, False
+        self._weights_sha256 = ""
         self._seconds = 0.0
         if Path(job.checkpoint).exists():
             self._resume()
@@ -184,7 +185,7 @@ class TrainContext:
             rule = "must keep the weights that it was built with, whatever their values; features() is for other heads"
             raise InputError(f"train: context.net {rule}; another is {other[0][0]}")
         if self.step >= self.total_steps:
-            save(self.net, Path(job.weights))
+            self._weights_sha256 = save(self.net, Path(job.weights))
             self._send(job.weights)
         accuracy = job.metric.score(self._metrics[wanted])
         metrics = {name: value for name, value in self._metrics.items() if (name, wanted) != ("accuracy", "accuracy")}
@@ -201,6 +202,7 @@ class TrainContext:
         how = {"trainer": self._job.trainer.identity, "trained": "features" if self._features else "net"}
         how |= {"head": Path(self._job.head).name} if self._head_kept else {}
         how |= {"checkpoint": "was broken; begun anew"} if self._broken else {}
+        how |= {"weights_sha256": self._weights_sha256} if self._weights_sha256 else {}
         changes |= {"seconds": self.seconds, "device": name, "how": how, "lineage": self._init.lineage}
         return JobResult(self._job.trial, status, self.step, curve=tuple(self._curve), **changes)
 

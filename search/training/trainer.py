@@ -69,12 +69,11 @@ def _trained(trainer: Trainer) -> Iterator[Progress | JobResult]:
         if not math.isfinite(point.loss):
             yield trainer.result("nan", error=f"training loss {point.loss} by step {point.step}")
             return
-        is_due = trainer.step < job.stop_step and time.monotonic() - saved > CHECKPOINT_SECONDS
-        if is_due:
+        if trainer.step < job.stop_step and time.monotonic() - saved > CHECKPOINT_SECONDS:
             trainer.save()
             saved = time.monotonic()
         if not job.member.rank:
-            yield Progress(job.trial, point, trainer.seconds, is_due)
+            yield Progress(job.trial, point, trainer.seconds)
     val = trainer.scores or trainer.evaluate("val")
     score, metrics = trainer.score(val), trainer.numbers(val)
     if not math.isfinite(val.nll) or not math.isfinite(score):
@@ -101,7 +100,11 @@ class Trainer:
         data, device, recipe = loader.data, loader.device, job.recipe
         torch.manual_seed(job.seed)
         rates = recipe.dropout, recipe.drop_path
-        net = build_net(job.genotype, len(data.classes), data.image_size, data.in_chans, *rates)
+        net: Any = build_net(job.genotype, len(data.classes), data.image_size, data.in_chans, *rates)
+        if job.member.world > 1 and device.type == "cuda":  # torch has none for CPUs: there each worker norms its own
+            from timm.layers.norm_act import convert_sync_batchnorm  # importing timm takes seconds
+
+            net = convert_sync_batchnorm(net)
         self.layout = memory_format(job.genotype, device)
         self.init = init_weights(net, job.start)
         self.task = task_of(job.task, recipe, data)
@@ -114,7 +117,7 @@ class Trainer:
         self.keep = kept_steps(recipe, job.total_steps, job.save_weights_at)
         self.step, self.seconds, self.curve = 0, 0.0, list[Point]()
         self.scores: Scores | LabelScores | None = None  # at this step, once evaluated
-        self.checkpoint_broken = False
+        self.checkpoint_broken, self.weights_sha256 = False, ""
         if Path(job.checkpoint).exists():
             self.load()
         self.group = Group()
@@ -129,7 +132,7 @@ class Trainer:
         images = len(self.loader.data.train)
         check_devices(self.recipe, images, group.member.world)
         self.group = group
-        self.gradients.share_images(group, self.recipe.images_a_step(images))
+        self.gradients.share_images(group.member.world, self.recipe.images_a_step(images))
 
     def _batches(self, stop: int) -> Iterator[Batch]:
         return self.loader.batches(self.recipe, self.job.seed, self.step, stop, self.job.member)
@@ -144,14 +147,14 @@ class Trainer:
                 saved.append(self.job.weights_at(name))
                 if self.is_first:
                     save(self.task.unwrap(self.net), Path(saved[-1]))
-        loss = torch.stack(losses).mean().item()  # the first time that anything waits for the device
+        loss = self.group.total(torch.stack(losses).mean()).item()  # the first time that anything waits for the device
         self.scores = self.evaluate("val")
         self.curve.append(Point(self.step, loss, self.score(self.scores) if math.isfinite(loss) else math.nan))
         self.seconds += time.perf_counter() - start
         self._send(*saved)
 
     def train_step(self, x_BCHW: Tensor, y_B: Tensor) -> Tensor:
-        """One optimizer step; the batch's mean loss, on the device."""
+        """One optimizer step; this worker's part of the batch's mean loss, on the device."""
         seed, how = self.job.seed, self.recipe.augment
         own = self.job.member.rank * RANK_SEEDS  # each worker has other images, which want other masks
         torch.manual_seed((seed * 1_000_003 + self.step) * 4 + MIX + own)  # dropout and stochastic depth
@@ -192,6 +195,7 @@ class Trainer:
             with autocast(self.gradients.precision, self.loader.device):
                 return self.task.predict(self.best, *batch)
 
+        self.group.take_over(self.best.buffers())  # on CPUs each worker's batch norm has statistics of its own
         self.best.eval()
         batch_size = 2 * max(1, self.recipe.batch_size // self.gradients.passes)
         logits, answers = collect(map(predict, self.loader.images(split, batch_size, most, self.job.member)))
@@ -209,7 +213,7 @@ class Trainer:
         return all_numbers(scores, self.job.metric, self.loader.data.classes, prefix)
 
     def score(self, scores: Scores | LabelScores) -> float:
-        """Of the job's metric."""
+        """Score by the job's metric."""
         return self.job.metric.score(self.numbers(scores)[self.job.metric.name])
 
     def finish(self, val: Scores | LabelScores) -> dict[str, float]:
@@ -222,7 +226,7 @@ class Trainer:
 
     def _leave(self, val: Scores | LabelScores, train: Scores | LabelScores) -> None:
         job = self.job
-        save(self.task.unwrap(self.best), Path(job.weights))
+        self.weights_sha256 = save(self.task.unwrap(self.best), Path(job.weights))
         self._send(job.weights)
         if isinstance(val, Scores) and isinstance(train, Scores):  # labels are not taken for one another
             confusions: Any = {"val": val.confusion_KK.numpy(), "train": train.confusion_KK.numpy()}
@@ -243,6 +247,7 @@ class Trainer:
         }
         how |= {"devices": self.job.member.world} if self.job.member.world > 1 else {}
         how |= {"checkpoint": "was broken; begun anew"} if self.checkpoint_broken else {}
+        how |= {"weights_sha256": self.weights_sha256} if self.weights_sha256 else {}
         changes |= {"seconds": self.seconds, "device": name, "how": how, "lineage": self.init.lineage}
         return JobResult(self.job.trial, status, self.step, curve=tuple(self.curve), **changes)
 

@@ -21,7 +21,7 @@ from ...archs.layout import as_map
 from ..data.dataset import DataSet, Split
 
 FUNCTION = "train"
-MOST_CLASSES, MOST_IMAGES = 10**6, 10**12
+MAX_CLASSES, MAX_IMAGES = 10**6, 10**12
 
 
 @dataclass(frozen=True)
@@ -149,8 +149,8 @@ def _own_images(what: str, path: Path, tree: ast.Module) -> OwnImages | None:
         if not names or not all(isinstance(name, str) for name in names):
             raise InputError(f"{what}: CLASSES must be a number or names, got {short_repr(classes)}")
     else:
-        names = tuple(map(str, range(check_int(what, "CLASSES", classes, 1, MOST_CLASSES))))
-    images = check_int(what, "IMAGES", values["IMAGES"], 1, MOST_IMAGES)
+        names = tuple(map(str, range(check_int(what, "CLASSES", classes, 1, MAX_CLASSES))))
+    images = check_int(what, "IMAGES", values["IMAGES"], 1, MAX_IMAGES)
     channels = check_int(what, "IN_CHANS", values.get("IN_CHANS", 3), 1)
     return OwnImages(as_map(values["IMAGE_SIZE"]), names, images, channels)
 

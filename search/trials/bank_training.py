@@ -167,7 +167,7 @@ class BankTraining:
         if not self._out and not self._dealt:
             results, self._results = self._results, []
             self._clear_rendezvous()
-            self._end_segment(min(results, key=lambda r: (r.weight, -r.trial)))
+            self._end_segment(min(results, key=lambda r: (r.priority, -r.trial)))
 
     def _end_segment(self, result: JobResult) -> None:
         """Take what decides over a segment: the first worker's result, or the fault of another."""

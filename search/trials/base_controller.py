@@ -84,9 +84,6 @@ class Controller(ABC):
         if result.status == "full":  # the disk, which is no fault of the net: the same command resumes
             raise OperationError(result.error)
         trial = self.live[result.trial]
-        if result.status == "preempted":  # it goes on from its checkpoint, before anything new
-            self._queue.appendleft(trial.number)
-            return None
         if result.status == "lost":
             return self._retry(trial, result.error)
         trial.started_at = trial.started_at or now(result.seconds)

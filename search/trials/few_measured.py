@@ -97,9 +97,9 @@ class FewMeasured:
             self._lost[net.key] += 1
             if self._lost[net.key] <= MAX_RETRIES:
                 return
-        elif result.status != "preempted":
+        else:
             device.fail(net, result)
-        if result.status not in ("preempted", "unreachable"):
+        if result.status != "unreachable":
             log.warning("a net could not be measured: %s", result.error)
             self._given_up[name, net.key] = result.error
 

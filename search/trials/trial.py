@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +18,6 @@ from ..config import Settings
 from ..samplers.sampler_context import Traits, features
 from ..training.artifacts import ArtifactStore
 from ..training.job import InitWeights, Job, JobResult, TrainJob
-from ..training.recipe import Recipe
 from ..training.trainer_file import TrainerFile
 
 BUDGET_SHARE = 0.5  # of the full budget; as good after a third of it on average: benchmarks/results/inherit.json
@@ -73,13 +71,6 @@ class ParentPool:
         shares = {n: len(own & theirs) / max(len(own), len(theirs)) for n, theirs in others.items()}
         best = max(shares, key=lambda number: (shares[number], -number), default=None)
         return self._parents[best] if best is not None and shares[best] >= MIN_SIMILARITY else None
-
-
-def step_bytes(cost: Cost | CountedCost, recipe: Recipe) -> int:
-    """Memory that an optimiser step of a net takes, estimated; 0 of nets of timm, whose activations are not known."""
-    if isinstance(cost, CountedCost):
-        return 0
-    return cost.training_bytes(math.ceil(recipe.batch_size / recipe.grad_accum_steps))
 
 
 @dataclass
@@ -182,7 +173,6 @@ class Trial:
             store=store,
             metric=settings.metric,
             trainer=trainer,
-            step_bytes=step_bytes(self.cost, settings.recipe),
             quantized=settings.quantized,
         )
         return self.job

@@ -1,4 +1,4 @@
-"""`Place`: where one job runs at a time: a Ray worker, or several that train one net together."""
+"""`WorkerGroup`: where one job runs at a time: a Ray worker, or several that train one net together."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from ..training.job import Job, TrainJob
 from ..training.member import Member
 from .resources import Resources
 
-RENDEZVOUS = "rendezvous-"  # beginning of the names of files by which the workers of a place find each other
+RENDEZVOUS = "rendezvous-"  # beginning of the names of files by which the workers of a group find each other
 
 
 @dataclass(eq=False, frozen=True)
-class Place:
-    """Workers that begin and end together; of several, the first one does alone what one device is for.
+class WorkerGroup:
+    """Workers that start and end together; the first one does alone what needs one device.
 
     Attributes:
         workers: Ray actors.
-        group: what Ray holds for them, so that no other place gets a part of it; None for one.
+        placement: what Ray reserves for them together; None for one.
     """
 
     workers: Sequence[Any]
-    group: Any = None
+    placement: Any = None
 
     def shared(self, job: Job, local: bool) -> list[Job]:
         """What each worker is asked: a training is for all of them, every other job for the first.
@@ -49,21 +49,21 @@ class Place:
         """Kill its workers."""
         for worker in self.workers:
             ray.kill(worker)
-        if self.group is not None:
-            remove_placement_group(self.group)
+        if self.placement is not None:
+            remove_placement_group(self.placement)
 
 
-def open_place(worker: type, resources: Resources) -> Place:
-    """Begin to start the workers of a trial: on one node where one has room for them.
+def open_workers(worker: type, resources: Resources) -> WorkerGroup:
+    """Start the workers of a trial: on one node where one has room for them.
 
     Where nodes share no folder they are on one node in any case, for that is where they can meet.
     """
-    cpus, gpus = resources.cpus, resources.gpus_of_device
+    cpus, gpus = resources.cpus, resources.gpus_of_worker
     kind: Any = ray.remote(num_cpus=cpus, num_gpus=gpus)(worker)
     given = max(1, int(cpus)), "cuda" if gpus else "cpu"
     if resources.world == 1:
-        return Place([kind.remote(*given)])
+        return WorkerGroup([kind.remote(*given)])
     bundle = {"CPU": cpus} | ({"GPU": gpus} if gpus else {})
-    group: Any = placement_group([bundle] * resources.world, "STRICT_PACK" if resources.storage_path else "PACK")
-    there = (PlacementGroupSchedulingStrategy(group, i) for i in range(resources.world))
-    return Place([kind.options(scheduling_strategy=at).remote(*given) for at in there], group)
+    placement: Any = placement_group([bundle] * resources.world, "STRICT_PACK" if resources.storage_path else "PACK")
+    there = (PlacementGroupSchedulingStrategy(placement, i) for i in range(resources.world))
+    return WorkerGroup([kind.options(scheduling_strategy=at).remote(*given) for at in there], placement)

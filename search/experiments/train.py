@@ -1,0 +1,89 @@
+"""Train one net with several seeds: a named one from fresh weights, or one with weights for new data (transfer)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from ...archs import Genotype, Network
+from ...archs.errors import check_choice
+from ...archs.layout import Map
+from ...archs.timm_net import TIMM, Net
+from ...results.render.describe_net import find_arch
+from ...results.runs.record import Record
+from ...results.runs.store import plain_name, run_folder
+from ...results.runs.weights_spec import WeightsSpec
+from ..pretrained import saved_start
+from ..references import check_drop_path, parse_references
+from ..training.job import FREEZE_POLICIES
+from ..training.recipe import Recipe
+from .plan import ExperimentConfig, ExperimentContext, repeated
+from .run_plan import run_experiment
+
+
+@dataclass(frozen=True)
+class Train(ExperimentConfig):
+    """Training of one net.
+
+    Attributes:
+        net: a zoo name, a genotype's .json file, RUN:TRIAL or timm:NAME, trained from fresh weights; or trained weights
+            to start from, with a new head.
+        freeze: which parts are frozen, of `FREEZE_POLICIES`; of weights alone.
+    """
+
+    net: str | WeightsSpec
+    freeze: str = "none"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("freeze", self.freeze, FREEZE_POLICIES)
+
+
+def train(config: Train, console: Console) -> tuple[Path, list[Record]]:
+    """Train, or go on with it. Returns the run's folder and the records.
+
+    Raises:
+        InputError: if the net or the data cannot be read, or do not fit each other.
+        OperationError: if workers do not start or everything fails.
+    """
+    data, recipe = config.opened(console)
+    starts, starting = dict[Path, Network](), dict[str, Any]()
+    if isinstance(config.net, str):
+        net, factors = named_net(config.net, data.image_size, recipe), {"net": config.net}
+        settings = factors | {"key": net.key}
+        folder = run_folder(config.name or plain_name("train", config.net, data.name))
+    else:
+        weights, freeze = config.net.find(), config.freeze
+        net, factors = headless(weights.network.genotype), {"start": weights.label, "freeze": freeze}
+        settings = {"from": weights.label, "freeze": freeze}
+        if freeze == "half" and not recipe.augment.any:
+            console.print(f"recipe {recipe.name} has no augmentation; small data sets need it", highlight=False)
+        named = plain_name("finetune", config.net.text, data.name, "" if freeze == "none" else freeze)
+        folder = run_folder(config.name or named)
+        origin, start = saved_start(weights, folder, zero_head=True, freeze=freeze)
+        starts[Path(start.weights)] = weights.network
+        starting = {"start": start, "origin": origin}
+    plan = repeated(net, recipe, data, range(config.seeds), factors, test=data.test is not None, **starting)
+    context = ExperimentContext(folder, "study", data, config.run, settings, starts)
+    return folder, run_experiment(plan, context, console)
+
+
+def named_net(arch: str, image_size: Map, recipe: Recipe) -> Net:
+    """The net of a zoo name, a genotype's .json file, RUN:TRIAL or timm:NAME, to be trained from fresh weights.
+
+    Raises:
+        InputError: if there is none, or timm's cannot have the recipe's stochastic depth.
+    """
+    if not arch.startswith(TIMM):
+        return find_arch(arch, "x".join(map(str, image_size)))[0]
+    (net,) = parse_references(arch, "arch")
+    check_drop_path(net, recipe.drop_path, "arch")
+    return net
+
+
+def headless(net: Genotype) -> Genotype:
+    """The net with a single linear layer as its head, as the ViT paper fine-tunes (section 3.1)."""
+    return replace(net, head=replace(net.head, hidden=0))
