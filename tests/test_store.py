@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -225,3 +226,54 @@ def test_what_is_no_json_is_refused_wherever_it_stands(tmp_path: Path, number: s
     (tmp_path / "records.jsonl").write_text(line.replace('"value": 5', f'"value": {number}') + "\n")
     with pytest.raises(InputError, match=f"line 1 is broken.*{number} is no number"):
         read_records(tmp_path)
+
+
+RESULT = {"metrics": {"nll": 0.5}, "curve": [], "seconds": 1.0, "device": "cpu", "runtime": {}, "lineage": {}}
+
+
+def test_events_are_folded_into_what_is_under_way(tmp_path: Path) -> None:
+    with closing(Store(tmp_path)) as store:
+        store.note("strategy", 1, study={"learned": [3, [0.5]]})
+        store.note("started", 1, key="a", genes={"width": 4})
+        store.append(record(0))
+        store.note("paused", 1, step=4, accuracy=0.5, result=RESULT)
+        store.note("promoted", 1)
+        store.note("started", 2, key="b", genes={"width": 8}, parent=0)
+        store.note("paused", 2, step=4, accuracy=0.25, result=RESULT)
+        store.note("started", 3, key="c", genes={"width": 8})
+        store.append(record(3))
+    assert [r.trial for r in read_records(tmp_path)] == [0, 3], "those who ask for ends see no event"
+    with closing(Store(tmp_path)) as store:
+        one, two = store.under_way
+    assert (one.trial, one.key, one.genes, one.parent, one.accuracies, one.promoted) == (
+        1,
+        "a",
+        {"width": 4},
+        None,
+        [0.5],
+        1,
+    )
+    assert (two.trial, two.parent, two.accuracies, two.promoted) == (2, 0, [0.25], 0)
+    assert two.paused is not None
+    assert (two.paused.step, two.paused.result) == (4, RESULT)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"event": "started"}',
+        '{"event": "ended", "trial": 1}',
+        '{"event": "started", "trial": "1"}',
+        '{"event": "started", "trial": 1, "genes": []}',
+        '{"event": "started", "trial": 1, "key": "../x"}',
+        '{"event": "paused", "trial": 1}',
+        '{"event": "paused", "trial": 1, "accuracy": "x"}',
+        '{"event": "promoted", "trial": 1, "surprise": 2}',
+        '{"event": ',
+    ],
+)
+def test_a_broken_event_is_named_where_the_run_goes_on(tmp_path: Path, line: str) -> None:
+    (tmp_path / "records.jsonl").write_text(f"{line}\n")
+    assert read_records(tmp_path) == []
+    with pytest.raises(InputError, match=r"line 1 is broken"):
+        Store(tmp_path)
