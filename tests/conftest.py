@@ -172,7 +172,7 @@ def open_controller(tmp_path: Path) -> Iterator[Callable[..., SearchController]]
         while stores:
             stores.pop().close()
         stores.append(Store(tmp_path))
-        devices.recall(stores[-1].records, context.first_measured())
+        devices.recall(stores[-1].records)
         records, known = stores[-1].records, context.sampler_context()
         study = open_study(tmp_path, records, strategy, known, context.cost_of, storage)
         return SearchController(context, stores[-1], study)

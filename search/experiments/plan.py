@@ -122,7 +122,6 @@ class ExperimentContext:
         about: what it is for, in a line that is printed once all is checked.
         metric: what nets are ranked by.
         trainer: the user's own training; None is ours.
-        quantized: whether nets are ranked by what they score in int8.
     """
 
     folder: Path
@@ -134,7 +133,6 @@ class ExperimentContext:
     about: str = ""
     metric: Metric = field(default_factory=Metric)
     trainer: TrainerFile | None = None
-    quantized: bool = False
 
 
 class PlanController(Controller):
@@ -231,7 +229,6 @@ class PlanController(Controller):
             metric=self.context.metric,
             trainer=self.context.trainer,
             step_bytes=step_bytes(trial.cost, training.recipe),
-            quantized=self.context.quantized,
         )
         return trial.job
 

@@ -182,7 +182,6 @@ class Trial:
             metric=settings.metric,
             trainer=trainer,
             step_bytes=step_bytes(self.cost, settings.recipe),
-            quantized=settings.quantized,
         )
         return self.job
 
