@@ -84,9 +84,7 @@ class SearchConfig:
             parse_url(self.storage)
         check_count("trials", self.trials)
         if self.run.resources.latency_on and not self.settings.measured:
-            raise InputError(
-                f"latency-on: every net is measured only with {LATENCY} as first objective, or a limit on it"
-            )
+            raise InputError(f"latency-on: goes with {LATENCY} as the first objective, or a limit on it")
 
 
 @dataclass(frozen=True)
