@@ -66,8 +66,8 @@ def _measure(
 
     until = time.monotonic() + MAX_SECONDS
     for record in records:
-        if isinstance(setting, LatencySetting) and time.monotonic() > until:
-            return
         net = timed_net(f"trial {record.trial}", net_from_dict(record.genotype), input_spec(folder), {})
         if latency := measured(net, setting, timeout_s, SHORT):
             keep(folder, net.key, net.shape[1:], latency.to_dict())
+        if isinstance(setting, LatencySetting) and time.monotonic() > until:
+            return
