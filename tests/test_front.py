@@ -339,4 +339,5 @@ def test_times_on_this_machine_stand_beside_macs(tmp_path: Path) -> None:
     rows = [line.split() for line in text.splitlines() if line.split()[:1] in (["0"], ["1"])]
     assert [row[:5] for row in rows] == [["0", "0.5000", "100", "1", "k"], ["1", "0.6000", "200", "2", "k"]]
     assert [row[5] for row in rows] == ["3", "6"]
+    assert " k0 " in text, "the net stays, accuracy per GMAC goes"
     assert "cpu/1/float32/eager/1/8/Chip" in text
