@@ -1,9 +1,8 @@
-"""Atomic file writes, safe reads, strict JSON, array headers, disk-full errors."""
+"""Atomic file writes, safe reads, array headers, disk-full errors."""
 
 from __future__ import annotations
 
 import errno
-import json
 import os
 import stat
 import zlib
@@ -96,27 +95,6 @@ def atomic_write(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-
-
-def parse_json(text: str | bytes, finite: bool = False) -> Any:
-    """The value of a JSON text (bytes are UTF-8); `finite` refuses NaN and Infinity, which JSON does not have.
-
-    Raises:
-        ValueError: if it is no JSON, or nested deeper than Python can follow.
-    """
-    try:
-        if finite:
-            return FINITE.decode(text if isinstance(text, str) else text.decode())
-        return json.loads(text)
-    except RecursionError:
-        raise ValueError("nested too deep") from None
-
-
-def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is no number")
-
-
-FINITE = json.JSONDecoder(parse_constant=_no_number)  # made once: a run may hold thousands of lines
 
 
 def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:

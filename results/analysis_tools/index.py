@@ -6,37 +6,41 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
+
+from msgspec import Meta
 
 from ...archs.errors import InputError, short_repr
-from ...archs.files import parse_json, read_own
+from ...archs.json_files import Text, convert, read_json
 from ..runs.store import NAME, write_json
 
 log = logging.getLogger(__name__)
 
 FOLDER = "explain"  # in the run's
 INDEX = "explain.json"
+FileName = Annotated[str, Meta(pattern=rf"^({NAME.pattern})?\Z", description="the name of a file, without a folder")]
 
 
 @dataclass(frozen=True)
 class Explained:
     """What one analysis came to, for all nets that it was done on."""
 
-    analysis: str  # as in its results
-    title: str  # likewise
-    nets: list[str]  # their names
-    summaries: list[str]  # of each net; for a net that the analysis does not fit, why not
-    png: str = ""  # name of the picture, "" where no net fits
-    csv: str = ""  # name of the table, likewise
+    analysis: Text  # as in its results
+    title: Text  # likewise
+    nets: list[Text]  # their names
+    summaries: list[Text]  # of each net; for a net that the analysis does not fit, why not
+    png: FileName = ""  # name of the picture, "" where no net fits
+    csv: FileName = ""  # name of the table, likewise
 
-    def check(self) -> None:
-        """Raise TypeError where a text is none or a file lies in another folder."""
-        texts = [self.analysis, self.title, *self.nets, *self.summaries]
-        files = [name for name in (self.png, self.csv) if name]
-        if not all(isinstance(text, str) for text in texts) or len(self.nets) != len(self.summaries):
-            raise TypeError("an analysis needs a summary for each net, as text")
-        if not all(isinstance(name, str) and NAME.fullmatch(name) for name in files):
-            raise TypeError("files must be named without a folder")
+    def __post_init__(self) -> None:
+        if len(self.nets) != len(self.summaries):
+            raise InputError(f"{self.analysis}: must have a summary for each net, got {len(self.summaries)}")
+
+
+class Index(TypedDict):
+    """What is looked at in explain.json."""
+
+    analyses: list[Explained]
 
 
 def open_folder(folder: Path) -> Path:
@@ -86,11 +90,5 @@ def _analyses_in(folder: Path) -> list[dict[str, Any]]:
 def read_index(folder: Path) -> dict[str, Any]:
     """What `write_index` wrote, its parts as `Explained`; InputError if it cannot be read, or is not that."""
     path = folder / INDEX
-    try:
-        facts = parse_json(read_own(path))
-        parts = [Explained(**part) for part in facts["analyses"]]
-        for part in parts:
-            part.check()
-        return facts | {"analyses": parts}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: is not what `alternas explain` writes ({error!s:.200})") from None
+    facts = read_json(path, Index)
+    return facts | {"analyses": convert(facts["analyses"], list[Explained], str(path))}

@@ -6,7 +6,6 @@ The command gets the file of an exported net and prints what it has measured. Kn
 from __future__ import annotations
 
 import json
-import math
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...archs.errors import InputError, check_choice, short_repr
+from ...archs.json_files import check_fields, convert
 from ..export.formats import FORMATS
-from .measurements import DEVICES, Measurement, settings_in
+from .measurements import DEVICES, MAX_MEASURED, MIN_MEASURED, Measurement, settings_in
 
 LATENCY = "latency_ms"  # what a bare number is
 UNNAMED = "device"  # name of a device that was given none
@@ -47,6 +47,7 @@ class DeviceCommand:
     device = property(lambda self: self.name)
 
     def __post_init__(self) -> None:
+        check_fields(self, "latency-command")
         if not _NAME.fullmatch(self.name) or self.name in DEVICES:
             rule = f"a letter, then letters, digits, '.', '_' and '-', and not {' or '.join(DEVICES)}"
             raise InputError(f"latency-command: the name of a device is {rule}, got {short_repr(self.name)}")
@@ -121,7 +122,7 @@ def read_numbers(output: str) -> dict[str, float]:
     """What a command printed: a JSON object's numbers by name, or a bare number, which is `latency_ms`.
 
     The whole output may be one object. Else the last line counts that is an object with a number, or a number.
-    Numbers that are not finite and above 0 are left out. Empty if there is none.
+    Numbers that are not from `MIN_MEASURED` to `MAX_MEASURED` are left out. Empty if there is none.
     """
     for text in (output, *reversed(output.splitlines())):
         try:
@@ -135,12 +136,8 @@ def read_numbers(output: str) -> dict[str, float]:
 
 
 def _is_measured(name: str, value: object) -> bool:
-    if not _NUMBER.fullmatch(name) or isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    try:
-        return math.isfinite(value) and value > 0
-    except OverflowError:  # a whole number that no float holds
-        return False
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return bool(_NUMBER.fullmatch(name)) and is_number and MIN_MEASURED <= value <= MAX_MEASURED
 
 
 def devices_in(settings: Mapping[str, Any], where: str) -> dict[str, DeviceCommand]:
@@ -149,10 +146,7 @@ def devices_in(settings: Mapping[str, Any], where: str) -> dict[str, DeviceComma
     Raises:
         InputError: if they are none; `where` they stand.
     """
-    try:
-        found = [DeviceCommand(**device) for device in settings.get("devices") or ()]
-    except (TypeError, AttributeError) as error:
-        raise InputError(f"{where}: settings devices are none ({error})") from None
+    found = convert(settings.get("devices") or [], list[DeviceCommand], f"{where}: settings.devices")
     return {device.name: device for device in found}
 
 

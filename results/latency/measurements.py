@@ -13,15 +13,17 @@ from __future__ import annotations
 import json
 import os
 import platform
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Required, TypedDict
+
+from msgspec import Meta
 
 from ...archs.errors import InputError, check_choice, is_whole, short_repr
-from ...archs.files import open_own, parse_json
+from ...archs.files import open_own
+from ...archs.json_files import Amount, Text, Whole, convert, parse_line
 from ..runs.store import cut_torn_line, read_lines
 
 DEVICES = ("cpu", "cuda")
@@ -30,6 +32,7 @@ ONNX_FORMATS = {"float32": "onnx", "float16": "onnx-fp16", "int8": "onnx-int8"} 
 RUNTIMES = ("eager", "compile", "onnx")
 MOST_BATCH = 2**20  # and threads
 FILE = "latency.jsonl"
+MIN_MEASURED, MAX_MEASURED = 1e-9, 1e12  # of what a device measures: its square and its logarithm are numbers too
 SETTING = ("device", "batch", "dtype", "runtime", "threads", "image_size", "machine")
 
 
@@ -149,19 +152,21 @@ class Measurement:
 
     def value(self, number: str) -> float | None:
         """One of its numbers, None where it has not been measured."""
-        return (self.ms or None) if number == "latency_ms" else self.numbers.get(number)
+        value = self.ms if number == "latency_ms" else self.numbers.get(number, 0.0)
+        return value if value >= MIN_MEASURED else None
 
 
 def keep(folder: Path, key: str, image_size: Sequence[int], measured: Mapping[str, Any]) -> Measurement:
     """Add one measurement, on disk when this returns; `measured` is `Latency.to_dict()`."""
     path = folder / FILE
-    cut_torn_line(path)
     line = json.dumps({"key": key, "image_size": list(image_size), **measured}).encode()
+    measurement = _parse(path, 0, line)  # what is written can be read
+    cut_torn_line(path)
     with open_own(path, "ab") as file:
         file.write(line + b"\n")
         file.flush()
         os.fsync(file.fileno())
-    return _parse(path, 0, line)
+    return measurement
 
 
 def read_latencies(folder: Path) -> list[Measurement]:
@@ -174,23 +179,35 @@ def read_latencies(folder: Path) -> list[Measurement]:
     return [_parse(path, number, line) for number, line in enumerate(read_lines(path), start=1)]
 
 
+class _Row(TypedDict, total=False):
+    """What is looked at in a line."""
+
+    key: Required[Text]
+    latency_ms: Required[Annotated[float, Meta(ge=0, le=MAX_MEASURED)]]
+    latency_spread_ms: Amount | None
+    numbers: dict[str, Annotated[float, Meta(ge=0, le=MAX_MEASURED)]] | None
+    seconds: Amount | None
+    quick: bool
+    device: Text | None
+    batch: Whole | None
+    dtype: Text | None
+    runtime: Text | None
+    threads: Whole | None
+    image_size: list[Whole] | None
+    machine: Text | None
+
+
 def _parse(path: Path, number: int, line: bytes) -> Measurement:
     try:
-        row = parse_json(line)
-        ms, spread_ms, numbers = row["latency_ms"], row.get("latency_spread_ms"), row.get("numbers") or {}
-        seconds = row.get("seconds") or 0.0
-        known = [value for value in (ms, spread_ms, seconds, *numbers.values()) if value is not None]
-        is_positive = ms > 0 or (ms == 0 and numbers)
-        if not (all(map(_finite, known)) and is_positive and isinstance(row["key"], str)):
-            raise ValueError(f"key {row['key']!r:.40}, latency_ms {ms!r:.40}")
-        parts = (tuple(p) if isinstance(p := row.get(name), list) else p for name in SETTING)
-        return Measurement(row["key"], ms, spread_ms, _setting(*parts), numbers, seconds, bool(row.get("quick")))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: line {number} is broken ({type(error).__name__}: {error})") from None
-
-
-def _finite(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+        row: Any = convert(parse_line(line), _Row, "")
+        ms, numbers = row["latency_ms"], row.get("numbers") or {}
+        if not (ms >= MIN_MEASURED or numbers):
+            raise InputError(f"latency_ms must be a number from {MIN_MEASURED:g}, got {ms!r}")
+    except ValueError as error:
+        raise InputError(f"{path}: line {number} is broken ({error})") from None
+    setting = _setting(*(tuple(p) if isinstance(p := row.get(name), list) else p for name in SETTING))
+    seconds, quick = row.get("seconds") or 0.0, row.get("quick", False)
+    return Measurement(row["key"], ms, row.get("latency_spread_ms"), setting, numbers, seconds, quick)
 
 
 @cache

@@ -23,7 +23,7 @@ from ..export.export_net import export_net_of
 from ..export.formats import check_formats, format_of
 from .device_command import LATENCY, TIMEOUT_SECONDS, DeviceCommand, read_numbers
 from .measure import Latency
-from .measurements import FULL, Effort
+from .measurements import FULL, MAX_MEASURED, MIN_MEASURED, Effort
 
 UNREACHABLE, TIMEOUT, FAILED, NONSENSE = "unreachable", "timeout", "failed", "nonsense"
 AWAY = (255, 75)  # exit codes of a device that is not there: ssh's own, and EX_TEMPFAIL of sysexits.h
@@ -110,7 +110,8 @@ def _numbers(device: DeviceCommand, words: Sequence[str], needed: Sequence[str],
     numbers = read_numbers(output)
     if missing := [name for name in needed if name not in numbers]:
         shown = " ".join(output.split())[-120:] or "nothing"
-        raise DeviceError(NONSENSE, f"device {device.name}: no {', '.join(missing)} in what it printed: {shown}")
+        rule = f"no {', '.join(missing)} from {MIN_MEASURED:g} to {MAX_MEASURED:g}"
+        raise DeviceError(NONSENSE, f"device {device.name}: {rule} in what it printed: {shown}")
     return numbers
 
 

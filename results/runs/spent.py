@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ...archs.errors import InputError, short_repr
-from ...archs.files import parse_json, read_own
-from .record import LARGEST
+from ...archs.json_files import Amount, read_json
 from .store import write_json
 
 FILE = "spent.json"
@@ -23,9 +22,9 @@ class Spent:
         cost: of these hours, at the prices of their sessions; those of sessions without prices cost nothing.
     """
 
-    cpu_hours: float = 0.0
-    gpu_hours: float = 0.0
-    cost: float = 0.0
+    cpu_hours: Amount = 0.0
+    gpu_hours: Amount = 0.0
+    cost: Amount = 0.0
 
     def plus(self, hours: float, cpus: float, gpus: float, price: float) -> Spent:
         """The same and a worker's job of so many hours; `price` is that of an hour."""
@@ -38,18 +37,8 @@ def read_spent(folder: Path) -> Spent:
     Raises:
         InputError: if it cannot be read, or one of its numbers is none.
     """
-    try:
-        facts = parse_json(read_own(folder / FILE))
-    except FileNotFoundError:
-        return Spent()
-    except (OSError, ValueError) as error:
-        raise InputError(f"{folder / FILE}: cannot be read ({error})") from None
-    if not isinstance(facts, dict) or facts.keys() != asdict(Spent()).keys():
-        raise InputError(f"{folder / FILE}: must be an object with {', '.join(asdict(Spent()))}")
-    for name, number in facts.items():
-        if type(number) not in (int, float) or not 0 <= number < LARGEST:
-            raise InputError(f"{folder / FILE}: {name} must be a number from 0, got {short_repr(number)}")
-    return Spent(**facts)
+    path = folder / FILE
+    return read_json(path, Spent) if os.path.lexists(path) else Spent()
 
 
 def write_spent(folder: Path, spent: Spent) -> None:

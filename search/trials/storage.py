@@ -12,14 +12,14 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from optuna.distributions import distribution_to_json
 from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, RDBStorage
 
 from ...archs.errors import InputError, OperationError
-from ...archs.files import parse_json, read_own
+from ...archs.json_files import read_json
 from ...results.runs.record import Record
 from ...results.runs.store import write_json
 from ..redact import redact, shown_url
@@ -226,6 +226,13 @@ def _journal_of(folder: Path, storage: str) -> BaseStorage:
         raise InputError(f"{path}: is broken ({error!r}); {hint}") from None
 
 
+class StudyNote(TypedDict):
+    """What study.json holds."""
+
+    storage: str
+    study: str
+
+
 def study_note(folder: Path) -> dict[str, str]:
     """Of a run whose study is in a database: "storage", its URL without passwords, and "study", its name; else empty.
 
@@ -233,13 +240,7 @@ def study_note(folder: Path) -> dict[str, str]:
         InputError: if the file cannot be read.
     """
     path = folder / "study.json"
-    if not path.exists():
-        return {}
-    try:
-        note = parse_json(read_own(path))
-        return {name: str(note[name]) for name in ("storage", "study")}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: must hold storage and study ({error!r})") from None
+    return dict(read_json(path, StudyNote)) if path.exists() else {}
 
 
 def drop_note(folder: Path) -> None:
