@@ -18,7 +18,6 @@ from alternas.archs import Genotype, InputError, Stage, Stem
 from alternas.archs.weights import read
 from alternas.results.export.export_net import ScoringImages, export_net_of
 from alternas.results.export.onnx_int8 import write as write_int8
-from alternas.results.ranking.metric import complete_settings
 from alternas.search.config import Settings, latency_of
 from alternas.search.data.dataset import DataConfig, Split
 from alternas.search.data.load import load
@@ -92,8 +91,7 @@ def test_latency_is_that_of_int8() -> None:
         replace(settings(), objective="latency_ms", latency="cpu/1/float32/eager/1")
 
 
-def test_a_run_of_an_older_alternas_is_one_in_float() -> None:
-    assert complete_settings({})["quantized"] is False
+def test_nets_of_float_do_not_count_as_trained() -> None:
     assert "quantized" in SAME, "float32's nets do not count as trained in a search of int8's"
 
 
