@@ -23,7 +23,10 @@ def export(
     run: Net,
     out: Annotated[Path, option("Folder to create.")],
     trial: Annotated[int | None, option("Trial to export instead of the best.")] = None,
-    pick: Annotated[str, option("Which net of the front to export: accuracy (default), gain, or cheapest.")] = "",
+    pick: Annotated[
+        str,
+        option("Which net of the front to export: recommended (default, the verdict's), accuracy, gain, or cheapest."),
+    ] = "",
     formats: Annotated[str, option(f"Export formats, separated by commas: {', '.join(FORMATS)}.")] = "package",
     polish_epochs: Annotated[
         int, option("Epochs of training for int8 before onnx-int8 is written, kept if accuracy is no lower.")
@@ -42,7 +45,7 @@ def export(
         )
     check_polish(polish_epochs, formats)
     images_of = partial(scoring_images, console=console_for(as_json), polish_epochs=polish_epochs)
-    facts = export_net(folder, out, trial, pick or "accuracy", formats.split(","), images_of)
+    facts = export_net(folder, out, trial, pick or "recommended", formats.split(","), images_of)
     if as_json:
         print_json(facts)
     else:
