@@ -19,6 +19,7 @@ from .layout import Block, ImageSize, Layout, Map, stage_layout
 from .parts import MAP_NORMS, MOST_CLASSES, Encoder, Style
 from .stage import Stage
 
+MIN_COST, MAX_COST = 1e-9, 1e18  # of any kind: MACs, parameters, milliseconds, and what else a device measures
 OPTIMISER_COPIES = 4  # weights, gradients and AdamW's two moments
 FORWARD_FACTOR = 2  # FLOPs of a MAC: a multiplication and an addition
 BACKWARD_FACTOR = 6  # FLOPs a MAC in training: 2 forward, 4 backward (ViT paper, table 6)

@@ -5,7 +5,7 @@ judged. Times are those of the thread (`time.thread_time`), the lower decile of 
 them little. Exported to ONNX by torch's older exporter, which takes 0.3 s a net instead of 8.
 
 Chosen on `hybrid` at 24 px (factors' and noise's deviations) and on the first 60 nets of `modern` (that depthwise convs
-of odd channels are a kind of their own). The nets of `modern` that were measured afterwards are judged by themselves.
+of odd channels are a kind of their own).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from scipy.stats import spearmanr
 
 from alternas.archs import Cost, Genotype
 from alternas.archs.cost import deployed_cost
-from alternas.results.latency.predictor import LatencyPredictor, demands, spanning
+from alternas.results.latency.predictor import LatencyPredictor
 from alternas.spaces import get
 from alternas.spaces.base import RandomChooser
 
@@ -33,8 +33,6 @@ NETS = {"hybrid": (24, machine.sized(110, 12), 5000), "modern": (32, machine.siz
 FILE = "latency_predictor_nets.jsonl"
 COUNTS = machine.sized((10, 20, 30), (4,))
 DRAWS = machine.sized(20, 2)
-CANDIDATES = 2 / 3  # of the nets, drawn anew each time, that the measured ones are chosen from
-FIRST = machine.sized(60, 2)  # nets of `modern` that a choice was made on
 CPU_SECONDS, FEWEST = machine.sized(0.15, 0.01), 9
 
 
@@ -52,44 +50,26 @@ def main() -> None:
         costs = [deployed_cost(Genotype.from_dict(row["genotype"]), CLASSES, side, CHANNELS) for row in own]
         for runtime in ("eager", "onnx"):
             figures[f"{space} {side} px {runtime}"] = judged(own, costs, runtime)
-    first = [row for row in rows if row["space"] == "modern"]
-    later = [row["genotype"] for row in first[FIRST:]]
-    costs = [deployed_cost(Genotype.from_dict(genotype), CLASSES, NETS["modern"][0], CHANNELS) for genotype in later]
-    figures["modern 32 px onnx, nets measured after the choice"] = judged(first[FIRST:], costs, "onnx")
     machine.keep("latency_predictor", {"draws": DRAWS, "figures": figures})
 
 
 def judged(rows: list[dict[str, Any]], costs: list[Cost], runtime: str) -> dict[str, Any]:
-    """Rank correlations over draws, by how many nets were measured and how they were chosen."""
+    """Rank correlations over draws of the nets that were measured, by their number."""
     timed = [(row[runtime], cost) for row, cost in zip(rows, costs, strict=True) if runtime in row]
     ms_N, of = np.array([ms for ms, _ in timed]), [cost for _, cost in timed]
-    demands_NT, columns_NF = np.array([demands(cost) for cost in of]), logs(of)
-    found: dict[str, Any] = {"nets": len(of), "macs": round(correlation(columns_NF[:, 0], ms_N), 3)}
-
-    def predictor(chosen: list[int]) -> np.ndarray:
-        return LatencyPredictor(demands_NT[chosen], ms_N[chosen]).predict(demands_NT).ms_N
-
-    def ridge(chosen: list[int]) -> np.ndarray:
-        return np.exp(ridge_regression(columns_NF, np.log(ms_N), chosen))
-
-    for count in COUNTS:
-        found[f"{count} spanning"] = drawn(ms_N, predictor, lambda some: list(some[spanning(demands_NT[some], count)]))  # noqa: B023
-        found[f"{count} random"] = drawn(ms_N, predictor, lambda some: list(some[:count]))  # noqa: B023
-        found[f"{count} random, ridge regression"] = drawn(ms_N, ridge, lambda some: list(some[:count]))  # noqa: B023
-    return found
+    found: dict[str, Any] = {"nets": len(of), "macs": round(correlation([cost.macs for cost in of], ms_N), 3)}
+    return found | {str(count): drawn(ms_N, of, count) for count in COUNTS}
 
 
-def drawn(
-    ms_N: np.ndarray, predict: Callable[[list[int]], np.ndarray], choose: Callable[[np.ndarray], list[int]]
-) -> dict[str, float]:
+def drawn(ms_N: np.ndarray, costs: list[Cost], count: int) -> dict[str, float]:
     """Mean, least and deviation of the rank correlation with the nets not measured, and the mean error in percent."""
     correlations, errors = list[float](), list[float]()
     for seed in range(DRAWS):
         order = np.random.default_rng(seed).permutation(len(ms_N))
-        chosen = choose(order[: max(max(COUNTS), round(CANDIDATES * len(order)))])
-        rest = np.setdiff1d(order, chosen)
-        ms_R = predict(chosen)[rest]
-        correlations.append(float(spearmanr(ms_R, ms_N[rest]).statistic))  # pyright: ignore[reportAttributeAccessIssue]
+        chosen, rest = order[:count], order[count:]
+        predictor = LatencyPredictor([costs[n] for n in chosen], [float(ms_N[n]) for n in chosen])
+        ms_R = np.array([predictor.predict(costs[n]) for n in rest])
+        correlations.append(correlation(ms_R, ms_N[rest]))
         errors.append(float(np.sqrt(np.mean(np.log(ms_R / ms_N[rest]) ** 2))))
     mean, spread = statistics.mean(correlations), statistics.pstdev(correlations)
     rounded = {"spearman": mean, "sd": spread, "least": min(correlations)}
@@ -98,24 +78,9 @@ def drawn(
     }
 
 
-def correlation(x_N: np.ndarray, y_N: np.ndarray) -> float:
+def correlation(x_N: Any, y_N: Any) -> float:
     """Spearman's rank correlation."""
     return float(spearmanr(x_N, y_N).statistic)  # pyright: ignore[reportAttributeAccessIssue]
-
-
-def logs(costs: list[Cost]) -> np.ndarray:
-    """Columns of the ridge regression that was there before: log MACs, parameters, activations, calls."""
-    calls = [sum(operator.calls for operator in cost.operators) for cost in costs]
-    return np.log([(c.macs, c.params, c.activation_bytes, n) for c, n in zip(costs, calls, strict=True)])
-
-
-def ridge_regression(columns_NF: np.ndarray, log_N: np.ndarray, chosen: list[int], ridge: float = 1e-2) -> np.ndarray:
-    """Log latencies of all nets by a ridge regression on the chosen ones."""
-    mean_F, scale_F = columns_NF[chosen].mean(0), np.maximum(columns_NF[chosen].std(0), 1e-9)
-    z_NF, centre = (columns_NF - mean_F) / scale_F, log_N[chosen].mean()
-    z_CF = z_NF[chosen]
-    held = z_CF.T @ z_CF + ridge * len(chosen) * np.eye(z_CF.shape[1])
-    return centre + z_NF @ np.linalg.solve(held, z_CF.T @ (log_N[chosen] - centre))
 
 
 def measured(space: str) -> Iterator[dict[str, Any]]:

@@ -22,15 +22,6 @@ MaxLatency = Annotated[
     ),
 ]
 
-MeasuredNets = Annotated[
-    int,
-    option(
-        "Number of nets to measure before any is trained; the others' latencies are predicted from these, and the "
-        "front's measured in the end (0: every net is measured before it is trained; under a limit on what is measured "
-        "the first eight, those near it, and the front's)."
-    ),
-]
-
 
 @dataclass(frozen=True)
 class DeviceOptions:

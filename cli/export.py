@@ -17,7 +17,7 @@ from .options import Json, Net, NetSize, Svg, argument, command, console_for, op
 @command(
     "alternas export first --out best",
     "alternas export first:7 --out net7 --formats package,onnx",
-    "alternas export first --out small --formats onnx-int8 --polish-epochs 2",
+    "alternas export first --out small --formats onnx-int8",
 )
 def export(
     run: Net,
@@ -25,13 +25,9 @@ def export(
     trial: Annotated[int | None, option("Trial to export instead of the best.")] = None,
     pick: Annotated[str, option("Which net of the front to export: accuracy (default), gain, or cheapest.")] = "",
     formats: Annotated[str, option(f"Export formats, separated by commas: {', '.join(FORMATS)}.")] = "package",
-    polish_epochs: Annotated[
-        int, option("Epochs of training for int8 before onnx-int8 is written, kept if accuracy is no lower.")
-    ] = 0,
     as_json: Json = False,
 ) -> None:
     """Export the best net as a folder that needs no alternas: weights, model card, chosen formats."""
-    from ..results.export.formats import check_polish
     from ..results.export.write import export_net, summary_lines
     from ..search.experiments.scoring_images import scoring_images
 
@@ -40,8 +36,7 @@ def export(
         raise InputError(
             f"export: a trial names a net and --pick chooses one: only one of them, got both {trial} and {pick!r}"
         )
-    check_polish(polish_epochs, formats)
-    images_of = partial(scoring_images, console=console_for(as_json), polish_epochs=polish_epochs)
+    images_of = partial(scoring_images, console=console_for(as_json))
     facts = export_net(folder, out, trial, pick or "accuracy", formats.split(","), images_of)
     if as_json:
         print_json(facts)

@@ -19,7 +19,6 @@ GROUPS = {
     "Objective": ("metric", "minimize", "chance"),
     "Device": (
         "max-latency-ms", "latency", "latency-on", "latency-command", "latency-format", "latency-timeout",
-        "measured-nets", "quantized",
     ),
     "Data": ("loader", "skip-broken", "download"),
     "Training": ("trainer", "tune", "compile", "save-weights-at"),

@@ -11,7 +11,7 @@ from ..results.render.terminal import print_json, print_lines, print_listing, pr
 from ..search.data.readers.registry import DEFAULT
 from ..search.samplers.registry import STRATEGIES
 from . import complete
-from .device_options import DeviceOptions, MaxLatency, MeasuredNets
+from .device_options import DeviceOptions, MaxLatency
 from .options import (
     NO_LIMIT,
     Arch,
@@ -139,16 +139,9 @@ def search(
             "worker alternates between training and measuring)."
         ),
     ] = "",
-    quantized: Annotated[
-        bool,
-        option(
-            "Rank nets by their accuracy in int8, quantized after training; their latency is int8's.", "--quantized"
-        ),
-    ] = False,
     max_macs: Annotated[str, option("Limit on the MACs of a net, such as 50M.")] = "",
     max_params: Annotated[str, option("Limit on the parameters of a net, such as 2M.")] = "",
     max_latency_ms: MaxLatency = None,
-    measured_nets: MeasuredNets = 0,
     save_weights_at: Annotated[
         str, option("Also save weights at these moments: warmup, or shares of the budget, as in warmup,0.06.")
     ] = "",
@@ -204,7 +197,6 @@ def search(
     ] = None,
 ) -> Path:
     """Run an architecture search; the same command again resumes it."""
-    from ..results.export.formats import check_formats
     from ..results.ranking.metric import parse_metric
     from ..results.runs.store import plain_name
     from ..search.config import RUNGS, Settings, latency_of, limits_of, names, search_costs, shares, supernet_of
@@ -223,8 +215,6 @@ def search(
         data = file.name
     else:
         several_labels = find_reader(data).several_labels
-    if quantized:
-        check_formats("onnx-int8")
     ranked_by = parse_metric(metric, minimize, bool(file), several_labels, chance)
     limits, save_at = limits_of(max_macs, max_params, max_latency_ms or ()), names(save_weights_at)
     costs, devices = search_costs(objective), measuring.devices()
@@ -238,9 +228,8 @@ def search(
     nets = trials if trials is not None else UNLIMITED if trainings else TRIALS
     settings = Settings(
         space, data, strategy, scheduler, costs[0], recipe, seed, limits, save_at, steps, eta, repeats, inherit,
-        latency_of((*costs, *limits), latency, devices, quantized), trainings, bank, polish, ranked_by,
-        file.identity if file else "", genes, costs[1:], devices, quantized,
-        measured_nets=measured_nets,
+        latency_of((*costs, *limits), latency, devices), trainings, bank, polish, ranked_by,
+        file.identity if file else "", genes, costs[1:], devices,
     )  # fmt: skip
     running_config = running.config(latency_on, max_train_steps, patience, measuring.latency_timeout)
     references, pretrained = parse_references(with_nets), _pretrained(weights, arch, from_size)

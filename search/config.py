@@ -11,23 +11,21 @@ from fractions import Fraction
 from typing import Any
 
 from ..archs import Cost
+from ..archs.cost import MIN_COST
 from ..archs.errors import InputError, check_choice, check_count, short_repr
 from ..archs.timm_net import CountedCost
 from ..results.latency.device_command import TIMEOUT_SECONDS, UNNAMED, DeviceCommand, is_number_of_device, split_number
 from ..results.latency.measurements import LatencySetting
-from ..results.latency.predictor import FEWEST
 from ..results.ranking.metric import Metric
 from ..results.ranking.objectives import ACCURACY, COSTS, LATENCY
 from ..spaces import Gene
 from .engine.resources import Resources
 from .training.recipe import Recipe
 
-INT8 = LatencySetting(dtype="int8", runtime="onnx")
 POLISH = 0.35
 RUNGS = (1 / 8, 1 / 4, 1 / 2)
 ETA = 1.5
 MOST_TRAININGS = 1e6
-MOST_MEASURED = 1000  # nets, before any is trained
 _AMOUNT = re.compile(r"(\d+(?:\.\d*)?)\s*([kKMGT]?)")
 _FRACTION = re.compile(r"\d{1,9}(\.\d{1,9}|/0*[1-9]\d{0,8})?")  # 1e999999999 would take Fraction for ever
 _POSITIVE = re.compile(r"\d{1,9}(\.\d{0,9})?|\.\d{1,9}")
@@ -63,8 +61,6 @@ class Settings:
         tune: values that the recipe's genes may take, by name; {} trains all nets by the recipe as it is.
         other_costs: what fronts rank by beside accuracy and `objective`; the strategy does not look at them.
         devices: whose commands measure nets.
-        quantized: whether nets are ranked by what they score in int8, and measured in it.
-        measured_nets: so many nets are measured before any is trained, and the others' costs are predicted; 0 for none.
     """
 
     space: str
@@ -89,8 +85,6 @@ class Settings:
     tune: Mapping[str, tuple[Gene, ...]] = field(default_factory=dict)
     other_costs: tuple[str, ...] = ()
     devices: tuple[DeviceCommand, ...] = ()
-    quantized: bool = False
-    measured_nets: int = 0
 
     def __post_init__(self) -> None:
         for moment in self.save_weights_at:
@@ -113,58 +107,25 @@ class Settings:
             ours = {"supernet": self.supernet, "compile": self.recipe.compile, "save-weights-at": self.save_weights_at}
             for name in (name for name, given in ours.items() if given):
                 raise InputError(f"{name}: is of our own training, and a trainer trains nets itself; leave it out")
-        if self.quantized and (self.supernet or self.trainer):
-            rule = "a bank's slices are not quantized" if self.supernet else "a trainer measures nets itself"
-            raise InputError(f"quantized: {rule}; leave it out")
-        own = any(device.name == UNNAMED for device in self.devices)
-        if self.quantized and self.latency and not own and LatencySetting.parse(self.latency).dtype != INT8.dtype:
-            raise InputError(f"latency: with --quantized it is that of the int8 net, {INT8}, got {self.latency}")
         if self.tune and (self.supernet or self.strategy == "buildup"):
             rule = "nets of a supernet share one recipe" if self.supernet else "a build-up changes attention alone"
             raise InputError(f"tune: {rule}; leave it out")
         if not 0 <= self.polish < 1:
             raise InputError(f"polish: must be a share of the compute from 0 to below 1, got {self.polish}")
         _check_costs((*self.costs, *(name for name in self.limits if name not in self.costs)), self.devices)
-        if (LATENCY in self.measured) != bool(self.latency):
+        measured = (*self.measured, *self.measured_at_end)
+        if (LATENCY in measured) != bool(self.latency):
             with_ = ", ".join(self.costs)
             raise InputError(
                 f"latency: goes with objective {LATENCY}, or a limit on it, got {self.latency!r} with {with_}"
             )
-        idle = {device.name for device in self.devices} - {self.home_of(cost) for cost in self.measured}
+        idle = {device.name for device in self.devices} - {self.home_of(cost) for cost in measured}
         if idle:
             rule = f"device {min(idle)} is for no objective and no limit"
             cost = LATENCY if min(idle) == UNNAMED else f"{LATENCY}@{min(idle)}"
             raise InputError(f"latency-command: {rule}; add --objectives accuracy,{cost}")
-        if self.measured_nets:
-            self._check_measured_nets()
         if not 0 <= self.seed < 2**31:
             raise InputError(f"seed: must be a whole number from 0 to {2**31 - 1}, got {self.seed}")
-
-    def _check_measured_nets(self) -> None:
-        if not FEWEST <= self.measured_nets <= MOST_MEASURED:
-            rule = f"must be from {FEWEST} to {MOST_MEASURED}, or 0 to measure every net"
-            raise InputError(f"measured-nets: {rule}, got {self.measured_nets}")
-        if not self.measured:
-            raise InputError(f"measured-nets: goes with objective {LATENCY}, or a limit on it")
-        if self.supernet:
-            raise InputError("measured-nets: a supernet's nets are all measured; leave it out")
-        if several := self._several_numbers:
-            raise InputError(f"measured-nets: one number of a device is predicted, got {', '.join(several)}")
-
-    @property
-    def _several_numbers(self) -> list[str]:
-        """What is measured on the first device of which several numbers are; one of each device is predicted."""
-        for device in {self.home_of(cost) for cost in self.measured}:
-            own = [cost for cost in self.measured if self.home_of(cost) == device]
-            if len({split_number(cost)[0] for cost in own}) > 1:
-                return own
-        return []
-
-    @property
-    def predicts(self) -> bool:
-        """Whether nets are trained on predicted costs: where that was asked for, or what is measured is limited."""
-        limited = any(name in self.measured for name in self.limits)
-        return bool(self.measured_nets) or (limited and not self.supernet and not self._several_numbers)
 
     @property
     def costs(self) -> tuple[str, ...]:
@@ -173,8 +134,13 @@ class Settings:
 
     @property
     def measured(self) -> tuple[str, ...]:
-        """Costs and limits that nets are measured for."""
-        return tuple(name for name in dict.fromkeys((*self.costs, *self.limits)) if name not in COSTS)
+        """The objective and limits that every net is measured for before it is trained."""
+        return tuple(name for name in dict.fromkeys((self.objective, *self.limits)) if name not in COSTS)
+
+    @property
+    def measured_at_end(self) -> tuple[str, ...]:
+        """The other costs, which the front's nets are measured for when the search ends."""
+        return tuple(name for name in self.other_costs if name not in COSTS and name not in self.measured)
 
     @property
     def static_limits(self) -> dict[str, float]:
@@ -318,16 +284,13 @@ def search_costs(text: str) -> tuple[str, ...]:
     return costs
 
 
-def latency_of(
-    measured: Iterable[str], text: str, devices: tuple[DeviceCommand, ...] = (), quantized: bool = False
-) -> str:
+def latency_of(measured: Iterable[str], text: str, devices: tuple[DeviceCommand, ...] = ()) -> str:
     """How `latency_ms` is measured, with every part of it; "" where it is not and nothing was given.
 
     Args:
         measured: names of costs and limits.
         text: what was given.
         devices: those with a command: one without a name stands for this machine.
-        quantized: whether nets are measured in int8 unless `text` says otherwise.
 
     Raises:
         InputError: if `text` is no setting, or there is such a command beside it.
@@ -337,8 +300,7 @@ def latency_of(
         raise InputError("latency: says how this machine measures, and a --latency-command without a name does it; one")
     if unnamed:
         return str(unnamed) if LATENCY in measured else ""
-    usual = str(INT8) if quantized else ""
-    return str(LatencySetting.parse(text or usual)) if text or LATENCY in measured else ""
+    return str(LatencySetting.parse(text)) if text or LATENCY in measured else ""
 
 
 def limits_of(macs: str, params: str, latency_ms: Iterable[str] = ()) -> dict[str, float]:
@@ -349,8 +311,9 @@ def limits_of(macs: str, params: str, latency_ms: Iterable[str] = ()) -> dict[st
     for part in (part for text in latency_ms for part in names(text) or [text]):
         device, named, most = part.rpartition("=")
         cost = f"{LATENCY}@{device.strip()}" if named else LATENCY
-        if (named and not is_number_of_device(cost)) or not _POSITIVE.fullmatch(most.strip()) or float(most) <= 0:
-            rule = "milliseconds above 0, or DEVICE=MILLISECONDS, such as 12 or board=12"
+        is_number = _POSITIVE.fullmatch(most.strip()) and float(most) >= MIN_COST
+        if (named and not is_number_of_device(cost)) or not is_number:
+            rule = f"milliseconds from {MIN_COST:g} on, or DEVICE=MILLISECONDS, such as 12 or board=12"
             raise InputError(f"max-latency-ms: {rule}, got {short_repr(part)}")
         limits[cost] = float(most)
     return limits

@@ -28,7 +28,6 @@ from .training.artifacts import ArtifactStore
 from .training.trainer_file import TrainerFile
 from .training.tuned import recipe_of
 from .trials.devices import Devices
-from .trials.few_measured import spanning_nets
 from .trials.schedulers import Scheduler, scheduler
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ class SearchConfig:
             check_one_device(self.run.resources)
         check_count("trials", self.trials)
         if self.run.resources.latency_on and not self.settings.measured:
-            raise InputError(f"latency-on: latency is measured only with --objective {LATENCY}, or a limit on it")
+            raise InputError(f"latency-on: goes with {LATENCY} as the first objective, or a limit on it")
 
 
 @dataclass(frozen=True)
@@ -152,11 +151,6 @@ class SearchContext:
         """The shares by which a net breaks the limits, together."""
         return sum(self.over_limits(net).values())
 
-    def first_measured(self) -> list[Genotype]:
-        """The nets that are measured before any is trained, where the others' costs are predicted."""
-        count, seed = self.settings.measured_nets, self.settings.seed
-        return spanning_nets(self.space, self.violation, self.cost_fn, count, seed) if count else []
-
     def trained_as(self, net: Genotype, genes: Genes) -> dict[str, Any]:
         """Fields of the record of a trial: with searched recipes, its own one, and what tells it apart."""
         if not self.settings.tune:
@@ -166,7 +160,7 @@ class SearchContext:
 
     def feasible_nets(self) -> FeasibleNets:
         """The nets of the space within the limits; within those on what is measured, as far as that is known."""
-        return FeasibleNets(self.space, lambda net: self.violation(net) + self.devices.excess(net))
+        return FeasibleNets(self.space, lambda net: self.violation(net) + self.devices.expected_excess(net))
 
     def cost_of(self, key: str, cost: Mapping[str, int]) -> float:
         """What accuracy is weighed against, of a net that was measured where that needs measuring."""
@@ -184,7 +178,7 @@ class SearchContext:
 
         def costs(net: Genotype) -> NetCosts:
             cost = self.cost_fn(net)
-            objective = of.of(net) if of else getattr(cost, self.settings.objective)
+            objective = of.predict(net) if of else getattr(cost, self.settings.objective)
             return NetCosts(objective, cost.params, 1.0 if self.bank else cost.training_macs)
 
         return SamplerContext(
@@ -194,6 +188,6 @@ class SearchContext:
             self.violation,
             not devices,
             first=self.known.genes,
-            excess=devices.excess,
+            excess=devices.expected_excess,
             resolution=resolution_of(settings.metric.name, {"val": len(self.data.val)}),
         )

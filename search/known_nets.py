@@ -28,7 +28,7 @@ from .samplers.sampler_context import features
 from .training.recipe import completed
 
 # Settings of runs that train a net alike.
-SAME = ("recipe", "tune", "data_split", "image_size", "seed", "repeats", "metric", "trainer", "quantized")
+SAME = ("recipe", "tune", "data_split", "image_size", "seed", "repeats", "metric", "trainer")
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,7 @@ from .training.check_trainer import check_trainer
 from .training.recipe import check_devices, check_on, completed
 from .training.trainer_file import TrainerFile
 from .training.tuned import own_genes, single_changes
-from .trials.devices import Devices
-from .trials.latencies import Latencies
+from .trials.devices import Device, Devices
 from .trials.schedulers import scheduler
 from .trials.study import validate_sampler
 
@@ -116,24 +115,27 @@ def devices_of(
     """The devices that a search measures nets on, with what its run in `folder` has of them.
 
     Raises:
-        InputError: as `Latencies`, or if a package is missing that a model's form needs.
+        InputError: as `Device`, or if a package is missing that a model's form needs.
     """
     settings = config.settings
     by_name = {device.name: device for device in settings.devices}
     numbers: dict[str, list[str]] = {}
     for cost in settings.measured:
         numbers.setdefault(settings.home_of(cost), []).append(split_number(cost)[0])
+    for cost in settings.measured_at_end:  # what such a device prints beside is kept too
+        if settings.home_of(cost) in numbers:
+            numbers[settings.home_of(cost)].append(split_number(cost)[0])
     for device in settings.devices:
         check_formats(device.form)
     made = {
-        name: Latencies(
+        name: Device(
             folder, cost_fn, by_name.get(name) or LatencySetting.parse(settings.latency), image, classes,
             tuple(dict.fromkeys(wanted)), config.run.budget.measuring_seconds,
         )
         for name, wanted in numbers.items()
     }  # fmt: skip
     limits = {name: most for name, most in settings.limits.items() if name in settings.measured}
-    return Devices(made, limits, not settings.predicts)
+    return Devices(made, limits)
 
 
 def _load(config: SearchConfig, console: Console) -> DataSet:

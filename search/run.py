@@ -15,7 +15,12 @@ from rich.console import Console
 
 from ..archs import OperationError
 from ..archs.candidate import tuned_values
+<<<<<<< HEAD
 from ..archs.files import atomic_write, open_own
+=======
+from ..results.latency.front import measure_front
+from ..results.latency.measurements import LatencySetting
+>>>>>>> main
 from ..results.render.tables import duration, short
 from ..results.runs.record import FAILED, FREE, Record
 from ..results.runs.store import Store, has_trained, locked, run_folder, weights_file
@@ -46,17 +51,30 @@ def search(config: SearchConfig, console: Console) -> Path:
             any net of the space.
         OperationError: if workers do not start or every net fails.
     """
-    context = prepare(config, console)
+    context, ended = prepare(config, console), False
     with opened(context) as controller:
         data, latency = context.data, context.measured_by_workers
         shown = shown_search(controller)
-        controller.say = lambda line: console.print(line, highlight=False, soft_wrap=True)
         if not controller.complete:
             _announce(controller, shown.left(), console)
         most = config.trials + len(controller.live)
         if drive(controller, shown, config.run, data.without_test(), most, console, latency):
             conclude(controller, console)
+            ended = True
+    if ended:
+        _measure_front(context)
     return run_folder(config.name)
+
+
+def _measure_front(context: SearchContext) -> None:
+    """Measure the front for other costs, or, in a search that measures nothing, its time on this machine."""
+    settings, commands = context.settings, {device.name: device for device in context.settings.devices}
+    at_home = [settings.home_of(cost) for cost in settings.measured_at_end]
+    homes = [name for name in dict.fromkeys(at_home) if name not in context.devices.by_name]
+    places = [commands.get(name) or LatencySetting.parse(settings.latency) for name in homes]
+    if not (places or context.devices):
+        places = [LatencySetting()]
+    measure_front(context.folder, settings.objective, places, context.config.run.budget.measuring_seconds)
 
 
 @contextmanager
@@ -73,11 +91,23 @@ def opened(context: SearchContext) -> Iterator[SearchController]:
         _write_facts(folder, context)
         if context.pretrained:
             context.pretrained.save()
+<<<<<<< HEAD
         with closing(Store(folder, _taken_over(context, sampler_context))) as store:
             context.devices.recall(store.records, context.first_measured())
             study = study_of(store, strategy, sampler_context, context.cost_of)
             kind = SupernetController if context.settings.supernet else SearchController
             yield kind(context, store, study)
+=======
+        context.devices.recall(store.records)
+        strategy, sampler_context = context.settings.strategy, context.sampler_context()
+        if context.known.records and not store.records:
+            _take_over(context, store, sampler_context)
+        study = open_study(folder, store.records, strategy, sampler_context, context.cost_of, storage)
+        if study.study.metric_names is None:  # optuna-dashboard labels its axes with them
+            study.study.set_metric_names([context.settings.metric.score_name, context.settings.objective])
+        kind = SupernetController if context.settings.supernet else SearchController
+        yield kind(context, store, study)
+>>>>>>> main
 
 
 def conclude(controller: SearchController, console: Console) -> None:
@@ -103,8 +133,6 @@ def conclude(controller: SearchController, console: Console) -> None:
             f"run {controller.store.folder.name!r}: none of {len(trained)} nets could be trained{reason}"
         )
     print_measuring(controller, console)
-    for line in controller.context.devices.errors if config.settings.predicts else ():
-        console.print(line, highlight=False, soft_wrap=True)
     strategy = controller.study.study.sampler
     if isinstance(strategy, BuildUp):
         console.print(steps_table(strategy.steps(controller.study.study), strategy.starts, config.settings.metric))

@@ -84,7 +84,8 @@ def alternas(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 
 @pytest.fixture
 def fake_pool(monkeypatch: pytest.MonkeyPatch) -> type[FakePool]:
-    """Stands in for the pool of every command that is run here."""
+    """Stands in for the pool of every command that is run here; no front is measured."""
+    monkeypatch.setattr("alternas.search.run.measure_front", lambda *_: None)
     monkeypatch.setattr(drive, "Pool", FakePool)
     monkeypatch.setattr(FakePool, "fate_of_all", staticmethod(lambda job: None))
     monkeypatch.setattr(FakePool, "jobs_of_all", [])
@@ -170,10 +171,17 @@ def open_controller(tmp_path: Path) -> Iterator[Callable[..., SearchController]]
         while stores:
             stores.pop().close()
         stores.append(Store(tmp_path))
+<<<<<<< HEAD
         devices.recall(stores[-1].records, context.first_measured())
         store, known = stores[-1], context.sampler_context()
         study = study_of(store, strategy, known, context.cost_of)
         return SearchController(context, store, study)
+=======
+        devices.recall(stores[-1].records)
+        records, known = stores[-1].records, context.sampler_context()
+        study = open_study(tmp_path, records, strategy, known, context.cost_of, storage)
+        return SearchController(context, stores[-1], study)
+>>>>>>> main
 
     yield open_it
     for store in stores:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import math
@@ -20,7 +21,7 @@ from alternas.results.ranking.leaderboard import ExtraResults, front, leaderboar
 from alternas.results.ranking.objectives import RankingQuery, parse_objectives, train_flops, train_seconds
 from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.ranking.stats import Noise
-from alternas.results.render.board import summary_lines
+from alternas.results.render.board import board_drawing, summary_lines
 from alternas.results.render.tables import nets_table
 from alternas.results.runs.record import Record
 from runs import made_run
@@ -295,6 +296,9 @@ def test_broken_latencies_are_named(tmp_path: Path) -> None:
         "[]",
         "{}",
         json.dumps(_line("a", 0.0)),
+        json.dumps(_line("a", 1e-320)),
+        json.dumps(_line("a", 1e300)),
+        json.dumps(_line("a", 1.0, numbers={"energy_mj": 1e-10})),
         json.dumps(_line("a", "fast")),
         json.dumps(_line(3, 1.0)),
     ):
@@ -322,3 +326,18 @@ def test_a_runs_own_objective_and_limits_hold(tmp_path: Path) -> None:
     write(tmp_path, _line("k0", 3.0), _line("k1", 6.0))
     assert [row["latency_ms"] for row in leaderboard_of(tmp_path).rows] == [6.0, 3.0]
     assert [row["trial"] for row in leaderboard_of(tmp_path, RankingQuery(limits={"latency_ms": 5.0})).rows] == [0]
+
+
+def test_times_on_this_machine_stand_beside_macs(tmp_path: Path) -> None:
+    made_run(tmp_path, [record(0, 0.5, 100).to_dict(), record(1, 0.6, 200).to_dict(), record(2, 0.4, 300).to_dict()])
+    write(tmp_path, _line("k0", 3.0, threads=1), _line("k1", 6.0, threads=1), _line("k1", 9.0, batch=32))
+    found = leaderboard_of(tmp_path)
+    assert [row["latency_ms"] for row in found.rows] == [3.0, 6.0, None], "in the setting that a search ends with"
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(board_drawing(found, found.front, "front"))
+    text = console.export_text()
+    rows = [line.split() for line in text.splitlines() if line.split()[:1] in (["0"], ["1"])]
+    assert [row[:5] for row in rows] == [["0", "0.5000", "100", "1", "k"], ["1", "0.6000", "200", "2", "k"]]
+    assert [row[5] for row in rows] == ["3", "6"]
+    assert " k0 " in text, "the net stays, accuracy per GMAC goes"
+    assert "cpu/1/float32/eager/1/8/Chip" in text

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 from scipy import stats
 from torch import nn
 
@@ -18,6 +21,9 @@ from alternas.archs import InputError, build, static_cost, zoo
 from alternas.archs.errors import OperationError
 from alternas.cli import app as cli
 from alternas.results.latency import measure as measuring
+from alternas.results.latency import nets as measured_nets
+from alternas.results.latency.device_command import device_commands
+from alternas.results.latency.front import measure_front
 from alternas.results.latency.measure import Latency, measure, median_interval, session_of
 from alternas.results.latency.measurements import (
     FILE,
@@ -31,6 +37,7 @@ from alternas.results.latency.nets import (
     TimedNet,
     describe_setting,
     latency_rows,
+    latency_table,
     measure_nets,
     nets_of,
     rank_correlation,
@@ -84,17 +91,19 @@ def test_the_setting_is_what_is_run(batch: int, dtype: str, threads: int) -> Non
     found = measure(net, IMAGE, LatencySetting("cpu", batch, dtype, "eager", threads))
     assert set(net.seen) == {((batch, *IMAGE), getattr(torch, dtype), threads, True, False)}
     assert torch.get_num_threads() == before
-    assert found.repeats >= measuring.FEWEST
+    assert found.repeats > 1
     assert 0 < found.low_ms <= found.latency_ms <= found.high_ms
     assert found.images_per_second == pytest.approx(1000 * batch / found.latency_ms)
     assert found.machine
     assert found.memory_bytes is None
 
 
-def test_times_are_seconds_of_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock of the timer counts calls: three milliseconds each."""
+@pytest.mark.parametrize("seconds", [0.003, 3.0])
+def test_times_are_seconds_of_one_call(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of the timer counts calls: three milliseconds each; of some longer than the time there are few."""
     calls = [0]
-    monkeypatch.setattr("torch.utils.benchmark.utils.timer.timer", lambda: 0.003 * calls[0])
+    monkeypatch.setattr("torch.utils.benchmark.utils.timer.timer", lambda: seconds * calls[0])
+    monkeypatch.setattr("time.perf_counter", lambda: seconds * calls[0])
 
     class Counted(Sleeper):
         def forward(self, x_BCHW: torch.Tensor) -> torch.Tensor:
@@ -103,12 +112,12 @@ def test_times_are_seconds_of_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
 
     original = measuring.Timer
     monkeypatch.setattr(
-        measuring, "Timer", lambda *given, **named: original(*given, **named, timer=lambda: 0.003 * calls[0])
+        measuring, "Timer", lambda *given, **named: original(*given, **named, timer=lambda: seconds * calls[0])
     )
     found = measure(Counted(), IMAGE, LatencySetting())
-    assert (found.latency_ms, found.low_ms, found.high_ms) == pytest.approx((3, 3, 3))
+    assert (found.latency_ms, found.low_ms, found.high_ms) == pytest.approx((1e3 * seconds,) * 3)
     assert found.latency_spread_ms == pytest.approx(0, abs=1e-9)
-    assert found.tight
+    assert found.tight == (found.repeats >= measuring.MIN_TIMES) == (seconds < 1)
 
 
 @pytest.mark.slow
@@ -181,6 +190,16 @@ def test_rows_are_ranked_by_either_cost() -> None:
     assert latency_rows([pair(0, None, 100, 5.0)])[0]["rank"] is None
 
 
+def test_every_number_has_its_column() -> None:
+    net, latency = pair(0, 0.9, 100, 5.0)
+    latency = replace(latency, memory_bytes=12_000_000, numbers={"energy_mj": 7.25})
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(latency_table(latency_rows([(net, latency)]), LatencySetting()))
+    head, cells, *_ = [line for line in console.export_text().splitlines() if "net" in line or "trial 0" in line]
+    for name, value in (("memory", "12.0 MB"), ("energy_mj", "7.25"), ("accuracy", "0.9000")):
+        assert head.index(name) + len(name) == cells.index(value) + len(value), name
+
+
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run of three nets, one of them not trained to the end."""
@@ -221,6 +240,29 @@ def test_nets_of_a_run_are_measured_and_kept(run: Path) -> None:
     }
     assert [s.facts["trial"] for s in nets_of("mine", top=1)[0]] == [0]
     assert nets_of("mine", "16")[0][0].shape == (1, 16, 16)
+
+
+def test_the_front_is_measured_once(run: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    asked: list[str] = []
+
+    def measured(net: TimedNet, setting: Any, *_: Any) -> Latency | None:
+        asked.append(f"{net.name} {setting.device}")
+        if setting.device == "away":
+            raise OperationError("device away: exit code 255")
+        return Latency(setting, 2.0, 2.0, 2.0, 0.1, 20, True, machine=measuring.cpu_name())
+
+    monkeypatch.setattr(measured_nets, "measured", measured)
+    places = [LatencySetting(), *device_commands(["away=b {model}"])]
+    measure_front(run, "macs", places)
+    assert asked == ["trial 0 cpu", "trial 1 cpu", "trial 0 away"], "what is not there is asked for no other net"
+    assert "the front was not measured to its end: device away: exit code 255" in caplog.text
+    assert [m.ms for m in read_latencies(run)] == [2.0, 2.0]
+    measure_front(run, "macs", places[:1])
+    assert len(asked) == 3
+    (run / FILE).unlink()
+    monkeypatch.setattr("alternas.results.latency.front.MAX_SECONDS", 0.0)
+    measure_front(run, "macs", places[:1])
+    assert asked[3:] == ["trial 0 cpu"], "the cheapest, then the time is over"
 
 
 def test_a_run_at_work_is_not_measured(run: Path) -> None:

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from alternas.archs import Genotype, InputError
 from alternas.archs.errors import OperationError
+from alternas.archs.timm_net import TimmNet
 from alternas.cli import app as cli
 from alternas.results.latency.measurements import FILE, LatencySetting, read_latencies
 from alternas.results.ranking.run_leaderboard import leaderboard_of
@@ -23,7 +24,7 @@ from alternas.search.config import Settings, latency_of
 from alternas.search.engine.loop import run_loop
 from alternas.search.training.job import Job, JobResult, LatencyJob
 from alternas.search.trials.controller import SearchController
-from alternas.search.trials.latencies import Latencies
+from alternas.search.trials.devices import MIN_NETS, SLACK, Device
 from alternas.spaces import get
 from alternas.spaces.base import RandomChooser
 from fakes import FakeExecutor, SilentView, milliseconds, price, row, timed
@@ -113,9 +114,9 @@ def test_trained_nets_without_a_latency_are_named(controller: Callable[..., Sear
     run_loop(controller(trials=3), FakeExecutor(2, timed), SilentView())
     lines = (tmp_path / FILE).read_text().splitlines(keepends=True)
     (tmp_path / FILE).write_text("".join(lines[1:]))
-    latencies = Latencies(tmp_path, price, *TIMING)
+    device = Device(tmp_path, price, *TIMING)
     with pytest.raises(InputError, match="1 trained nets, trial 0 first, have no latency in cpu/1/float32/eager/1/8"):
-        latencies.recall(read_records(tmp_path))
+        device.recall(read_records(tmp_path))
 
 
 def draws(count: int) -> list[Genotype]:
@@ -125,39 +126,56 @@ def draws(count: int) -> list[Genotype]:
 
 
 def test_a_guess_follows_the_first_measurement(tmp_path: Path) -> None:
-    latencies, (first, second, *_) = Latencies(tmp_path, price, *TIMING), draws(8)
-    ratio = latencies.of(second) / latencies.of(first)
-    latencies.add(first, row(2.0))
-    assert latencies.of(first) == 2.0
-    assert latencies.predict(first) == (2.0, 0.0)
-    assert latencies.of(second) == pytest.approx(2.0 * ratio, rel=0.05)
+    device, (first, second, *_) = Device(tmp_path, price, *TIMING), draws(8)
+    ratio = device.predict(second) / device.predict(first)
+    device.add(first, row(2.0))
+    assert device.predict(first) == 2.0
+    assert device.predict(second) == pytest.approx(2.0 * ratio, rel=0.05)
 
 
-def test_a_limit_is_decided_by_measurements_or_sure_predictions(tmp_path: Path) -> None:
-    latencies, nets = Latencies(tmp_path, price, *TIMING), draws(40)
-    assert latencies.excess(nets[0], "latency_ms", 0.1 * latencies.of(nets[0])) == 0, "nothing was measured"
-    for net in nets[:30]:
-        latencies.add(net, row(milliseconds(net)))
-    net, known = nets[35], nets[0]
-    ms, error = latencies.predict(net)
-    assert 0 < error < 0.5
-    most = {sd: ms / (1 + sd * error) for sd in (1.9, 2.1)}  # limits that the prediction is over by so many errors
-    assert latencies.excess(net, "latency_ms", most[1.9]) == 0
-    assert latencies.excess(net, "latency_ms", most[2.1]) == pytest.approx((1 + 2.1 * error) / (1 + 2 * error) - 1)
-    assert [latencies.may_exceed(net, ms * (1 + sd * error)) for sd in (1.9, 2.1)] == [True, False]
-    measured = latencies.known[known.key].ms
-    assert latencies.excess(known, "latency_ms", measured) == 0
-    assert latencies.excess(known, "latency_ms", measured / 1.01) == pytest.approx(0.01)
+def test_strategies_expect_what_is_measured_or_predicted_to_be_far_over_a_limit(tmp_path: Path) -> None:
+    device, nets = Device(tmp_path, price, *TIMING), draws(40)
+    for net in nets[: MIN_NETS - 1]:
+        device.add(net, row(milliseconds(net)))
+    assert device.expected_excess(nets[35], "latency_ms", 1e-6) == 0, "too few were measured"
+    for net in nets[MIN_NETS - 1 : 30]:
+        device.add(net, row(milliseconds(net)))
+    ms, known = device.predict(nets[35]), milliseconds(nets[0])
+    assert device.expected_excess(nets[35], "latency_ms", ms / SLACK * 1.01) == 0
+    assert device.expected_excess(nets[35], "latency_ms", ms / SLACK / 1.5) == pytest.approx(0.5)
+    assert device.expected_excess(nets[0], "latency_ms", known) == 0
+    assert device.expected_excess(nets[0], "latency_ms", known / 1.01) == pytest.approx(0.01)
+
+
+def test_nets_of_timm_are_measured_before_they_are_trained(controller: Callable[..., SearchController]) -> None:
+    def fate(job: Job) -> JobResult | None:
+        is_reference = isinstance(job, LatencyJob) and isinstance(job.genotype, TimmNet)
+        return JobResult(job.trial, "ok", latency=row(0.5)) if is_reference else timed(job)
+
+    work, executor = controller(references=(TimmNet("test_resnet"),), trials=4), FakeExecutor(1, fate)
+    run_loop(work, executor, SilentView())
+    own = [isinstance(job, LatencyJob) for job in executor.ran if isinstance(job.genotype, TimmNet)]
+    assert own[:2] == [True, False]
+
+
+def test_another_cost_is_measured_of_the_front_when_the_search_has_ended(
+    open_controller: Callable[..., SearchController],
+) -> None:
+    work = open_controller(objective="macs", other_costs=("latency_ms",), latency=str(LatencySetting()), trials=4)
+    executor = FakeExecutor(1)
+    run_loop(work, executor, SilentView())
+    assert work.complete
+    assert not any(isinstance(job, LatencyJob) for job in executor.ran)
 
 
 def test_guesses_rank_nets_better_than_macs_do(tmp_path: Path) -> None:
     from scipy.stats import spearmanr
 
-    latencies, nets = Latencies(tmp_path, price, *TIMING), draws(80)
+    device, nets = Device(tmp_path, price, *TIMING), draws(80)
     for net in nets[:40]:
-        latencies.add(net, row(milliseconds(net)))
+        device.add(net, row(milliseconds(net)))
     true = [milliseconds(net) for net in nets[40:]]
-    ours, macs = ([of(net) for net in nets[40:]] for of in (latencies.of, lambda net: price(net).macs))
+    ours, macs = ([of(net) for net in nets[40:]] for of in (device.predict, lambda net: price(net).macs))
     assert spearmanr(ours, true)[0] > max(0.97, spearmanr(macs, true)[0])
 
 

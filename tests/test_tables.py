@@ -205,6 +205,7 @@ BROKEN: dict[str, tuple[Callable[[Rows], Rows], str]] = {
     "macs zero": (changed("macs", 0.0, slice(0, 10)), "'macs' must be above 0"),
     "params below zero": (changed("params", -1, slice(0, 10)), "'params' must be above 0"),
     "macs that differ": (changed("macs", 1.25), "'macs' must be the same in all rows of a net"),
+    "macs near zero": (changed("macs", 1e-320, slice(0, 10)), "must differ between nets and be from 1e-09 to 1e+18"),
     "macs all alike": (changed("macs", 5.0, ALL), "must differ between nets"),
     "a seed of halves": (changed("seed", 0.5), "'seed' must be of whole numbers"),
     "a step of halves": (changed("step", 2.5), "'step' must be of whole numbers"),

@@ -11,10 +11,11 @@ import pytest
 from scipy import stats
 
 from alternas.cli import app as cli
+from alternas.results.latency.measurements import Measurement
 from alternas.results.ranking.leaderboard import ExtraResults, Leaderboard, rank_rows
 from alternas.results.ranking.metric import Metric
 from alternas.results.ranking.objectives import RankingQuery
-from alternas.results.ranking.verdict import chosen, verdict_of
+from alternas.results.ranking.verdict import chosen, order_by_time, verdict_of
 from alternas.results.runs.record import Record
 from runs import drawn_records, made_run
 
@@ -139,3 +140,22 @@ def test_front_and_report_say_it(
     assert json.loads(run("report", str(folder), "--json"))["verdict"].startswith(first)
     assert first in (folder / "report.html").read_text()
     assert run("front", str(folder), "--json").startswith("[ {")
+
+
+def test_an_order_by_time_that_macs_do_not_tell_is_said_beyond_the_spread() -> None:
+    few, many = net(2, 0.80, 1_510_000), net(3, 0.90, 2_490_000)
+
+    def said(spread_ms: float, slow: float, **more: Any) -> list[str]:
+        place = "cpu/1/float32/eager/1/32/Chip"
+        ms = {"net2": slow, "net3": 0.038}
+        latencies = {key: Measurement(key, ms[key], spread_ms, place) for key in ms}
+        return order_by_time(board(few, many, extra=ExtraResults(latencies), **more))
+
+    assert said(0.002, 0.096) == [
+        "MACs mislead here: net 2's 1.51 M MACs take 0.096 ms, net 3's 2.49 M MACs take 0.038 ms (cpu, measured)."
+    ]
+    assert said(0.03, 0.096) == [], "0.058 apart, within 2 x 0.03"
+    assert said(0.002, 0.02) == [], "the order is that by MACs"
+    assert said(0.002, 0.096, query=RankingQuery(("accuracy", "latency_ms"))) == [], "ranked by time already"
+    latencies = {"net2": Measurement("net2", 0.096, 0.002, "cpu/1/float32/eager/1/32/Chip")}
+    assert order_by_time(board(few, many, extra=ExtraResults(latencies))) == [], "one net has no order"

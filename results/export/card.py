@@ -104,7 +104,6 @@ def measured(facts: Mapping[str, Any]) -> dict[str, str]:
             else {}
         ),
         **lower,
-        **{f"{name}, polish": polish_text(of["polish"]) for name, of in facts["formats"].items() if "polish" in of},
     }
 
 
@@ -117,12 +116,6 @@ def found_text(name: str, of: Mapping[str, Any]) -> str:
     if metric not in of:
         return agreement
     return f"{metric} {of[metric]:.4f}, in float32 {of[f'float_{metric}']:.4f}; {agreement}"
-
-
-def polish_text(of: Mapping[str, Any]) -> str:
-    """What came of the polish of an int8 net."""
-    how = f"{of['metric']} in int8 {of['before']:.4f} before {of['epochs']} epochs on {of['images']:,} images"
-    return f"{'polish kept' if of['kept'] else 'polish did not pay'}: {how}, {of['after']:.4f} after"
 
 
 def _trained_wider(facts: Mapping[str, Any]) -> dict[str, str]:

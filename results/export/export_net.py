@@ -24,15 +24,6 @@ BATCH = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Polish:
-    """A short training for int8: training images, in the data's own values, epochs over them, who is told of each."""
-
-    train_NCHW: np.ndarray
-    epochs: int
-    report: Callable[[str], None]
-
-
-@dataclass(frozen=True, eq=False)
 class ScoringImages:
     """Images, in the data's own values, that a format of lower precision is made and measured on.
 
@@ -40,13 +31,11 @@ class ScoringImages:
         train_NCHW: training images, to calibrate on.
         val_NCHW: validation images.
         y_N: what these show; (N, K) where they have several labels.
-        polish: the training for int8, where one was asked for.
     """
 
     train_NCHW: np.ndarray
     val_NCHW: np.ndarray
     y_N: np.ndarray
-    polish: Polish | None = None
 
 
 @dataclass(frozen=True)

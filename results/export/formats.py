@@ -38,11 +38,3 @@ def check_formats(text: str) -> tuple[str, ...]:
             hint = f'pip install "alternas[{format_of(name).extra}]"'
             raise InputError(f"formats: {name} needs {', '.join(missing)}, {which}: {hint}")
     return tuple(name for name in FORMATS if name in names)
-
-
-def check_polish(epochs: int, formats: str) -> None:
-    """Raise InputError if epochs of training for int8 are asked for that cannot be, or that no format is made of."""
-    if epochs < 0:
-        raise InputError(f"polish-epochs: must be 0 or more, got {epochs}")
-    if epochs and "onnx-int8" not in check_formats(formats):
-        raise InputError(f"polish-epochs: trains for onnx-int8, which is not among the formats {formats!r}")

@@ -9,7 +9,6 @@ from typing import Any
 from .export_net import ExportNet, Format
 from .onnx import FORMAT as ONNX
 from .onnx import float_file, session_usage
-from .polish import polish_int8
 from .quantize import quantize
 
 FILE = "model.int8.onnx"
@@ -27,16 +26,14 @@ def usage(facts: Mapping[str, Any]) -> str:
 
 
 def write(net: ExportNet, folder: Path) -> dict[str, Any]:
-    """Write model.int8.onnx, polished where that was asked for and does not cost accuracy.
+    """Write model.int8.onnx.
 
     Raises:
-        RuntimeError: if torch cannot express the net in ONNX, onnxruntime cannot quantize it, or it cannot be polished.
+        RuntimeError: if torch cannot express the net in ONNX, or onnxruntime cannot quantize it.
     """
-    polished = net.scoring is not None and net.scoring.polish is not None
     with float_file(net, folder) as source:
         images = quantize(source, folder / FILE, net.calibration())
-        found: dict[str, Any] = {"calibrated_on": f"{images} {'training' if net.scoring else 'random'} images"}
-        return found | ({"polish": polish_int8(net, source, folder / FILE)} if polished else {})
+    return {"calibrated_on": f"{images} {'training' if net.scoring else 'random'} images"}
 
 
 FORMAT = Format(

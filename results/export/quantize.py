@@ -38,10 +38,11 @@ def quantize(source: Path, target: Path, x_NCHW: np.ndarray) -> int:
         RuntimeError: if onnxruntime cannot.
     """
     from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
+    from onnxruntime.quantization.shape_inference import quant_pre_process
 
     with tempfile.TemporaryDirectory() as scratch, redirect_stdout(io.StringIO()):  # it prints how it calibrates
         prepared = Path(scratch) / "prepared.onnx"
-        prepare(source, prepared)
+        quant_pre_process(str(source), str(prepared), skip_symbolic_shape=True)  # shapes; norms folded into convs
         most = min(len(x_NCHW), MOST_IMAGES, max(BATCH // 2, MAPS_BYTES // _maps_bytes(prepared)))
         x_NCHW = x_NCHW[: most - most % min(BATCH, most)]  # onnxruntime takes batches of one size alone
         quantize_static(
@@ -59,13 +60,6 @@ def quantize(source: Path, target: Path, x_NCHW: np.ndarray) -> int:
         )
     _clean(target)
     return len(x_NCHW)
-
-
-def prepare(source: Path, target: Path) -> None:
-    """Write the net as onnxruntime quantizes it, with shapes and with norms folded into their convs, to `target`."""
-    from onnxruntime.quantization.shape_inference import quant_pre_process
-
-    quant_pre_process(str(source), str(target), skip_symbolic_shape=True)
 
 
 def _in_float(path: Path) -> list[str]:

@@ -20,7 +20,7 @@ from ...archs.errors import short_repr
 from ...archs.files import atomic_write, read_own
 from ...archs.timm_network import TimmNetwork
 from ...archs.weights import save, shapes
-from ..ranking.metric import is_quantized, run_metric, validation_metrics
+from ..ranking.metric import run_metric, validation_metrics
 from ..ranking.stats import mean_ci, resolution_of
 from ..render.describe_net import InputSpec, input_spec
 from ..runs.record import Record
@@ -28,14 +28,13 @@ from ..runs.retrained import by_net, spreads
 from ..runs.store import SAMPLE, read_array, read_data_facts, read_records, read_settings, write_json
 from ..runs.weights_spec import facts_of, select_net, trained_head, trained_network, trained_weights
 from . import package
-from .card import HEAD, card, found_text, polish_text
+from .card import HEAD, card, found_text
 from .check import TOLERANCE, check_folder, warnings
 from .export_net import ExportNet, ScoringImages, export_net_of
 from .formats import check_formats, format_of
 
 # What the exporters of torch raise where they cannot: there is no one base.
 FAILURES = (RuntimeError, ValueError, TypeError, AssertionError, LookupError, AttributeError)
-FLOAT = "float_"  # of a net that was ranked by int8: its score in float32, which most formats have
 ImagesOf = Callable[[Path, Record], ScoringImages]  # the images of a net's data, of its run's folder
 
 
@@ -99,7 +98,6 @@ def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
     """What is known of a net of a run, its other seeds included."""
     data, metric = facts_of(home, record), run_metric(run)
     measured = validation_metrics(record, metric)
-    measured |= {name.removeprefix(FLOAT): of for name, of in record.metrics.items() if name.startswith(FLOAT)}
     ranked_by = {} if metric.is_accuracy else {"metric": metric.name, "value": measured[metric.name]}
     facts = {
         "run": run.resolve().name,
@@ -128,19 +126,19 @@ def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
     }
     if _brings_images(home):
         facts |= {"accuracy_on": f"as {data['name']} measures it, seed {record.seed}", "checked_on": "random images"}
-    seeds_of, images = "int8_" if is_quantized(run) else "", data.get("images", {})
+    images = data.get("images", {})
     if record.accuracies:
         scores = [metric.value(score) for score in record.accuracies.values()]
         over_seeds = mean_ci(scores, metric.within, resolution_of(metric.name, images))
         facts |= {
             "seeds": over_seeds.n,
             "seed_chosen": "the first",
-            f"{seeds_of}{metric.name}_over_seeds": vars(over_seeds),
+            f"{metric.name}_over_seeds": vars(over_seeds),
         }
     elif record.kind in ("retrain", "study"):
         group = next((g for g in by_net(read_records(home)) if record in g), [record])
         found = spreads(group, metric, images)
-        facts |= {"seeds": len(group)} | {f"{seeds_of}{name}_over_seeds": value for name, value in found.items()}
+        facts |= {"seeds": len(group)} | {f"{name}_over_seeds": value for name, value in found.items()}
     return facts
 
 
@@ -179,7 +177,6 @@ def summary_lines(facts: dict[str, Any], out: Path) -> list[str]:
     for name, of in facts["formats"].items():
         opset = f", opset {of['opset']}" if "opset" in of else ""
         lines.append(f"  {name:<9} {of['file']:<15} {found_text(name, of)}{opset}")
-    lines += [f"  {polish_text(of['polish'])}" for of in facts["formats"].values() if "polish" in of]
     lines += [f"warning: {line}" for line in warnings(facts["formats"])]
     if "package" in facts["formats"]:
         lines.append(f"try it:  python {out}/model.py")

@@ -6,7 +6,6 @@ The command gets the file of an exported net and prints what it has measured. Kn
 from __future__ import annotations
 
 import json
-import math
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +14,7 @@ from typing import Any
 
 from ...archs.errors import InputError, check_choice, short_repr
 from ..export.formats import FORMATS
-from .measurements import DEVICES, Measurement, settings_in
+from .measurements import DEVICES, Measurement, is_cost_value, settings_in
 
 LATENCY = "latency_ms"  # what a bare number is
 UNNAMED = "device"  # name of a device that was given none
@@ -121,7 +120,7 @@ def read_numbers(output: str) -> dict[str, float]:
     """What a command printed: a JSON object's numbers by name, or a bare number, which is `latency_ms`.
 
     The whole output may be one object. Else the last line counts that is an object with a number, or a number.
-    Numbers that are not finite and above 0 are left out. Empty if there is none.
+    Numbers outside of `MIN_COST` to `MAX_COST` are left out. Empty if there is none.
     """
     for text in (output, *reversed(output.splitlines())):
         try:
@@ -129,18 +128,10 @@ def read_numbers(output: str) -> dict[str, float]:
         except (ValueError, RecursionError):
             continue
         numbers = value if isinstance(value, dict) else {LATENCY: value}
-        if known := {name: float(number) for name, number in numbers.items() if _is_measured(name, number)}:
+        named = {name: number for name, number in numbers.items() if _NUMBER.fullmatch(name)}
+        if known := {name: float(number) for name, number in named.items() if is_cost_value(number)}:
             return known
     return {}
-
-
-def _is_measured(name: str, value: object) -> bool:
-    if not _NUMBER.fullmatch(name) or isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    try:
-        return math.isfinite(value) and value > 0
-    except OverflowError:  # a whole number that no float holds
-        return False
 
 
 def devices_in(settings: Mapping[str, Any], where: str) -> dict[str, DeviceCommand]:

@@ -30,7 +30,8 @@ from .measurements import FULL, ONNX_FORMATS, Effort, LatencySetting, cpu_name
 if TYPE_CHECKING:
     from .device_command import DeviceCommand
 
-FEWEST = 12  # times that an interval is made of
+MIN_TIMES = 12  # that an interval is made of; fewer where a call takes more than its share of the time
+TIGHT = 0.02  # width of the median's 95 % interval over the median, from which on it is certain
 NORMAL = 1.96  # 95 % of a normal distribution lies within so many deviations
 ENERGY_SECONDS = 1.0  # that a meter is read over; RAPL counts in milliseconds, NVML in tens of them
 BUSY = 0.5  # load of other processes, over cores, that makes a measurement doubtful
@@ -44,9 +45,9 @@ class Latency:
     latency_ms: float  # the median; 0 of a device that measures other things alone
     low_ms: float  # of the 95 % interval of the median
     high_ms: float  # likewise
-    latency_spread_ms: float | None  # distance of the quartiles; None of a single run
+    latency_spread_ms: float  # distance of the quartiles
     repeats: int  # times that these were taken from
-    tight: bool  # whether the interval came to `Effort.tight` before the time was up
+    tight: bool  # whether the interval came to `TIGHT` before the time was up
     # where the figures are doubtful, load of the machine before, over its cores; of a device how far repeats differ
     busy: float = 0.0
     memory_bytes: int | None = None  # peak on a GPU, weights included; of runtime onnx, over the runtime's own
@@ -111,7 +112,7 @@ def measure(
         high_ms=1e3 * high,
         latency_spread_ms=1e3 * (quartiles[2] - quartiles[0]),
         repeats=len(times),
-        tight=_is_tight(times, effort.tight),
+        tight=_is_tight(times),
         busy=round(load, 2) if load > BUSY else 0.0,
         memory_bytes=memory,
         machine=torch.cuda.get_device_name(device) if on_gpu else cpu_name(),
@@ -136,12 +137,12 @@ def median_interval(times: Sequence[float]) -> tuple[float, float]:
 def _times(run: Callable[[], object], threads: int, effort: Effort) -> list[float]:
     """Seconds of a call, many times over."""
     timer = Timer("run()", globals={"run": run}, num_threads=threads)
-    until = time.perf_counter() + effort.warm_s
-    timer.timeit(1)
+    until, call = time.perf_counter() + effort.warm_s, timer.timeit(1).mean
     while time.perf_counter() < until:
-        timer.timeit(1)
+        call = timer.timeit(1).mean
     until, times = time.perf_counter() + effort.most_s, list[float]()
-    while not (len(times) >= FEWEST and (_is_tight(times, effort.tight) or time.perf_counter() > until)):
+    least = min(MIN_TIMES, max(2, int(effort.most_s / call)))
+    while len(times) < least or not (_is_tight(times) or time.perf_counter() > until):
         times += timer.blocked_autorange(min_run_time=effort.least_s).times
     return times
 
@@ -171,9 +172,9 @@ def exported_memory(network: nn.Module, shape: tuple[int, int, int], setting: La
         return peak_memory(Path(folder) / form.file, shape, setting.batch, setting.threads)
 
 
-def _is_tight(times: Sequence[float], tight: float) -> bool:
+def _is_tight(times: Sequence[float]) -> bool:
     low, high = median_interval(times)
-    return high - low <= tight * statistics.median(times)
+    return len(times) >= MIN_TIMES and high - low <= TIGHT * statistics.median(times)
 
 
 def _runner(network: nn.Module, x_BCHW: torch.Tensor, setting: LatencySetting) -> Callable[[], object]:

@@ -4,8 +4,7 @@ A line of `latency.jsonl` is a measurement; of each net the last one counts. It 
 latency_spread_ms, device, batch, dtype, runtime ("eager", "compile", "onnx"), threads, image_size, machine and when.
 All from device to machine say in which setting it was measured; numbers of different settings, other machines too,
 are never compared. What a user's command has measured on a device (device_command.py) has the device's name, the
-export format as runtime and the command as machine, and what else it printed as numbers. A search marks what it has
-measured with the least effort as quick.
+export format as runtime and the command as machine, and what else it printed as numbers.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ...archs.cost import MAX_COST, MIN_COST
 from ...archs.errors import InputError, check_choice, is_whole, short_repr
 from ...archs.files import open_own, parse_json
 from ..runs.store import cut_torn_line, read_lines
@@ -91,22 +91,19 @@ class Effort:
     """How long a net is measured, and until its figures agree how well.
 
     Attributes:
-        repeats: runs of a device's command at least; of two runs both must agree, of one nothing is asked.
-        tight: width of the median's 95 % interval over the median, on this machine, from which on it is certain.
-        warm_s: seconds of warm-up there,
+        repeats: runs of a device's command at least; of two runs both must agree.
+        warm_s: seconds of warm-up on this machine,
         least_s, most_s: and of measuring.
     """
 
     repeats: int = 3
-    tight: float = 0.02
     warm_s: float = 0.3
     least_s: float = 0.5
     most_s: float = 10.0
 
 
 FULL = Effort()
-CONFIRMED = Effort(repeats=2, most_s=3.0)  # what a search says of its front, and of nets near a limit
-QUICK = Effort(repeats=1, tight=0.1, warm_s=0.1, least_s=0.1, most_s=1.0)  # what it asks of other nets
+SHORT = Effort(repeats=2, warm_s=0.1, least_s=0.1, most_s=1.0)  # of the nets of a search
 
 
 def latency_settings(
@@ -145,7 +142,6 @@ class Measurement:
     setting: str  # DEVICE/BATCH/DTYPE/RUNTIME/THREADS/SIDE/MACHINE
     numbers: Mapping[str, float] = field(default_factory=dict)  # what else was measured, by name
     seconds: float = 0.0  # that measuring took; 0 where it is not known
-    is_quick: bool = False  # whether it was measured with the least effort
 
     def value(self, number: str) -> float | None:
         """One of its numbers, None where it has not been measured."""
@@ -179,18 +175,23 @@ def _parse(path: Path, number: int, line: bytes) -> Measurement:
         row = parse_json(line)
         ms, spread_ms, numbers = row["latency_ms"], row.get("latency_spread_ms"), row.get("numbers") or {}
         seconds = row.get("seconds") or 0.0
-        known = [value for value in (ms, spread_ms, seconds, *numbers.values()) if value is not None]
-        is_positive = ms > 0 or (ms == 0 and numbers)
-        if not (all(map(_finite, known)) and is_positive and isinstance(row["key"], str)):
+        costs = [*([] if ms == 0 and numbers else [ms]), *numbers.values()]
+        known = [value for value in (ms, spread_ms, seconds) if value is not None]
+        if not (all(map(is_cost_value, costs)) and all(map(_finite, known)) and isinstance(row["key"], str)):
             raise ValueError(f"key {row['key']!r:.40}, latency_ms {ms!r:.40}")
         parts = (tuple(p) if isinstance(p := row.get(name), list) else p for name in SETTING)
-        return Measurement(row["key"], ms, spread_ms, _setting(*parts), numbers, seconds, bool(row.get("quick")))
+        return Measurement(row["key"], ms, spread_ms, _setting(*parts), numbers, seconds)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: line {number} is broken ({type(error).__name__}: {error})") from None
 
 
 def _finite(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def is_cost_value(value: Any) -> bool:
+    """Whether a value can be a net's cost: a number from `MIN_COST` to `MAX_COST`."""
+    return _finite(value) and MIN_COST <= value <= MAX_COST
 
 
 @cache

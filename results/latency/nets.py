@@ -31,9 +31,9 @@ from ..runs.store import find_run, locked, read_records
 from .device_command import TIMEOUT_SECONDS, DeviceCommand
 from .footprint import energy_meter
 from .measure import BUSY, Latency, check_device, measure
-from .measurements import LatencySetting, keep
+from .measurements import FULL, Effort, LatencySetting, keep
 from .on_device import SPREAD, UNREACHABLE, DeviceError, measure_on
-from .predictor import FEWEST, fitted
+from .predictor import MIN_NETS, LatencyPredictor
 
 log = logging.getLogger("alternas")
 Setting = LatencySetting | DeviceCommand
@@ -91,7 +91,7 @@ def nets_of(target: str, image_size: str = "", top: int = 0) -> tuple[list[Timed
         folder = find_run(target)
         return _nets_of_run(folder, image_size, top), folder
     net, scene = find_arch(target, image_size)
-    return [_timed(target, net, scene, {"family": net.family})], None
+    return [timed_net(target, net, scene, {"family": net.family})], None
 
 
 def _nets_of_run(folder: Path, image_size: str, top: int) -> list[TimedNet]:
@@ -104,12 +104,13 @@ def _nets_of_run(folder: Path, image_size: str, top: int) -> list[TimedNet]:
     for row in board.rows[: top or None]:
         facts = {name: row[name] for name in ("trial", "family", "kind", "accuracy")}
         net = net_from_dict(records[row["trial"]].genotype)
-        timed = _timed(f"trial {row['trial']}", net, scene, facts)
+        timed = timed_net(f"trial {row['trial']}", net, scene, facts)
         nets.append(replace(timed, metric=board.query.metric))
     return nets
 
 
-def _timed(name: str, net: Net, scene: InputSpec, facts: dict[str, Any]) -> TimedNet:
+def timed_net(name: str, net: Net, scene: InputSpec, facts: dict[str, Any]) -> TimedNet:
+    """A net of a run or of the zoo, to be measured on images of the run."""
     cost, size = scene.cost(net), scene.image_size
     make = partial(build_deployed, net, scene.classes, size, scene.channels)
     facts = facts | {"macs": cost.macs, "params": cost.params}
@@ -160,7 +161,7 @@ def measure_nets(
         for setting in settings:
             for net in nets:
                 on_net(net.name)
-                latency = _measured(net, setting, timeout_s)
+                latency = measured(net, setting, timeout_s)
                 if latency is None:
                     continue
                 if folder:
@@ -168,12 +169,16 @@ def measure_nets(
                 yield net, latency
 
 
-def _measured(net: TimedNet, setting: Setting, timeout_s: float) -> Latency | None:
-    """One measurement; None, with a warning, where a device fails on the net."""
+def measured(net: TimedNet, setting: Setting, timeout_s: float, effort: Effort = FULL) -> Latency | None:
+    """One measurement; None, with a warning, where a device fails on the net.
+
+    Raises:
+        OperationError: if the net does not run on this machine, or the device is not there.
+    """
     if isinstance(setting, LatencySetting):
-        return measure(net.make(), net.shape, setting, footprint=True)
+        return measure(net.make(), net.shape, setting, footprint=effort == FULL, effort=effort)
     try:
-        return measure_on(setting, net.make(), net.shape, timeout_s=timeout_s)
+        return measure_on(setting, net.make(), net.shape, timeout_s=timeout_s, effort=effort)
     except DeviceError as error:
         if error.kind == UNREACHABLE:
             raise OperationError(f"{error}; is it there?") from None
@@ -213,10 +218,10 @@ def rank_correlation(rows: Sequence[dict[str, Any]]) -> float | None:
 def prediction_lines(pairs: Sequence[tuple[TimedNet, Latency]]) -> list[str]:
     """How well latency of other nets is predicted from these in one setting; nothing where they are too few."""
     known = {net.key: (net.cost, latency.latency_ms) for net, latency in pairs if net.cost}
-    if len(known) < FEWEST:
+    if len(known) < MIN_NETS:
         return []
-    costs, ms = zip(*known.values(), strict=True)
-    return [f"latency of other nets: {fitted(costs, ms)}"]
+    error = LatencyPredictor(*zip(*known.values(), strict=True)).left_out_error()
+    return [f"latency of other nets: predicted from {len(known)} nets, leave-one-out error {100 * error:.0f} %"]
 
 
 def latency_table(rows: Sequence[dict[str, Any]], setting: Setting) -> RenderableType:
@@ -234,6 +239,7 @@ def latency_table(rows: Sequence[dict[str, Any]], setting: Setting) -> Renderabl
         rows[0].get("metric", "accuracy"),
         "rank",
         "by MACs",
+        *memory,
         *numbers,
     ):
         table.add_column(name, justify="right")

@@ -18,6 +18,7 @@ from torch import nn
 
 from ...archs import Network
 from ...archs.children import ended_after
+from ...archs.cost import MAX_COST, MIN_COST
 from ...archs.timm_network import TimmNetwork
 from ..export.export_net import export_net_of
 from ..export.formats import check_formats, format_of
@@ -87,7 +88,7 @@ def measure_on(
         latency_ms=numbers.pop(LATENCY, 0.0),
         low_ms=min(times),
         high_ms=max(times),
-        latency_spread_ms=_quartile_distance(times) if len(times) > 1 else None,
+        latency_spread_ms=_quartile_distance(times),
         repeats=len(found),
         tight=spread <= SPREAD,
         busy=round(spread, 3) if spread > SPREAD else 0.0,
@@ -98,10 +99,10 @@ def measure_on(
 
 
 def _is_enough(values: Sequence[float]) -> bool:
-    """Whether no further run is needed; one run is taken as it is."""
+    """Whether no further run is needed."""
     if len(values) == 2:
         return max(values) <= (1 + AGREE) * min(values)
-    return len(values) in (1, MOST_REPEATS) or _spread(values) <= SPREAD
+    return len(values) >= MOST_REPEATS or _spread(values) <= SPREAD
 
 
 def _numbers(device: DeviceCommand, words: Sequence[str], needed: Sequence[str], timeout_s: float) -> dict[str, float]:
@@ -110,7 +111,8 @@ def _numbers(device: DeviceCommand, words: Sequence[str], needed: Sequence[str],
     numbers = read_numbers(output)
     if missing := [name for name in needed if name not in numbers]:
         shown = " ".join(output.split())[-120:] or "nothing"
-        raise DeviceError(NONSENSE, f"device {device.name}: no {', '.join(missing)} in what it printed: {shown}")
+        rule = f"no {', '.join(missing)} from {MIN_COST:g} to {MAX_COST:g} in what it printed"
+        raise DeviceError(NONSENSE, f"device {device.name}: {rule}: {shown}")
     return numbers
 
 
@@ -139,8 +141,6 @@ def _tail(file: IO[bytes]) -> str:
 
 
 def _quartile_distance(values: Sequence[float]) -> float:
-    if len(values) < 2:
-        return 0.0
     quartiles = statistics.quantiles(values, n=4, method="inclusive")
     return quartiles[2] - quartiles[0]
 

@@ -18,7 +18,7 @@ from ..ranking.metric import as_shown
 from ..render.tables import short
 from ..render.terminal import plain
 from .measure import Latency, check_device, measure
-from .measurements import CONFIRMED, MOST_BATCH, LatencySetting
+from .measurements import MOST_BATCH, LatencySetting
 from .nets import TimedNet, describe_setting
 
 SLOWER = 3  # larger batches in a row that are no quicker an image end the search for the peak
@@ -52,7 +52,7 @@ def _over_batches(net: TimedNet, setting: LatencySetting) -> Iterator[Latency]:
     """Latencies at batches 1, 2, 4 and so on, until images a second no longer rise or no more fit."""
     best, slower, batch = 0.0, 0, 1
     while slower < SLOWER and batch <= MOST_BATCH and _fits(net, replace(setting, batch=batch)):
-        found = measure(net.make(), net.shape, replace(setting, batch=batch), effort=CONFIRMED)
+        found = measure(net.make(), net.shape, replace(setting, batch=batch))
         yield found
         slower = 0 if found.images_per_second > best else slower + 1
         best, batch = max(best, found.images_per_second), 2 * batch

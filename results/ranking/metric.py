@@ -158,16 +158,11 @@ def run_metric(folder: Path) -> Metric:
         raise InputError(f"{folder / 'run.json'}: {error}") from None
 
 
-def is_quantized(folder: Path) -> bool:
-    """Whether the nets of a run are ranked by what they score in int8."""
-    return read_settings(folder).get("settings", {}).get("quantized") is True
-
-
 def complete_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A run's settings with what an older alternas did not write: its metric, trainer, tuned fields, devices, int8."""
+    """A run's settings with what an older alternas did not write: its metric, trainer, tuned fields, devices."""
     metric = settings.get("metric", {})
     whole = asdict(Metric()) | metric if isinstance(metric, dict) else metric
-    older = {"trainer": "", "tune": {}, "other_costs": [], "devices": [], "quantized": False, "measured_nets": 0}
+    older = {"trainer": "", "tune": {}, "other_costs": [], "devices": []}
     return older | dict(settings) | {"metric": whole}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ...archs.errors import InputError, check_choice, short_repr
 from ..latency.device_command import UNNAMED, devices_in, is_number_of_device, measured_on, split_number
-from ..latency.measurements import Measurement, latencies_of, read_latencies, settings_in
+from ..latency.measurements import LatencySetting, Measurement, latencies_of, read_latencies, settings_in
 from ..runs.retrained import retrained
 from ..runs.store import no_collection, read_records, read_settings
 from .budgets import validation_images
@@ -53,7 +53,7 @@ def leaderboard_of(folder: Path, query: RankingQuery | None = None) -> Leaderboa
 
 
 def _latencies(folder: Path, query: RankingQuery) -> dict[str, Measurement]:
-    """Latencies in the setting asked for; else in that of the search, or in the only one that was measured in."""
+    """Latencies in the setting asked for; else in that of the search, or in the last one that its end measures in."""
     settings = read_settings(folder).get("settings", {})
     searched_with = str(settings.get("latency", ""))
     measured, which = read_latencies(folder), query.latency_of or searched_with
@@ -64,7 +64,8 @@ def _latencies(folder: Path, query: RankingQuery) -> dict[str, Measurement]:
         return {m.key: m for m in measured_on(measured, UNNAMED, unnamed, folder.name)}
     if which or LATENCY in (*query.objectives, *query.limits) or len(settings_in(measured)) == 1:
         return latencies_of(measured, which, folder.name)
-    return {}
+    settings_here = [m.setting for m in measured if m.setting.startswith(f"{LatencySetting()}/")]
+    return latencies_of(measured, settings_here[-1], folder.name) if settings_here else {}
 
 
 def _on_devices(folder: Path, query: RankingQuery) -> tuple[dict[str, dict[str, float]], list[str]]:

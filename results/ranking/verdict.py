@@ -33,7 +33,8 @@ def verdict_of(board: Leaderboard) -> list[str]:
     if ACCURACY not in board.query.objectives:
         return []
     row = chosen(board)
-    return [_take(board, row), *_others(board, row), *_doubts(board, row), *_measured_again(board, row)]
+    again = _measured_again(board, row)
+    return [_take(board, row), *_others(board, row), *order_by_time(board), *_doubts(board, row), *again]
 
 
 def chosen(board: Leaderboard) -> Row:
@@ -90,6 +91,24 @@ def _ties_text(board: Leaderboard, row: Row) -> str:
     which = f"the cheapest of them net {cheapest['trial']} " if len(ties) > 1 else ""
     cheaper = f", {which}at {_cost_text(board, cheapest)}" if cheapest[cost] < row[cost] else ""
     return f"; {_names(ties)} {'is' if len(ties) == 1 else 'are'} tied with it{cheaper}"
+
+
+def order_by_time(board: Leaderboard) -> list[str]:
+    """That MACs mislead, where a net of the front takes longer than one of more MACs, beyond the spread of both."""
+    timed = [row for row in board.front if row[LATENCY]] if board.query.cost == "macs" else []
+    pairs = [
+        (slow[LATENCY] / fast[LATENCY], slow, fast)
+        for slow in timed
+        for fast in timed
+        if slow["macs"] < fast["macs"]
+        and slow[LATENCY] - fast[LATENCY] > (slow["latency_spread_ms"] or 0) + (fast["latency_spread_ms"] or 0)
+    ]
+    if not pairs:
+        return []
+    _, slow, fast = max(pairs, key=lambda pair: pair[0])
+    few, many = (f"{short(row['macs'])} MACs take {short(row[LATENCY])} ms" for row in (slow, fast))
+    where = board.latency_setting.split("/")[0]
+    return [f"MACs mislead here: net {slow['trial']}'s {few}, net {fast['trial']}'s {many} ({where}, measured)."]
 
 
 def _names(trials: Sequence[int]) -> str:

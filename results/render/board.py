@@ -17,7 +17,7 @@ from ..ranking.metric import Metric, as_shown, floor_name
 from ..ranking.objectives import ACCURACY, LATENCY, RankingQuery, column, title
 from ..ranking.run_leaderboard import leaderboard_of
 from ..ranking.stats import TIED, UNKNOWN_NOISE, Row, count_nets
-from ..ranking.verdict import verdict_of
+from ..ranking.verdict import order_by_time, verdict_of
 from ..runs.record import Record
 from ..runs.store import read_data_facts
 from .tables import nets_table
@@ -34,7 +34,8 @@ def print_front(folder: Path, query: RankingQuery, as_json: bool) -> int:
     """Print the front of a run, and return how many nets are on it."""
     board = leaderboard_of(folder, query)
     if board.rows and not as_json:
-        print_text(plain(*verdict_of(board)[:2], ""))
+        first = verdict_of(board)[:2]
+        print_text(plain(*first, *(line for line in order_by_time(board) if line not in first), ""))
     _print(board, board.front, f"Pareto front of {folder.name}", as_json)
     return len(board.front)
 
@@ -62,7 +63,8 @@ def _print(board: Leaderboard, rows: list[Row], heading: str, as_json: bool, ran
 
 def board_drawing(board: Leaderboard, rows: list[Row], heading: str, ranks: bool = False) -> RenderableType:
     """Rows of a leaderboard as a table, and what must be known to read it."""
-    others = [column(name) for name in board.query.objectives if name != ACCURACY]
+    named = (*board.query.objectives, *board.query.limits, LATENCY)
+    others = [column(name) for name in dict.fromkeys(named) if name != ACCURACY]
     table = nets_table(rows, heading, others, ranks, board.why_empty, board.query.metric)
     return Group(table, plain(*summary_lines(board, rows), style="dim"))
 
@@ -80,7 +82,7 @@ def summary_lines(board: Leaderboard, rows: Sequence[Row]) -> list[str]:
         f"{sum(r.spent_seconds for r in board.records):.0f} s of training",
         f"hypervolume ({' x '.join(of)}) {board.hypervolume():.4f}; "
         f"gain: {metric.points} above plain ResNets of equal {title(board.query.cost)}",
-        *([f"latency: {board.latency_setting}"] if LATENCY in board.query.costs and board.latency_setting else []),
+        *([f"latency: {board.latency_setting}"] if any(row[LATENCY] for row in rows) else []),
         *(f"measured in {place}" for place in board.places),
         *(line for bound, line in BOUNDS.items() if bound in bounds),
         board.noise.line(metric.points) if board.noise else UNKNOWN_NOISE,

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..ranking.metric import Metric, value_text
-from ..ranking.objectives import is_cost
+from ..ranking.objectives import LATENCY, is_cost
 from ..ranking.objectives import title as objective_title
 from ..runs.record import BESIDE
 from .terminal import plain
@@ -69,8 +69,8 @@ def nets_table(
     budgets = {(row["weights"], row["budget_steps"]) for row in rows if row["weights"] in ("alone", "inherited")}
     optional = {"steps": len(budgets) > len({weights for weights, _ in budgets}), "rank": ranks}
     names = [name for name in cells[0] if optional.get(name, any(row[name] for row in cells))]
-    if not {*names} <= {*BASE, metric.name, "note"}:  # 80 columns are few; the JSON has all
-        gone = ("net", "acc/GMAC", "params", "family") if tuned else ("net", "acc/GMAC")
+    if more := {*names} - {*BASE, metric.name, "note"}:  # 80 columns are few; the JSON has all
+        gone = ("acc/GMAC", "net", "params", "family")[: 4 if tuned else 1 if more == {objective_title(LATENCY)} else 2]
         names = [name for name in names if name not in gone]
     whole = ("trial", metric.name, "MACs", *tuned) if tuned else ("trial",)  # what a net is asked for by is never cut
     wrapped = () if any(row["kind"] == "reference" for row in rows) else WRAPPED  # names of references are not broken
@@ -116,7 +116,7 @@ def _cells(row: dict[str, Any], others: Sequence[str], metric: Metric, tuned: Se
         "sd (seeds)": _deviation(row["sd"], row["seeds"]),
         "MACs": short(row["macs"]),
         "params": short(row["params"]),
-        **{objective_title(n): short(row[n]) if is_cost(n) else value_text(row[n]) for n in others},
+        **{objective_title(n): _other(n, row[n]) for n in others},
         **{name: tuned_text(row["recipe"][name]) if name in row.get("recipe", {}) else "" for name in tuned},
         "gain": gain_text(row["gain"], row["gain_bound"]),
         "acc/GMAC": short(row["accuracy_per_gmac"]) if metric.is_accuracy else "",
@@ -128,6 +128,13 @@ def _cells(row: dict[str, Any], others: Sequence[str], metric: Metric, tuned: Se
         "net": row["key"],
         "note": ", ".join([*ties, *marks]),
     }
+
+
+def _other(objective: str, value: float | None) -> str:
+    """A value beside accuracy, "" where it was not measured."""
+    if value is None:
+        return ""
+    return short(value) if is_cost(objective) else value_text(value)
 
 
 def _deviation(sd: float | None, seeds: int) -> str:

@@ -79,8 +79,7 @@ class ShownSearch:
             return f"supernet  steps {job.start_step} to {job.stop_step} of {job.total_steps}"
         net = job.genotype
         what = f"{TIMM}{net.name}" if isinstance(net, TimmNet) else net.family
-        place = f"trial {job.trial}" if job.trial >= 0 else "no trial"
-        return f"{place}  {what}{'  latency' if isinstance(job, LatencyJob) else ''}"
+        return f"trial {job.trial}  {what}{'  latency' if isinstance(job, LatencyJob) else ''}"
 
     def line(self, record: Record) -> str:
         metric = self.controller.context.settings.metric

@@ -212,7 +212,7 @@ def from_config(config: SearchConfig) -> TuneSearch:
     Raises:
         InputError: as `search`.
     """
-    if measured := config.settings.measured:
+    if measured := (*config.settings.measured, *config.settings.measured_at_end):
         raise InputError(f"{measured[0]}: inside Tune other trials would run beside a measurement")
     if REDACTED in shown_url(config.run.resources.storage_path):
         raise InputError("storage-path: Tune would keep the URI with its password; leave that to the environment")

@@ -148,7 +148,6 @@ class ExperimentContext:
         about: what it is for, in a line that is printed once all is checked.
         metric: what nets are ranked by.
         trainer: the user's own training; None is ours.
-        quantized: whether nets are ranked by what they score in int8.
     """
 
     folder: Path
@@ -160,7 +159,6 @@ class ExperimentContext:
     about: str = ""
     metric: Metric = field(default_factory=Metric)
     trainer: TrainerFile | None = None
-    quantized: bool = False
 
 
 class PlanController(Controller):
@@ -259,7 +257,6 @@ class PlanController(Controller):
             store=self.artifacts,
             metric=self.context.metric,
             trainer=self.context.trainer,
-            quantized=self.context.quantized,
         )
         return trial.job
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from ...archs import InputError
 from ...archs.errors import MOST_SEEDS, check_count
 from ...archs.timm_net import net_from_dict
-from ...results.ranking.metric import is_quantized, run_metric
+from ...results.ranking.metric import run_metric
 from ...results.ranking.objectives import OBJECTIVES, RankingQuery
 from ...results.ranking.run_leaderboard import costs_of, leaderboard_of, limits_of
 from ...results.render.describe_net import find_trial
@@ -95,12 +95,7 @@ def retrain(config: Retrain, console: Console) -> list[Record]:
     settings = {"objective": costs_of(run)[0], "run": run.name, "metric": asdict(metric)}
     if trainer:
         settings["trainer"] = trainer.identity
-    quantized = is_quantized(run)
-    if quantized:
-        settings["quantized"] = True
-    context = ExperimentContext(
-        run / FOLDER, "retrain", data, config.run, settings, metric=metric, trainer=trainer, quantized=quantized
-    )
+    context = ExperimentContext(run / FOLDER, "retrain", data, config.run, settings, metric=metric, trainer=trainer)
     records = run_experiment(plan, context, console)
     prune(run)
     return records

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 from rich.console import Console
 
 from ...archs.errors import InputError
-from ...results.export.export_net import Polish, ScoringImages
+from ...results.export.export_net import ScoringImages
 from ...results.export.quantize import MOST_IMAGES
 from ...results.runs.record import Record
 from ..data.dataset import Split
@@ -18,18 +17,16 @@ from ..data.splits import seen
 from ..training.loaders import sample
 from .trained_nets import TrainedNet, data_of
 
-MOST_POLISHED = 8192  # training images that a net is polished on
 MOST_SCORED = 5000  # validation images: beyond, the noise of the choice is below half a point
 
 
-def scoring_images(home: Path, record: Record, console: Console, polish_epochs: int = 0) -> ScoringImages:
+def scoring_images(home: Path, record: Record, console: Console) -> ScoringImages:
     """Of the part of its data that a net was trained on; the same ones each time, none of the test split.
 
     Args:
         home: folder of the net's run.
         record: of the net.
         console: where progress is shown.
-        polish_epochs: over the training images, of a polish for int8; 0 for none.
 
     Raises:
         InputError: if the data cannot be read, or are others now.
@@ -39,11 +36,7 @@ def scoring_images(home: Path, record: Record, console: Console, polish_epochs: 
     except InputError as error:
         raise InputError(f"export: int8 and half precision need the images of run {home.name}: {error}") from None
     train, val = _some(data.train, MOST_IMAGES), _some(data.val, MOST_SCORED)
-    polish = None
-    if polish_epochs:
-        of = images_at(data.train, _some(data.train, MOST_POLISHED))
-        polish = Polish(of, polish_epochs, partial(console.print, highlight=False))
-    return ScoringImages(images_at(data.train, train), images_at(data.val, val), data.val.y_N[val], polish)
+    return ScoringImages(images_at(data.train, train), images_at(data.val, val), data.val.y_N[val])
 
 
 def _some(split: Split, most: int) -> np.ndarray:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...archs import Genotype
+from ...archs.cost import MAX_COST, MIN_COST
 from ...archs.errors import InputError, check_choice
 from ...results.ranking.pareto import hypervolume, pareto_ranks
 from ...spaces import Space
@@ -82,8 +83,8 @@ class TabularBenchmark:
         if not 0 <= self.floor < best:
             raise InputError(f"floor: must be from 0 to below the best accuracy, {best:.4g}, got {self.floor:g}")
         low, high = self._bounds
-        if not 0 < low < high < math.inf:
-            rule = "must differ between nets and be above 0"
+        if not MIN_COST <= low < high <= MAX_COST:
+            rule = f"must differ between nets and be from {MIN_COST:g} to {MAX_COST:g}"
             raise InputError(f"table {self.name}: {self.objective} {rule}, got {low:g} to {high:g}")
 
     def entry(self, key: str) -> Entry:

@@ -11,7 +11,7 @@ from ...archs import Genotype
 from ...archs.errors import check_choice
 from ...archs.timm_net import Net
 from ...results.latency.device_command import LATENCY, TIMEOUT_SECONDS, DeviceCommand
-from ...results.latency.measurements import CONFIRMED, Effort, LatencySetting
+from ...results.latency.measurements import LatencySetting
 from ...results.ranking.metric import Metric
 from ..data.splits import WHOLE, View
 from .artifacts import ArtifactStore
@@ -123,7 +123,6 @@ class TrainJob:
         metric: what the net is ranked by, whose score its result has as accuracy.
         trainer: the user's own training; None is ours.
         member: the worker, among those that have the same job, each with its share of a step's images.
-        quantized: whether the final net's scores on validation are those that it has in int8.
     """
 
     trial: int
@@ -146,7 +145,6 @@ class TrainJob:
     metric: Metric = field(default_factory=Metric)
     trainer: TrainerFile | None = None
     member: Member = ALONE
-    quantized: bool = False
 
     @property
     def progress_steps(self) -> int:
@@ -187,7 +185,6 @@ class LatencyJob:
         needed: numbers that a command must print.
         probe: a net that the device has measured before; where it fails too, the device does. None where there is none.
         command_timeout_s: a run of the command that takes longer is ended.
-        effort: how long it is measured.
     """
 
     trial: int
@@ -199,7 +196,6 @@ class LatencyJob:
     needed: tuple[str, ...] = (LATENCY,)
     probe: Net | None = None
     command_timeout_s: float = TIMEOUT_SECONDS
-    effort: Effort = CONFIRMED
 
 
 @dataclass(frozen=True)
@@ -311,8 +307,7 @@ class JobResult:
         accuracy: validation accuracy of the EMA weights, a fraction, or the score of another metric; None unless
             trained and ok.
         metrics: further numbers on validation, see `results.metrics.Scores`; at the full budget the same and
-            "accuracy" on training images, as "train_...". Of a quantized net those on validation are int8's,
-            and that of the metric in float32 is there as "float_...".
+            "accuracy" on training images, as "train_...".
         curve: the learning curve from the first step on.
         seconds: training and evaluation without checkpoints, earlier jobs of the same training included.
         device: what it ran on.

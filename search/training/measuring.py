@@ -11,7 +11,7 @@ from ...archs.timm_net import Net
 from ...archs.timm_network import build_deployed
 from ...results.latency.device_command import DeviceCommand
 from ...results.latency.measure import measure
-from ...results.latency.measurements import QUICK
+from ...results.latency.measurements import SHORT
 from ...results.latency.on_device import FAILED, NONSENSE, TIMEOUT, UNREACHABLE, DeviceError, measure_on
 from .job import JobResult, LatencyJob
 
@@ -22,27 +22,22 @@ def measure_job(job: LatencyJob) -> JobResult:
     """The result of a job, whose status is "unreachable" where the device is at fault and not the net."""
     setting, began = job.setting, time.monotonic()
     if not isinstance(setting, DeviceCommand):
-        latency = measure(_network(job, job.genotype), job.image, setting, effort=job.effort)
+        latency = measure(_network(job, job.genotype), job.image, setting, effort=SHORT)
         latency = replace(latency, seconds=round(time.monotonic() - began, 3)).to_dict()
         del latency["busy"]  # the machine's load: its average over a minute still holds the training before
-        return JobResult(job.trial, "ok", latency=latency | _quick(job))
+        return JobResult(job.trial, "ok", latency=latency)
     try:
         network = _network(job, job.genotype)
-        latency = measure_on(setting, network, job.image, job.needed, job.command_timeout_s, job.effort)
+        latency = measure_on(setting, network, job.image, job.needed, job.command_timeout_s, SHORT)
     except DeviceError as error:
         if error.kind == UNREACHABLE or not job.probe:
             return JobResult(job.trial, STATUS[error.kind], error=str(error))
         try:
-            measure_on(setting, _network(job, job.probe), job.image, job.needed, job.command_timeout_s, QUICK)
+            measure_on(setting, _network(job, job.probe), job.image, job.needed, job.command_timeout_s, SHORT)
         except DeviceError:
             return JobResult(job.trial, "unreachable", error=f"{error}; so does a net that it measured before")
         return JobResult(job.trial, STATUS[error.kind], error=str(error))
-    return JobResult(job.trial, "ok", latency=latency.to_dict() | _quick(job))
-
-
-def _quick(job: LatencyJob) -> dict[str, bool]:
-    """What a measurement says of its effort, where that was the least."""
-    return {"quick": True} if job.effort == QUICK else {}
+    return JobResult(job.trial, "ok", latency=latency.to_dict())
 
 
 def _network(job: LatencyJob, net: Net) -> nn.Module:

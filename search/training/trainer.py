@@ -34,7 +34,6 @@ from .inherit import init_weights
 from .job import JobResult, Point, Progress, TrainJob
 from .loaders import MIX, Batch, DeviceLoader
 from .optim import Ema, Gradients, autocast, kept_steps, memory_format, optimizer_for, peak_rate, rate_at
-from .quantized import int8_answers
 from .recipe import check_devices, completed
 from .task import task_of
 
@@ -81,10 +80,6 @@ def _trained(trainer: Trainer) -> Iterator[Progress | JobResult]:
         yield trainer.result("nan", error=f"validation {bad} at step {trainer.step}")
         return
     trainer.save()
-    if job.quantized and job.stop_step >= job.total_steps and trainer.is_first:
-        name, in_float = job.metric.name, metrics[job.metric.name]
-        val = trainer.evaluate_int8("val")
-        score, metrics = trainer.score(val), trainer.numbers(val) | {f"float_{name}": in_float}
     if job.metric.is_accuracy:
         del metrics["accuracy"]
     if job.stop_step >= job.total_steps:
@@ -201,13 +196,6 @@ class Trainer:
         logits, answers = collect(map(predict, self.loader.images(split, batch_size, most, self.job.member)))
         return self.task.scores(self.group.joined(logits), self.group.joined(answers))
 
-    def evaluate_int8(self, split: str) -> Scores | LabelScores:
-        """Scores of the evaluated net in int8 on "val" or "test"."""
-        start = time.perf_counter()
-        answers = collect(int8_answers(self.task.unwrap(self.best), self.loader, split))
-        self.seconds += time.perf_counter() - start
-        return self.task.scores(*answers)
-
     def numbers(self, scores: Scores | LabelScores, prefix: str = "") -> dict[str, float]:
         """All scores by name, the one that the job is ranked by among them."""
         return all_numbers(scores, self.job.metric, self.loader.data.classes, prefix)
@@ -221,8 +209,8 @@ class Trainer:
         train_scores = self.evaluate("train", len(self.loader.data.val))
         if self.is_first:
             self._leave(val, train_scores)
-        measure = self.evaluate_int8 if self.job.quantized else self.evaluate
-        return self.numbers(train_scores, "train_") | (self.numbers(measure("test"), "test_") if self.job.test else {})
+        test = self.numbers(self.evaluate("test"), "test_") if self.job.test else {}
+        return self.numbers(train_scores, "train_") | test
 
     def _leave(self, val: Scores | LabelScores, train: Scores | LabelScores) -> None:
         job = self.job

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import cast
 
 from ...archs import Genotype
+<<<<<<< HEAD
 from ...archs.timm_net import Net
 from ...results.latency.measurements import CONFIRMED
 from ...results.runs.events import UnderWay
+=======
+>>>>>>> main
 from ...results.runs.record import FREE, Record
 from ...results.runs.store import Store
 from ...spaces import FixedChooser, Genes, plain_genes
@@ -24,8 +27,7 @@ from ..samplers.sampler_context import candidate_baselines
 from ..training.job import Job, JobResult, LatencyJob
 from ..training.tuned import recipe_of
 from .base_controller import Controller
-from .few_measured import FewMeasured
-from .latencies import Latencies
+from .devices import Device
 from .patience import Patience
 from .proposer import BASELINE_SEEDS, MAX_PROPOSALS, Proposer, choose_baselines
 from .schedulers import RungResult, RungTable
@@ -50,8 +52,6 @@ class SearchController(Controller):
         baselines: the plain ResNets that are trained beside the search; `references`: how many nets of timm are.
         exhausted: whether the strategy or the space has no new net to give.
         patience: when the search has stopped getting better; None if it is not to end for that.
-        few: measures nets outside of trials; None where every net is measured before it is trained, or none.
-        say: shows a line.
     """
 
     def __init__(self, context: SearchContext, store: Store, study: StudyAdapter) -> None:
@@ -66,9 +66,6 @@ class SearchController(Controller):
         self.pretrained = Parent(context.pretrained.start) if context.pretrained else None
         self.exhausted, nets = False, context.config.run.budget.patience
         self.patience = Patience(nets, settings, context.cost_of) if nets else None
-        self.few = FewMeasured(context.devices) if settings.predicts else None
-        self._predicts = False
-        self.say: Callable[[str], None] = log.info
         self._over_in_a_row = 0
         # As the records say: nets of the search and references that have ended, optimiser steps of all trainings.
         self._ended = self._references = self._steps = 0
@@ -117,48 +114,13 @@ class SearchController(Controller):
     @property
     def complete(self) -> bool:
         """Whether a search of this many trials has ended already."""
-        return not self.live and self.proposed_all and not self._measured_beside()
-
-    @property
-    def done(self) -> bool:
-        return super().done and not self._measured_beside()
+        return not self.live and self.proposed_all
 
     def close(self) -> list[Record]:
         """End the search: paused trials become pruned."""
         return [self.end(trial, "pruned") for trial in [*self.live.values()] if trial.paused]
 
     # What runs next.
-
-    def next_job(self) -> Job | None:
-        if self.few is None:
-            return super().next_job()
-        is_first = bool(self.few.missing(self.context.devices.first))
-        job, seconds = None if is_first else self._train(), 60 * self.context.config.run.budget.trial_minutes
-        return job or self.few.next_job(self._measured_beside(), None if is_first else CONFIRMED, seconds)
-
-    def _train(self) -> Job | None:
-        """The next job once enough nets are measured to predict the others."""
-        if self.few and self.context.devices.first and not self._predicts:
-            self.few.check()
-            self._predicts = True
-            for line in self.context.devices.errors:
-                self.say(line)
-        return super().next_job()
-
-    def _measured_beside(self) -> Sequence[tuple[Latencies, Net]]:
-        """What is to be measured outside of trials now: nets before the first trial, and after the last the front's."""
-        if self.few is None:
-            return ()
-        if first := self.few.missing(self.context.devices.first):
-            return first
-        if not (self.proposed_all and super().done):
-            return ()
-        front = self.few.front(
-            self.store.records,
-            self.settings.costs[:2],
-            lambda cost, record: self.context.cost_named(cost, record.key, record.cost),
-        )
-        return self.few.missing(front)
 
     def _next_trial(self) -> Trial | None:
         """The first paused trial that the scheduler promotes, from the highest rung down; else a new one."""
@@ -205,10 +167,8 @@ class SearchController(Controller):
         """Let a trial in, or end it at once as infeasible or duplicate."""
         net = cast(Genotype, trial.net)  # of the space, which has no others
         violation, twin = self.context.over_limits(net) | self.context.devices.over(net), self._twin(trial.key)
-        expected = {} if violation else self.context.devices.expected_over(net)
-        if violation or expected:
-            predicted = f"predicted to be well over the limit: {', '.join(expected)}" if expected else ""
-            self._end_infeasible(trial, violation or expected, predicted)
+        if violation:
+            self._end_infeasible(trial, violation)
         elif twin is not None:
             number, accuracy = (twin.number, None) if isinstance(twin, Trial) else (twin.trial, twin.accuracy)
             self.end(trial, "duplicate", f"same net as trial {number}", accuracy=accuracy)
@@ -218,7 +178,6 @@ class SearchController(Controller):
 
     def _enter(self, trial: Trial) -> None:
         self.live[trial.number] = self._live_by_key[trial.key] = trial
-        self.context.devices.note(trial.net)
         if trial.kind != "search":
             self._beside.add(trial.number)
 
@@ -229,17 +188,17 @@ class SearchController(Controller):
             trial.rung_steps = self.rungs.scheduler.rungs(max(1, round(BUDGET_SHARE * self.context.steps)))
 
     def _can_start(self, trial: Trial) -> bool:
-        device = self._meter_of(trial)
+        device = self._device_of(trial)
         return device is None or device.is_free
 
-    def _meter_of(self, trial: Trial) -> Latencies | None:
+    def _device_of(self, trial: Trial) -> Device | None:
         """The device that measures a trial's net next; none once it has trained."""
         return None if trial.last_result else self.context.devices.pending(trial.net)
 
     def _start(self, trial: Trial) -> Job:
         """The job of a trial: training, but first of all what is measured of it, device by device."""
         trial.job = self._job(trial)
-        if device := self._meter_of(trial):
+        if device := self._device_of(trial):
             trial.job = device.job(trial.number, trial.net, trial.job.timeout_s)
         return trial.job
 
@@ -253,9 +212,6 @@ class SearchController(Controller):
     # What becomes of it.
 
     def report(self, result: JobResult) -> Record | None:
-        if self.few and result.trial < 0:
-            self.few.take(result)
-            return None
         self.context.devices.release(self.live[result.trial].job)
         return super().report(result)
 
@@ -280,15 +236,14 @@ class SearchController(Controller):
     def _take_measurement(self, trial: Trial, result: JobResult) -> Record | None:
         """Take what a device says of a net: it ends a trial whose net is over a limit, or does not run there."""
         assert isinstance(trial.job, LatencyJob)
-        device = self.context.devices.by_name[self.context.devices.name_of(trial.job)]
+        device = self.context.devices.at_work(trial.job)
         if result.status == "ok":
             device.add(trial.net, result.latency)
             if over := self.context.devices.over(trial.net):
                 self._over_in_a_row += 1
                 self.exhausted |= self._over_in_a_row >= MAX_OVER
                 return self._end_infeasible(trial, over)
-            if self.context.devices.is_certain(device, trial.net.key):
-                self._over_in_a_row = 0
+            self._over_in_a_row = 0
         else:
             device.fail(trial.net, result)
             if result.status == "infeasible":

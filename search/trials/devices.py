@@ -1,15 +1,180 @@
-"""`Devices`: what a search measures of its nets, on this machine or by commands, and the limits on that. No torch."""
+"""`Devices`: what a search measures of its nets before it trains them, on this machine or by commands of the user's.
+
+A `Device` keeps the numbers of the nets measured on it and predicts those of others, by which strategies compare nets
+beforehand; schedulers, limits and fronts go by measured numbers alone. No torch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
-from ...archs import Genotype
-from ...archs.timm_net import Net
-from ...results.latency.device_command import UNNAMED, split_number
-from ...results.runs.record import Record
-from ..training.job import Job, LatencyJob
-from .latencies import Latencies
+from ...archs import Cost, Genotype
+from ...archs.errors import InputError, OperationError
+from ...archs.timm_net import Net, net_from_dict
+from ...results.latency.device_command import LATENCY, TIMEOUT_SECONDS, UNNAMED, DeviceCommand, split_number
+from ...results.latency.measurements import LatencySetting, Measurement, keep, latencies_of, read_latencies
+from ...results.latency.predictor import MIN_NETS, LatencyPredictor
+from ...results.runs.record import FREE, Record
+from ..training.job import Job, JobResult, LatencyJob
+
+log = logging.getLogger("alternas")
+GROWTH = 1.1  # so many times as many nets, and the predictor is fitted anew
+ALWAYS_FITTED = 50  # nets, up to which it is fitted anew with each
+MAX_RECALLED = 300  # nets of an earlier session that it is fitted to, the last ones
+SLACK = 1.25  # times a limit, from which on a prediction keeps strategies from a net
+WAITS = (10.0, 30.0, 60.0, 120.0)  # seconds before a device that is not there is tried again
+FAILED = "failed"  # number of the limit that a net breaks which does not run on a device
+
+
+class Device:
+    """This machine, or one that a command measures on, with the numbers that a run's nets have there.
+
+    Attributes:
+        known: of the nets measured, by key.
+        failed: why nets do not run there, by key.
+        seconds: that measuring has taken, in all sessions.
+        predictor: of the first number.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        cost_fn: Callable[[Genotype], Cost],
+        setting: LatencySetting | DeviceCommand,
+        image: tuple[int, int, int],
+        classes: int,
+        numbers: Sequence[str] = (LATENCY,),
+        timeout_s: float = TIMEOUT_SECONDS,
+    ) -> None:
+        """With what the run in `folder` has measured there.
+
+        Args:
+            cost_fn: static cost of a net.
+            setting: what latencies are measured under, or the device's command.
+            image: channels, height, width.
+            classes: of the nets.
+            numbers: what every net must have, of which the first is predicted.
+            timeout_s: of one run of a command.
+
+        Raises:
+            InputError: if the run's latency.jsonl is broken, or holds this setting on several machines.
+        """
+        self.setting, self._folder, self._cost_fn, self._image, self._classes = setting, folder, cost_fn, image, classes
+        self._numbers, self._timeout_s = tuple(numbers), timeout_s
+        self._place = setting.place("x".join(str(length) for length in dict.fromkeys(image[1:])))
+        here = [m for m in read_latencies(folder) if f"{m.setting}/".startswith(f"{self._place}/")]
+        measured = [m for m in here if None not in map(m.value, numbers)]
+        self.known: dict[str, Measurement] = latencies_of(measured, self._place, folder.name) if measured else {}
+        self.failed: dict[str, str] = {}
+        self.seconds = sum(m.seconds for m in here)
+        self._probe: Net | None = None
+        self._misses, self._retry_at, self._at_work = 0, -math.inf, False
+        self._learned: dict[str, Cost] = {}  # of measured nets of the space, by key
+        self.predictor = LatencyPredictor()
+
+    def recall(self, records: Sequence[Record]) -> None:
+        """Learn from the nets of an earlier session.
+
+        Raises:
+            InputError: if one that was trained has not been measured here.
+        """
+        missing = [r for r in records if r.status not in FREE and r.rungs and r.key not in self.known]
+        if missing:
+            rule = f"{len(missing)} trained nets, trial {missing[0].trial} first, have no latency in {self._place}"
+            raise InputError(f"run {self._folder.name!r}: {rule}; measure them: alternas latency {self._folder.name}")
+        self.failed |= {r.key: r.error for r in records if self.failure in r.constraint_violation}
+        for record in [r for r in records if r.key in self.known][-MAX_RECALLED:]:
+            self._learn(net_from_dict(record.genotype))
+
+    @property
+    def failure(self) -> str:
+        """The constraint that a net violates which does not run on the device."""
+        return f"{FAILED}@{self.setting.device}"
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a net can be measured now. On a device that a command is for, one at a time."""
+        return not self._at_work and time.monotonic() >= self._retry_at
+
+    def job(self, trial: int, net: Net, timeout_s: float) -> LatencyJob:
+        """The job of measuring a net; a command's has its own limit of time."""
+        if not isinstance(self.setting, DeviceCommand):
+            return LatencyJob(trial, net, self.setting, self._image, self._classes, timeout_s)
+        self._at_work = True
+        more = {"needed": self._numbers, "probe": self._probe, "command_timeout_s": self._timeout_s}
+        return LatencyJob(trial, net, self.setting, self._image, self._classes, **more)
+
+    def release(self) -> None:
+        """Note that the job has ended, however it did."""
+        self._at_work = False
+
+    def add(self, net: Net, measured: dict[str, object]) -> None:
+        """Take up a new measurement, on disk first.
+
+        Raises:
+            OperationError: if those before are of another kind of machine.
+        """
+        new = keep(self._folder, net.key, self._image[1:], measured)
+        before = next(iter(self.known.values()), new)
+        if before.setting != new.setting:
+            raise OperationError(f"latency: measured in {before.setting} before, and now in {new.setting}")
+        self.known[net.key] = new
+        self.seconds += new.seconds
+        self._misses = 0
+        if isinstance(self.setting, DeviceCommand) and (differ := measured.get("busy")):
+            log.warning("device %s is busy: its repeats differ by %.0f %%", self.setting.name, 100 * float(str(differ)))
+        self._learn(net)
+
+    def fail(self, net: Net, result: JobResult) -> None:
+        """Take up that a net was not measured.
+
+        Raises:
+            OperationError: if that is the device's fault, and it has been away for too long, or none was ever measured.
+        """
+        if not isinstance(self.setting, DeviceCommand):
+            return
+        if result.status == "unreachable":
+            if self._misses >= len(WAITS):
+                raise OperationError(f"{result.error}; tried {1 + len(WAITS)} times; the same command resumes")
+            wait = WAITS[self._misses]
+            self._misses, self._retry_at = self._misses + 1, time.monotonic() + wait
+            log.warning("%s; tried again in %.0f s (%d of %d)", result.error, wait, self._misses, len(WAITS))
+        elif not self.known:
+            fault = "it has measured no net yet, so the command is at fault"
+            raise OperationError(f"{result.error}; {fault}; correct it and search again")
+        else:
+            self.failed[net.key] = result.error
+
+    def value(self, key: str, number: str = "") -> float:
+        """A number of a measured net, by default the first."""
+        value = self.known[key].value(number or self._numbers[0])
+        assert value is not None, "nets without it are not known"
+        return value
+
+    def predict(self, net: Genotype) -> float:
+        """The first number of any net: measured, or predicted."""
+        return self.value(net.key) if net.key in self.known else self.predictor.predict(self._cost_fn(net))
+
+    def expected_excess(self, net: Genotype, number: str, limit: float) -> float:
+        """The share by which a net is over a limit: as measured, or where it is predicted to be far over."""
+        if net.key in self.known:
+            return max(0.0, self.value(net.key, number) / limit - 1)
+        if number != self._numbers[0] or self.predictor.count < MIN_NETS:
+            return 0.0
+        return max(0.0, self.predict(net) / (SLACK * limit) - 1)
+
+    def _learn(self, net: Net) -> None:
+        """Take in a measured net of the space; with enough new ones the predictor is fitted anew."""
+        self._probe = net
+        if not isinstance(net, Genotype):
+            return
+        self._learned[net.key] = self._cost_fn(net)
+        if len(self._learned) <= ALWAYS_FITTED or len(self._learned) >= GROWTH * self.predictor.count:
+            self.predictor = LatencyPredictor([*self._learned.values()], [self.value(key) for key in self._learned])
 
 
 class Devices:
@@ -18,28 +183,17 @@ class Devices:
     Attributes:
         by_name: what each has measured.
         limits: largest values allowed, of what is measured.
-        measures_all: whether every net is measured before it is trained; else the first ones and those near a limit,
-            with the least effort where that tells.
-        first: nets that are measured before any is trained, once `recall` was told of them.
     """
 
-    def __init__(
-        self,
-        by_name: Mapping[str, Latencies] | None = None,
-        limits: Mapping[str, float] | None = None,
-        measures_all: bool = True,
-    ) -> None:
-        self.by_name, self.limits, self.measures_all = by_name or {}, limits or {}, measures_all
-        self.first: Sequence[Genotype] = ()
-        for device in self.by_name.values():
-            device.quick = not measures_all
+    def __init__(self, by_name: Mapping[str, Device] | None = None, limits: Mapping[str, float] | None = None) -> None:
+        self.by_name, self.limits = by_name or {}, limits or {}
 
     def __bool__(self) -> bool:
         return bool(self.by_name)
 
-    def of(self, cost: str) -> Latencies:
-        """The device that a cost is measured on."""
-        return self.by_name[home_of(cost, self.by_name)]
+    def of(self, cost: str) -> Device:
+        """The device that a cost is measured on; a plain latency_ms is the unnamed one's, or this machine's."""
+        return self.by_name[split_number(cost)[1] or (UNNAMED if UNNAMED in self.by_name else "")]
 
     def value(self, cost: str, key: str) -> float:
         """A cost of a measured net."""
@@ -49,81 +203,39 @@ class Devices:
         """These costs of all measured nets, by name and key."""
         return {cost: {key: self.value(cost, key) for key in self.of(cost).known} for cost in costs}
 
-    def recall(self, records: Sequence[Record], first: Sequence[Genotype] = ()) -> None:
-        """Learn from the nets of an earlier session; InputError as `Latencies.recall`."""
-        self.first = first
+    def recall(self, records: Sequence[Record]) -> None:
+        """Learn from the nets of an earlier session; InputError as `Device.recall`."""
         for device in self.by_name.values():
-            device.recall(records, first, self.measures_all)
+            device.recall(records)
 
-    def note(self, net: Net) -> None:
-        """Remember a net whose costs are asked for by its key."""
-        for device in () if self.measures_all else self.by_name.values():
-            device.note(net)
-
-    def pending(self, net: Net) -> Latencies | None:
+    def pending(self, net: Net) -> Device | None:
         """The first device that has yet to measure a net before it is trained."""
-        return next((device for device in self.by_name.values() if self._is_needed(device, net)), None)
+        return next((device for device in self.by_name.values() if net.key not in device.known), None)
 
-    def _is_needed(self, device: Latencies, net: Net) -> bool:
-        """Whether a net is not trained before a device has measured it, or measured it again."""
-        if net.key in device.known:
-            return not self.is_certain(device, net.key)
-        if self.measures_all or not isinstance(net, Genotype) or not (self.first or device.predicts):
-            return True
-        return any(device.may_exceed(net, most) for most in self._limits_of(device).values())
-
-    def is_certain(self, device: Latencies, key: str) -> bool:
-        """Whether a device has measured a net well enough to say which limits it keeps."""
-        limits = self._limits_of(device).items()
-        return key in device.known and all(device.is_certain(key, number, most) for number, most in limits)
-
-    def _limits_of(self, device: Latencies) -> dict[str, float]:
-        """The limits on what a device measures, by number."""
-        return {split_number(cost)[0]: most for cost, most in self.limits.items() if self.of(cost) is device}
-
-    def name_of(self, job: LatencyJob) -> str:
+    def at_work(self, job: LatencyJob) -> Device:
         """The device that does a job."""
-        return next(name for name, device in self.by_name.items() if job.setting == device.setting)
+        return next(device for device in self.by_name.values() if job.setting == device.setting)
 
     def release(self, job: Job | None) -> None:
         """Note that a job has ended; its device is free where it was measured."""
         if isinstance(job, LatencyJob):
-            self.by_name[self.name_of(job)].release()
+            self.at_work(job).release()
 
     def over(self, net: Net) -> dict[str, float]:
-        """By which share a net breaks each limit, of those that it was measured to break; 1 where it does not run."""
+        """By which share a net was measured to break each limit; 1 where it does not run."""
         over = {device.failure: 1.0 for device in self.by_name.values() if net.key in device.failed}
-        for cost, most in self.limits.items():
-            if net.key in self.of(cost).known and (share := self.of(cost).excess(net, split_number(cost)[0], most)):
+        for cost, limit in self.limits.items():
+            if net.key in self.of(cost).known and (share := self.value(cost, net.key) / limit - 1) > 0:
                 over[cost] = share
         return over
 
-    def expected_over(self, net: Net) -> dict[str, float]:
-        """By which share a net is over each limit: as measured, or well over it as predicted."""
-        excess = {cost: self.of(cost).excess(net, split_number(cost)[0], most) for cost, most in self.limits.items()}
-        return {cost: share for cost, share in excess.items() if share > 0}
-
-    def excess(self, net: Net) -> float:
+    def expected_excess(self, net: Genotype) -> float:
         """The shares by which a net is expected to be over the limits, together, and 1 where it does not run."""
         failed = sum(net.key in device.failed for device in self.by_name.values())
-        return failed + sum(self.expected_over(net).values())
-
-    @property
-    def errors(self) -> list[str]:
-        """How well each device's number is predicted, a line each."""
-        lines = []
-        for name, device in self.by_name.items():
-            cost = device.first_number if name in ("", UNNAMED) else f"{device.first_number}@{name}"
-            lines += [f"{cost} {device.predictor}"] if device.predictor.count else []
-        return lines
+        shares = (self.of(c).expected_excess(net, split_number(c)[0], limit) for c, limit in self.limits.items())
+        return failed + sum(shares)
 
     @property
     def seconds(self) -> float:
         """Seconds that measuring has taken, in all sessions."""
         return sum(device.seconds for device in self.by_name.values())
-
-
-def home_of(cost: str, devices: Mapping[str, object]) -> str:
-    """The name of the device that a cost is measured on; a plain latency_ms is the unnamed one's, or this machine's."""
-    _, device = split_number(cost)
-    return device or (UNNAMED if UNNAMED in devices else "")

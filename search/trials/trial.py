@@ -173,7 +173,6 @@ class Trial:
             store=store,
             metric=settings.metric,
             trainer=trainer,
-            quantized=settings.quantized,
         )
         return self.job
 
