@@ -15,12 +15,9 @@ from rich.console import Console
 
 from ..archs import OperationError
 from ..archs.candidate import tuned_values
-<<<<<<< HEAD
 from ..archs.files import atomic_write, open_own
-=======
 from ..results.latency.front import measure_front
 from ..results.latency.measurements import LatencySetting
->>>>>>> main
 from ..results.render.tables import duration, short
 from ..results.runs.record import FAILED, FREE, Record
 from ..results.runs.store import Store, has_trained, locked, run_folder, weights_file
@@ -91,23 +88,11 @@ def opened(context: SearchContext) -> Iterator[SearchController]:
         _write_facts(folder, context)
         if context.pretrained:
             context.pretrained.save()
-<<<<<<< HEAD
         with closing(Store(folder, _taken_over(context, sampler_context))) as store:
-            context.devices.recall(store.records, context.first_measured())
+            context.devices.recall(store.records)
             study = study_of(store, strategy, sampler_context, context.cost_of)
             kind = SupernetController if context.settings.supernet else SearchController
             yield kind(context, store, study)
-=======
-        context.devices.recall(store.records)
-        strategy, sampler_context = context.settings.strategy, context.sampler_context()
-        if context.known.records and not store.records:
-            _take_over(context, store, sampler_context)
-        study = open_study(folder, store.records, strategy, sampler_context, context.cost_of, storage)
-        if study.study.metric_names is None:  # optuna-dashboard labels its axes with them
-            study.study.set_metric_names([context.settings.metric.score_name, context.settings.objective])
-        kind = SupernetController if context.settings.supernet else SearchController
-        yield kind(context, store, study)
->>>>>>> main
 
 
 def conclude(controller: SearchController, console: Console) -> None:

@@ -171,17 +171,10 @@ def open_controller(tmp_path: Path) -> Iterator[Callable[..., SearchController]]
         while stores:
             stores.pop().close()
         stores.append(Store(tmp_path))
-<<<<<<< HEAD
-        devices.recall(stores[-1].records, context.first_measured())
+        devices.recall(stores[-1].records)
         store, known = stores[-1], context.sampler_context()
         study = study_of(store, strategy, known, context.cost_of)
         return SearchController(context, store, study)
-=======
-        devices.recall(stores[-1].records)
-        records, known = stores[-1].records, context.sampler_context()
-        study = open_study(tmp_path, records, strategy, known, context.cost_of, storage)
-        return SearchController(context, stores[-1], study)
->>>>>>> main
 
     yield open_it
     for store in stores:

@@ -13,12 +13,7 @@ from dataclasses import replace
 from typing import cast
 
 from ...archs import Genotype
-<<<<<<< HEAD
-from ...archs.timm_net import Net
-from ...results.latency.measurements import CONFIRMED
 from ...results.runs.events import UnderWay
-=======
->>>>>>> main
 from ...results.runs.record import FREE, Record
 from ...results.runs.store import Store
 from ...spaces import FixedChooser, Genes, plain_genes
