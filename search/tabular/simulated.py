@@ -229,7 +229,7 @@ def controller_on(table: TabularBenchmark, how: SearcherConfig, seed: int) -> Se
     context = TabularContext(
         config, no_data, table.space, _cost_fn(table), table.steps, Path("/nowhere"), fields, table=table
     )
-    study = study_of(store, how.strategy, context.sampler_context(), context.cost_of)
+    study = study_of(store, how.strategy, context.sampler_context(), context.cost_of, baselines=())
     context = replace(context, space=alone)
     return SearchController(context, store, study)
 

@@ -15,7 +15,7 @@ from optuna.storages import InMemoryStorage
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
-from ...archs import InputError
+from ...archs import Genotype, InputError
 from ...archs.candidate import candidate_key
 from ...results.runs.events import UnderWay
 from ...results.runs.record import FREE, Record
@@ -177,13 +177,21 @@ class StudyAdapter:
         return self.study.get_trials(deepcopy=False)
 
 
-def study_of(store: Store, strategy: str, context: SamplerContext, cost_of: CostOf) -> StudyAdapter:
+def study_of(
+    store: Store,
+    strategy: str,
+    context: SamplerContext,
+    cost_of: CostOf,
+    baselines: Sequence[Genotype] | None = None,
+) -> StudyAdapter:
     """The study of a run: its baselines, all that its records and events say, and the first proposals.
+
+    `baselines` hold the first numbers; None are the space's.
 
     Raises:
         InputError: if the records' numbers are impossible.
     """
-    options, baselines = options_of(context.space), candidate_baselines(context)
+    options, baselines = options_of(context.space), candidate_baselines(context) if baselines is None else baselines
     shared: dict[str, BaseDistribution] = dict(distributions(options))
     ended = told(store.records)
     open_ = {trial.trial: trial for trial in store.under_way if fits(trial.genes, options)}
