@@ -60,7 +60,7 @@ KINDS = {  # which it is, by the option's name; those of other commands than the
     "epochs": "number", "max_latency_ms": "limit", "latency_command": "command", "latency_format": "word", "latency_timeout": "number", "max_macs": "amount", "max_params": "amount", "images": "amount",
     "msa": "numbers", "shots": "numbers", "ways": "numbers", "rungs": "shares", "save_weights_at": "shares",
     "image_size": "size", "from_size": "size", "strategy": "word", "scheduler": "word", "objective": "word",
-    "objectives": "word", "loader": "word", "recipe": "file", "freeze": "word",
+    "objectives": "word", "loader": "word", "recipe": "file", "freeze": "word", "regime": "word", "cnn": "word",
     "train": "word", "pick": "word", "formats": "word", "family": "word", "device": "word", "dtype": "word",
     "bench.data": "word", "study.name": "word", "recipes.name": "word", "spaces.space": "file", "space": "file",
     "data": "file", "data.name": "file", "weights": "file", "arch": "file", "target": "file", "latency": "place",
@@ -80,7 +80,7 @@ ANY = {  # options that may hold anything, with the reason
 BASE = {  # what each command needs besides
     "search": ["resnet"], "front": ["mine"], "leaderboard": ["mine"], "compare": ["mine", "other"],
     "show": ["mine", "0"], "report": ["mine"], "export": ["mine", "--out", "d"], "cost": ["alternet18"],
-    "data": ["digits"], "retrain": ["mine"], "finetune": ["--from", "mine", "--data", "digits"],
+    "data": ["digits"], "retrain": ["mine"], "finetune": ["--from", "mine", "--data", "digits"], "train": ["resnet18", "--data", "digits"],
     "buildup": ["--from", "mine", "--data", "digits"], "few-shot": ["--from", "mine", "--data", "digits"],
     "study": ["data-size", "--data", "digits"], "latency": ["alternet18"], "dashboard": ["mine"],
     "explain": ["mine"],

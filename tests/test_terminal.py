@@ -51,6 +51,7 @@ COMMANDS = {
     "dashboard": (["dashboard", str(FOLDER)],),
     "search": (["search", f"{EVIL}.py", "--name", EVIL], ["search", "--data", EVIL, "--trials", "0"]),
     "retrain": (["retrain", str(FOLDER), "--workers", "1"],),
+    "train": (["train", EVIL, "--data", EVIL],),
     "finetune": (["finetune", "--from", EVIL, "--data", EVIL],),
     "buildup": (["buildup", "--from", EVIL, "--data", EVIL],),
     "few-shot": (["few-shot", "--from", EVIL, "--data", EVIL],),
