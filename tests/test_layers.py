@@ -56,7 +56,7 @@ def test_imports_follow_the_arrows(path: Path) -> None:
 
 def test_ray_lives_in_the_engine_and_optuna_in_samplers_and_trials() -> None:
     homes = {
-        "ray": {f"search/engine/{name}.py" for name in ("connection", "pool", "place", "cluster", "tune", "doctor")},
+        "ray": {f"search/engine/{name}.py" for name in ("connection", "pool", "worker_group", "tune", "doctor")},
         "optuna": {str(path.relative_to(ROOT)) for path in FILES if path.parent.name in ("samplers", "trials")}
         | {"search/tabular/simulated.py", "results/report/genes.py"},
     }

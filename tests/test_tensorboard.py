@@ -86,7 +86,7 @@ def test_an_experiment_has_a_curve_for_each_training(alternas: Any, fake_pool: t
     records = read_records(Path("runs/mine"))
     assert len(records) == 6
     for i, record in enumerate(records):
-        seed = record.seed
+        window, seed = record.factors["window"], record.seed
         (folder,) = home.glob(f"*-seed-{seed}-{record.training_id}")
         points = [(point["step"], pytest.approx(point["accuracy"], rel=1e-6)) for point in record.curve]
         assert curves(folder)["validation/accuracy_ema"] == (points if i >= 2 else points[-1:]), "fakes tick once"
