@@ -38,7 +38,7 @@ def test_correlation_is_numpys_over_channels_about_their_means() -> None:
     for part in zip(a.split(3), b.split(3), strict=True):
         found.add(*part)
     centred = [(x - x.mean((0, 2, 3), keepdim=True)).flatten().double().numpy() for x in (a, b)]
-    assert found.value == pytest.approx(np.corrcoef(*centred)[0, 1])
+    assert found.value == pytest.approx(np.corrcoef(*centred)[0, 1])  # pyright: ignore[reportCallIssue, reportArgumentType]
     constant = Correlation()
     constant.add(torch.ones(2, 1, 3, 3), torch.randn(2, 1, 3, 3))
     assert constant.value is None
