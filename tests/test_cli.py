@@ -308,7 +308,7 @@ READING = [
 def test_a_run_of_another_format_is_refused(alternas: Any, line: str) -> None:
     folder = finished_run()
     finished_run("other")
-    for file in ("run.json",) if line.startswith("dashboard") else ("run.json", "records.jsonl"):
+    for file in ("run.json", "records.jsonl"):
         text = (folder / file).read_text()
         for of, other in (('"format": 1, ', 1), ("", 1), ('"format": 2, ', 2)):
             (folder / file).write_text(text.replace('"format": 3, ', of))

@@ -48,7 +48,7 @@ COMMANDS = {
     "latency": (["latency", str(FOLDER), "--device", EVIL], ["latency", EVIL]),
     "explain": (["explain", str(FOLDER)],),
     "studies": (["studies"],),
-    "dashboard": (["dashboard", str(FOLDER)],),
+    "dashboard": (["dashboard", EVIL], ["dashboard", str(FOLDER), "--host", EVIL]),
     "search": (["search", f"{EVIL}.py", "--name", EVIL], ["search", "--data", EVIL, "--trials", "0"]),
     "retrain": (["retrain", str(FOLDER), "--workers", "1"],),
     "train": (["train", EVIL, "--data", EVIL],),

@@ -98,7 +98,7 @@ def serve(folder: Path, host: str, port: int) -> None:
 
     try:
         server = make_server(host, port, page, ThreadingServer, Handler)
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, UnicodeError, TypeError) as error:  # the last two of a host that is no name
         raise InputError(f"dashboard: cannot listen on {host}:{port} ({error})") from None
     with server:
         address = f"[{host}]" if ":" in host else host
