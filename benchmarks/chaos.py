@@ -80,9 +80,10 @@ class Chaos:
         return [process for process in self.seen if "ray::Worker" in _title(process)]
 
     def records(self) -> list[dict[str, Any]]:
-        """Whole lines alone."""
+        """Whole lines alone, and no events of trials under way."""
         path = self.folder / "runs" / NAME / "records.jsonl"
-        return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]] if path.exists() else []
+        rows = [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]] if path.exists() else []
+        return [row for row in rows if "event" not in row]
 
     def wait_for(self, what: Callable[[], Any]) -> Any:
         """Until it is so, or the driver has ended."""

@@ -80,8 +80,10 @@ def run_served(server: str, folder: Path, *words: str) -> tuple[int, str, str]:
 
 
 def records(folder: Path, name: str) -> list[dict[str, Any]]:
+    """The records of a run; lines of trials under way, which the file holds too, are left out."""
     path = folder / "runs" / name / "records.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    return [row for row in rows if "event" not in row]
 
 
 def wait_for(what: Any, seconds: float = 120) -> Any:
