@@ -95,7 +95,7 @@ class StudyAdapter:
             self.study.enqueue_trial(fixed)
 
     def ask(self) -> tuple[int, TrialChooser]:
-        """A new trial: its number and whoever answers its genes.
+        """Ask for a new trial: its number and its chooser.
 
         Raises:
             InputError: if a sampler of the user's own raises anything, now or when it is asked for a gene.
