@@ -37,7 +37,7 @@ from alternas.search.engine.progress import PlainView
 from alternas.search.engine.shown import ShownSearch
 from alternas.search.training import recipes
 from alternas.search.training.job import Job, JobResult, Point, Progress, TrainJob
-from alternas.search.trials.controller import SearchController
+from alternas.search.trials.search_trials import SearchTrials
 from alternas.search.trials.study import study_of
 from alternas.spaces import get
 
@@ -102,16 +102,16 @@ class SimulatedCluster:
             self._steps[job.trial] = job.stop_step
         steps = range(job.progress_steps, job.stop_step + 1, job.progress_steps)
         curve = tuple(Point(step, 1 / step, 0.5) for step in steps)
-        ticks = [Progress(job.trial, point, 1.0) for point in curve if point.step > begun]
+        ticks = [Progress(job.id, point, 1.0) for point in curve if point.step > begun]
         metrics = {"nll": 1.0, "ece": 0.01}
-        result = JobResult(job.trial, "ok", job.stop_step, fancied(job), metrics, curve, FULL_SECONDS)
+        result = JobResult(job.id, "ok", job.stop_step, fancied(job), metrics, curve, FULL_SECONDS)
         return [*ticks, result]
 
 
 class Meter:
     """Notes what the driver takes as trials pass: called when each job's end has been shown."""
 
-    def __init__(self, controller: SearchController, cluster: SimulatedCluster, folder: Path) -> None:
+    def __init__(self, controller: SearchTrials, cluster: SimulatedCluster, folder: Path) -> None:
         self._controller, self._cluster, self._folder = controller, cluster, folder
         self._began = self._now()
         self._times: dict[str, list[float]] = {"next_job": [], "report": []}
@@ -195,7 +195,7 @@ def open_controller(folder: Path, strategy: str, scheduler: str, trials: int) ->
         (folder / name).mkdir(parents=True, exist_ok=True)
     store = Store(folder)
     study = study_of(store, strategy, context.sampler_context(), context.cost_of)
-    return SearchController(context, store, study), store
+    return SearchTrials(context, store, study), store
 
 
 def grow(folder: Path, trials: int) -> None:

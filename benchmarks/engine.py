@@ -84,7 +84,7 @@ class Idle:
         from alternas.search.training.job import JobResult
 
         accuracy = int(job.genotype.key, 16) / 16**12  # arbitrary, so that the strategy has something to weigh
-        yield JobResult(job.trial, "ok", job.stop_step, accuracy, {"nll": 1.0})
+        yield JobResult(job.id, "ok", job.stop_step, accuracy, {"nll": 1.0})
 
 
 def overhead_alternas() -> list[float]:

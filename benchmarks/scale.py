@@ -44,8 +44,8 @@ class Sleeper:
 
         for tick in range(1, TICKS + 1):
             time.sleep(SECONDS / TICKS)
-            yield Progress(job.trial, Point(tick, 1.0, 0.5), tick * SECONDS / TICKS)
-        yield JobResult(job.trial, "ok", job.stop_step, fancied(job.genotype), {"nll": 1.0}, (), SECONDS)
+            yield Progress(job.id, Point(tick, 1.0, 0.5), tick * SECONDS / TICKS)
+        yield JobResult(job.id, "ok", job.stop_step, fancied(job.genotype), {"nll": 1.0}, (), SECONDS)
 
 
 class Clock:
@@ -89,7 +89,7 @@ def controller_of(folder: Path, strategy: str, trials: int) -> tuple[Any, Any]:
     from alternas.search.context import SearchConfig, SearchContext
     from alternas.search.data.dataset import DataConfig
     from alternas.search.training import recipes
-    from alternas.search.trials.controller import SearchController
+    from alternas.search.trials.search_trials import SearchTrials
     from alternas.search.trials.study import study_of
     from alternas.spaces import get
 
@@ -101,7 +101,7 @@ def controller_of(folder: Path, strategy: str, trials: int) -> tuple[Any, Any]:
     context = SearchContext(config, no_data, space, lambda net: static_cost(net, 10, 8, 1), TICKS, folder, fields)
     store = Store(folder)
     study = study_of(store, strategy, context.sampler_context(), context.cost_of)
-    return SearchController(context, store, study), store
+    return SearchTrials(context, store, study), store
 
 
 def busy(strategy: str) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def fill(folder: Path, strategy: str) -> None:
     with closing(store):
         while job := controller.next_job():
             controller.report(
-                JobResult(job.trial, "ok", job.stop_step, fancied(job.genotype), {"nll": 1.0}, curve, SECONDS)
+                JobResult(job.id, "ok", job.stop_step, fancied(job.genotype), {"nll": 1.0}, curve, SECONDS)
             )
     settings = {"space": "free", "strategy": strategy, "objective": "macs"}
     data = {"name": "digits", "image_size": [8, 8], "in_chans": 1, "classes": [str(i) for i in range(10)]}

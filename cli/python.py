@@ -49,7 +49,7 @@ def search(space: Any = None, **options: Any) -> SavedRun:
     words = words_of(options if space is None else {"space": space, **options})
     with typed_errors():
         context = _parser().make_context("search", [*words, "--json"])  # as with it, progress goes to stderr
-        from ..search.engine.drive import recorded_command  # heavy: wrong options are told at once
+        from ..search.run_facts import recorded_command  # heavy: wrong options are told at once
 
         if not _searching.acquire(blocking=False):
             raise InputError("search: another one runs in this process; wait for its end, or search in another process")

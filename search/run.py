@@ -1,43 +1,46 @@
-"""One search, from its configuration to its records: opens the run, drives it, says how it ended."""
+"""A search in one loop: propose, check limits, submit, take the result, record.
+
+`Producer`s hand out jobs and say what becomes of their results: the trials of the search, measuring, the bank of a
+supernet, the finetuning of its front, or a plan of trainings. An `Executor` runs the jobs: a pool of Ray workers, or a
+simulator. The `Driver` between them is the one that records.
+"""
 
 from __future__ import annotations
 
-import logging
 import math
-import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from rich.console import Console
 
-from ..archs import OperationError
-from ..archs.candidate import tuned_values
-from ..archs.files import atomic_write, open_own
+from ..archs.errors import OperationError
+from ..results.latency.device_command import DeviceCommand
 from ..results.latency.front import measure_front
 from ..results.latency.measurements import LatencySetting
-from ..results.render.tables import duration, short
-from ..results.runs.record import FAILED, FREE, Record
-from ..results.runs.store import Store, has_trained, locked, run_folder, weights_file
-from ..spaces import FileSpace, JointSpace
-from .config import differences
-from .context import UNLIMITED, SearchConfig, SearchContext
-from .engine.drive import drive, write_run_json
-from .engine.shown import shown_search
-from .known_nets import taken_over
-from .prepare import prepare, previous_settings
-from .samplers.buildup import BuildUp, steps_table
-from .samplers.sampler_context import SamplerContext, candidate_baselines
-from .trials.controller import SearchController
-from .trials.proposer import BASELINE_SEEDS
+from ..results.runs.record import FREE, Record
+from ..results.runs.store import Store, locked, mark_ended
+from .config import RunConfig
+from .context import SearchConfig, SearchContext
+from .data.dataset import DataSet
+from .engine.progress import view_of
+from .engine.shown import ProgressView, Shown, ShownSearch
+from .prepare import prepare
+from .run_facts import taken_records, write_facts
+from .summary import announce, conclude
+from .tracking.view import TrackingView, trackers
+from .training.artifacts import ArtifactStore
+from .training.job import Job, JobId, JobResult, Progress, Workers
+from .training.job_files import collect_outputs, send_inputs
+from .trials.front_finetuning import FrontFinetuning
+from .trials.measuring import Measuring
+from .trials.search_trials import SearchTrials
 from .trials.study import study_of
-from .trials.supernet_controller import SupernetController
-from .trials.trial import BUDGET_SHARE
 
-log = logging.getLogger("alternas")
-LEFT = ("records.jsonl", "checkpoints", "weights", "supernet.json", "bank.safetensors")  # by a search without a record
+POLL_SECONDS = 0.25
+STALL_SECONDS = 300.0
 
 
 def search(config: SearchConfig, console: Console) -> Path:
@@ -49,18 +52,252 @@ def search(config: SearchConfig, console: Console) -> Path:
         OperationError: if workers do not start or every net fails.
     """
     context, ended = prepare(config, console), False
-    with opened(context) as controller:
-        data, latency = context.data, context.measured_by_workers
-        shown = shown_search(controller)
-        if not controller.complete:
-            _announce(controller, shown.left(), console)
-        most = config.trials + len(controller.live)
-        if drive(controller, shown, config.run, data.without_test(), most, console, latency):
-            conclude(controller, console)
+    with opened(context) as (trials, driver):
+        shown = ShownSearch(trials)
+        if not driver.complete:
+            announce(trials, shown.left(), console)
+        workers = config.trials + len(trials.live)
+        latency = context.measured_by_workers
+        if drive(driver, shown, config.run, context.data.without_test(), workers, console, latency):
+            conclude(trials, console)
             ended = True
     if ended:
         _measure_front(context)
-    return run_folder(config.name)
+    return context.folder
+
+
+@contextmanager
+def opened(context: SearchContext) -> Iterator[tuple[SearchTrials, Driver]]:
+    """The trials of a new or existing run and their driver; no other process gets them meanwhile.
+
+    Each step is on disk before the next: the settings, what the trainings begin with, then the first record.
+
+    Raises:
+        InputError: if one has it, or its folder cannot be written.
+    """
+    folder, sampler_context = context.folder, context.sampler_context()
+    with locked(folder):
+        write_facts(folder, context)
+        if context.pretrained:
+            context.pretrained.save()
+        with closing(Store(folder, taken_records(context, sampler_context))) as store:
+            context.devices.recall(store.records)
+            study = study_of(store, context.settings.strategy, sampler_context, context.cost_of)
+            trials = SearchTrials(context, store, study)
+            yield trials, search_driver(trials)
+
+
+def search_driver(trials: SearchTrials) -> Driver:
+    """The driver of a search: of its trials, what measures them, the bank that they share, and its front."""
+    context, producers = trials.context, list[Producer]([trials])
+    if context.devices:
+        producers.append(Measuring(trials))
+    if trials.shared:
+        producers += [trials.shared.bank_training, FrontFinetuning(trials, trials.shared)]
+    return Driver(trials.store, context.folder, producers, context.artifacts)
+
+
+def drive(
+    driver: Driver,
+    shown: Shown,
+    run: RunConfig,
+    data: DataSet,
+    most: int,
+    console: Console,
+    latency: LatencySetting | DeviceCommand | None = None,
+) -> bool:
+    """Run all jobs of a driver on Ray. Returns whether all of it has ended, and not merely its time.
+
+    Args:
+        driver: of a search or a plan.
+        shown: the same, for the view.
+        run: where, for how long, and which trackers are told.
+        data: for the workers.
+        most: so many workers are of use.
+        console: for the view.
+        latency: how latency is measured, where workers do that; see `Pool`.
+
+    Raises:
+        InputError: if a tracker cannot be opened.
+        OperationError: if workers do not start.
+    """
+    from .engine.pool import Pool
+
+    ended = driver.complete
+    with trackers(run.track, driver.folder, lambda: driver.complete) as threads:
+        plain = view_of(shown, console)
+        view = TrackingView(plain, shown, threads) if threads else plain
+        if not ended:
+            if driver.artifacts:
+                console.print(f"checkpoints and weights: {driver.artifacts}", highlight=False, soft_wrap=True)
+            if run.resources.world > 1:
+                console.print(f"each net trains on {run.resources.world} GPUs, which share its batches")
+            with plain, closing(Pool(run.resources, data, most, latency)) as pool:
+                ended = run_loop(driver, pool, view, 3600 * run.budget.hours)
+    if ended:
+        mark_ended(driver.folder)
+    else:
+        console.print(f"stopped after {run.budget.hours:g} hours; the same command resumes")
+    return ended
+
+
+def run_loop(driver: Driver, executor: Executor, view: ProgressView, seconds: float = math.inf) -> bool:
+    """Run until no job is left, and close the driver; or until time is over, and leave all as it is.
+
+    Returns:
+        Whether the driver was closed.
+
+    Raises:
+        OperationError: if no worker came to life and nothing happened for `STALL_SECONDS`.
+    """
+    began = last = time.monotonic()
+    while time.monotonic() - began < seconds:
+        while executor.idle and (job := driver.next_job(Workers(executor.idle, executor.starting))) is not None:
+            executor.submit(job)
+            view.started(job)
+        if executor.idle and driver.done:
+            for record in driver.close():
+                view.ended(record, record.trial)
+            view.refresh()
+            return True
+        events = executor.poll(POLL_SECONDS)
+        for event in events:
+            match event:
+                case Progress():
+                    view.tick(event)
+                case JobResult():
+                    view.ended(driver.take(event), event.job)
+        if events or driver.running or executor.idle:
+            last = time.monotonic()
+        elif time.monotonic() - last > STALL_SECONDS:
+            raise OperationError(
+                f"no worker became ready within {STALL_SECONDS:.0f} s ({executor.starting} are starting)"
+            )
+        view.refresh()
+    return False
+
+
+class Executor(Protocol):
+    """Runs jobs, one a worker, and reports what happens to them."""
+
+    @property
+    def idle(self) -> int:
+        """Workers that are ready and have no job."""
+        ...
+
+    @property
+    def starting(self) -> int:
+        """Workers that are not ready yet."""
+        ...
+
+    def submit(self, job: Job) -> None:
+        """Give `job` to an idle worker."""
+        ...
+
+    def poll(self, timeout: float) -> Sequence[Progress | JobResult]:
+        """What happened since the last call; waits at most `timeout` seconds for something to happen."""
+        ...
+
+
+class Producer(Protocol):
+    """Hands out jobs, and says what becomes of their results."""
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing of it runs or waits. Once `next_job` has returned None, nothing is left to run."""
+        ...
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to do at all."""
+        ...
+
+    def next_job(self, workers: Workers) -> Job | Record | None:
+        """What a free worker should do, or the record of a trial that needs none; None if neither.
+
+        It is asked again at once after a record.
+        """
+        ...
+
+    def take(self, job: Any, result: JobResult) -> Record | None:
+        """Take the result of one of its jobs. Returns the record of the trial whose end that is, if it is one."""
+        ...
+
+    def learn(self, record: Record) -> None:
+        """Take up what a new record says for what comes after it, whoever it is of."""
+        ...
+
+    def close(self) -> list[Record]:
+        """Records of the trials that wait, which will not go on."""
+        ...
+
+
+class Driver:
+    """Asks producers for jobs, hands them results, and records each end once: on disk before anything learns of it.
+
+    Attributes:
+        folder: of the run.
+        artifacts: where workers leave files, if they do not see the folder.
+        running: jobs that are out, and the producer of each.
+    """
+
+    def __init__(
+        self, store: Store, folder: Path, producers: Sequence[Producer], artifacts: ArtifactStore | None = None
+    ) -> None:
+        """`producers` are asked in turn: the first that has a job is served."""
+        self.folder, self.artifacts, self._store, self._producers = folder, artifacts, store, producers
+        self.running: dict[JobId, tuple[Producer, Job]] = {}
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing runs. Once `next_job` has returned None, nothing is left to run."""
+        return not self.running and all(producer.done for producer in self._producers)
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to do at all."""
+        return all(producer.complete for producer in self._producers)
+
+    def next_job(self, workers: Workers = Workers()) -> Job | None:  # noqa: B008 - a constant
+        """What a free worker should do; None if nothing, for now or, once `done`, at all."""
+        for producer in self._producers:
+            while (found := producer.next_job(workers)) is not None:
+                if not isinstance(found, Record):
+                    self.running[found.id] = producer, found
+                    send_inputs(found)
+                    return found
+                self._record(found)  # over a limit, or the same net as another: the producer has another proposal
+        return None
+
+    def take(self, result: JobResult) -> Record | None:
+        """Take a job's result. Returns the record of the trial whose end that is."""
+        if result.status == "full":  # the disk, which is no fault of the net: the same command resumes
+            raise OperationError(result.error)
+        producer, job = self.running.pop(result.job)
+        if result.status != "lost":
+            collect_outputs(job, result)
+        record = producer.take(job, result)
+        if record is not None:
+            self._record(record)
+        return record
+
+    def close(self) -> list[Record]:
+        """Record what waits, and will not go on. Returns its records."""
+        records = [record for producer in self._producers for record in producer.close()]
+        for record in records:
+            self._record(record)
+        return records
+
+    def _record(self, record: Record) -> None:
+        self._store.append(record)
+        if record.status not in FREE:
+            checkpoint = self.folder / "checkpoints" / record.trial_key
+            for file in checkpoint.parent.glob(f"{checkpoint.name}*.pt"):  # one for each seed
+                file.unlink()
+            if self.artifacts:
+                self.artifacts.delete(checkpoint)
+        for producer in self._producers:
+            producer.learn(record)
 
 
 def _measure_front(context: SearchContext) -> None:
@@ -72,126 +309,3 @@ def _measure_front(context: SearchContext) -> None:
     if not (places or context.devices):
         places = [LatencySetting()]
     measure_front(context.folder, settings.objective, places, context.config.run.budget.measuring_seconds)
-
-
-@contextmanager
-def opened(context: SearchContext) -> Iterator[SearchController]:
-    """The controller of a new or existing run, which no other driver gets meanwhile.
-
-    Each step is on disk before the next: the settings, what the trainings begin with, then the first record.
-
-    Raises:
-        InputError: if one has it, or its folder cannot be written.
-    """
-    folder, strategy, sampler_context = context.folder, context.settings.strategy, context.sampler_context()
-    with locked(folder):
-        _write_facts(folder, context)
-        if context.pretrained:
-            context.pretrained.save()
-        with closing(Store(folder, _taken_over(context, sampler_context))) as store:
-            context.devices.recall(store.records)
-            study = study_of(store, strategy, sampler_context, context.cost_of)
-            kind = SupernetController if context.settings.supernet else SearchController
-            yield kind(context, store, study)
-
-
-def conclude(controller: SearchController, console: Console) -> None:
-    """Say how a search ended.
-
-    Raises:
-        OperationError: if all that was trained has failed.
-    """
-    config, started = controller.context.config, controller.started
-    if config.run.budget.train_steps < math.inf and controller.budget_spent:
-        console.print(f"all {config.run.budget.train_steps:.0f} steps are used: {started} trials started")
-    elif controller.stalled and started < config.trials:
-        console.print(str(controller.patience), highlight=False, soft_wrap=True)
-    elif controller.exhausted and config.trials < UNLIMITED:
-        limits = " within the limits" if config.settings.limits else ""
-        planned = controller.study.planned
-        why = "search strategy finished" if planned else f"no other net of the space was found{limits}"
-        console.print(f"{why}: {started} of {config.trials} nets, beside the baselines")
-    trained = [r for r in controller.store.records if r.status not in FREE]
-    if all(r.status in FAILED for r in trained):
-        reason = f"; the first, trial {trained[0].trial}: {trained[0].error}" if trained else ""
-        raise OperationError(
-            f"run {controller.store.folder.name!r}: none of {len(trained)} nets could be trained{reason}"
-        )
-    print_measuring(controller, console)
-    strategy = controller.study.study.sampler
-    if isinstance(strategy, BuildUp):
-        console.print(steps_table(strategy.steps(controller.study.study), strategy.starts, config.settings.metric))
-
-
-def print_measuring(controller: SearchController, console: Console) -> None:
-    """Say how much of the time that workers spent went into measuring nets, where any did."""
-    seconds, training = controller.context.devices.seconds, sum(r.spent_seconds for r in controller.store.records)
-    if seconds:
-        line = f"measuring took {duration(seconds)}, {seconds / (seconds + training):.1%} of the work of this run"
-        console.print(line, highlight=False, soft_wrap=True)
-
-
-def _announce(controller: SearchController, flops: float, console: Console) -> None:
-    context = controller.context
-    settings = context.settings
-    if context.measured_by_workers and not context.config.run.resources.latency_on:
-        console.print("one worker both trains and measures latency; --latency-on NODE separates the two")
-    for device in settings.devices:
-        console.print(
-            f"device {device.name} measures nets by {device.command}", highlight=False, markup=False, soft_wrap=True
-        )
-    if settings.other_costs:
-        weighed, rest = settings.objective, ", ".join(settings.other_costs)
-        line = f"the strategy weighs accuracy against {weighed} alone; {rest} are measured, and rank nets in the end"
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
-    if context.pretrained:
-        label = context.pretrained.start.label
-        console.print(f"every net starts from {label}, for {BUDGET_SHARE:g} of the budget", highlight=False)
-    if context.settings.tune:
-        fields = ", ".join(tuned_values(context.settings.tune))
-        rest = f"baselines are trained by recipe {context.settings.recipe.name} as it is"
-        console.print(f"drawn with each net: {fields}; {rest}", highlight=False, soft_wrap=True)
-    if context.settings.scheduler != "none":
-        console.print(f"scheduler {context.settings.scheduler}: weaker nets stop early")
-    to_come = "about" if not controller.store.records else "still to come: about"
-    console.print(
-        f"compute: {to_come} {short(flops)} FLOPs of training (6 x MACs x images)", highlight=False, soft_wrap=True
-    )
-
-
-def _taken_over(context: SearchContext, sampler_context: SamplerContext) -> list[Record]:
-    """The records that a new run begins with, those of another; the weights of their nets are copied."""
-    known, seeds = context.known, max(BASELINE_SEEDS, context.settings.repeats)
-    if not known.records or has_trained(context.folder):
-        return []
-    assert known.run is not None
-    taken = taken_over(known, candidate_baselines(sampler_context), seeds)
-    for record in taken:
-        weights = weights_file(known.run, record)
-        if weights.exists():
-            with open_own(weights) as source:
-                atomic_write(weights_file(context.folder, record), partial(shutil.copyfileobj, source))
-    return taken
-
-
-def _write_facts(folder: Path, context: SearchContext) -> None:
-    """Write the run's settings and facts. What a search of other settings left that trained nothing is deleted."""
-    other = not (folder / "run.json").exists() or differences(previous_settings(folder), context.run_settings)
-    if other and not has_trained(folder):
-        if (folder / "run.json").exists():
-            log.warning("run %r had trained nothing yet: what it left under other settings is deleted", folder.name)
-        for left in LEFT:
-            shutil.rmtree(path) if (path := folder / left).is_dir() else path.unlink(missing_ok=True)
-        if context.artifacts:
-            context.artifacts.clear()
-    facts: dict[str, Any] = {"settings": context.run_settings, "trials": context.config.trials}
-    if context.known.genes:
-        facts["start_with"] = list(context.known.genes)  # what is left of them is proposed when the run is resumed
-    space = context.space.nets if isinstance(context.space, JointSpace) else context.space
-    if isinstance(space, FileSpace):
-        facts["space_source"] = space.source  # to read; never run
-        if space.neighbours:
-            facts["space_neighbours"] = space.neighbours
-    if context.config.trainer:
-        facts["trainer_source"] = context.config.trainer.source  # to read; never run
-    write_run_json(folder, context.data, context.artifacts, **facts)

@@ -56,9 +56,9 @@ def answer(connection: socket.socket) -> int:
     from local_pool import pool
 
     from alternas.cli import app
-    from alternas.search.engine import drive
+    from alternas.search.engine import pool as pools
 
-    drive.Pool = pool  # type: ignore[assignment,misc]
+    pools.Pool = pool  # type: ignore[assignment,misc]
     try:
         app.main()
     except SystemExit as ended:

@@ -21,11 +21,11 @@ from alternas.results.runs.store import Store
 from alternas.search.config import Budget, RunConfig, Settings
 from alternas.search.context import SearchConfig, SearchContext
 from alternas.search.data.dataset import DataConfig
-from alternas.search.engine import drive
+from alternas.search.engine import pool
 from alternas.search.prepare import devices_of
 from alternas.search.training import recipes
 from alternas.search.training.artifacts import ArtifactStore
-from alternas.search.trials.controller import SearchController
+from alternas.search.trials.search_trials import SearchTrials
 from alternas.search.trials.study import study_of
 from alternas.spaces import Space, get
 from alternas.spaces.presets import SpacePreset
@@ -86,7 +86,7 @@ def alternas(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 def fake_pool(monkeypatch: pytest.MonkeyPatch) -> type[FakePool]:
     """Stands in for the pool of every command that is run here; no front is measured."""
     monkeypatch.setattr("alternas.search.run.measure_front", lambda *_: None)
-    monkeypatch.setattr(drive, "Pool", FakePool)
+    monkeypatch.setattr(pool, "Pool", FakePool)
     monkeypatch.setattr(FakePool, "fate_of_all", staticmethod(lambda job: None))
     monkeypatch.setattr(FakePool, "jobs_of_all", [])
     return FakePool
@@ -151,11 +151,11 @@ def _cost_fn(net: Genotype) -> Cost:
 
 
 @pytest.fixture
-def open_controller(tmp_path: Path) -> Iterator[Callable[..., SearchController]]:
+def open_controller(tmp_path: Path) -> Iterator[Callable[..., SearchTrials]]:
     """Opens a search on tmp_path, again and again as a restarted driver would."""
     stores = []
 
-    def open_it(space: Space | None = None, trials: int = 8, strategy: str = "random", **more: Any) -> SearchController:
+    def open_it(space: Space | None = None, trials: int = 8, strategy: str = "random", **more: Any) -> SearchTrials:
         """A controller; `more` are settings, the `budget` and the `references`."""
         space, budget = space or get("all", 8), more.pop("budget", Budget())
         scheduler, objective = more.pop("scheduler", "none"), more.pop("objective", "macs")
@@ -174,7 +174,7 @@ def open_controller(tmp_path: Path) -> Iterator[Callable[..., SearchController]]
         devices.recall(stores[-1].records)
         store, known = stores[-1], context.sampler_context()
         study = study_of(store, strategy, known, context.cost_of)
-        return SearchController(context, store, study)
+        return SearchTrials(context, store, study)
 
     yield open_it
     for store in stores:

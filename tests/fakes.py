@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -13,9 +14,12 @@ from typing import Any, ClassVar
 from alternas.archs import Genotype, static_cost
 from alternas.archs.timm_net import Net
 from alternas.results.latency.device_command import DeviceCommand
-from alternas.search.experiments.plan import Training
+from alternas.search import run
+from alternas.search.experiments.plan import PlanTrials, Training
+from alternas.search.run import Driver, search_driver
 from alternas.search.training import recipes
-from alternas.search.training.job import Job, JobResult, LatencyJob, Point, Progress, TrainJob
+from alternas.search.training.job import Job, JobId, JobResult, LatencyJob, Point, Progress, TrainJob
+from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import get
 
 STEPS = 16
@@ -50,7 +54,7 @@ class FakeExecutor:
 
     def submit(self, job: TrainJob) -> None:
         assert self.idle > 0
-        assert job.trial not in [other.trial for other in self.jobs]
+        assert job.id not in [other.id for other in self.jobs]
         self.jobs.append(job)
 
     def poll(self, timeout: float) -> list[Any]:
@@ -83,12 +87,22 @@ class FakePool(FakeExecutor):
 
 def _success(job: TrainJob) -> list[Any]:
     curve = tuple(Point(step, 1.0, fake_accuracy(job.genotype, step)) for step in range(1, job.stop_step + 1))
-    outcome = JobResult(job.trial, "ok", job.stop_step, curve[-1].accuracy, {"nll": 0.5}, curve, 0.1, "fake")
-    return [Progress(job.trial, curve[-1], 0.1), outcome]
+    outcome = JobResult(job.id, "ok", job.stop_step, curve[-1].accuracy, {"nll": 0.5}, curve, 0.1, "fake")
+    return [Progress(job.id, curve[-1], 0.1), outcome]
 
 
 def lose(job: Job) -> JobResult:
-    return JobResult(job.trial, "lost", error="its worker died")
+    return JobResult(job.id, "lost", error="its worker died")
+
+
+def driver_of(work: SearchTrials | PlanTrials) -> Driver:
+    """The driver of a search or a plan."""
+    return search_driver(work) if isinstance(work, SearchTrials) else Driver(work.store, work.folder, [work])
+
+
+def run_loop(work: SearchTrials | PlanTrials, executor: Any, view: Any, seconds: float = math.inf) -> bool:
+    """Run a search or a plan to its end; see `search.run.run_loop`."""
+    return run.run_loop(driver_of(work), executor, view, seconds)
 
 
 class SilentView:
@@ -96,7 +110,7 @@ class SilentView:
 
     def started(self, job: TrainJob) -> None: ...
     def tick(self, tick: Progress) -> None: ...
-    def ended(self, record: Any, trial: int) -> None: ...
+    def ended(self, record: Any, job: JobId) -> None: ...
     def refresh(self) -> None: ...
 
 
@@ -114,7 +128,7 @@ class FakeWorker:
         fate = json.loads((folder / "fates.json").read_text(encoding="utf-8")).get(str(job.trial))
         if fate == "die" or (fate == "die once" and not before):
             os.kill(os.getpid(), signal.SIGKILL)
-        events = [JobResult(job.trial, "error", error="because")] if fate == "error" else _success(job)
+        events = [JobResult(job.id, "error", error="because")] if fate == "error" else _success(job)
         yield from (event for event in events)  # a generator: Ray sends into it, which a list cannot take
 
 
@@ -147,14 +161,14 @@ def row(ms: float, machine: str = "Chip") -> dict[str, Any]:
 
 def timed(job: Job) -> JobResult | None:
     """The fate of a job: its latency if it is to be measured, else the usual."""
-    return JobResult(job.trial, "ok", latency=row(milliseconds(job.genotype))) if isinstance(job, LatencyJob) else None
+    return JobResult(job.id, "ok", latency=row(milliseconds(job.genotype))) if isinstance(job, LatencyJob) else None
 
 
 def on_device(job: LatencyJob, ms: float, busy: float = 0.0, **numbers: float) -> JobResult:
     """What a worker answers that a device has measured a net."""
     assert isinstance(job.setting, DeviceCommand)
     measured = {"latency_ms": ms, "latency_spread_ms": 0.0, "busy": busy, "numbers": numbers, "seconds": 0.5}
-    return JobResult(job.trial, "ok", latency=job.setting.parts | measured | {"machine": job.setting.command})
+    return JobResult(job.id, "ok", latency=job.setting.parts | measured | {"machine": job.setting.command})
 
 
 def training(number: int = 0, seed: int = 0, **changes: Any) -> Training:

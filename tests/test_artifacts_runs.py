@@ -22,7 +22,6 @@ from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.engine import doctor as checkup
 from alternas.search.engine.doctor import TOKEN
-from alternas.search.engine.loop import run_loop
 from alternas.search.engine.resources import Resources
 from alternas.search.engine.worker import Worker
 from alternas.search.training import artifacts, recipes
@@ -30,12 +29,12 @@ from alternas.search.training import trainer as train
 from alternas.search.training.artifacts import ArtifactStore, StoreError
 from alternas.search.training.job import InitWeights, JobResult, Progress, TrainJob
 from alternas.search.trials.base_controller import collect_outputs
-from alternas.search.trials.controller import SearchController
+from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import get
-from fakes import FakeExecutor, SilentView
+from fakes import FakeExecutor, SilentView, run_loop
 from s3_server import S3, SECRET, listing, serving, written
 
-Open = Callable[..., SearchController]
+Open = Callable[..., SearchTrials]
 
 
 @pytest.fixture(scope="module")
@@ -134,10 +133,10 @@ def test_scratch_that_the_dead_have_left_is_swept() -> None:
 
 
 @pytest.fixture
-def open_with(open_controller: Open) -> Callable[..., SearchController]:
+def open_with(open_controller: Open) -> Callable[..., SearchTrials]:
     """A controller whose workers have a store."""
 
-    def opened(store: ArtifactStore, **how: Any) -> SearchController:
+    def opened(store: ArtifactStore, **how: Any) -> SearchTrials:
         controller = open_controller(get("resnet", 8), **how)
         controller.artifacts = replace(store, home=controller.folder)
         return controller
@@ -161,7 +160,7 @@ class KilledError(Exception):
 
 @pytest.mark.slow
 def test_a_search_broken_off_goes_on_from_the_store(
-    open_with: Callable[..., SearchController], open_controller: Open, store: ArtifactStore, digits: DataSet,
+    open_with: Callable[..., SearchTrials], open_controller: Open, store: ArtifactStore, digits: DataSet,
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """Killed at every eleventh step; the run's folder has no checkpoints, the nodes nothing."""
@@ -202,14 +201,14 @@ def test_a_search_broken_off_goes_on_from_the_store(
 
 
 def test_a_node_that_cannot_reach_the_store_loses_its_net(
-    open_with: Callable[..., SearchController], store: ArtifactStore, caplog: pytest.LogCaptureFixture
+    open_with: Callable[..., SearchTrials], store: ArtifactStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     controller, seen = open_with(store, trials=3), list[int]()
 
     def fate(job: TrainJob) -> Any:
         seen.append(job.trial)
         if job.trial == 4 or (job.trial == 5 and seen.count(5) == 1):
-            return JobResult(job.trial, "lost", error="checkpoints: x cannot be read (away)")
+            return JobResult(job.id, "lost", error="checkpoints: x cannot be read (away)")
         assert job.store
         for file in (job.weights, job.checkpoint):
             own = written(Path(file), b"x")
@@ -227,13 +226,13 @@ def test_a_node_that_cannot_reach_the_store_loses_its_net(
 
 
 def test_a_store_that_is_gone_ends_the_search_and_no_net(
-    open_with: Callable[..., SearchController], store: ArtifactStore, tmp_path: Path
+    open_with: Callable[..., SearchTrials], store: ArtifactStore, tmp_path: Path
 ) -> None:
     def fate(job: TrainJob) -> Any:
         if (tmp_path / "store").is_dir():
             shutil.rmtree(tmp_path / "store")
             (tmp_path / "store").touch()
-        return JobResult(job.trial, "lost", error="away")
+        return JobResult(job.id, "lost", error="away")
 
     controller = open_with(store, trials=3)
     with pytest.raises(OperationError, match=r"storage-path: file:///.* cannot be written"):

@@ -13,7 +13,7 @@ import pytest
 
 from alternas.results.runs.record import FREE, Record
 from alternas.results.runs.store import read_records, weights_file
-from alternas.search.engine import drive
+from alternas.search.engine import pool
 from alternas.search.engine.worker import Worker
 from alternas.search.training.job import JobResult, TrainJob
 from command_line import doctor, records, run, start, wait_for
@@ -45,7 +45,7 @@ class OneWorker(FakeExecutor):
 
 @pytest.fixture(autouse=True)
 def one_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drive, "Pool", OneWorker)
+    monkeypatch.setattr(pool, "Pool", OneWorker)
     monkeypatch.setattr(OneWorker, "after", -1)
 
 

@@ -27,15 +27,14 @@ from alternas.search.config import Budget
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from alternas.search.engine import pool
-from alternas.search.engine.loop import run_loop
 from alternas.search.engine.resources import Resources
 from alternas.search.prepare import default_scheduler
 from alternas.search.training.job import JobResult, Point, Progress, TrainJob
-from alternas.search.trials.controller import SearchController
-from fakes import STEPS, FakeExecutor, FakePool, SilentView, fake_accuracy
+from alternas.search.trials.search_trials import SearchTrials
+from fakes import STEPS, FakeExecutor, FakePool, SilentView, fake_accuracy, run_loop
 from runs import finished_run
 
-Open = Callable[..., SearchController]
+Open = Callable[..., SearchTrials]
 
 
 @pytest.mark.parametrize("scheduler", ["none", "mo-asha"])
@@ -63,7 +62,7 @@ def test_seeds_and_live_nets_count(open_controller: Open) -> None:
         assert not controller.budget_spent
         job = controller.next_job()
         assert isinstance(job, TrainJob)
-        controller.report(JobResult(job.trial, "ok", job.stop_step, fake_accuracy(job.genotype, job.stop_step)))
+        controller.report(JobResult(job.id, "ok", job.stop_step, fake_accuracy(job.genotype, job.stop_step)))
     assert controller.budget_spent
     assert controller.next_job() is None
     assert controller.complete
@@ -91,7 +90,7 @@ def test_a_net_has_the_minutes_that_its_earlier_legs_left(open_controller: Open)
     def fate(job: TrainJob) -> Any:
         limits.setdefault(job.trial, []).append(job.timeout_s)
         accuracy = fake_accuracy(job.genotype, job.stop_step)
-        return JobResult(job.trial, "ok", job.stop_step, accuracy, seconds=30.0 * len(limits[job.trial]))
+        return JobResult(job.id, "ok", job.stop_step, accuracy, seconds=30.0 * len(limits[job.trial]))
 
     run_loop(controller, FakeExecutor(1, fate), SilentView())
     assert limits[0] == [120.0, 120.0], "another seed is another training"
@@ -109,10 +108,10 @@ class Hanging:
     def take(self, data: Any) -> None: ...
 
     def run(self, job: TrainJob) -> Iterator[Progress | JobResult]:
-        yield Progress(job.trial, Point(3, 1.0, 0.5), 0.1)
+        yield Progress(job.id, Point(3, 1.0, 0.5), 0.1)
         if job.trial % 2:
             threading.Event().wait()
-        yield JobResult(job.trial, "ok", job.stop_step, fake_accuracy(job.genotype, job.stop_step))
+        yield JobResult(job.id, "ok", job.stop_step, fake_accuracy(job.genotype, job.stop_step))
 
 
 @pytest.mark.slow
@@ -195,7 +194,7 @@ def test_trainings_of_an_experiment_that_take_too_long_are_tried_again(
 ) -> None:
     def slow(job: TrainJob) -> JobResult | None:
         late = len(fake_pool.jobs_of_all) > 1 and job.timeout_s < 200
-        return JobResult(job.trial, "timeout", error="took longer than 90 s") if late else None
+        return JobResult(job.id, "timeout", error="took longer than 90 s") if late else None
 
     fake_pool.fate_of_all = staticmethod(slow)
     words = words_of(STUDY)

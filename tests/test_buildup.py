@@ -391,7 +391,7 @@ def test_the_command_goes_by_the_same_rule_beyond_the_noise(
     def fate(job: TrainJob) -> JobResult:
         msa = msa_of(job.genotype)
         accuracy = (PUBLISHED.get(msa, 80.0) - 80) / 10 + noise * (job.seed - 1) * (1 + sum(msa) % 2)
-        return JobResult(job.trial, "ok", job.stop_step, accuracy)
+        return JobResult(job.id, "ok", job.stop_step, accuracy)
 
     fake_pool.fate_of_all = staticmethod(fate)
     words = ("buildup", "--from", "net.json", "--data", "digits", "--seeds", "3", "--name", "up", "--json")

@@ -27,16 +27,15 @@ from alternas.archs import InputError
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.engine import connection, pool
-from alternas.search.engine.loop import run_loop
 from alternas.search.engine.resources import Resources
 from alternas.search.training.job import JobResult, TrainJob
-from alternas.search.trials.controller import SearchController
-from fakes import SilentView, fake_accuracy
+from alternas.search.trials.search_trials import SearchTrials
+from fakes import SilentView, fake_accuracy, run_loop
 from image_files import noise, write
 from pages import BLOCK, ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-Open = Callable[..., SearchController]
+Open = Callable[..., SearchTrials]
 
 
 class Witness:
@@ -53,9 +52,7 @@ class Witness:
         time.sleep(0.2)  # so that all workers get some
         node = ray.get_runtime_context().get_node_id()
         how = {"shared": self.shared, "process": ray.get_runtime_context().get_actor_id()}
-        yield JobResult(
-            job.trial, "ok", job.stop_step, fake_accuracy(job.genotype, job.stop_step), device=node, how=how
-        )
+        yield JobResult(job.id, "ok", job.stop_step, fake_accuracy(job.genotype, job.stop_step), device=node, how=how)
 
 
 @pytest.fixture

@@ -20,12 +20,10 @@ from optuna.trial import TrialState
 from alternas.archs import Genotype, InputError, static_cost
 from alternas.results.ranking.leaderboard import leaderboard
 from alternas.results.runs.record import Record
-from alternas.search.engine.loop import run_loop
 from alternas.search.samplers.registry import STRATEGIES
 from alternas.search.samplers.sampler_context import candidate_baselines
 from alternas.search.training.job import JobResult, Point, TrainJob
-from alternas.search.trials import base_controller, schedulers
-from alternas.search.trials.controller import SearchController
+from alternas.search.trials import live, schedulers
 from alternas.search.trials.schedulers import (
     SCHEDULERS,
     Asha,
@@ -36,21 +34,22 @@ from alternas.search.trials.schedulers import (
     Scheduler,
     scheduler,
 )
+from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import get, members, random_net
 from alternas.spaces.families import ResNetSpace
 from alternas.spaces.presets import SpacePreset
-from fakes import FakeExecutor, SilentView, lose
+from fakes import FakeExecutor, SilentView, driver_of, lose, run_loop
 
-Open = Callable[..., SearchController]
+Open = Callable[..., SearchTrials]
 
 
-def finish(controller: SearchController, **how: Any) -> FakeExecutor:
+def finish(controller: SearchTrials, **how: Any) -> FakeExecutor:
     executor = FakeExecutor(**how)
     run_loop(controller, executor, SilentView())
     return executor
 
 
-def statuses(controller: SearchController, kind: str = "search") -> Counter[str]:
+def statuses(controller: SearchTrials, kind: str = "search") -> Counter[str]:
     return Counter(r.status for r in controller.store.records if r.kind == kind)
 
 
@@ -58,7 +57,7 @@ def statuses(controller: SearchController, kind: str = "search") -> Counter[str]
 SOME_SLOW = [pytest.param(name, marks=pytest.mark.slow) if name == "asha" else name for name in SCHEDULERS]
 
 
-def states(controller: SearchController) -> Counter[TrialState]:
+def states(controller: SearchTrials) -> Counter[TrialState]:
     return Counter(t.state for t in controller.study.study.get_trials(deepcopy=False))
 
 
@@ -141,7 +140,7 @@ def test_failures_are_records_and_the_search_goes_on(open_controller: Open, stat
     def fate(job: TrainJob) -> JobResult | None:
         curve = (Point(3, math.nan, math.inf),)
         return (
-            JobResult(job.trial, status, 3, None, {"nll": math.nan}, curve, error="because")
+            JobResult(job.id, status, 3, None, {"nll": math.nan}, curve, error="because")
             if job.trial % 3 == 0
             else None
         )
@@ -159,13 +158,13 @@ def test_failures_are_records_and_the_search_goes_on(open_controller: Open, stat
 def test_baselines_began_when_their_first_seed_did(open_controller: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """One worker: the seeds of baselines take turns, so the end less the seconds is no beginning."""
     at = itertools.count(1)  # the minute in which each job ends
-    monkeypatch.setattr(base_controller, "now", lambda less=0.0: f"minute {next(at)} less {less:g}")
+    monkeypatch.setattr(live, "now", lambda less=0.0: f"minute {next(at)} less {less:g}")
     controller = open_controller(get("all", 8), trials=1)
-    count = len(controller.baselines)
+    count, driver = len(controller.baselines), driver_of(controller)
     for _ in range(2 * count):
-        job = controller.next_job()
+        job = driver.next_job()
         assert isinstance(job, TrainJob)
-        controller.report(JobResult(job.trial, "ok", job.stop_step, 0.5, seconds=60.0))
+        driver.take(JobResult(job.id, "ok", job.stop_step, 0.5, seconds=60.0))
     records = controller.store.records
     assert [r.seconds for r in records] == [120.0] * count
     assert [r.started_at for r in records] == [f"minute {i + 1} less 60" for i in range(count)]
@@ -254,10 +253,10 @@ def test_a_killed_search_proposes_what_an_unbroken_one_does(
 ) -> None:
     """One worker, killed before every seventh job: the records alone give back study, rungs and what was learned."""
 
-    def search() -> SearchController:
+    def search() -> SearchTrials:
         return open_controller(trials=24, strategy=strategy, scheduler=rungs, limits={"macs": 900_000})
 
-    def study(controller: SearchController) -> list[Any]:
+    def study(controller: SearchTrials) -> list[Any]:
         trials = controller.study.study.get_trials(deepcopy=False)
         attrs = [{name: v for name, v in t.user_attrs.items() if name != "aim"} for t in trials]  # of those under way
         return [(t.state, t.values, t.params, t.constraints, a) for t, a in zip(trials, attrs, strict=True)]
@@ -411,17 +410,18 @@ def test_a_parked_net_keeps_what_is_known_of_it(open_controller: Open) -> None:
         curve = (Point(job.stop_step, math.nan, 0.5),)
         how, lineage = {"precision": "float32"}, {"weights": "w"}
         return JobResult(
-            job.trial, "ok", job.stop_step, 0.5, {"nll": math.nan, "top5": 0.9}, curve, 2.0, "fake", how, lineage
+            job.id, "ok", job.stop_step, 0.5, {"nll": math.nan, "top5": 0.9}, curve, 2.0, "fake", how, lineage
         )
 
     controller = open_controller(trials=12, scheduler="mo-asha")
+    driver = driver_of(controller)
     for _ in range(20):
-        job = controller.next_job()
-        assert job
-        controller.report(told(job))
+        job = driver.next_job()
+        assert isinstance(job, TrainJob)
+        driver.take(told(job))
     waiting = {t.number: t.finish("pruned") for t in controller.live.values() if t.paused}
     assert len(waiting) > 2
-    again = {r.trial: r for r in open_controller(trials=12, scheduler="mo-asha").close()}
+    again = {r.trial: r for r in driver_of(open_controller(trials=12, scheduler="mo-asha")).close()}
     assert again.keys() == waiting.keys()
     for trial, record in waiting.items():
         assert record.curve

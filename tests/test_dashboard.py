@@ -22,19 +22,18 @@ import pytest
 from optuna.trial import TrialState
 
 from alternas.archs import InputError
-from alternas.search.engine.loop import run_loop
-from alternas.search.trials.controller import SearchController
 from alternas.search.trials.dashboard import recorded_study
+from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import get
-from fakes import FakeExecutor, SilentView
+from fakes import FakeExecutor, SilentView, run_loop
 
-Open = Callable[..., SearchController]
+Open = Callable[..., SearchTrials]
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
 
 
 @pytest.fixture
-def controller(open_controller: Open, tmp_path: Path) -> SearchController:
+def controller(open_controller: Open, tmp_path: Path) -> SearchTrials:
     """Of a search that has ended; its folder is a run's."""
     controller = open_controller(get("resnet", 8), trials=6)
     run_loop(controller, FakeExecutor(), SilentView())
@@ -71,7 +70,7 @@ def until(true: Callable[[], Any], what: str) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_front_is_on_the_page(controller: SearchController, tmp_path: Path) -> None:
+def test_the_front_is_on_the_page(controller: SearchTrials, tmp_path: Path) -> None:
     webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium: pip install selenium")
     if not (CHROMIUM and DRIVER):
         pytest.skip("needs chromium and chromedriver")
@@ -99,7 +98,7 @@ def test_the_front_is_on_the_page(controller: SearchController, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_the_page_changes_nothing(controller: SearchController, tmp_path: Path) -> None:
+def test_the_page_changes_nothing(controller: SearchTrials, tmp_path: Path) -> None:
     before = len(controller.study.study.get_trials())
     with served(tmp_path) as (address, _):
         number = address.rsplit("/", 1)[1]
@@ -113,7 +112,7 @@ def test_the_page_changes_nothing(controller: SearchController, tmp_path: Path) 
             assert len(json.load(answer)["trials"]) == before
 
 
-def test_the_study_shown_is_that_of_the_search(controller: SearchController, tmp_path: Path) -> None:
+def test_the_study_shown_is_that_of_the_search(controller: SearchTrials, tmp_path: Path) -> None:
     """Also of nets that wait at a rung or are in training; nothing is written."""
     started = {"key": "abc", "genes": controller.store.records[-1].genes}
     controller.store.note("started", 90, **started)

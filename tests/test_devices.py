@@ -25,14 +25,13 @@ from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.runs.store import read_records
 from alternas.search.config import Settings, latency_of, limits_of, search_costs
-from alternas.search.engine.loop import run_loop
 from alternas.search.training import measuring
 from alternas.search.training.job import Job, JobResult, LatencyJob
 from alternas.search.training.measuring import measure_job
 from alternas.search.trials import devices as trial_devices
-from alternas.search.trials.controller import SearchController
+from alternas.search.trials.search_trials import SearchTrials
 from command_line import Run
-from fakes import NETS, FakeExecutor, SilentView, milliseconds, on_device
+from fakes import NETS, FakeExecutor, SilentView, milliseconds, on_device, run_loop
 from pages import ROOT
 
 BOARD = "board=ssh board ./bench {model}"
@@ -240,10 +239,8 @@ def test_a_net_measured_before_tells_whose_fault_it_is(kind: str, probe: str, mo
 
 
 @pytest.fixture
-def controller(open_controller: Callable[..., SearchController]) -> Callable[..., SearchController]:
-    def open_it(
-        commands: tuple[str, ...] = (BOARD,), objective: str = "latency_ms@board", **more: Any
-    ) -> SearchController:
+def controller(open_controller: Callable[..., SearchTrials]) -> Callable[..., SearchTrials]:
+    def open_it(commands: tuple[str, ...] = (BOARD,), objective: str = "latency_ms@board", **more: Any) -> SearchTrials:
         costs, devices = search_costs(objective), device_commands(commands)
         latency = latency_of((*costs, *more.get("limits", {})), "", devices)
         return open_controller(
@@ -264,7 +261,7 @@ def measured_by(job: Job) -> Any:
 
 @pytest.mark.parametrize("strategy", ["random", "nsga2", "tpe", "evolution"])
 def test_nets_over_the_limit_are_never_trained(
-    strategy: str, controller: Callable[..., SearchController], tmp_path: Path
+    strategy: str, controller: Callable[..., SearchTrials], tmp_path: Path
 ) -> None:
     most = 0.29
     work = controller(strategy=strategy, objective="macs", limits={"latency_ms@board": most}, trials=10)
@@ -286,7 +283,7 @@ def test_nets_over_the_limit_are_never_trained(
     assert sum(r.status == "ok" and r.kind == "search" for r in work.store.records) == 10
 
 
-def test_strategies_pass_over_nets_that_are_predicted_to_be_over(controller: Callable[..., SearchController]) -> None:
+def test_strategies_pass_over_nets_that_are_predicted_to_be_over(controller: Callable[..., SearchTrials]) -> None:
     work = controller(limits={"latency_ms@board": 0.25}, trials=6)
     run_loop(work, FakeExecutor(1, measured_by), SilentView())
     context = work.context.sampler_context()
@@ -300,7 +297,7 @@ def test_strategies_pass_over_nets_that_are_predicted_to_be_over(controller: Cal
     assert context.violation(slow) == 0, "limits on what is measured do not move the baselines"
 
 
-def test_a_device_measures_one_net_at_a_time_while_others_train(controller: Callable[..., SearchController]) -> None:
+def test_a_device_measures_one_net_at_a_time_while_others_train(controller: Callable[..., SearchTrials]) -> None:
     work, executor = controller(trials=8), FakeExecutor(3, measured_by)
     at_once = []
 
@@ -313,7 +310,7 @@ def test_a_device_measures_one_net_at_a_time_while_others_train(controller: Call
     assert sum(r.status == "ok" and r.kind == "search" for r in work.store.records) == 8
 
 
-def test_every_device_is_asked_and_every_cost_kept(controller: Callable[..., SearchController], tmp_path: Path) -> None:
+def test_every_device_is_asked_and_every_cost_kept(controller: Callable[..., SearchTrials], tmp_path: Path) -> None:
     commands, limits = (BOARD, "phone=./on_phone {model}"), {"latency_ms@phone": 1e6}
     work = controller(
         commands, "accuracy,latency_ms@board,energy_mj@board,latency_ms@phone,macs", limits=limits, trials=4
@@ -337,11 +334,11 @@ def test_every_device_is_asked_and_every_cost_kept(controller: Callable[..., Sea
             assert known[record.key, "board"].numbers == {"energy_mj": 3.0}, "another cost of a device that is asked"
 
 
-def test_a_net_that_does_not_run_there_is_infeasible(controller: Callable[..., SearchController]) -> None:
+def test_a_net_that_does_not_run_there_is_infeasible(controller: Callable[..., SearchTrials]) -> None:
     def fate(job: Job) -> Any:
         if isinstance(job, LatencyJob) and job.trial == 5:
             assert job.probe is not None, "a net that it has measured"
-            return JobResult(job.trial, "infeasible", error="device board: exit code 3")
+            return JobResult(job.id, "infeasible", error="device board: exit code 3")
         return measured_by(job)
 
     work, executor = controller(trials=4), FakeExecutor(1, fate)
@@ -357,14 +354,14 @@ def test_a_net_that_does_not_run_there_is_infeasible(controller: Callable[..., S
 
 
 def test_a_device_that_comes_back_has_cost_nothing(
-    controller: Callable[..., SearchController], impatient: None, caplog: pytest.LogCaptureFixture
+    controller: Callable[..., SearchTrials], impatient: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     away = [2, 2]
 
     def fate(job: Job) -> Any:
         if isinstance(job, LatencyJob) and job.trial in (1, 5) and away[job.trial == 5]:
             away[job.trial == 5] -= 1
-            return JobResult(job.trial, "unreachable", error="device board: exit code 255")
+            return JobResult(job.id, "unreachable", error="device board: exit code 255")
         return measured_by(job)
 
     work = controller(trials=4)
@@ -375,11 +372,11 @@ def test_a_device_that_comes_back_has_cost_nothing(
 
 
 def test_a_device_that_stays_away_ends_the_search_and_loses_nothing(
-    controller: Callable[..., SearchController], impatient: None, tmp_path: Path
+    controller: Callable[..., SearchTrials], impatient: None, tmp_path: Path
 ) -> None:
     def gone(job: Job) -> Any:
         if isinstance(job, LatencyJob) and job.trial >= 5:
-            return JobResult(job.trial, "unreachable", error="device board: exit code 255")
+            return JobResult(job.id, "unreachable", error="device board: exit code 255")
         return measured_by(job)
 
     with pytest.raises(OperationError, match="exit code 255; tried 3 times; the same command resumes"):
@@ -394,9 +391,9 @@ def test_a_device_that_stays_away_ends_the_search_and_loses_nothing(
     assert len(keys) == len({*keys}) > before
 
 
-def test_a_command_that_never_worked_ends_the_search(controller: Callable[..., SearchController]) -> None:
+def test_a_command_that_never_worked_ends_the_search(controller: Callable[..., SearchTrials]) -> None:
     def fate(job: Job) -> Any:
-        return JobResult(job.trial, "infeasible", error="device board: exit code 127")
+        return JobResult(job.id, "infeasible", error="device board: exit code 127")
 
     work = controller(trials=4)
     with pytest.raises(OperationError, match="exit code 127; it has measured no net yet, so the command is at fault"):
@@ -404,7 +401,7 @@ def test_a_command_that_never_worked_ends_the_search(controller: Callable[..., S
     assert not work.store.records
 
 
-def test_a_busy_device_is_said(controller: Callable[..., SearchController], caplog: pytest.LogCaptureFixture) -> None:
+def test_a_busy_device_is_said(controller: Callable[..., SearchTrials], caplog: pytest.LogCaptureFixture) -> None:
     def fate(job: Job) -> Any:
         return on_device(job, 1.0 + job.trial, busy=0.34) if isinstance(job, LatencyJob) else None
 
@@ -413,7 +410,7 @@ def test_a_busy_device_is_said(controller: Callable[..., SearchController], capl
 
 
 def test_a_limit_that_no_net_keeps_ends_the_search(
-    controller: Callable[..., SearchController], monkeypatch: pytest.MonkeyPatch
+    controller: Callable[..., SearchTrials], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("alternas.search.trials.controller.MAX_OVER", 12)
     work = controller(limits={"latency_ms@board": 1e-6}, trials=4)
@@ -423,7 +420,7 @@ def test_a_limit_that_no_net_keeps_ends_the_search(
     assert len(work.store.records) <= 12 + 1
 
 
-def test_another_command_is_another_device(controller: Callable[..., SearchController], tmp_path: Path) -> None:
+def test_another_command_is_another_device(controller: Callable[..., SearchTrials], tmp_path: Path) -> None:
     run_loop(controller(trials=2), FakeExecutor(1, measured_by), SilentView())
     with pytest.raises(InputError, match=r"have no latency in board/1/-/onnx/-/8/ssh board .-other"):
         controller(("board=ssh board ./other {model}",), trials=2)

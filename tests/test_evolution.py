@@ -15,18 +15,17 @@ import pytest
 from optuna.samplers import BaseSampler
 
 from alternas.archs import Genotype, static_cost
-from alternas.search.engine.loop import run_loop
 from alternas.search.samplers import evolution
 from alternas.search.samplers.evolution import GROWTH, LEARNED, Evolution
 from alternas.search.samplers.random import RandomSampler, TrialChooser
 from alternas.search.samplers.sampler_context import NetCosts, SamplerContext
 from alternas.search.samplers.surrogate import expected_hypervolume_improvement
-from alternas.search.trials.controller import SearchController
+from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import SPACES, FixedChooser, RandomChooser, get, options_of
 from alternas.spaces.base import RecordingChooser, neighbors
-from fakes import FakeExecutor, SilentView
+from fakes import FakeExecutor, SilentView, run_loop
 
-Open = Callable[..., SearchController]
+Open = Callable[..., SearchTrials]
 
 
 def drawn(name: str, seed: int) -> tuple[Any, dict[str, Any]]:
@@ -68,7 +67,7 @@ def test_families_and_names_may_change_to_any_other() -> None:
     assert families == {"resnet", "alternet", "hybrid", "modern"}
 
 
-def run(controller: SearchController, slots: int = 1) -> FakeExecutor:
+def run(controller: SearchTrials, slots: int = 1) -> FakeExecutor:
     executor = FakeExecutor(slots)
     run_loop(controller, executor, SilentView())
     return executor
@@ -107,7 +106,7 @@ def test_nets_are_new(open_controller: Open) -> None:
 
 def sampler_after(
     trials: int, open_controller: Open, slots: int = 1, strategy: str = "evolution", **how: Any
-) -> tuple[Evolution, SearchController]:
+) -> tuple[Evolution, SearchTrials]:
     """The strategy of a search of so many trials, once it has ended."""
     controller = open_controller(trials=trials, strategy=strategy, **how)
     run(controller, slots)

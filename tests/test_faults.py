@@ -32,7 +32,6 @@ from alternas.results.runs.record import FREE, Record
 from alternas.results.runs.store import Store, read_records, weights_file
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
-from alternas.search.engine.loop import run_loop
 from alternas.search.engine.worker import Worker
 from alternas.search.training import recipes
 from alternas.search.training import trainer as train
@@ -40,11 +39,11 @@ from alternas.search.training.failures import failure
 from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.training.trainer import read_checkpoint
 from alternas.search.trials import trial as candidate
-from alternas.search.trials.controller import SearchController
+from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import get
-from fakes import STEPS, FakeExecutor, FakePool, SilentView, fake_accuracy
+from fakes import STEPS, FakeExecutor, FakePool, SilentView, fake_accuracy, run_loop
 
-Open = Callable[..., SearchController]
+Open = Callable[..., SearchTrials]
 CPU = torch.device("cpu")
 
 
@@ -202,7 +201,7 @@ def test_a_disk_that_fails_while_torch_writes_is_no_net_s_fault(
 
 def test_a_full_disk_of_a_worker_ends_the_search_without_a_record(open_controller: Open) -> None:
     def fate(job: TrainJob) -> Any:
-        return JobResult(job.trial, "full", error="a worker cannot write") if job.trial == 5 else None
+        return JobResult(job.id, "full", error="a worker cannot write") if job.trial == 5 else None
 
     with pytest.raises(OperationError, match="a worker cannot write"):
         run_loop(open_controller(trials=6), FakeExecutor(1, fate), SilentView())
@@ -252,14 +251,14 @@ def test_a_run_in_another_place_resumes(open_controller: Open, tmp_path: Path) -
 TIGHT = """
 import resource, signal, sys
 from alternas.cli.app import main
-from alternas.search.engine import drive
+from alternas.search import run
 
-def tight(*words, loop=drive.run_loop):
+def tight(*words, loop=run.run_loop):
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (9_000, resource.RLIM_INFINITY))
     return loop(*words)
 
-drive.run_loop = tight
+run.run_loop = tight
 sys.argv[0] = "alternas"
 main()
 """
@@ -420,7 +419,7 @@ def test_a_search_that_died_before_its_settings_begins_anew(alternas: Any) -> No
 
 @pytest.mark.usefixtures("elsewhere")
 def test_what_nets_failed_of_is_said(alternas: Any, fake_pool: type[FakePool]) -> None:
-    fate = lambda job: JobResult(job.trial, "error", error="no such map") if job.trial == 1 else None  # noqa: E731
+    fate = lambda job: JobResult(job.id, "error", error="no such map") if job.trial == 1 else None  # noqa: E731
     fake_pool.fate_of_all = staticmethod(fate)
     words = ("search", "resnet", "--data", "digits", "--trials", "1", "--name", "mine")
     line = "failed: 1 net; the last, trial 1 (resnet): no such map"

@@ -12,20 +12,19 @@ import pytest
 from alternas.results.render.terminal import Console
 from alternas.search.config import Budget
 from alternas.search.engine import progress
-from alternas.search.engine.loop import run_loop
 from alternas.search.engine.progress import LiveView, PlainView
 from alternas.search.engine.shown import ShownSearch
 from alternas.search.training.job import Point, Progress, TrainJob
-from alternas.search.trials.controller import SearchController
 from alternas.search.trials.forecast import ComputeForecast
+from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import get, random_net
-from fakes import RECIPE, STEPS, FakeExecutor, SilentView, price
+from fakes import RECIPE, STEPS, FakeExecutor, SilentView, price, run_loop
 
-Open = Callable[..., SearchController]
+Open = Callable[..., SearchTrials]
 A_STEP = 6 * RECIPE.batch_size  # FLOPs of a MAC in an optimiser step
 
 
-def spent(controller: SearchController) -> float:
+def spent(controller: SearchTrials) -> float:
     """FLOPs of all that was trained, by the records."""
     records = [r for r in controller.store.records if r.budget.get("done")]
     return A_STEP * float(sum(r.cost["macs"] * r.budget["done"] * max(1, len(r.accuracies)) for r in records))
@@ -61,7 +60,7 @@ def test_a_limit_on_steps_bounds_it(open_controller: Open) -> None:
 class Watch(SilentView):
     """Notes at each end what was spent and what was left."""
 
-    def __init__(self, controller: SearchController) -> None:
+    def __init__(self, controller: SearchTrials) -> None:
         self.controller, self.forecast = controller, ComputeForecast(controller)
         self.foretold = [(0.0, self.forecast.left())]
 
@@ -100,7 +99,7 @@ def test_what_runs_counts_as_far_as_it_has_come(open_controller: Open, monkeypat
     view.started(job)
     for step in (1, 2, 3):
         clock[0] += 1
-        view.tick(Progress(job.trial, Point(step, 1.0, 0.5), 1.0))
+        view.tick(Progress(job.id, Point(step, 1.0, 0.5), 1.0))
     a_second = A_STEP * price(job.genotype).macs
     assert view.rate() == pytest.approx(a_second)
     assert view.work_left() == pytest.approx(whole - 3 * a_second)

@@ -28,7 +28,7 @@ from alternas.search.context import TRIALS, SearchConfig
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.engine import tune as inside_tune
-from alternas.search.engine.tune import ControllerSearcher, TuneSearch, TuneTrainable, packed, unpacked
+from alternas.search.engine.tune import DriverSearcher, TuneSearch, TuneTrainable, packed, unpacked
 from alternas.search.training import recipes
 from alternas.search.training.job import JobResult, Point, TrainJob
 from fakes import FakeExecutor, FakeWorker
@@ -52,7 +52,7 @@ def wanted(trials: int = 8, **more: Any) -> TuneSearch:
     return inside_tune.search("all", trials=trials, name="run", strategy="random", epochs=2, **more)
 
 
-def play(searcher: ControllerSearcher, slots: int = 3, fate: Fate = lambda job: None) -> list[TrainJob]:
+def play(searcher: DriverSearcher, slots: int = 3, fate: Fate = lambda job: None) -> list[TrainJob]:
     """What Tune does: a trial for each suggestion while slots are free, and word of each that ends."""
     executor, ids = FakeExecutor(slots, fate), dict[int, str]()
     while True:
@@ -113,7 +113,7 @@ def test_what_failed_and_what_was_lost_counts() -> None:
     def fate(job: TrainJob) -> Any:
         seen[job.trial] += 1
         if job.trial == 5:
-            return JobResult(job.trial, "oom", 3, error="because")
+            return JobResult(job.id, "oom", 3, error="because")
         unlucky = job.trial == 6 or (job.trial == 7 and seen[7] == 1)
         return fakes.lose(job) if unlucky else None
 
@@ -174,7 +174,7 @@ def test_a_scheduler_that_stops_legs_is_refused(result: dict[str, Any] | None) -
 
 def test_a_search_in_which_all_fails_says_why() -> None:
     with pytest.raises(OperationError, match="none of 5 nets could be trained; the first, trial 0: because"):
-        play(wanted(3).searcher, fate=lambda job: JobResult(job.trial, "error", error="because"))
+        play(wanted(3).searcher, fate=lambda job: JobResult(job.id, "error", error="because"))
 
 
 def test_outcomes_travel_whole() -> None:

@@ -21,20 +21,19 @@ from alternas.results.latency.measurements import FILE, LatencySetting, read_lat
 from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.runs.store import read_records
 from alternas.search.config import Settings, latency_of
-from alternas.search.engine.loop import run_loop
 from alternas.search.training.job import Job, JobResult, LatencyJob
-from alternas.search.trials.controller import SearchController
 from alternas.search.trials.devices import MIN_NETS, SLACK, Device
+from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import get
 from alternas.spaces.base import RandomChooser
-from fakes import FakeExecutor, SilentView, milliseconds, price, row, timed
+from fakes import FakeExecutor, SilentView, milliseconds, price, row, run_loop, timed
 
 TIMING = (LatencySetting(), (1, 8, 8), 10)
 
 
 @pytest.fixture
-def controller(open_controller: Callable[..., SearchController]) -> Callable[..., SearchController]:
-    def open_it(strategy: str = "random", **more: Any) -> SearchController:
+def controller(open_controller: Callable[..., SearchTrials]) -> Callable[..., SearchTrials]:
+    def open_it(strategy: str = "random", **more: Any) -> SearchTrials:
         return open_controller(strategy=strategy, objective="latency_ms", latency=str(LatencySetting()), **more)
 
     return open_it
@@ -43,7 +42,7 @@ def controller(open_controller: Callable[..., SearchController]) -> Callable[...
 @pytest.mark.parametrize("strategy", ["random", "nsga2", "tpe", "evolution"])
 @pytest.mark.parametrize("scheduler", ["none", "mo-asha"])
 def test_every_net_is_measured_once_before_it_is_trained(
-    controller: Callable[..., SearchController], strategy: str, scheduler: str, tmp_path: Path
+    controller: Callable[..., SearchTrials], strategy: str, scheduler: str, tmp_path: Path
 ) -> None:
     work, executor = controller(strategy, scheduler=scheduler, trials=14), FakeExecutor(3, timed)
     run_loop(work, executor, SilentView())
@@ -61,7 +60,7 @@ def test_every_net_is_measured_once_before_it_is_trained(
             assert told[record.trial] == [record.accuracy, by_key[record.key]]
 
 
-def test_a_resumed_search_measures_nothing_again(controller: Callable[..., SearchController], tmp_path: Path) -> None:
+def test_a_resumed_search_measures_nothing_again(controller: Callable[..., SearchTrials], tmp_path: Path) -> None:
     run_loop(controller(trials=4), FakeExecutor(2, timed), SilentView())
     executor = FakeExecutor(2, timed)
     run_loop(controller(trials=8), executor, SilentView())
@@ -70,10 +69,10 @@ def test_a_resumed_search_measures_nothing_again(controller: Callable[..., Searc
     assert len(read_latencies(tmp_path)) == len({m.key for m in read_latencies(tmp_path)})
 
 
-def test_a_net_that_cannot_be_measured_is_not_trained(controller: Callable[..., SearchController]) -> None:
+def test_a_net_that_cannot_be_measured_is_not_trained(controller: Callable[..., SearchTrials]) -> None:
     def fate(job: Job) -> Any:
         if isinstance(job, LatencyJob) and job.trial == 5:
-            return JobResult(job.trial, "error", error="no such operator")
+            return JobResult(job.id, "error", error="no such operator")
         return timed(job)
 
     work, executor = controller(trials=4), FakeExecutor(1, fate)
@@ -82,7 +81,7 @@ def test_a_net_that_cannot_be_measured_is_not_trained(controller: Callable[..., 
     assert not any(job.trial == 5 and not isinstance(job, LatencyJob) for job in executor.ran)
 
 
-def test_a_lost_meter_is_asked_again(controller: Callable[..., SearchController], tmp_path: Path) -> None:
+def test_a_lost_meter_is_asked_again(controller: Callable[..., SearchTrials], tmp_path: Path) -> None:
     from fakes import lose
 
     lost: list[int] = []
@@ -98,10 +97,10 @@ def test_a_lost_meter_is_asked_again(controller: Callable[..., SearchController]
     assert all(r.status in ("ok", "duplicate") for r in work.store.records)
 
 
-def test_another_machine_ends_the_search(controller: Callable[..., SearchController]) -> None:
+def test_another_machine_ends_the_search(controller: Callable[..., SearchTrials]) -> None:
     def fate(job: Job) -> Any:
         return (
-            JobResult(job.trial, "ok", latency=row(1.0, "Chip" if job.trial < 2 else "Other"))
+            JobResult(job.id, "ok", latency=row(1.0, "Chip" if job.trial < 2 else "Other"))
             if isinstance(job, LatencyJob)
             else None
         )
@@ -110,7 +109,7 @@ def test_another_machine_ends_the_search(controller: Callable[..., SearchControl
         run_loop(controller(trials=4), FakeExecutor(1, fate), SilentView())
 
 
-def test_trained_nets_without_a_latency_are_named(controller: Callable[..., SearchController], tmp_path: Path) -> None:
+def test_trained_nets_without_a_latency_are_named(controller: Callable[..., SearchTrials], tmp_path: Path) -> None:
     run_loop(controller(trials=3), FakeExecutor(2, timed), SilentView())
     lines = (tmp_path / FILE).read_text(encoding="utf-8").splitlines(keepends=True)
     (tmp_path / FILE).write_text("".join(lines[1:]), encoding="utf-8")
@@ -147,10 +146,10 @@ def test_strategies_expect_what_is_measured_or_predicted_to_be_far_over_a_limit(
     assert device.expected_excess(nets[0], "latency_ms", known / 1.01) == pytest.approx(0.01)
 
 
-def test_nets_of_timm_are_measured_before_they_are_trained(controller: Callable[..., SearchController]) -> None:
+def test_nets_of_timm_are_measured_before_they_are_trained(controller: Callable[..., SearchTrials]) -> None:
     def fate(job: Job) -> JobResult | None:
         is_reference = isinstance(job, LatencyJob) and isinstance(job.genotype, TimmNet)
-        return JobResult(job.trial, "ok", latency=row(0.5)) if is_reference else timed(job)
+        return JobResult(job.id, "ok", latency=row(0.5)) if is_reference else timed(job)
 
     work, executor = controller(references=(TimmNet("test_resnet"),), trials=4), FakeExecutor(1, fate)
     run_loop(work, executor, SilentView())
@@ -159,7 +158,7 @@ def test_nets_of_timm_are_measured_before_they_are_trained(controller: Callable[
 
 
 def test_another_cost_is_measured_of_the_front_when_the_search_has_ended(
-    open_controller: Callable[..., SearchController],
+    open_controller: Callable[..., SearchTrials],
 ) -> None:
     work = open_controller(objective="macs", other_costs=("latency_ms",), latency=str(LatencySetting()), trials=4)
     executor = FakeExecutor(1)
@@ -179,9 +178,7 @@ def test_guesses_rank_nets_better_than_macs_do(tmp_path: Path) -> None:
     assert spearmanr(ours, true)[0] > max(0.97, spearmanr(macs, true)[0])
 
 
-def test_guesses_do_not_outlive_the_measurement(
-    tmp_path: Path, open_controller: Callable[..., SearchController]
-) -> None:
+def test_guesses_do_not_outlive_the_measurement(tmp_path: Path, open_controller: Callable[..., SearchTrials]) -> None:
     work = open_controller(objective="latency_ms", latency=str(LatencySetting()))
     ground = work.context.sampler_context()
     genes = {name: options[0] for name, options in _options(work).items()}
@@ -190,7 +187,7 @@ def test_guesses_do_not_outlive_the_measurement(
     assert guess != ground.features_of(genes).costs.objective == 7.5
 
 
-def _options(work: SearchController) -> dict[str, Any]:
+def _options(work: SearchTrials) -> dict[str, Any]:
     from alternas.spaces import options_of
 
     return dict(options_of(work.context.space))

@@ -11,17 +11,16 @@ import pytest
 from rich.console import Console
 
 from alternas.archs import Genotype, static_cost
-from alternas.search.engine.loop import run_loop
 from alternas.search.run import conclude
-from alternas.search.trials.controller import SearchController
+from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import FeasibleNets, FileSpace, FixedChooser, Genes, Space, get, members, options_of
 from alternas.spaces.families import AllSpace
 from alternas.spaces.presets import SpacePreset
-from fakes import FakeExecutor, SilentView
+from fakes import FakeExecutor, SilentView, run_loop
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
-Open = Callable[..., SearchController]
+Open = Callable[..., SearchTrials]
 SEARCHES = ("random", "tpe", "nsga2", "evolution", "enumerate")  # a build-up follows its own plan to its end
 FALLING = """
 from alternas.archs import Genotype, Stage, Stem
@@ -95,7 +94,7 @@ def test_draws_are_moved_within_a_limit_and_no_further(space: Space, kind: str) 
     assert not list(within(space, kind, least - 1).walk())
 
 
-def searched(controller: SearchController) -> list[str]:
+def searched(controller: SearchTrials) -> list[str]:
     """Keys of the nets that a search has trained, in their order."""
     run_loop(controller, FakeExecutor(), SilentView())
     return [r.key for r in controller.store.records if r.status == "ok" and r.kind == "search"]

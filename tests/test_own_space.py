@@ -17,13 +17,12 @@ import alternas
 from alternas.archs import InputError
 from alternas.archs import user_code as blame
 from alternas.results.runs.record import Record
-from alternas.search.engine.loop import run_loop
 from alternas.search.samplers.registry import check_strategy
-from alternas.search.trials.controller import SearchController
+from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import FileSpace, FixedChooser, find, get, members, options_of
 from alternas.spaces.base import RandomChooser
 from command_line import ALTERNAS
-from fakes import FakeExecutor, SilentView
+from fakes import FakeExecutor, SilentView, run_loop
 
 EXAMPLE = Path(alternas.__file__).parent / "examples" / "my_space.py"
 Made = Callable[..., FileSpace]
@@ -204,7 +203,7 @@ def test_the_example_by_hand(side: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["random", "tpe", "nsga2", "evolution", "buildup", "enumerate"])
 def test_every_strategy_takes_it(
-    strategy: str, open_controller: Callable[..., SearchController], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    strategy: str, open_controller: Callable[..., SearchTrials], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Searched, stopped and taken up again; nets of the space alone."""
     monkeypatch.chdir(tmp_path)

@@ -19,20 +19,19 @@ from alternas.archs.cost import BACKWARD_FACTOR
 from alternas.results.ranking.leaderboard import front, leaderboard, noise_of
 from alternas.results.runs.record import Record
 from alternas.search.config import Settings
-from alternas.search.engine.loop import run_loop
 from alternas.search.samplers.registry import check_strategy
 from alternas.search.samplers.sampler_context import features
 from alternas.search.training import recipes
 from alternas.search.training.job import JobResult, Point, TrainJob
-from alternas.search.trials.controller import SearchController
 from alternas.search.trials.proposer import BASELINE_SEEDS, REPEATS_BEFORE_RANDOM_DRAW
+from alternas.search.trials.search_trials import SearchTrials
 from alternas.search.trials.study import validate_sampler
 from alternas.search.trials.trial import MIN_SIMILARITY
 from alternas.spaces import get
 from alternas.spaces.base import members
-from fakes import STEPS, FakeExecutor, SilentView, fake_accuracy
+from fakes import STEPS, FakeExecutor, SilentView, fake_accuracy, run_loop
 
-Open = Callable[..., SearchController]
+Open = Callable[..., SearchTrials]
 Fate = Callable[[TrainJob], Any]
 
 
@@ -50,7 +49,7 @@ def trained(job: TrainJob) -> JobResult:
     accuracy = fake_accuracy(job.genotype, job.stop_step * STEPS // job.total_steps) - 0.001 * (job.seed % 10)
     lineage = {"weights": job.start.weights, "label": job.start.label, "steps": job.start.steps} if job.start else {}
     curve = (Point(job.stop_step, 1.0, accuracy),)
-    return JobResult(job.trial, "ok", job.stop_step, accuracy, {"nll": 0.5}, curve, 1.0, "fake", lineage=lineage)
+    return JobResult(job.id, "ok", job.stop_step, accuracy, {"nll": 0.5}, curve, 1.0, "fake", lineage=lineage)
 
 
 class Hearer(SilentView):
@@ -61,7 +60,7 @@ class Hearer(SilentView):
 
 
 def finish(
-    controller: SearchController,
+    controller: SearchTrials,
     fate: Fate = trained,
     slots: int = 1,
     hear: Callable[[TrainJob], Any] = lambda job: None,
@@ -72,7 +71,7 @@ def finish(
     return executor
 
 
-def searched(controller: SearchController) -> list[Record]:
+def searched(controller: SearchTrials) -> list[Record]:
     return [r for r in controller.store.records if r.kind == "search" and r.status not in ("duplicate", "infeasible")]
 
 
@@ -179,7 +178,7 @@ def test_only_weights_that_are_there_are_inherited(opened: Open) -> None:
 def test_nothing_is_inherited_of_failures(opened: Open, status: str) -> None:
     def fate(job: TrainJob) -> JobResult:
         done = trained(job)
-        return done if job.trial % 2 else JobResult(job.trial, status, job.stop_step, error="because")
+        return done if job.trial % 2 else JobResult(job.id, status, job.stop_step, error="because")
 
     controller = opened(30, inherit=True)
     finish(controller, fate)
@@ -345,7 +344,7 @@ def test_killed_between_seeds(opened: Open, scheduler: str, inherit: bool) -> No
 def test_a_seed_that_diverges_ends_the_net(opened: Open) -> None:
     def fate(job: TrainJob) -> JobResult:
         diverged = job.trial % 3 == 0 and job.seed == 1
-        return JobResult(job.trial, "nan", 3, error="loss is not finite") if diverged else trained(job)
+        return JobResult(job.id, "nan", 3, error="loss is not finite") if diverged else trained(job)
 
     controller = opened(9, repeats=3)
     executor = finish(controller, fate)
@@ -406,7 +405,7 @@ def excess(trial: FrozenTrial) -> dict[str, float]:
 def test_memory_is_a_constraint(opened: Open, tmp_path: Path) -> None:
     def fate(job: TrainJob) -> JobResult:
         large = job.trial % 3 == 0
-        return JobResult(job.trial, "oom", 2, error="out of memory") if large else trained(job)
+        return JobResult(job.id, "oom", 2, error="out of memory") if large else trained(job)
 
     limits = {"macs": 1_000_000, "params": 45_000}
     controller = opened(20, limits=limits)

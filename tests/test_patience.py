@@ -15,15 +15,14 @@ from scipy.stats import t
 
 from alternas.archs import Genotype, InputError
 from alternas.search.config import Budget
-from alternas.search.engine.loop import run_loop
 from alternas.search.run import conclude
 from alternas.search.training.job import JobResult, TrainJob
-from alternas.search.trials.controller import SearchController
 from alternas.search.trials.patience import Patience
+from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import get
-from fakes import FakeExecutor, SilentView, fake_accuracy
+from fakes import FakeExecutor, SilentView, fake_accuracy, run_loop
 
-Open = Callable[..., SearchController]
+Open = Callable[..., SearchTrials]
 SETTINGS = SimpleNamespace(static_limits={"macs": 900})
 
 
@@ -112,12 +111,12 @@ def flat_after(growing: int) -> Callable[[TrainJob], Any]:
     def fate(job: TrainJob) -> Any:
         if job.trial < growing:
             return None
-        return JobResult(job.trial, "ok", job.stop_step, 0.05, {}, (), 0.1, "fake")
+        return JobResult(job.id, "ok", job.stop_step, 0.05, {}, (), 0.1, "fake")
 
     return fate
 
 
-def finished(controller: SearchController, fate: Callable[[TrainJob], Any]) -> str:
+def finished(controller: SearchTrials, fate: Callable[[TrainJob], Any]) -> str:
     """Run a search to its end; what it says then."""
     assert run_loop(controller, FakeExecutor(4, fate), SilentView())
     assert controller.complete
@@ -126,7 +125,7 @@ def finished(controller: SearchController, fate: Callable[[TrainJob], Any]) -> s
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
-def trained(controller: SearchController) -> list[Any]:
+def trained(controller: SearchTrials) -> list[Any]:
     return [r for r in controller.store.records if r.kind == "search" and r.status == "ok"]
 
 
@@ -134,7 +133,7 @@ def trained(controller: SearchController) -> list[Any]:
 def test_a_search_ends_and_goes_on_with_more(open_controller: Open, scheduler: str) -> None:
     """What ran and what the scheduler sends on still ends; no other setting of the run is touched."""
 
-    def opened(patience: int | None) -> SearchController:
+    def opened(patience: int | None) -> SearchTrials:
         return open_controller(get("all", 8), trials=100, scheduler=scheduler, budget=Budget(patience=patience))
 
     controller = opened(6)
@@ -166,7 +165,7 @@ def test_nets_that_still_run_end_and_growth_among_them_goes_on(open_controller: 
 
     def fate(job: TrainJob) -> Any:
         if job.trial == good:
-            return JobResult(job.trial, "ok", job.stop_step, 0.99, {}, (), 0.1, "fake")
+            return JobResult(job.id, "ok", job.stop_step, 0.99, {}, (), 0.1, "fake")
         return flat_after(first)(job)
 
     finished(controller, fate)

@@ -21,14 +21,13 @@ from alternas.search.config import RunConfig, Settings
 from alternas.search.context import SearchConfig
 from alternas.search.data.dataset import DataConfig
 from alternas.search.engine import pool
-from alternas.search.engine.loop import run_loop
 from alternas.search.engine.resources import Resources
 from alternas.search.engine.worker import Worker
 from alternas.search.prepare import prepare
 from alternas.search.run import opened
 from alternas.search.training import recipes
 from alternas.search.training.job import Progress
-from fakes import SilentView
+from fakes import SilentView, run_loop
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 LOST = re.compile(r"trial 1: (its worker died|a worker that trains beside this one is gone)")  # whoever says it first

@@ -19,13 +19,12 @@ from alternas.results.runs.store import Store
 from alternas.search.data.dataset import DataConfig, DataSet, Split
 from alternas.search.data.load import load
 from alternas.search.data.splits import View
-from alternas.search.engine.loop import run_loop
 from alternas.search.experiments.comparisons import STUDIES, ComparisonSetting, quickened
-from alternas.search.experiments.plan import ExperimentContext, PlanController, Training
+from alternas.search.experiments.plan import ExperimentContext, PlanTrials, Training
 from alternas.search.experiments.run_plan import compute_of
 from alternas.search.experiments.study_nets import CNNS, FAMILIES, SIZES, net_of, swapped
 from alternas.search.training.job import FewShot, InitWeights, JobResult, TrainJob
-from fakes import NETS, RECIPE, FakeExecutor, SilentView, lose, training
+from fakes import NETS, RECIPE, FakeExecutor, SilentView, lose, run_loop, training
 
 
 @pytest.fixture
@@ -36,7 +35,7 @@ def carry(tmp_path: Path) -> Callable[..., Any]:
         executor = FakeExecutor(slots, fate)
         with closing(Store(tmp_path)) as store:
             context = ExperimentContext(tmp_path, "study", load(DataConfig("digits")))
-            work = PlanController(plan, context, store)
+            work = PlanTrials(plan, context, store)
             run_loop(work, executor, SilentView())
             assert work.done
             return work.records, executor.ran
@@ -101,7 +100,7 @@ def test_a_start_that_fails_takes_its_followers_with_it(carry: Any) -> None:
     plan = [first, training(1, origin=first.id, start=InitWeights("", "the first")), training(2)]
 
     def fate(job: TrainJob) -> Any:
-        return JobResult(job.trial, "oom", error="no room") if job.genotype == NETS[0] else None
+        return JobResult(job.id, "oom", error="no room") if job.genotype == NETS[0] else None
 
     found, ran = carry(plan, fate)
     assert [r.status for r in found] == ["oom", "error", "ok"]
@@ -114,13 +113,13 @@ def test_a_start_that_fails_takes_its_followers_with_it(carry: Any) -> None:
 
 
 def test_nan_is_an_answer_and_not_tried_again(carry: Any) -> None:
-    found, _ = carry([training()], lambda job: JobResult(job.trial, "nan", error="loss nan"))
+    found, _ = carry([training()], lambda job: JobResult(job.id, "nan", error="loss nan"))
     assert found[0].status == "nan"
     assert carry([training()]) == (found, [])
 
 
 def away(job: TrainJob) -> JobResult:
-    return JobResult(job.trial, "lost", error="the store is away")
+    return JobResult(job.id, "lost", error="the store is away")
 
 
 @pytest.mark.parametrize(("loss", "why"), [(lose, "its worker died; 3 times"), (away, "the store is away; 3 times")])
@@ -147,7 +146,7 @@ def test_records_say_all_that_they_came_from(carry: Any) -> None:
     parts = {"weights": "x", "share": 0.5, "parts": []}
 
     def fate(job: TrainJob) -> Any:
-        return JobResult(job.trial, "ok", 16, 0.5, {"nll": 1.0, "odd": math.nan}, (), 1.5, "cpu", {"passes": 1}, parts)
+        return JobResult(job.id, "ok", 16, 0.5, {"nll": 1.0, "odd": math.nan}, (), 1.5, "cpu", {"passes": 1}, parts)
 
     (record,), _ = carry([training(view=View(0.3, (1, 2), 5), task="patches")], fate)
     assert record.accuracy is None, "accuracy on colours is no accuracy on classes"

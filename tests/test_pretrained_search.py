@@ -19,16 +19,15 @@ from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_records, read_settings
 from alternas.results.runs.weights_spec import WeightsSpec
-from alternas.search.engine.loop import run_loop
 from alternas.search.pretrained import Pretrained, load_pretrained
 from alternas.search.training.job import InitWeights, TrainJob
-from alternas.search.trials.controller import SearchController
+from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import get
-from fakes import STEPS, FakeExecutor, SilentView
+from fakes import STEPS, FakeExecutor, SilentView, run_loop
 
 DIGITS = [str(i) for i in range(10)]
 PARENT = get("resnet", 8).baselines()[-2]
-Open = Callable[..., SearchController]
+Open = Callable[..., SearchTrials]
 SEARCH = ("search", "resnet", "--data", "digits", "--trials", "2", "--epochs", "2", "--name", "x", "--json")
 
 
@@ -47,16 +46,16 @@ def pretrained(folder: Path) -> Pretrained:
     return Pretrained(InitWeights(str(folder / "starts" / "d.safetensors"), "file w", None), network, "d")
 
 
-def finish(controller: SearchController, **how: Any) -> FakeExecutor:
+def finish(controller: SearchTrials, **how: Any) -> FakeExecutor:
     executor = FakeExecutor(**how)
     run_loop(controller, executor, SilentView())
     return executor
 
 
-def begun(controller: SearchController, folder: Path) -> SearchController:
+def begun(controller: SearchTrials, folder: Path) -> SearchTrials:
     """The controller of the same search with weights to start from."""
     context = replace(controller.context, pretrained=pretrained(folder))
-    return SearchController(context, controller.store, controller.study)
+    return SearchTrials(context, controller.store, controller.study)
 
 
 @pytest.mark.parametrize("scheduler", ["none", "mo-asha"])

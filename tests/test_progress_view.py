@@ -31,15 +31,14 @@ from alternas.results.runs.store import Store
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from alternas.search.engine import progress
-from alternas.search.engine.loop import run_loop
 from alternas.search.engine.progress import LiveView, PlainView, view
 from alternas.search.engine.shown import ShownSearch
-from alternas.search.experiments.plan import ExperimentContext, PlanController
+from alternas.search.experiments.plan import ExperimentContext, PlanTrials
 from alternas.search.experiments.run_plan import ShownPlan
 from alternas.search.training.job import JobResult, TrainJob
-from alternas.search.trials.controller import SearchController
+from alternas.search.trials.search_trials import SearchTrials
 from command_line import EVIL, STYLE, obeyed
-from fakes import FakeExecutor, timed, training
+from fakes import FakeExecutor, run_loop, timed, training
 from runs import drawn_records, made_run
 
 WIDTHS = pytest.mark.parametrize("width", [80, 20])
@@ -63,9 +62,9 @@ def always_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "DRAWING_SHARE", 1e9)
 
 
-def test_the_live_view_names_the_cause_of_failures(open_controller: Callable[..., SearchController]) -> None:
+def test_the_live_view_names_the_cause_of_failures(open_controller: Callable[..., SearchTrials]) -> None:
     def fate(job: TrainJob) -> JobResult | None:
-        return JobResult(job.trial, "error", error="no such\nmap") if job.trial == 5 else None
+        return JobResult(job.id, "error", error="no such\nmap") if job.trial == 5 else None
 
     controller, console = open_controller(trials=3), Console(file=io.StringIO(), force_terminal=True, width=100)
     with view(ShownSearch(controller), console) as shown:
@@ -78,7 +77,7 @@ def test_the_live_view_names_the_cause_of_failures(open_controller: Callable[...
 
 
 def test_in_a_notebook_one_output_is_drawn_anew(
-    open_controller: Callable[..., SearchController], monkeypatch: pytest.MonkeyPatch
+    open_controller: Callable[..., SearchTrials], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notebook = pytest.importorskip("IPython.display")
     outputs = list[Output]()
@@ -110,7 +109,7 @@ def said(console: Console, width: int) -> str:
     return " ".join(text.split())
 
 
-def watched(controller: SearchController, width: int, fate: Callable[[TrainJob], Any] = lambda job: None) -> str:
+def watched(controller: SearchTrials, width: int, fate: Callable[[TrainJob], Any] = lambda job: None) -> str:
     """A search in a live view."""
     console = terminal(width)
     with view(ShownSearch(controller), console) as shown:
@@ -120,15 +119,15 @@ def watched(controller: SearchController, width: int, fate: Callable[[TrainJob],
 
 
 @WIDTHS
-def test_all_nets_fail(open_controller: Callable[..., SearchController], width: int) -> None:
+def test_all_nets_fail(open_controller: Callable[..., SearchTrials], width: int) -> None:
     controller = open_controller(trials=3)
-    text = watched(controller, width, lambda job: JobResult(job.trial, "error", error=EVIL))
+    text = watched(controller, width, lambda job: JobResult(job.id, "error", error=EVIL))
     assert "front so far no net has been trained to the end" in text
     assert f"{3 + len(controller.baselines)} failed" in text
 
 
 @WIDTHS
-def test_no_net_is_within_the_limits(open_controller: Callable[..., SearchController], width: int) -> None:
+def test_no_net_is_within_the_limits(open_controller: Callable[..., SearchTrials], width: int) -> None:
     """The baselines, trained with two seeds, tell the noise; no net that there is is within the limits."""
     controller = open_controller(trials=2)
     watched(controller, width)
@@ -139,7 +138,7 @@ def test_no_net_is_within_the_limits(open_controller: Callable[..., SearchContro
 
 @WIDTHS
 @pytest.mark.parametrize("scheduler", ["none", "mo-asha"])
-def test_a_search_and_its_front(open_controller: Callable[..., SearchController], scheduler: str, width: int) -> None:
+def test_a_search_and_its_front(open_controller: Callable[..., SearchTrials], scheduler: str, width: int) -> None:
     for trials in (16, 20):  # the second time it is resumed
         controller = open_controller(trials=trials, scheduler=scheduler)
         text = watched(controller, width)
@@ -170,7 +169,7 @@ def test_words_give_way_to_numbers_at_80_columns() -> None:
 
 
 @WIDTHS
-def test_latency_is_measured_first(open_controller: Callable[..., SearchController], width: int) -> None:
+def test_latency_is_measured_first(open_controller: Callable[..., SearchTrials], width: int) -> None:
     controller = open_controller(trials=4, objective="latency_ms", latency=str(LatencySetting()))
     text = watched(controller, width, timed)
     assert "latency" in text
@@ -181,22 +180,22 @@ def test_latency_is_measured_first(open_controller: Callable[..., SearchControll
 @pytest.mark.parametrize("status", ["ok", "error"])
 def test_a_plan_of_trainings(tmp_path: Path, status: str, width: int) -> None:
     def fate(job: TrainJob) -> Any:
-        return None if status == "ok" else JobResult(job.trial, status, error=EVIL)
+        return None if status == "ok" else JobResult(job.id, status, error=EVIL)
 
     console, plan = terminal(width), [training(seed=seed, factors={"net": EVIL}) for seed in range(3)]
     with closing(Store(tmp_path)) as store:
         context = ExperimentContext(tmp_path, "study", load(DataConfig("digits")))
-        work = PlanController(plan, context, store)
+        work = PlanTrials(plan, context, store)
         with view(ShownPlan(work), console) as shown:
             run_loop(work, FakeExecutor(1, fate), shown)
     assert "3 of 3 nets" in said(console, width)
 
 
-def test_a_line_for_each_net_on_a_pipe(open_controller: Callable[..., SearchController]) -> None:
+def test_a_line_for_each_net_on_a_pipe(open_controller: Callable[..., SearchTrials]) -> None:
     console, controller = Console(file=io.StringIO(), width=20), open_controller(trials=3)
     with view(ShownSearch(controller), console) as shown:
         assert isinstance(shown, PlainView)
-        run_loop(controller, FakeExecutor(2, lambda job: JobResult(job.trial, "error", error=EVIL)), shown)
+        run_loop(controller, FakeExecutor(2, lambda job: JobResult(job.id, "error", error=EVIL)), shown)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert not obeyed(text)
     lines = re.findall(r"^(\d) of (\d) done  trial \d: error ", text, re.M)
@@ -204,7 +203,7 @@ def test_a_line_for_each_net_on_a_pipe(open_controller: Callable[..., SearchCont
 
 
 def test_log_lines_stay_above_a_view_and_in_their_file(
-    open_controller: Callable[..., SearchController], monkeypatch: pytest.MonkeyPatch
+    open_controller: Callable[..., SearchTrials], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warning = logging.LogRecord("alternas", logging.WARNING, "", 0, "a warning", (), None)
     for shared in (True, False):

@@ -199,7 +199,7 @@ def test_of_two_threads_the_second_is_refused(fake_pool: type[FakePool], monkeyp
 def test_a_search_in_which_all_fails(fake_pool: type[FakePool], monkeypatch: pytest.MonkeyPatch) -> None:
     from alternas.search.training.job import JobResult
 
-    fate = staticmethod(lambda job: JobResult(job.trial, "error", error="because"))
+    fate = staticmethod(lambda job: JobResult(job.id, "error", error="because"))
     monkeypatch.setattr(FakePool, "fate_of_all", fate)
     with pytest.raises(alternas.OperationError, match="because"):
         alternas.search("resnet", name="mine", **OPTIONS)

@@ -27,28 +27,27 @@ from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_records
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
-from alternas.search.engine.loop import run_loop
 from alternas.search.experiments import explain_timm
 from alternas.search.references import parse_references
 from alternas.search.training.job import REGIMES, JobResult, TrainJob
 from alternas.search.training.loaders import MemoryLoader
 from alternas.search.training.recipe import Recipe
 from alternas.search.training.trainer import train
-from alternas.search.trials.controller import FIRST_REFERENCE, SearchController
-from fakes import FakeExecutor, FakePool, SilentView
+from alternas.search.trials.controller import FIRST_REFERENCE, SearchTrials
+from fakes import FakeExecutor, FakePool, SilentView, run_loop
 from runs import DATA, RECIPE, drawn_records, made_run
 
 TINY = TimmNet("test_resnet")
 NETS = (TINY, TimmNet("test_vit"))
 DEEP = Recipe("deep", 1, 64, "lamb", 3e-3, 0.02, drop_path=0.1, clip_grad=1.0, ema_decay=0.9)
-Open = Callable[..., SearchController]
+Open = Callable[..., SearchTrials]
 
 
 class KilledError(Exception):
     """Stands for a driver that dies."""
 
 
-def finish(controller: SearchController, **how: Any) -> FakeExecutor:
+def finish(controller: SearchTrials, **how: Any) -> FakeExecutor:
     executor = FakeExecutor(**how)
     run_loop(controller, executor, SilentView())
     return executor
@@ -127,7 +126,7 @@ def test_a_net_without_stochastic_depth_is_refused_where_the_recipe_has_it(alter
 # In a search.
 
 
-def searched(controller: SearchController) -> list[tuple[int, str, float | None]]:
+def searched(controller: SearchTrials) -> list[tuple[int, str, float | None]]:
     return [(r.trial, r.key, r.accuracy) for r in controller.store.records if r.kind != "reference"]
 
 
@@ -197,7 +196,7 @@ def test_nothing_inherits_from_them(open_controller: Open, tmp_path: Path) -> No
 
 def test_a_failed_one_is_a_record_and_the_search_goes_on(open_controller: Open) -> None:
     def fate(job: TrainJob) -> JobResult | None:
-        return JobResult(job.trial, "oom", error="too large") if job.trial == FIRST_REFERENCE else None
+        return JobResult(job.id, "oom", error="too large") if job.trial == FIRST_REFERENCE else None
 
     controller = open_controller(trials=4, references=NETS)
     finish(controller, fate=fate)

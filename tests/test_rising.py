@@ -143,7 +143,7 @@ def test_no_front_and_a_front_of_costs_alone_say_nothing(alternas: Any) -> None:
 @pytest.fixture
 def trained(fake_pool: type[FakePool]) -> list[TrainJob]:
     """What commands train: every net comes out well."""
-    fake_pool.fate_of_all = staticmethod(lambda job: JobResult(job.trial, "ok", job.stop_step, 0.9))
+    fake_pool.fate_of_all = staticmethod(lambda job: JobResult(job.id, "ok", job.stop_step, 0.9))
     return fake_pool.jobs_of_all
 
 

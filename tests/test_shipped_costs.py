@@ -14,10 +14,9 @@ from alternas.archs.timm_network import build_deployed
 from alternas.results.ranking.leaderboard import front
 from alternas.results.ranking.objectives import own_flops
 from alternas.results.runs.record import Record
-from alternas.search.engine.loop import run_loop
-from alternas.search.trials.controller import SearchController
+from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import FileSpace
-from fakes import FakeExecutor, SilentView
+from fakes import FakeExecutor, SilentView, run_loop
 
 NET = Genotype(Stem("cifar", 8), (Stage("repvgg", 2, 16, 2),))
 SPACE = """
@@ -38,7 +37,7 @@ def costs(net: Genotype) -> tuple[Cost, Cost]:
 
 
 def test_a_search_ranks_what_is_shipped(
-    open_controller: Callable[..., SearchController], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_controller: Callable[..., SearchTrials], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(SPACE, encoding="utf-8")

@@ -23,19 +23,19 @@ from alternas.results.runs.store import Store, read_records, weights_file
 from alternas.search.config import RunConfig, Settings
 from alternas.search.context import UNLIMITED, SearchConfig, SearchContext
 from alternas.search.data.dataset import DataConfig
-from alternas.search.engine.loop import run_loop
 from alternas.search.supernet import draws
 from alternas.search.supernet.budget import NETS_A_STEP, evaluation_flops
 from alternas.search.training.job import EvaluateJob, Job, JobResult, Point, SupernetJob, TrainJob
 from alternas.search.trials.bank_training import SEGMENTS
+from alternas.search.trials.search_trials import SearchTrials
+from alternas.search.trials.shared_weights import thinned
 from alternas.search.trials.study import study_of
-from alternas.search.trials.supernet_controller import SupernetController, thinned
 from alternas.spaces import get
-from fakes import RECIPE, FakeExecutor, SilentView, fake_accuracy
+from fakes import RECIPE, FakeExecutor, SilentView, fake_accuracy, run_loop
 
 STEPS = 154  # of the smoke recipe on digits
 DATA: Any = SimpleNamespace(train=range(1437), val=range(360))
-Open = Callable[..., SupernetController]
+Open = Callable[..., SearchTrials]
 
 
 @functools.cache
@@ -59,7 +59,7 @@ def open_supernet(tmp_path: Path, pool: list[Genotype]) -> Iterator[Open]:
     """Opens a search of `bench` on tmp_path, again and again as a restarted driver would."""
     stores: list[Store] = []
 
-    def open_it(trials: int = UNLIMITED, trainings: float = 8, **more: Any) -> SupernetController:
+    def open_it(trials: int = UNLIMITED, trainings: float = 8, **more: Any) -> SearchTrials:
         settings = Settings("bench", "digits", "random", "none", "macs", RECIPE, supernet=trainings, **more)
         config = SearchConfig(settings, DataConfig("digits"), trials, "test", RunConfig())
         fields = {"recipe": RECIPE.to_dict(), "data": {}, "seed": 0, "versions": {}}
@@ -73,7 +73,7 @@ def open_supernet(tmp_path: Path, pool: list[Genotype]) -> Iterator[Open]:
             stores.pop().close()
         stores.append(Store(tmp_path))
         study = study_of(stores[-1], "random", context.sampler_context(), context.cost_of)
-        return SupernetController(context, stores[-1], study)
+        return SearchTrials(context, stores[-1], study)
 
     yield open_it
     for store in stores:
@@ -86,12 +86,12 @@ def answer(job: Job) -> JobResult | None:
         Path(job.weights).touch()
         curve = (Point(job.stop_step, 1.0, 0.5 if job.validated else float("nan")),)
         losses = tuple((1.0,) * len(nets) for nets in job.nets)
-        return JobResult(job.trial, "ok", job.stop_step, curve=curve, seconds=1.0, losses=losses)
+        return JobResult(job.id, "ok", job.stop_step, curve=curve, seconds=1.0, losses=losses)
     if isinstance(job, EvaluateJob):
         file = Path(job.weights)
         file.parent.mkdir(exist_ok=True)
         file.touch()
-        return JobResult(job.trial, "ok", accuracy=fake_accuracy(job.genotype, 0), how={"evaluated": 872})
+        return JobResult(job.id, "ok", accuracy=fake_accuracy(job.genotype, 0), how={"evaluated": 872})
     return None
 
 
@@ -103,11 +103,11 @@ class Workers(FakeExecutor):
             job = self.jobs.pop(0)
             self.ran.append(job)
             accuracy = min(0.99, fake_accuracy(job.genotype, 0) + (0.05 if job.start else 0.2))
-            return [JobResult(job.trial, "ok", job.stop_step, accuracy, how={"evaluated": 720})]
+            return [JobResult(job.id, "ok", job.stop_step, accuracy, how={"evaluated": 720})]
         return super().poll(timeout)
 
 
-def run(controller: SupernetController, fate: Callable[[Any], Any] = answer, slots: int = 2) -> Workers:
+def run(controller: SearchTrials, fate: Callable[[Any], Any] = answer, slots: int = 2) -> Workers:
     workers = Workers(slots, fate)
     run_loop(controller, workers, SilentView())
     return workers
@@ -196,7 +196,7 @@ def test_a_loss_that_diverges_goes_on_at_half_the_rate(open_supernet: Open, stat
         if isinstance(job, SupernetJob) and job.start_step > 0:
             tried.append(job)
             if len(tried) == 1:
-                return JobResult(job.trial, status, job.start_step, error="training loss nan")
+                return JobResult(job.id, status, job.start_step, error="training loss nan")
         return answer(job)
 
     run(open_supernet(), fate, slots=1)  # several workers see the same loss
@@ -232,7 +232,7 @@ def test_half_the_rate_stays_when_the_driver_is_restarted(open_supernet: Open) -
         if isinstance(job, SupernetJob) and job.start_step > 0:
             tried.append(job)
             if len(tried) == 1:
-                return JobResult(job.trial, "nan", job.start_step, error="training loss nan")
+                return JobResult(job.id, "nan", job.start_step, error="training loss nan")
             raise KilledError
         return answer(job)
 
@@ -296,7 +296,7 @@ def test_a_bank_that_is_trained_leaves_no_checkpoint(open_supernet: Open, tmp_pa
 def test_a_bank_that_cannot_be_trained_is_one_line(open_supernet: Open, status: str) -> None:
     def fate(job: Any) -> Any:
         if isinstance(job, SupernetJob):
-            return JobResult(job.trial, status, error="so it was")
+            return JobResult(job.id, status, error="so it was")
         return answer(job)
 
     with pytest.raises(OperationError, match=f"supernet: training ended as {status}: so it was"):
@@ -309,7 +309,7 @@ def test_a_lost_worker_is_tried_again(open_supernet: Open, tmp_path: Path) -> No
     def fate(job: Any) -> Any:
         if isinstance(job, SupernetJob) and len(lost) < 2:
             lost.append(job.start_step)
-            return JobResult(job.trial, "lost", error="its worker died")
+            return JobResult(job.id, "lost", error="its worker died")
         return answer(job)
 
     run(open_supernet(), fate)

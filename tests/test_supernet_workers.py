@@ -29,9 +29,8 @@ from alternas.search.config import RunConfig, Settings
 from alternas.search.context import UNLIMITED, SearchConfig, SearchContext
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
-from alternas.search.engine.loop import run_loop
 from alternas.search.engine.progress import PlainView
-from alternas.search.engine.shown import ShownSupernet
+from alternas.search.engine.shown import ShownSearch
 from alternas.search.supernet import draws
 from alternas.search.supernet.budget import NETS_A_STEP
 from alternas.search.supernet.draws import NetSampler
@@ -43,11 +42,11 @@ from alternas.search.training.loaders import DeviceLoader, open_loader
 from alternas.search.training.member import Member
 from alternas.search.training.recipe import Recipe
 from alternas.search.trials.bank_training import BANK, MAX_LOST, SEGMENTS, TRIES
+from alternas.search.trials.search_trials import SearchTrials
 from alternas.search.trials.study import study_of
-from alternas.search.trials.supernet_controller import SupernetController
 from alternas.spaces import get
 from command_line import run, start, wait_for
-from fakes import STEPS, FakeExecutor, lose, price
+from fakes import STEPS, FakeExecutor, lose, price, run_loop
 
 SMOKE = recipes.get("smoke")
 RANDOM = replace(SMOKE, batch_size=32, dropout=0.2, drop_path=0.2)
@@ -222,7 +221,7 @@ def pool() -> list[Genotype]:
 
 
 @pytest.fixture
-def controller(tmp_path: Path, pool: list[Genotype]) -> Iterator[SupernetController]:
+def controller(tmp_path: Path, pool: list[Genotype]) -> Iterator[SearchTrials]:
     """A search on shared weights whose baselines have ended."""
     settings = Settings("all", "digits", "random", "none", "macs", SMOKE, supernet=40.0)
     config = SearchConfig(settings, DataConfig("digits"), UNLIMITED, "test", RunConfig())
@@ -234,9 +233,9 @@ def controller(tmp_path: Path, pool: list[Genotype]) -> Iterator[SupernetControl
     context = SearchContext(config, data, get("all", 8), price, STEPS, tmp_path, fields, bank=bank, nets=nets)
     with closing(Store(tmp_path)) as store:
         study = study_of(store, "random", context.sampler_context(), context.cost_of)
-        made = SupernetController(context, store, study)
+        made = SearchTrials(context, store, study)
         while made.live and (job := made.next_job()):
-            made.report(JobResult(job.trial, "error", error="not of interest"))
+            made.report(JobResult(job.id, "error", error="not of interest"))
         yield made
 
 
@@ -244,21 +243,21 @@ def trained(job: Job) -> JobResult | None:
     """The fate of a job: all goes well."""
     if isinstance(job, SupernetJob):
         losses = tuple((1.0,) * len(nets) for nets in job.nets)
-        return JobResult(job.trial, "ok", job.stop_step, curve=(Point(job.stop_step, 1.0, 0.5),), losses=losses)
-    return JobResult(job.trial, "error", error="not of interest") if isinstance(job, EvaluateJob) else None
+        return JobResult(job.id, "ok", job.stop_step, curve=(Point(job.stop_step, 1.0, 0.5),), losses=losses)
+    return JobResult(job.id, "error", error="not of interest") if isinstance(job, EvaluateJob) else None
 
 
-def train_with(controller: SupernetController, workers: int, fate: Callable[[Any], Any] = trained) -> list[SupernetJob]:
+def train_with(controller: SearchTrials, workers: int, fate: Callable[[Any], Any] = trained) -> list[SupernetJob]:
     """The jobs of the bank's training, once it has ended."""
     executor = FakeExecutor(workers, fate)
-    view = PlainView(ShownSupernet(controller), Console(quiet=True))
+    view = PlainView(ShownSearch(controller), Console(quiet=True))
     while not controller.bank_training.done:
         run_loop(controller, executor, view, 0.01)
     return [job for job in executor.ran if isinstance(job, SupernetJob)]
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
-def test_a_segment_is_dealt_out_to_as_many_as_a_step_has_nets_for(controller: SupernetController, workers: int) -> None:
+def test_a_segment_is_dealt_out_to_as_many_as_a_step_has_nets_for(controller: SearchTrials, workers: int) -> None:
     jobs = train_with(controller, workers)
     ranks = list(range(min(workers, NETS_A_STEP)))
     last = [job for job in jobs if job.stop_step == controller.budget.steps]
@@ -274,7 +273,7 @@ def test_a_segment_is_dealt_out_to_as_many_as_a_step_has_nets_for(controller: Su
 
 @pytest.mark.parametrize(("two", "faster"), [(3.0, 1), (0.5, 2)])
 def test_each_number_of_workers_is_tried_and_the_faster_trains_the_rest(
-    controller: SupernetController, two: float, faster: int
+    controller: SearchTrials, two: float, faster: int
 ) -> None:
     clock = [0.0]
 
@@ -289,7 +288,7 @@ def test_each_number_of_workers_is_tried_and_the_faster_trains_the_rest(
     assert worlds == [2, 1, 2, 1] + [faster] * (SEGMENTS - 4)
 
 
-def test_a_segment_that_lost_a_worker_is_dealt_out_again(controller: SupernetController) -> None:
+def test_a_segment_that_lost_a_worker_is_dealt_out_again(controller: SearchTrials) -> None:
     lost = []
 
     def once(job: Any) -> JobResult | None:
@@ -308,7 +307,7 @@ def test_a_segment_that_lost_a_worker_is_dealt_out_again(controller: SupernetCon
     assert saved["step"] == controller.budget.steps
 
 
-def test_workers_that_are_lost_again_and_again_end_the_search_in_a_line(controller: SupernetController) -> None:
+def test_workers_that_are_lost_again_and_again_end_the_search_in_a_line(controller: SearchTrials) -> None:
     tries = []
 
     def always(job: Any) -> JobResult | None:
@@ -321,11 +320,11 @@ def test_workers_that_are_lost_again_and_again_end_the_search_in_a_line(controll
     assert len(tries) == 2 * (MAX_LOST + 1)
 
 
-def test_a_fault_of_the_bank_is_told_from_the_loss_that_follows_from_it(controller: SupernetController) -> None:
+def test_a_fault_of_the_bank_is_told_from_the_loss_that_follows_from_it(controller: SearchTrials) -> None:
     def one_is_wrong(job: Any) -> JobResult | None:
         wrong = isinstance(job, SupernetJob) and job.member.rank
         return (
-            JobResult(job.trial, "error", error="because")
+            JobResult(job.id, "error", error="because")
             if wrong
             else lose(job)
             if isinstance(job, SupernetJob)
@@ -337,7 +336,7 @@ def test_a_fault_of_the_bank_is_told_from_the_loss_that_follows_from_it(controll
 
 
 def test_a_segment_waits_for_workers_that_are_starting_but_not_forever(
-    controller: SupernetController, monkeypatch: pytest.MonkeyPatch
+    controller: SearchTrials, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     controller.idle, controller.starting = 1, 1
     assert controller.next_job() is None
@@ -348,9 +347,9 @@ def test_a_segment_waits_for_workers_that_are_starting_but_not_forever(
     assert job.member.world == 1
 
 
-def test_the_plain_view_has_one_line_a_segment(controller: SupernetController) -> None:
+def test_the_plain_view_has_one_line_a_segment(controller: SearchTrials) -> None:
     console = Console(record=True, width=200)
-    view = PlainView(ShownSupernet(controller), console)
+    view = PlainView(ShownSearch(controller), console)
     view.rate = lambda: 1.0
     controller.bank_training._rates[1] = [0.0, 0.0]  # one worker was tried, and is slower
     controller.idle, bank, total = 2, controller.budget.bank, controller.budget.steps
@@ -359,7 +358,7 @@ def test_the_plain_view_has_one_line_a_segment(controller: SupernetController) -
             assert isinstance(job, SupernetJob)
             view.started(job)
             if not job.member.rank:
-                view.tick(Progress(job.trial, Point(job.stop_step, 1.0, 0.5), 1.0))
+                view.tick(Progress(job.id, Point(job.stop_step, 1.0, 0.5), 1.0))
                 assert view.seconds_left() == pytest.approx(controller.flops_left() - bank * len(job.nets) / total)
             result = trained(job)
             assert result is not None

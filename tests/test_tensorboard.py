@@ -12,16 +12,15 @@ from typing import Any
 import pytest
 
 from alternas.results.runs.store import read_records
-from alternas.search.engine.loop import run_loop
 from alternas.search.tracking.tensorboard import EventFile
 from alternas.search.tracking.view import TrackingView, trackers
 from alternas.search.training.job import TrainJob
-from alternas.search.trials.controller import SearchController
+from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import get
-from fakes import FakeExecutor, FakePool, SilentView, fake_accuracy
+from fakes import FakeExecutor, FakePool, SilentView, fake_accuracy, run_loop
 from runs import made_run
 
-Open = Callable[..., SearchController]
+Open = Callable[..., SearchTrials]
 
 
 class KilledError(Exception):

@@ -16,19 +16,18 @@ from alternas.archs import InputError
 from alternas.results.ranking.pareto import hypervolume
 from alternas.results.runs.record import FREE, Record
 from alternas.results.runs.store import read_records
-from alternas.search.engine.loop import run_loop
 from alternas.search.tracking import tracker as tracker_file
 from alternas.search.tracking import view as view_file
 from alternas.search.tracking.front import round_costs
 from alternas.search.tracking.tracker import RUN, NotedTracker, Notes, Points, Results, trackers_of
 from alternas.search.tracking.view import TrackingView, trackers
 from alternas.search.training.job import JobResult, TrainJob
-from alternas.search.trials.controller import SearchController
+from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import get
-from fakes import FakeExecutor, FakePool, SilentView
+from fakes import FakeExecutor, FakePool, SilentView, run_loop
 from runs import made_run
 
-Open = Callable[..., SearchController]
+Open = Callable[..., SearchTrials]
 
 
 class KilledError(Exception):
@@ -88,7 +87,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> type[Server]:
     return Server
 
 
-def searched(controller: SearchController, fate: Callable[[TrainJob], Any] = lambda job: None, **told: Any) -> None:
+def searched(controller: SearchTrials, fate: Callable[[TrainJob], Any] = lambda job: None, **told: Any) -> None:
     """Run a search with a tracker."""
     made_run(controller.folder, [record.to_dict() for record in controller.store.records], **told)
     with trackers(("mlflow",), controller) as threads:
@@ -100,7 +99,7 @@ def by_label(runs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {run["label"]: run for run in runs.values()}
 
 
-def check_all_is_there(server: type[Server], controller: SearchController) -> None:
+def check_all_is_there(server: type[Server], controller: SearchTrials) -> None:
     """Each training has a run of its own, each point of its curve once, and what came of it."""
     runs, (whole,) = by_label(server.runs), [run for run in server.runs.values() if not run["parent"]]
     for record in controller.store.records:
@@ -191,7 +190,7 @@ def test_failures_and_further_tries_have_their_status(open_controller: Open, ser
     first = len(controller.baselines)
 
     def fate(job: TrainJob) -> Any:
-        return JobResult(job.trial, "nan", error="loss is nan") if job.trial == last[0] else None
+        return JobResult(job.id, "nan", error="loss is nan") if job.trial == last[0] else None
 
     last = [max(controller.live) + 3]
     assert first
@@ -221,9 +220,7 @@ def test_a_plan_that_is_tried_again_goes_on_in_the_same_runs(
     alternas: Any, fake_pool: type[FakePool], server: type[Server], elsewhere: None
 ) -> None:
     words = ["study", "windows", "--data", "digits", "--quick", "--seeds", "2", "--epochs", "1", "--name", "mine"]
-    fake_pool.fate_of_all = staticmethod(
-        lambda job: JobResult(job.trial, "error", error="so") if job.seed == 1 else None
-    )
+    fake_pool.fate_of_all = staticmethod(lambda job: JobResult(job.id, "error", error="so") if job.seed == 1 else None)
     assert alternas(*words, "--track", "mlflow")[0] == 0
     fake_pool.fate_of_all = staticmethod(lambda job: None)
     assert alternas(*words, "--track", "mlflow")[0] == 0

@@ -26,19 +26,18 @@ from alternas.results.report.genes import importance_parts, importances, recipe_
 from alternas.results.report.sections import leaderboard_table
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_records, weights_file
-from alternas.search.engine.loop import run_loop
 from alternas.search.samplers.registry import STRATEGIES
 from alternas.search.training import recipes
 from alternas.search.training.recipe import Augment, Recipe
 from alternas.search.training.tuned import own_genes, recipe_of, tuned_genes
-from alternas.search.trials.controller import SearchController
+from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import FixedChooser, JointSpace, RandomChooser, RecordingChooser, get, members, options_of
 from alternas.spaces.families import ResNetSpace
 from alternas.spaces.presets import SpacePreset
-from fakes import FakeExecutor, FakePool, SilentView
+from fakes import FakeExecutor, FakePool, SilentView, run_loop
 from runs import drawn_records, made_run
 
-Open = Callable[..., SearchController]
+Open = Callable[..., SearchTrials]
 SMOKE = recipes.get("smoke")  # lr 6e-3, weight decay 0.05, shifts of a pixel
 TUNE = tuned_genes(SMOKE, ("lr", "drop_path"), {})
 STRATEGIES_THAT_TUNE = [name for name in STRATEGIES if name != "buildup"]
@@ -48,7 +47,7 @@ def joint(tune: Any = TUNE, space: Any = None) -> JointSpace:
     return JointSpace(space or get("all", 8), tune, own_genes(SMOKE, tune))
 
 
-def finish(controller: SearchController, slots: int = 1, most: int = 10**6) -> list[Any]:
+def finish(controller: SearchTrials, slots: int = 1, most: int = 10**6) -> list[Any]:
     """All jobs; the driver is killed after so many."""
     executor = FakeExecutor(slots, lambda job: None if len(executor.ran) <= most else exit_(job))
     with suppress(KeyboardInterrupt):

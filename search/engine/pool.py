@@ -125,7 +125,7 @@ class Pool:
         for running in {r for r in self._running.values() if time.monotonic() > r.deadline}:
             if all(result.status == "ok" for result in running.results.values()):
                 late = f"took longer than {running.job.timeout_s:.0f} s"
-                running.results[0] = JobResult(running.job.trial, "timeout", running.step, error=late)
+                running.results[0] = JobResult(running.job.id, "timeout", running.step, error=late)
             events.append(self._end(running, broken=True))
         return [event for event in events if event is not None]
 
@@ -187,10 +187,10 @@ class Pool:
         try:
             event: Progress | JobResult = ray.get(next(stream))  # pyright: ignore[reportAssignmentType]
         except StopIteration:
-            raise OperationError(f"trial {running.job.trial}: the worker returned without an outcome") from None
+            raise OperationError(f"job {running.job.id}: the worker returned without an outcome") from None
         except RayError:  # the actor died or is out of reach: its group is replaced, the net tried again
             check_raylet()
-            running.results[rank] = JobResult(running.job.trial, "lost", error="its worker died")
+            running.results[rank] = JobResult(running.job.id, "lost", error="its worker died")
             return self._end(running, broken=True)
         if isinstance(event, Progress):
             running.step = event.point.step

@@ -18,7 +18,7 @@ from ...results.ranking.leaderboard import failures
 from ...results.render.tables import duration, short
 from ...results.render.terminal import html_of, plain
 from ...results.runs.record import FAILED, FREE, Record
-from ..training.job import EvaluateJob, Job, Progress, SupernetJob, TrainJob
+from ..training.job import BankJobId, EvaluateJob, Job, JobId, Progress, SupernetJob, TrainJob
 from .shown import Shown, trained
 
 NOTEBOOK_SECONDS = 1.0  # between two drawings
@@ -32,28 +32,29 @@ class ProgressCounts:
     def __init__(self, shown: Shown) -> None:
         self.shown = shown
         self.began = time.monotonic()
-        self.jobs: dict[int, Job] = {}
-        self.ticks: dict[int, Progress] = {}
+        self.jobs: dict[JobId, Job] = {}
+        self.ticks: dict[JobId, Progress] = {}
         self._recent: deque[tuple[float, float]] = deque(maxlen=RATE_WINDOW)  # times, and the work done by then
         self._done = 0.0
 
     def started(self, job: Job) -> None:
-        if not (isinstance(job, SupernetJob) and job.member.rank):  # workers that train the bank together have one line
-            self.jobs[job.trial] = job
+        if not isinstance(job.id, BankJobId) or not job.id.rank:  # workers that train the bank together have one line
+            self.jobs[job.id] = job
 
     def tick(self, tick: Progress) -> None:
-        if not isinstance(job := self.jobs.get(tick.trial), TrainJob | SupernetJob):
+        if not isinstance(job := self.jobs.get(tick.job), TrainJob | SupernetJob):
             return
-        before, step = self.ticks.get(tick.trial), tick.point.step
+        before, step = self.ticks.get(tick.job), tick.point.step
         # before the first tick: nets that continue from a checkpoint must not count twice
         start = before.point.step if before and before.point.step < step else max(0, step - job.progress_steps)
         self._work(self.shown.amount(job, step) - self.shown.amount(job, start))
-        self.ticks[tick.trial] = tick
+        self.ticks[tick.job] = tick
 
-    def ended(self, record: Record | None, trial: int) -> None:
-        if isinstance(job := self.jobs.pop(trial, None), EvaluateJob):
-            self._work(self.shown.amount(job, 0))
-        self.ticks.pop(trial, None)
+    def ended(self, record: Record | None, job: JobId) -> None:
+        match self.jobs.pop(job, None):
+            case EvaluateJob() as evaluation:
+                self._work(self.shown.amount(evaluation, 0))
+        self.ticks.pop(job, None)
 
     def _work(self, amount: float) -> None:
         self._done += amount
@@ -98,15 +99,15 @@ class PlainView(ProgressCounts):
 
     def tick(self, tick: Progress) -> None:
         super().tick(tick)
-        if isinstance(job := self.jobs.get(tick.trial), SupernetJob):
+        if isinstance(job := self.jobs.get(tick.job), SupernetJob):
             point = tick.point
             mean = f", {job.metric.name} {job.metric.text(point.accuracy)} of three nets"
             known = "" if math.isnan(point.accuracy) else mean
             line = f"supernet: step {point.step} of {job.total_steps}, loss {point.loss:.3f}{known}"
             self.console.print(f"{line} ({self._clock()})", highlight=False, markup=False, soft_wrap=True)
 
-    def ended(self, record: Record | None, trial: int) -> None:
-        super().ended(record, trial)
+    def ended(self, record: Record | None, job: JobId) -> None:
+        super().ended(record, job)
         if record is None:
             return
         line = f"{self.trained()} of {self.shown.target} done  {self.shown.line(record)} ({self._clock()})"
@@ -202,6 +203,6 @@ class LiveView(ProgressCounts):
         return [f"{short(self.rate())} {self.shown.unit}/s", work, f"{duration(seconds)} at this rate"]
 
 
-def view(shown: Shown, console: Console) -> PlainView | LiveView:
+def view_of(shown: Shown, console: Console) -> PlainView | LiveView:
     """The view that suits the console."""
     return (LiveView if console.is_terminal or console.is_jupyter else PlainView)(shown, console)

@@ -4,27 +4,38 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from rich.console import RenderableType
 
-from ...archs.timm_net import TIMM, TimmNet
+from ...archs.timm_net import TIMM, Net, TimmNet
 from ...results.ranking.leaderboard import ExtraResults, rank_rows
 from ...results.ranking.objectives import RankingQuery, parse_objectives
 from ...results.render.tables import nets_table, short
 from ...results.runs.record import BESIDE, FREE, Record
-from ..training.job import Job, LatencyJob, SupernetJob
-from ..trials.controller import SearchController
-from ..trials.forecast import ComputeForecast
-from ..trials.supernet_controller import SupernetController
+from ..training.job import Job, JobId, LatencyJob, Progress, SupernetJob
+from ..trials.forecast import RecordTally, forecast_of
+from ..trials.search_trials import SearchTrials
 
 FRONT_ROWS = 12
+
+
+class ProgressView(Protocol):
+    """Shows what happens."""
+
+    def started(self, job: Job) -> None: ...
+    def tick(self, tick: Progress) -> None: ...
+    def ended(self, record: Record | None, job: JobId) -> None: ...
+    def refresh(self) -> None: ...
 
 
 class Shown(Protocol):
     """The work that a view shows: a search, or a plan of trainings."""
 
     unit: str  # of amounts of work
+
+    @property
+    def trials(self) -> Any: ...  # those of a search or a plan
 
     @property
     def records(self) -> Sequence[Record]: ...  # of the nets that have ended
@@ -51,22 +62,20 @@ class ShownSearch:
 
     unit = "FLOP"
 
-    def __init__(self, controller: SearchController) -> None:
-        self.controller, self.forecast = controller, ComputeForecast(controller)
+    def __init__(self, trials: SearchTrials) -> None:
+        self.trials, self.tally, self.forecast = trials, RecordTally(trials.store.records), forecast_of(trials)
 
     @property
     def records(self) -> Sequence[Record]:
-        return self.controller.store.records
+        return self.trials.store.records
 
     @property
     def statuses(self) -> Counter[str]:
-        return self.forecast.tally.update().statuses
+        return self.tally.update().statuses
 
     @property
     def target(self) -> int:
-        baselines = len(self.controller.baselines)
-        taken = sum(trial >= baselines for trial in self.forecast.tally.update().taken)
-        return self.forecast.nets + baselines + self.controller.references + taken
+        return self.forecast.nets
 
     def amount(self, job: Job, step: int) -> float:
         return self.forecast.flops_of(job, step)
@@ -75,14 +84,16 @@ class ShownSearch:
         return self.forecast.left()
 
     def name(self, job: Job) -> str:
-        if isinstance(job, SupernetJob):
-            return f"supernet  steps {job.start_step} to {job.stop_step} of {job.total_steps}"
-        net = job.genotype
-        what = f"{TIMM}{net.name}" if isinstance(net, TimmNet) else net.family
-        return f"trial {job.trial}  {what}{'  latency' if isinstance(job, LatencyJob) else ''}"
+        match job:
+            case SupernetJob():
+                return f"supernet  steps {job.start_step} to {job.stop_step} of {job.total_steps}"
+            case LatencyJob():
+                return f"trial {job.trial}  {_family(job.genotype)}  latency"
+            case _:
+                return f"trial {job.trial}  {_family(job.genotype)}"
 
     def line(self, record: Record) -> str:
-        metric = self.controller.context.settings.metric
+        metric = self.trials.context.settings.metric
         result = f"{metric.name} {metric.text(record.accuracy)}" if record.accuracy is not None else record.error
         what = f"{record.status} {result}, {short(record.cost['macs'])} MACs, {record.label}"
         notes = [record.kind] * (record.kind in BESIDE) + [record.weights] * (record.weights != "alone")
@@ -90,7 +101,7 @@ class ShownSearch:
         return f"trial {record.trial}: {what}{note}"
 
     def table(self) -> RenderableType:
-        settings, devices = self.controller.context.settings, self.controller.context.devices
+        settings, devices = self.trials.context.settings, self.trials.context.devices
         query = RankingQuery(parse_objectives(settings.objective), settings.limits, metric=settings.metric)
         board = rank_rows(self.records, query, ExtraResults(measured=devices.values(settings.measured)))
         rows = board.front
@@ -98,31 +109,10 @@ class ShownSearch:
         return nets_table(rows[-FRONT_ROWS:], f"front so far{cut}", none=board.why_empty, metric=settings.metric)
 
 
-class ShownSupernet(ShownSearch):
-    """A search on shared weights, whose compute is divided beforehand."""
-
-    def __init__(self, controller: SupernetController) -> None:
-        super().__init__(controller)
-        self.supernet = controller
-
-    @property
-    def target(self) -> int:
-        ended = trained(self.statuses)
-        beside = sum(trial.kind in BESIDE for trial in self.supernet.live.values())
-        return ended + beside + self.supernet.nets_left
-
-    def amount(self, job: Job, step: int) -> float:
-        return self.supernet.flops_of(job, step)
-
-    def left(self) -> float:
-        return self.supernet.flops_left()
-
-
-def shown_search(controller: SearchController) -> ShownSearch:
-    """A search as the live view shows it."""
-    return ShownSupernet(controller) if isinstance(controller, SupernetController) else ShownSearch(controller)
-
-
 def trained(statuses: Counter[str]) -> int:
     """How many of the nets that ended were trained."""
     return sum(nets for status, nets in statuses.items() if status not in FREE)
+
+
+def _family(net: Net) -> str:
+    return f"{TIMM}{net.name}" if isinstance(net, TimmNet) else net.family

@@ -31,10 +31,11 @@ from ..data.dataset import DataConfig, DataSet
 from ..data.readers.registry import DEFAULT
 from ..prepare import default_scheduler, prepare
 from ..redact import REDACTED, shown_url
-from ..run import conclude, opened
+from ..run import Driver, opened
+from ..summary import conclude
 from ..training import recipes
 from ..training.job import JobResult, Point, Progress, TrainJob
-from ..trials.controller import SearchController
+from ..trials.search_trials import SearchTrials
 from .worker import Worker
 
 Moment = tuple[str, float]  # a process, and seconds of its own clock, which no one sets back
@@ -87,7 +88,7 @@ class TuneTrainable(Trainable):
         task: TuneTask = new_config["task"]
         ours = task.made[0] == self._since[0] and task.made[1] >= self._since[1]
         self._events: Iterator[Progress | JobResult] = (
-            self._worker.run(task.job) if ours else iter([JobResult(task.job.trial, "stale")])
+            self._worker.run(task.job) if ours else iter([JobResult(task.job.id, "stale")])
         )
         return True
 
@@ -131,9 +132,9 @@ class TuneSearch:
     context: SearchContext
 
     @cached_property
-    def searcher(self) -> ControllerSearcher:
+    def searcher(self) -> DriverSearcher:
         """Search algorithm for `TuneConfig(search_alg=...)`; opens the run when it is first asked for a trial."""
-        return ControllerSearcher(self.context.config, self.context)
+        return DriverSearcher(self.context.config, self.context)
 
     @property
     def trainable(self) -> type[TuneTrainable]:
@@ -221,32 +222,32 @@ def from_config(config: SearchConfig) -> TuneSearch:
     return TuneSearch(prepare(config, Console(stderr=True)))
 
 
-class ControllerSearcher(Searcher):
-    """Hands out the tasks of a search controller, and reports how they ended. Pickled, it is but its configuration."""
+class DriverSearcher(Searcher):
+    """Hands out the tasks of a search, and reports how they ended. Pickled, it is but its configuration."""
 
     def __init__(self, config: SearchConfig, context: SearchContext | None = None) -> None:
         super().__init__()
         self._config, self._context = config, context
         self._console = Console(stderr=True)
         self._open = ExitStack()
-        self._controller: SearchController | None = None
+        self._opened: tuple[SearchTrials, Driver] | None = None
         self._most = math.inf
         self._running: dict[str, int] = {}  # Tune's trials under way -> ours
         self._ended: list[tuple[int, str | None]] = []  # ours, and its packed outcome; None if the worker was lost
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ControllerSearcher, (self._config,)
+        return DriverSearcher, (self._config,)
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Configuration of the next task; None if there is none for now, FINISHED at the end of the search."""
-        if self._controller is None:
+        if self._opened is None:
             self._context = self._context or prepare(self._config, self._console)
-            self._controller = self._open.enter_context(opened(self._context))
-        controller = self._controller
-        self._report(controller)
+            self._opened = self._open.enter_context(opened(self._context))
+        trials, driver = self._opened
+        self._report(driver)
         if len(self._running) >= self._most:
             return None
-        if (job := controller.next_job()) is not None:
+        if (job := driver.next_job()) is not None:
             assert isinstance(job, TrainJob), "from_config refuses latencies"
             self._running[trial_id] = job.trial
             net = job.genotype  # Tune's loggers show all but the task
@@ -254,16 +255,16 @@ class ControllerSearcher(Searcher):
             return shown | {"task": TuneTask(job, _now())}
         if self._running:
             return None
-        if not controller.done:
+        if not driver.done:
             raise OperationError(f"run {self._config.name!r}: nothing runs, and nothing can be run")
-        controller.close()
-        mark_ended(controller.folder)
-        conclude(controller, self._console)
+        driver.close()
+        mark_ended(driver.folder)
+        conclude(trials, self._console)
         self.close()
         return Searcher.FINISHED
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Note a task's end. The controller learns of it in `suggest`: what is raised here, Tune blames on the task."""
+        """Note a task's end. The driver learns of it in `suggest`: what is raised here, Tune blames on the task."""
         if trial_id in self._running:  # else it is of an earlier driver, brought back by Tuner.restore
             outcome = None if error else (result or {}).get("outcome", "")
             self._ended.append((self._running.pop(trial_id), outcome))
@@ -283,15 +284,15 @@ class ControllerSearcher(Searcher):
     def close(self) -> None:
         """Let go of the run, so that another searcher can take it up: after a `fit` that was interrupted."""
         self._open.close()
-        self._controller = None
+        self._opened = None
 
-    def _report(self, controller: SearchController) -> None:
+    def _report(self, driver: Driver) -> None:
         while self._ended:
             trial, outcome = self._ended.pop(0)
             if outcome is None:
-                controller.report(JobResult(trial, "lost", error="its worker died"))
+                driver.take(JobResult(trial, "lost", error="its worker died"))
             elif outcome:
-                controller.report(unpacked(outcome))
+                driver.take(unpacked(outcome))
             else:
                 rule = "leave out Tune's scheduler and `stop`; the search's own `scheduler=` stops weak nets"
                 raise InputError(f"trial {trial}: Tune ended its training before it was done; {rule}")

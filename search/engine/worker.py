@@ -5,18 +5,15 @@ It loads torch when it gets ready. Errors in training come back as typed results
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..data.dataset import DataSet
 from ..data.splits import WHOLE, View, seen
-from ..training.artifacts import StoreError, scratch
 from ..training.failures import failure
 from ..training.job import EvaluateJob, Job, JobResult, LatencyJob, Progress, SupernetJob, TrainJob
+from ..training.job_files import local_files
 
 if TYPE_CHECKING:
     from ..training.loaders import DeviceLoader
@@ -49,21 +46,22 @@ class Worker:
     def run(self, job: Job) -> Iterator[Progress | JobResult]:
         """Do a job: yields some `Progress`, then exactly one result, whatever happens."""
         try:
-            if isinstance(job, LatencyJob):
-                from ..training.measuring import measure_job
+            match job:
+                case LatencyJob():
+                    from ..training.measuring import measure_job
 
-                yield measure_job(job)
-            elif isinstance(job, SupernetJob):
-                from ..supernet.trainer import train_bank
+                    yield measure_job(job)
+                case SupernetJob():
+                    from ..supernet.trainer import train_bank
 
-                yield from train_bank(job, self._seen(WHOLE))
-            elif isinstance(job, EvaluateJob):
-                from ..supernet.evaluate import evaluate_job
+                    yield from train_bank(job, self._seen(WHOLE))
+                case EvaluateJob():
+                    from ..supernet.evaluate import evaluate_job
 
-                yield evaluate_job(job, self._seen(WHOLE))
-            else:
-                with local_files(job) as local:
-                    yield from self._train(local)
+                    yield evaluate_job(job, self._seen(WHOLE))
+                case TrainJob():
+                    with local_files(job) as local:
+                        yield from self._train(local)
         except Exception as error:  # noqa: BLE001 - any failure of a net is a typed record, with its type and place
             yield failure(job, error)
 
@@ -95,34 +93,3 @@ class Worker:
             part = seen(self._loader.data, view)
             self._part = view, open_loader(part, self._loader.device, workers=self._threads)
         return self._part[1]
-
-
-@contextmanager
-def local_files(job: TrainJob) -> Iterator[TrainJob]:
-    """The job with its files in a scratch folder, its checkpoint and first weights downloaded from the artifact store.
-
-    A job goes on from what the store has, never from an older file of the node's own. Workers that share it are on
-    one node, and meet in its temporary folder.
-
-    Raises:
-        StoreError: if the store fails, or does not have the first weights.
-    """
-    if job.store is None:
-        yield job
-        return
-    with scratch() as folder:
-        home = job.store.home
-
-        def moved(file: str) -> str:
-            return str(folder / Path(file).relative_to(home))
-
-        store, member = replace(job.store, home=folder), job.member
-        if member.rendezvous:
-            member = replace(member, rendezvous=str(Path(tempfile.gettempdir()) / Path(member.rendezvous).name))
-            Path(member.rendezvous).touch()
-        start = replace(job.start, weights=moved(job.start.weights)) if job.start else None
-        checkpoint = moved(job.checkpoint)
-        store.download(Path(checkpoint))
-        if start and not store.download(Path(start.weights)):
-            raise StoreError(f"storage-path: {store} has no {Path(start.weights).name} to start from")
-        yield replace(job, checkpoint=checkpoint, weights=moved(job.weights), start=start, store=store, member=member)

@@ -1,4 +1,4 @@
-"""A plan is a list of trainings, each a value with an identity; `PlanController` carries it out. No Ray, no torch.
+"""A plan is a list of trainings, each a value with an identity; `PlanTrials` hands it out. No Ray, no torch.
 
 Each training is done once and recorded once: the same plan again goes on where it stopped, a larger one trains what
 is new in it. What has failed is tried again by the next run. A plan may grow: trainings can follow from how earlier
@@ -27,10 +27,10 @@ from ..data.dataset import DataConfig, DataSet
 from ..data.splits import WHOLE, View
 from ..training import recipes
 from ..training.artifacts import ArtifactStore
-from ..training.job import FewShot, InitWeights, JobResult, TrainJob
+from ..training.job import FewShot, InitWeights, JobId, JobResult, TrainJob, Workers
 from ..training.recipe import Recipe
 from ..training.trainer_file import TrainerFile
-from ..trials.base_controller import Controller
+from ..trials.live import LiveTrials
 from ..trials.trial import Trial
 
 if TYPE_CHECKING:
@@ -161,14 +161,15 @@ class ExperimentContext:
     trainer: TrainerFile | None = None
 
 
-class PlanController(Controller):
-    """The controller of a plan. Opened on a folder that has some of its trainings, it takes up what is left.
+class PlanTrials:
+    """The trials of a plan, a producer of jobs. Opened on a folder that has some of them, it takes up what is left.
 
     A training that starts from another's weights waits for it.
 
     Attributes:
         plan: the trainings so far, by identity.
         ended: their records, by identity.
+        live: trials under way, by number.
     """
 
     def __init__(
@@ -179,8 +180,9 @@ class PlanController(Controller):
         artifacts: ArtifactStore | None = None,
         following: Following = lambda ended: (),
     ) -> None:
-        super().__init__(store, context.folder.absolute(), artifacts)  # a worker's current folder may be another
-        self.context = context
+        self.context, self.store, self._artifacts = context, store, artifacts
+        self.folder = context.folder.absolute()  # a worker's current folder may be another
+        self.live = LiveTrials(artifacts)
         self.plan, self.ended = dict[str, Training](), dict[str, Record]()
         self._left, self._following = deque[Training](), following
         self._recorded = {r.training_id: r for r in store.records if r.status in FINAL}
@@ -195,16 +197,28 @@ class PlanController(Controller):
         return [replace(self.ended[i], factors=t.factors) for i, t in self.plan.items() if i in self.ended]
 
     @property
+    def done(self) -> bool:
+        """Whether nothing runs. Once `next_job` has returned None, nothing is left to run."""
+        return not self.live
+
+    @property
     def complete(self) -> bool:
         """Whether all of the plan has ended."""
         return not self.live and not self._left
 
-    def training(self, number: int) -> Training | None:
-        """What a live trial trains."""
-        trial = self.live.get(number)
+    def close(self) -> list[Record]:
+        """End nothing: no training waits at a rung."""
+        return []
+
+    def training(self, job: JobId) -> Training | None:
+        """What a job under way trains."""
+        trial = self.live.get(job) if isinstance(job, int) else None
         return self.plan[trial.record_fields["training_id"]] if trial else None
 
-    def _next_trial(self) -> Trial | None:
+    def next_job(self, workers: Workers) -> TrainJob | Record | None:
+        """The next training whose start is there; the record of one whose start has failed."""
+        if trial := self.live.next_queued():
+            return self._job(trial)
         for _ in range(len(self._left)):
             training = self._left.popleft()
             parent = self.ended.get(training.parent)
@@ -213,10 +227,9 @@ class PlanController(Controller):
                 continue
             trial = self._trial(training)
             if parent and parent.status != "ok":
-                self.end(trial, "error", f"its start, trial {parent.trial}, is {parent.status}")
-                continue
+                return trial.finish("error", f"its start, trial {parent.trial}, is {parent.status}")
             self.live[trial.number] = trial
-            return trial
+            return self._job(trial)
         return None
 
     def _trial(self, training: Training) -> Trial:
@@ -233,12 +246,12 @@ class PlanController(Controller):
         cost = training.cost(data)
         return Trial(self._next_number - 1, self.context.kind, training.net, {}, cost, (training.steps,), fields)
 
-    def _start(self, trial: Trial) -> TrainJob:
+    def _job(self, trial: Trial) -> TrainJob:
         training = self.plan[trial.record_fields["training_id"]]
         start = training.start
         if start and training.parent:
             start = replace(start, weights=str(self._weights(training.parent)), steps=self._steps_before(training))
-        trial.job = TrainJob(
+        return TrainJob(
             trial.number,
             training.net,
             training.recipe,
@@ -254,22 +267,27 @@ class PlanController(Controller):
             test=training.test,
             few_shot=training.few_shot,
             timeout_s=max(1.0, 60 * self.context.run.budget.trial_minutes),
-            store=self.artifacts,
+            store=self._artifacts,
             metric=self.context.metric,
             trainer=self.context.trainer,
         )
-        return trial.job
 
-    def _take(self, trial: Trial, result: JobResult) -> Record:
-        task = self.plan[trial.record_fields["training_id"]].task
-        if task != "classes":  # its accuracy is not one on classes: it becomes a metric that names the task
+    def take(self, job: TrainJob, result: JobResult) -> Record | None:
+        """The record of the training that a result is of."""
+        trial = self.live[job.trial]
+        if result.status == "lost":
+            return self.live.received(trial, result)
+        self.live.received(trial, result)
+        if job.task != "classes":  # its accuracy is not one on classes: it becomes a metric that names the task
             metrics = result.metrics | ({} if result.accuracy is None else {"accuracy": result.accuracy})
-            metrics = {f"{task}_{name}": value for name, value in metrics.items()}
-            result = replace(result, accuracy=None, metrics=metrics, how=result.how | {"task": task})
+            metrics = {f"{job.task}_{name}": value for name, value in metrics.items()}
+            result = replace(result, accuracy=None, metrics=metrics, how=result.how | {"task": job.task})
         trial.last_result = result
-        return self.end(trial, result.status, result.error, accuracy=result.accuracy)
+        return trial.finish(result.status, result.error, accuracy=result.accuracy)
 
-    def _learn(self, record: Record) -> None:
+    def learn(self, record: Record) -> None:
+        """Take up that a training has ended, and what follows from that."""
+        self.live.pop(record.trial, None)
         self.ended[record.training_id] = record
         self._extend()
 

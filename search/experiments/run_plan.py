@@ -15,12 +15,13 @@ from ...results.runs.record import FAILED, Record
 from ...results.runs.store import Store, locked, read_settings
 from ..config import differences
 from ..data.dataset import DataSet
-from ..engine.drive import drive, write_run_json
 from ..engine.resources import check_one_device
+from ..run import Driver, drive
+from ..run_facts import write_run_json
 from ..training.artifacts import artifact_store, check_store
 from ..training.job import Job
 from ..training.recipe import check_devices, check_on
-from .plan import ExperimentContext, Following, PlanController, Training
+from .plan import ExperimentContext, Following, PlanTrials, Training
 
 
 def run_experiment(
@@ -55,14 +56,15 @@ def run_experiment(
             _check_same_plan(context)
         _save_starts(context)
         write_run_json(folder, data, artifacts, settings=context.settings)
-        controller = PlanController(plan, context, store, artifacts, following)
-        left = [training for training in controller.plan.values() if training.id not in controller.ended]
+        trials = PlanTrials(plan, context, store, artifacts, following)
+        left = [training for training in trials.plan.values() if training.id not in trials.ended]
         if context.about:
             console.print(context.about, highlight=False, markup=False, soft_wrap=True)
-        console.print(_announced(left, len(controller.plan), data), highlight=False, soft_wrap=True)
+        console.print(_announced(left, len(trials.plan), data), highlight=False, soft_wrap=True)
+        driver = Driver(store, trials.folder, [trials], artifacts)
         seen = data if any(training.test for training in plan) else data.without_test()
-        ended = drive(controller, ShownPlan(controller), context.run, seen, len(left), console)
-    records = controller.records
+        ended = drive(driver, ShownPlan(trials), context.run, seen, len(left), console)
+    records = trials.records
     if ended and records and all(r.status in FAILED for r in records):
         raise OperationError(f"{folder}: all {len(records)} trainings failed; the first: {records[0].error}")
     return records
@@ -104,49 +106,49 @@ class ShownPlan:
 
     unit = "MACs"
 
-    def __init__(self, controller: PlanController) -> None:
-        self.controller = controller
+    def __init__(self, trials: PlanTrials) -> None:
+        self.trials = trials
         self._known = dict[str, float]()  # MACs of a step, by training
 
     @property
     def records(self) -> Sequence[Record]:
-        return self.controller.records
+        return self.trials.records
 
     @property
     def statuses(self) -> Counter[str]:
-        return Counter(record.status for record in self.controller.ended.values())
+        return Counter(record.status for record in self.trials.ended.values())
 
     @property
     def target(self) -> int:
-        return len(self.controller.plan)
+        return len(self.trials.plan)
 
     def amount(self, job: Job, step: int) -> float:
-        training = self.controller.training(job.trial)
+        training = self.trials.training(job.id)
         return step * self._step_macs(training) if training else 0.0
 
     def left(self) -> float:
-        plan, ended = self.controller.plan, self.controller.ended
+        plan, ended = self.trials.plan, self.trials.ended
         return sum(t.steps * self._step_macs(t) for i, t in plan.items() if i not in ended)
 
     def _step_macs(self, training: Training) -> float:
         """Forward and backward."""
         if training.id not in self._known:
-            macs = training.cost(self.controller.context.data).training_macs
+            macs = training.cost(self.trials.context.data).training_macs
             self._known[training.id] = 3.0 * macs * training.recipe.batch_size
         return self._known[training.id]
 
     def name(self, job: Job) -> str:
-        training = self.controller.training(job.trial)
+        training = self.trials.training(job.id)
         return _label(training) if training else ""
 
     def line(self, record: Record) -> str:
-        metric, error = self.controller.context.metric, record.error or "pre-trained"
+        metric, error = self.trials.context.metric, record.error or "pre-trained"
         result = f"{metric.name} {metric.text(record.accuracy)}" if record.accuracy is not None else error
-        label = _label(self.controller.plan[record.training_id])
+        label = _label(self.trials.plan[record.training_id])
         return f"{label}: {record.status} {result}, {short(record.cost['macs'])} MACs"
 
     def table(self) -> RenderableType:
-        names = (self.controller.context.metric.name,)
+        names = (self.trials.context.metric.name,)
         return study_table(study_rows(self.records, names), PlotSpec("so far", "", metrics=names))
 
 

@@ -43,7 +43,7 @@ def evaluate_job(job: EvaluateJob, loader: DeviceLoader) -> JobResult:
     if job.metric.is_accuracy:
         del metrics["accuracy"]
     return JobResult(
-        job.trial,
+        job.id,
         "ok",
         accuracy=score,
         metrics=metrics,

@@ -64,7 +64,7 @@ def train_bank(job: SupernetJob, loader: DeviceLoader) -> Iterator[Progress | Jo
     trainer.save()
     if trainer.step >= job.total_steps:
         save_bank(trainer.best, Path(job.weights), job.facts)
-    yield Progress(job.trial, trainer.curve[-1], trainer.seconds)
+    yield Progress(job.id, trainer.curve[-1], trainer.seconds)
     yield trainer.result("ok", accuracy=accuracy, losses=tuple(map(tuple, trainer.losses)))
 
 
@@ -217,7 +217,7 @@ class BankTrainer:
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
         how = {"loader": self.loader.data.loader, "precision": gradients.precision, "passes": gradients.passes}
         changes |= {"seconds": self.seconds, "device": name, "how": how, "curve": tuple(self.curve)}
-        return JobResult(self.job.trial, status, self.step, **changes)
+        return JobResult(self.job.id, status, self.step, **changes)
 
     def save(self) -> None:
         """Leave a checkpoint, whole or not at all."""

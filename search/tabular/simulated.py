@@ -18,13 +18,13 @@ from ...spaces import FeasibleNets, Space
 from ..config import ETA, RUNGS, Settings
 from ..context import SearchConfig, SearchContext
 from ..data.dataset import DataConfig
-from ..engine.loop import run_loop
+from ..run import run_loop, search_driver
 from ..samplers.registry import STRATEGIES, check_strategy
 from ..samplers.sampler_context import NetCosts, SamplerContext
-from ..training.job import Job, JobResult, Progress, TrainJob
+from ..training.job import Job, JobId, JobResult, Progress, TrainJob
 from ..training.recipes import get as recipe
-from ..trials.controller import SearchController
 from ..trials.schedulers import SCHEDULERS, scheduler
+from ..trials.search_trials import SearchTrials
 from ..trials.study import study_of
 from .benchmark_table import TabularBenchmark
 from .table_space import TableNet, TableNets, TableSpace
@@ -118,7 +118,7 @@ class Simulator:
         if job.stop_step == job.total_steps:
             self._trace(key)
         accuracy = training.at(job.stop_step)
-        return [JobResult(job.trial, "ok", job.stop_step, accuracy, seconds=training.seconds)]
+        return [JobResult(job.id, "ok", job.stop_step, accuracy, seconds=training.seconds)]
 
     def _trace(self, key: str) -> None:
         """A net was trained whole: what all of them are worth, and what was spent, running jobs by their part done."""
@@ -201,7 +201,7 @@ class _Records:
 class _NoView:
     def started(self, job: Job) -> None: ...
     def tick(self, tick: Progress) -> None: ...
-    def ended(self, record: Record | None, trial: int) -> None: ...
+    def ended(self, record: Record | None, job: JobId) -> None: ...
     def refresh(self) -> None: ...
 
 
@@ -211,12 +211,12 @@ def simulate(
     """Search until `enough` of the table's hypervolume is found, `MOST` is spent, or all nets are trained."""
     simulator = Simulator(table, workers, enough)
     with suppress(_EnoughError):
-        run_loop(controller_on(table, contender, seed), simulator, _NoView())
+        run_loop(search_driver(trials_on(table, contender, seed)), simulator, _NoView())
     return simulator.trace
 
 
-def controller_on(table: TabularBenchmark, how: SearcherConfig, seed: int) -> SearchController:
-    """The controller of a search on a table, kept in memory."""
+def trials_on(table: TabularBenchmark, how: SearcherConfig, seed: int) -> SearchTrials:
+    """The trials of a search on a table, kept in memory."""
     settings = Settings(
         table.space.name, table.name, how.strategy, how.scheduler, "macs", recipe("cue"), seed,
         rungs=how.rungs, eta=how.eta, repeats=how.repeats,
@@ -231,7 +231,7 @@ def controller_on(table: TabularBenchmark, how: SearcherConfig, seed: int) -> Se
     )
     study = study_of(store, how.strategy, context.sampler_context(), context.cost_of, baselines=())
     context = replace(context, space=alone)
-    return SearchController(context, store, study)
+    return SearchTrials(context, store, study)
 
 
 def _cost_fn(table: TabularBenchmark) -> Callable[[Genotype], Cost]:

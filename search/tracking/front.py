@@ -10,7 +10,7 @@ from ...results.ranking.pareto import above_chance, dominated_volume, normalized
 from ...results.render.tables import short
 from ...results.runs.record import Record
 from ...results.runs.store import read_data_facts
-from ..trials.controller import SearchController
+from ..trials.search_trials import SearchTrials
 
 ROUND = (1, 2, 5)  # times powers of ten: costs up to which the best accuracy is told
 
@@ -22,9 +22,9 @@ class FrontScalars:
         nets: trained to the end so far.
     """
 
-    def __init__(self, controller: SearchController) -> None:
-        self._settings, self._cost_of = controller.settings, controller.context.cost_of
-        self._data = read_data_facts(controller.folder)
+    def __init__(self, trials: SearchTrials) -> None:
+        self._settings, self._cost_of = trials.settings, trials.context.cost_of
+        self._data = read_data_facts(trials.folder)
         self._scores = (math.inf, -math.inf)  # the worst and the best
         self._front: list[tuple[float, float]] = []  # scores and costs
         self._lowest, self._dearest = math.inf, 0.0

@@ -17,11 +17,10 @@ from ...archs.errors import InputError
 from ...archs.timm_net import Net, net_from_dict
 from ...results.ranking.metric import run_metric
 from ...results.runs.record import FREE, Record
-from ..engine.loop import ProgressView
+from ..engine.shown import ProgressView, Shown
 from ..redact import redact_urls
-from ..training.job import Job, Progress, TrainJob
-from ..trials.base_controller import Controller
-from ..trials.controller import SearchController
+from ..training.job import Job, JobId, Progress, TrainJob
+from ..trials.search_trials import SearchTrials
 from .front import FrontScalars
 from .tracker import Points, Results, TrackedTraining, Tracker, open_tracker
 
@@ -30,7 +29,7 @@ log = logging.getLogger("alternas")
 
 
 @contextmanager
-def trackers(names: Sequence[str], controller: Controller) -> Iterator[Sequence[TrackerThread]]:
+def trackers(names: Sequence[str], folder: Path, is_complete: Callable[[], bool]) -> Iterator[Sequence[TrackerThread]]:
     """The trackers of these names, for a `TrackingView`; they are closed at the end.
 
     Raises:
@@ -39,11 +38,11 @@ def trackers(names: Sequence[str], controller: Controller) -> Iterator[Sequence[
     threads: list[TrackerThread] = []
     try:
         for name in names:
-            threads.append(TrackerThread(name, controller.folder))
+            threads.append(TrackerThread(name, folder))
         yield threads
     finally:
-        ended = controller.complete
-        report = _report(controller.folder) if ended and any(t.tracker.takes_report for t in threads) else None
+        ended = is_complete()
+        report = _report(folder) if ended and any(t.tracker.takes_report for t in threads) else None
         for thread in threads:
             thread.close(ended, report)
 
@@ -103,12 +102,12 @@ def _error_of(call: Callable[[], object]) -> str:
 class TrackingView:
     """A view that tells trackers of each training and of the front: first what the run's records have."""
 
-    def __init__(self, view: ProgressView, controller: Controller, threads: Sequence[TrackerThread]) -> None:
-        self._view, self._controller, self._threads = view, controller, threads
-        self._begun: dict[int, TrackedTraining] = {}  # in this session and under way, by trial
-        self._metric = run_metric(controller.folder)
-        self._front = FrontScalars(controller) if isinstance(controller, SearchController) else None
-        records = controller.store.records
+    def __init__(self, view: ProgressView, shown: Shown, threads: Sequence[TrackerThread]) -> None:
+        self._view, self._live, self._threads = view, shown.trials.live, threads
+        self._begun: dict[JobId, TrackedTraining] = {}  # in this session and under way, by trial
+        self._metric = run_metric(shown.trials.folder)
+        self._front = FrontScalars(shown.trials) if isinstance(shown.trials, SearchTrials) else None
+        records = shown.trials.store.records
         for record in {_training_of(record).name: record for record in records if _is_tracked(record)}.values():
             self._end(record)  # what has failed and was tried again, as it ended last
         for record in records:
@@ -116,27 +115,27 @@ class TrackingView:
 
     def started(self, job: Job) -> None:
         if isinstance(job, TrainJob):
-            trial = self._controller.live[job.trial]
+            trial = self._live[job.trial]
             training = _training(trial.number, trial.kind, job.seed, job.genotype, trial.genes, trial.record_fields)
-            self._begun[job.trial] = training
+            self._begun[job.id] = training
             self._send(lambda tracker: tracker.begin(training))
         self._view.started(job)
 
     def tick(self, tick: Progress) -> None:
-        if training := self._begun.get(tick.trial):
+        if training := self._begun.get(tick.job):
             points = [(tick.point.step, self._tagged(vars(tick.point)))]
             self._send(lambda tracker: tracker.points(training.name, points))
         self._view.tick(tick)
 
-    def ended(self, record: Record | None, trial: int) -> None:
-        training = self._begun.pop(trial, None)
+    def ended(self, record: Record | None, job: JobId) -> None:
+        training = self._begun.pop(job, None)
         if training and (record is None or training.name != _training_of(record).name):
             self._send(lambda tracker: tracker.pause(training.name))
         if record is not None:
             if _is_tracked(record):
                 self._end(record)
             self._progress(record)
-        self._view.ended(record, trial)
+        self._view.ended(record, job)
 
     def refresh(self) -> None:
         self._view.refresh()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...archs import Genotype
 from ...archs.errors import check_choice
@@ -18,6 +18,23 @@ from .artifacts import ArtifactStore
 from .member import ALONE, Member
 from .recipe import Recipe
 from .trainer_file import TrainerFile
+
+
+class Workers(NamedTuple):
+    """Workers that have no job, and workers that will be there soon."""
+
+    idle: int = 1
+    starting: int = 0
+
+
+@dataclass(frozen=True)
+class BankJobId:
+    """What tells the jobs of a segment of the bank's training apart: the rank of the worker."""
+
+    rank: int
+
+
+JobId = int | BankJobId  # the number of the trial that a job is for, or a part of the bank's training
 
 
 @dataclass(frozen=True)
@@ -147,6 +164,10 @@ class TrainJob:
     member: Member = ALONE
 
     @property
+    def id(self) -> JobId:
+        return self.trial
+
+    @property
     def progress_steps(self) -> int:
         """Optimiser steps between two points of the learning curve."""
         return max(1, self.total_steps // self.curve_points)
@@ -197,13 +218,16 @@ class LatencyJob:
     probe: Net | None = None
     command_timeout_s: float = TIMEOUT_SECONDS
 
+    @property
+    def id(self) -> JobId:
+        return self.trial
+
 
 @dataclass(frozen=True)
 class SupernetJob:
     """Train a bank of shared weights for some steps; see `supernet.trainer`.
 
     Attributes:
-        trial: number of the trial, unique in its run.
         nets: those trained in each step, from `start_step` on.
         start_step: where the bank's checkpoint stands; 0 where there is none yet.
         total_steps: the full budget, in optimiser steps, which the learning-rate schedule spans.
@@ -219,7 +243,6 @@ class SupernetJob:
         metric: whose score points of the curve have as accuracy.
     """
 
-    trial: int
     nets: tuple[tuple[Genotype, ...], ...]
     start_step: int
     total_steps: int
@@ -233,6 +256,10 @@ class SupernetJob:
     timeout_s: float = math.inf
     member: Member = ALONE
     metric: Metric = field(default_factory=Metric)
+
+    @property
+    def id(self) -> JobId:
+        return BankJobId(self.member.rank)
 
     @property
     def stop_step(self) -> int:
@@ -268,12 +295,17 @@ class EvaluateJob:
     metric: Metric = field(default_factory=Metric)
 
     @property
+    def id(self) -> JobId:
+        return self.trial
+
+    @property
     def confusion(self) -> str:
         """The .npz file for the net's confusion of classes, beside its weights."""
         return str(Path(self.weights).with_suffix(".npz"))
 
 
-Job = TrainJob | SupernetJob | EvaluateJob | LatencyJob  # what a worker can be asked; `Worker.run` tells them apart
+TrialJob = TrainJob | EvaluateJob | LatencyJob
+Job = TrialJob | SupernetJob  # what a worker can be asked; `Worker.run` tells them apart
 
 
 @dataclass(frozen=True)
@@ -287,9 +319,9 @@ class Point:
 
 @dataclass(frozen=True)
 class Progress:
-    """A sign of life while training: the last point of the curve, and the seconds spent on this trial so far."""
+    """A sign of life while training: the last point of the curve, and the seconds spent on this training so far."""
 
-    trial: int
+    job: JobId
     point: Point
     seconds: float
 
@@ -299,7 +331,7 @@ class JobResult:
     """How a job ended.
 
     Attributes:
-        trial: number of the trial.
+        job: which.
         status: "ok" (reached `stop_step`, or measured), "nan", "oom", "timeout", "error", "infeasible" (a device does
             not run it), or what is no fault of the net: "full", the disk is, "lost", the worker died or cannot reach
             the artifact store, and "unreachable", the device that measures it is.
@@ -318,7 +350,7 @@ class JobResult:
         error: one line, where the status is not ok.
     """
 
-    trial: int
+    job: JobId
     status: str
     step: int = 0
     accuracy: float | None = None

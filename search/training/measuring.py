@@ -25,19 +25,19 @@ def measure_job(job: LatencyJob) -> JobResult:
         latency = measure(_network(job, job.genotype), job.image, setting, effort=SHORT)
         latency = replace(latency, seconds=round(time.monotonic() - began, 3)).to_dict()
         del latency["busy"]  # the machine's load: its average over a minute still holds the training before
-        return JobResult(job.trial, "ok", latency=latency)
+        return JobResult(job.id, "ok", latency=latency)
     try:
         network = _network(job, job.genotype)
         latency = measure_on(setting, network, job.image, job.needed, job.command_timeout_s, SHORT)
     except DeviceError as error:
         if error.kind == UNREACHABLE or not job.probe:
-            return JobResult(job.trial, STATUS[error.kind], error=str(error))
+            return JobResult(job.id, STATUS[error.kind], error=str(error))
         try:
             measure_on(setting, _network(job, job.probe), job.image, job.needed, job.command_timeout_s, SHORT)
         except DeviceError:
-            return JobResult(job.trial, "unreachable", error=f"{error}; so does a net that it measured before")
-        return JobResult(job.trial, STATUS[error.kind], error=str(error))
-    return JobResult(job.trial, "ok", latency=latency.to_dict())
+            return JobResult(job.id, "unreachable", error=f"{error}; so does a net that it measured before")
+        return JobResult(job.id, STATUS[error.kind], error=str(error))
+    return JobResult(job.id, "ok", latency=latency.to_dict())
 
 
 def _network(job: LatencyJob, net: Net) -> nn.Module:

@@ -135,7 +135,7 @@ class TrainContext:
             raise TrainingOverError(f"training loss {loss} at step {step}")
         if not math.isfinite(numbers[name]):
             raise TrainingOverError(f"{name} {numbers[name]} at step {step}")
-        self.events.put(Progress(self._job.trial, point, self.seconds))
+        self.events.put(Progress(self._job.id, point, self.seconds))
 
     def save(self, state: Any) -> None:
         """Keep a state of the step last reported, for `load` after a kill, at the next rung, or on another node.
@@ -204,7 +204,7 @@ class TrainContext:
         how |= {"checkpoint": "was broken; begun anew"} if self._broken else {}
         how |= {"weights_sha256": self._weights_sha256} if self._weights_sha256 else {}
         changes |= {"seconds": self.seconds, "device": name, "how": how, "lineage": self._init.lineage}
-        return JobResult(self._job.trial, status, self.step, curve=tuple(self._curve), **changes)
+        return JobResult(self._job.id, status, self.step, curve=tuple(self._curve), **changes)
 
     def _resume(self) -> None:
         """Go on from the job's checkpoint.

@@ -72,7 +72,7 @@ def _trained(trainer: Trainer) -> Iterator[Progress | JobResult]:
             trainer.save()
             saved = time.monotonic()
         if not job.member.rank:
-            yield Progress(job.trial, point, trainer.seconds)
+            yield Progress(job.id, point, trainer.seconds)
     val = trainer.scores or trainer.evaluate("val")
     score, metrics = trainer.score(val), trainer.numbers(val)
     if not math.isfinite(val.nll) or not math.isfinite(score):
@@ -237,7 +237,7 @@ class Trainer:
         how |= {"checkpoint": "was broken; begun anew"} if self.checkpoint_broken else {}
         how |= {"weights_sha256": self.weights_sha256} if self.weights_sha256 else {}
         changes |= {"seconds": self.seconds, "device": name, "how": how, "lineage": self.init.lineage}
-        return JobResult(self.job.trial, status, self.step, curve=tuple(self.curve), **changes)
+        return JobResult(self.job.id, status, self.step, curve=tuple(self.curve), **changes)
 
     def load(self) -> None:
         """Continue from the job's checkpoint.

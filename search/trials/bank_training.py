@@ -19,15 +19,15 @@ from ...archs import Genotype
 from ...archs.cost import BACKWARD_FACTOR
 from ...archs.errors import OperationError
 from ...results.runs.bank_progress import read_progress, write_progress
+from ...results.runs.record import Record
 from ..context import SearchContext
 from ..supernet.attentive import LossPredictor
 from ..supernet.budget import NETS_A_STEP, SupernetBudget, evaluation_flops
 from ..supernet.draws import NetSampler
-from ..training.job import JobResult, SupernetJob
+from ..training.job import JobResult, SupernetJob, Workers
 from ..training.member import Member
 
 log = logging.getLogger("alternas")
-BANK = -1  # number of the bank's job, which is no trial of the study; -2 and so on where several workers share it
 SEGMENTS = 16  # jobs that the bank's training is cut into: each leaves a checkpoint
 MAX_ATTEMPTS = 3  # at a segment whose loss diverges, each at half the learning rate of the one before
 TRIES = 2  # segments that each number of workers is tried for
@@ -37,7 +37,7 @@ START_SECONDS = 120.0  # that a segment waits for workers that are starting, at 
 
 
 class BankTraining:
-    """Hands out the jobs that train a bank, and takes their results.
+    """The training of a bank, a producer of jobs.
 
     Attributes:
         progress: what supernet.json holds: steps done, FLOPs, curve, attempts that diverged.
@@ -50,8 +50,11 @@ class BankTraining:
         self.progress = read_progress(context.folder) or {"step": 0, "curve": [], "attempts": 0}
         self.progress |= {"total_steps": budget.steps, "budget": asdict(budget), "facts": context.bank_facts}
         sampler.prefer(LossPredictor(self.progress.get("predicted", {})))
-        self._dealt, self._out = deque[SupernetJob](), set[int]()  # of a segment: jobs to hand out, and those out
-        self._results: list[JobResult] = []  # of the segment's other workers
+        self._dealt, self._out = (
+            deque[SupernetJob](),
+            set[int](),
+        )  # of a segment: jobs, ranks of those out
+        self._results: dict[int, JobResult] = {}  # of the segment's workers that have ended, by rank
         self._lost = 0
         self._workers = 1  # of this segment
         self._rates = defaultdict[int, list[float]](list)  # optimiser steps a second in each segment, by workers
@@ -64,29 +67,30 @@ class BankTraining:
         return bool(self._settings.bank) or self.progress["step"] >= self._budget.steps
 
     @property
+    def complete(self) -> bool:
+        return self.done
+
+    @property
     def flops_left(self) -> float:
         """FLOPs that the rest takes."""
         return 0.0 if self._settings.bank else self._budget.bank * (1 - self.progress["step"] / self._budget.steps)
 
-    def next_job(self, idle: int, starting: int) -> SupernetJob | None:
-        """The job of a worker; None while all of a segment are out, or to wait for workers that are starting.
-
-        Args:
-            idle: number of workers that have nothing to do.
-            starting: of workers that will be there soon.
-        """
-        if not self._dealt and not self._out and not self._waits(idle, starting):
-            self._dealt.extend(self._deal(idle))
+    def next_job(self, workers: Workers) -> SupernetJob | None:
+        """The job of a worker; None while all of a segment are out, or to wait for workers that are starting."""
+        if self.done:
+            return None
+        if not self._dealt and not self._out and not self._waits(workers):
+            self._dealt.extend(self._deal(workers.idle))
             self._workers = len(self._dealt)
         if not self._dealt:
             return None
         job = self._dealt.popleft()
-        self._out.add(job.trial)
+        self._out.add(job.member.rank)
         return job
 
-    def _waits(self, idle: int, starting: int) -> bool:
+    def _waits(self, workers: Workers) -> bool:
         """Whether a segment had better wait for workers that are starting."""
-        return idle < NETS_A_STEP and starting > 0 and time.monotonic() < self._patient_until
+        return workers.idle < NETS_A_STEP and workers.starting > 0 and time.monotonic() < self._patient_until
 
     def _deal(self, idle: int) -> list[SupernetJob]:
         """The next segment: a job for each idle worker, as far as a step has nets for them."""
@@ -99,7 +103,7 @@ class BankTraining:
         local = self._context.config.run.resources.address in ("", "local")
         Path(meet).touch()  # who comes after it is deleted need not wait
         members = (Member(rank, world, meet, local) for rank in range(world))
-        return [replace(segment, trial=BANK - member.rank, member=member) for member in members]
+        return [replace(segment, member=member) for member in members]
 
     def _world(self, idle: int) -> int:
         """Number of workers for a segment: each number is tried in turn, then the fastest is taken.
@@ -140,7 +144,6 @@ class BankTraining:
         is_watched = stop * watches // total > start * watches // total
         attempts = self.progress["attempts"]
         return SupernetJob(
-            BANK,
             tuple(self._sampler.nets(step, NETS_A_STEP) for step in range(start, stop)),
             start,
             total,
@@ -154,20 +157,27 @@ class BankTraining:
             metric=settings.metric,
         )
 
-    def report(self, result: JobResult) -> None:
-        """Take the result of a job.
+    def take(self, job: SupernetJob, result: JobResult) -> None:
+        """Take the result of a job, of which there is no record.
 
         Raises:
             OperationError: if the bank cannot be trained.
         """
-        self._out.discard(result.trial)
-        self._results.append(result)
+        self._out.discard(job.member.rank)
+        self._results[job.member.rank] = result
         if result.status != "ok":
             self._clear_rendezvous()  # so that nobody waits there for a worker that is gone
         if not self._out and not self._dealt:
-            results, self._results = self._results, []
+            results, self._results = self._results, {}
             self._clear_rendezvous()
-            self._end_segment(min(results, key=lambda r: (r.priority, -r.trial)))
+            self._end_segment(min((result for _, result in sorted(results.items())), key=lambda r: r.priority))
+
+    def learn(self, record: Record) -> None:
+        """Do nothing: the bank does not change with the nets."""
+
+    def close(self) -> list[Record]:
+        """End nothing: the bank is no trial."""
+        return []
 
     def _end_segment(self, result: JobResult) -> None:
         """Take what decides over a segment: the first worker's result, or the fault of another."""

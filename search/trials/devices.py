@@ -19,7 +19,7 @@ from ...results.latency.device_command import LATENCY, TIMEOUT_SECONDS, UNNAMED,
 from ...results.latency.measurements import LatencySetting, Measurement, keep, latencies_of, read_latencies
 from ...results.latency.predictor import MIN_NETS, LatencyPredictor
 from ...results.runs.record import FREE, Record
-from ..training.job import Job, JobResult, LatencyJob
+from ..training.job import JobResult, LatencyJob
 
 log = logging.getLogger("alternas")
 GROWTH = 1.1  # so many times as many nets, and the predictor is fitted anew
@@ -216,10 +216,10 @@ class Devices:
         """The device that does a job."""
         return next(device for device in self.by_name.values() if job.setting == device.setting)
 
-    def release(self, job: Job | None) -> None:
-        """Note that a job has ended; its device is free where it was measured."""
-        if isinstance(job, LatencyJob):
-            self.at_work(job).release()
+    def is_free_for(self, net: Net) -> bool:
+        """Whether a net has yet to be measured, and its next device is free."""
+        device = self.pending(net)
+        return device is not None and device.is_free
 
     def over(self, net: Net) -> dict[str, float]:
         """By which share a net was measured to break each limit; 1 where it does not run."""

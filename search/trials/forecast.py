@@ -8,10 +8,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ...archs.cost import BACKWARD_FACTOR
+from ...results.ranking.objectives import own_flops
+from ...results.runs.record import BESIDE as REFERENCE_KINDS
 from ...results.runs.record import FREE, Record
-from ..training.job import Job
-from .controller import SearchController
+from ..training.job import EvaluateJob, Job, SupernetJob
 from .proposer import BASELINE_SEEDS, drawn_macs
+from .search_trials import SearchTrials
+from .shared_weights import SharedWeights
 from .trial import BUDGET_SHARE, Trial
 
 PRIOR_NETS = 10  # that random draws count as, beside the nets that the strategy has begun
@@ -58,23 +61,24 @@ class ComputeForecast:
     train for its smaller budget.
     """
 
-    def __init__(self, controller: SearchController) -> None:
-        self._controller, self._context = controller, controller.context
-        self.tally = RecordTally(controller.store.records)
-        self._drawn = statistics.mean(drawn_macs(controller.context))
+    def __init__(self, trials: SearchTrials) -> None:
+        self._trials, self._context = trials, trials.context
+        self.tally = RecordTally(trials.store.records)
+        self._drawn = statistics.mean(drawn_macs(trials.context))
 
     def flops_of(self, job: Job, step: int) -> float:
         """FLOPs of a training under way from its first step to `step`."""
-        return self._flops(self._controller.live[job.trial].cost.training_macs * step)
+        assert not isinstance(job, SupernetJob), "there is no bank"
+        return self._flops(self._trials.live[job.trial].cost.training_macs * step)
 
     def left(self) -> float:
         """FLOPs of all that has not ended; a job that runs counts from its first step to where it will stop."""
-        steps = sum(trial.cost.training_macs * self._steps_left(trial) for trial in self._controller.live.values())
+        steps = sum(trial.cost.training_macs * self._steps_left(trial) for trial in self._trials.live.values())
         left = self._flops(steps + self.net_macs * self._steps_to_come())
         most = self._context.config.run.budget.train_steps
         if most == math.inf:
             return left
-        return min(left, self._flops(self.net_macs * max(0.0, most - self._controller.steps_done)))
+        return min(left, self._flops(self.net_macs * max(0.0, most - self._trials.steps_done)))
 
     @property
     def net_macs(self) -> float:
@@ -84,15 +88,22 @@ class ComputeForecast:
 
     @property
     def nets(self) -> int:
+        """Nets to train in all, baselines and references too."""
+        baselines = len(self._trials.baselines)
+        taken = sum(trial >= baselines for trial in self.tally.update().taken)
+        return self._searched_nets + baselines + self._trials.references + taken
+
+    @property
+    def _searched_nets(self) -> int:
         """Nets of the search in all."""
-        started = self._controller.started
-        return started if self._controller.proposed_all else max(started, self._context.config.trials)
+        started = self._trials.started
+        return started if self._trials.proposed_all else max(started, self._context.config.trials)
 
     def _flops(self, macs_steps: float) -> float:
         return float(BACKWARD_FACTOR * macs_steps * self._context.settings.recipe.batch_size)
 
     def _searched(self) -> Iterator[Trial]:
-        return (trial for trial in self._controller.live.values() if trial.kind == "search")
+        return (trial for trial in self._trials.live.values() if trial.kind == "search")
 
     def _steps_left(self, trial: Trial) -> int:
         """Steps of the job that a trial has or waits for, and of the further seeds of one that has come to the end."""
@@ -105,14 +116,68 @@ class ComputeForecast:
 
     def _steps_to_come(self) -> float:
         """Steps of the nets to begin, of those that will be promoted, and of their further seeds."""
-        settings, rungs = self._context.settings, self._controller.rungs.steps
+        settings, rungs = self._context.settings, self._trials.rungs.steps
         ended = self.tally.update()
         passed = ended.promotions + Counter(trial.promoted for trial in self._searched())
         whole = ended.whole + sum(bool(trial.results_by_seed) for trial in self._searched())
         steps, before = 0.0, 0
         for rung, until in enumerate(rungs):
             begun = sum(nets for number, nets in passed.items() if number >= rung)
-            steps += max(0.0, self.nets / settings.eta**rung - begun) * (until - before)
+            steps += max(0.0, self._searched_nets / settings.eta**rung - begun) * (until - before)
             before = until
-        steps += max(0.0, self.nets / settings.eta ** (len(rungs) - 1) - whole) * (settings.repeats - 1) * rungs[-1]
+        steps += (
+            max(0.0, self._searched_nets / settings.eta ** (len(rungs) - 1) - whole)
+            * (settings.repeats - 1)
+            * rungs[-1]
+        )
         return steps * (BUDGET_SHARE if settings.inherit or self._context.pretrained else 1)
+
+
+class SupernetForecast:
+    """FLOPs that a search on shared weights has ahead of it: its compute is divided beforehand."""
+
+    def __init__(self, trials: SearchTrials, shared: SharedWeights) -> None:
+        self._trials, self._shared = trials, shared
+
+    @property
+    def nets(self) -> int:
+        """Nets that were trained or evaluated, and about how many will be: the front may yet change."""
+        records, live = self._trials.store.records, self._trials.live.values()
+        ended = sum(record.status not in FREE for record in records)
+        beside = sum(trial.kind in REFERENCE_KINDS for trial in live)
+        polished = sum(record.weights == "polished" for record in records)
+        return ended + beside + self._to_evaluate + max(0, len(self._shared.to_polish()) - polished)
+
+    @property
+    def _to_evaluate(self) -> int:
+        """Nets still to be evaluated: as many as were asked for, or as the compute is for."""
+        trials = self._trials
+        if trials.proposed_all:
+            return 0
+        return trials.context.config.trials - trials.started if self._shared.is_by_count else self._shared.affordable
+
+    def flops_of(self, job: Job, step: int) -> float:
+        """FLOPs of a job up to a step; what a bank's earlier jobs have taken is not among them."""
+        match job:
+            case SupernetJob():
+                return (step - job.start_step) * self._shared.budget.bank / job.total_steps
+            case EvaluateJob():
+                return self._shared.evaluation_flops(job.genotype)
+            case _:
+                macs = self._trials.live[job.trial].cost.training_macs
+                return BACKWARD_FACTOR * macs * step * self._trials.settings.recipe.batch_size
+
+    def left(self) -> float:
+        """FLOPs still to be spent on baselines, references, bank, evaluation and polish."""
+        trials, shared = self._trials, self._shared
+        waiting = [trial for trial in trials.live.values() if trial.kind in REFERENCE_KINDS]
+        macs = BASELINE_SEEDS * sum(trial.cost.training_macs for trial in waiting)
+        alone = BACKWARD_FACTOR * macs * trials.context.steps * trials.settings.recipe.batch_size
+        polished = sum(own_flops(r) for r in trials.store.records if r.weights == "polished")
+        polish = max(0.0, shared.budget.polish - polished)
+        return alone + shared.bank_training.flops_left + self._to_evaluate * shared.mean_evaluation + polish
+
+
+def forecast_of(trials: SearchTrials) -> ComputeForecast | SupernetForecast:
+    """The forecast of a search."""
+    return SupernetForecast(trials, trials.shared) if trials.shared else ComputeForecast(trials)

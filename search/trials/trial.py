@@ -17,7 +17,7 @@ from ...spaces import Genes
 from ..config import Settings
 from ..samplers.sampler_context import Traits, features
 from ..training.artifacts import ArtifactStore
-from ..training.job import InitWeights, Job, JobResult, TrainJob
+from ..training.job import InitWeights, JobResult, TrainJob
 from ..training.trainer_file import TrainerFile
 
 BUDGET_SHARE = 0.5  # of the full budget; as good after a third of it on average: benchmarks/results/inherit.json
@@ -90,7 +90,6 @@ class Trial:
         promoted: number of rungs that the scheduler promoted it from.
         paused: whether it waits at the last of the rungs passed.
         retries: workers lost on it.
-        job: the one handed out last.
         last_result: of the last training job.
         results_by_seed: results at full budget.
         weights: how it comes by them, as its record says: alone, inherited, shared or polished.
@@ -109,7 +108,6 @@ class Trial:
     promoted: int = 0
     paused: bool = False
     retries: int = 0
-    job: Job | None = None
     last_result: JobResult | None = None
     results_by_seed: dict[int, JobResult] = field(default_factory=dict)
     weights: str = "alone"
@@ -158,7 +156,7 @@ class Trial:
         seconds = self.last_result.seconds if self.last_result and not repeat else 0.0  # of this training so far
         to_the_end = self.kind in BESIDE or repeat > 0
         self.paused = False
-        self.job = TrainJob(
+        return TrainJob(
             self.number,
             self.net,
             settings.recipe,
@@ -174,7 +172,6 @@ class Trial:
             metric=settings.metric,
             trainer=trainer,
         )
-        return self.job
 
     def pause(self, accuracy: float) -> int:
         """Pause at the next rung. Returns which rung, counted from 0."""
@@ -186,12 +183,11 @@ class Trial:
         """Let it go on from the rung at which it is paused."""
         self.promoted = len(self.rung_accuracies)
 
-    def complete(self, result: JobResult) -> None:
+    def complete(self, seed: int, result: JobResult) -> None:
         """Take the result of a training at full budget; further ones are of further seeds."""
-        assert isinstance(self.job, TrainJob)
         if not self.results_by_seed and result.accuracy is not None:
             self.rung_accuracies.append(result.accuracy)
-        self.results_by_seed[self.job.seed] = result
+        self.results_by_seed[seed] = result
 
     def restore(self, under_way: UnderWay) -> None:
         """Take up what an earlier driver has written of the trial."""

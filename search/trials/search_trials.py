@@ -1,4 +1,4 @@
-"""`SearchController`: what a search runs next, and what becomes of it. No Ray, no torch.
+"""`SearchTrials`: what a search trains next, and what becomes of it. No Ray, no torch.
 
 It asks the proposer for nets and the scheduler for who goes on, admits nets within the limits, and tells the Optuna
 study, which is the strategy's memory, of every end once that is recorded.
@@ -6,8 +6,8 @@ study, which is the strategy's memory, of every end once that is recorded.
 
 from __future__ import annotations
 
-import logging
 import math
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import cast
@@ -19,27 +19,28 @@ from ...results.runs.store import Store
 from ...spaces import FixedChooser, Genes, plain_genes
 from ..context import SearchContext
 from ..samplers.sampler_context import candidate_baselines
-from ..training.job import Job, JobResult, LatencyJob
+from ..training.job import EvaluateJob, Job, JobResult, TrainJob, Workers
 from ..training.tuned import recipe_of
-from .base_controller import Controller
-from .devices import Device
+from .live import LiveTrials
 from .patience import Patience
 from .proposer import BASELINE_SEEDS, MAX_PROPOSALS, Proposer, choose_baselines
 from .schedulers import RungResult, RungTable
+from .shared_weights import SharedWeights
 from .study import StudyAdapter, told_as
 from .trial import BUDGET_SHARE, Parent, ParentPool, Trial
 
-log = logging.getLogger("alternas")
-MAX_OVER = 100  # nets in a row that are measured and over a limit, before no more are proposed
 FIRST_REFERENCE = 1_000_000  # number of a trial that the study will not come to: it proposes the same nets without
 
 
-class SearchController(Controller):
-    """The controller of one search. Opened on an existing run, it takes up where that one stopped.
+class SearchTrials:
+    """The trials of one search, a producer of jobs. Opened on an existing run, it takes up where that one stopped.
 
     Attributes:
         context: of the search.
+        store: of the run's records and events.
         study: the strategy's memory.
+        shared: the bank that nets are evaluated on; None where each is trained.
+        live: trials under way, by number.
         known: records of the nets that were trained, by what tells trials apart.
         rungs: results at each rung of the scheduler.
         parents: the trained nets that new ones may inherit from; None if they may not.
@@ -50,18 +51,21 @@ class SearchController(Controller):
     """
 
     def __init__(self, context: SearchContext, store: Store, study: StudyAdapter) -> None:
-        super().__init__(store, context.folder, context.artifacts)
-        self.context, self.settings, self.study = context, context.settings, study
-        settings = context.settings
+        self.context, self.settings, self.folder = context, context.settings, context.folder
+        self.store, self.study = store, study
+        self.shared = SharedWeights(context) if context.settings.supernet else None
+        settings, nets = context.settings, context.config.run.budget.patience
+        self.live = LiveTrials(context.artifacts)
         self.known: dict[str, Record] = {}
         self._live_by_key: dict[str, Trial] = {}
-        self._beside: set[int] = set()  # numbers of live trials that are not of the search
+        self._not_searched: set[int] = set()  # numbers of live trials that are not of the search
+        self._ends = deque[Record]()  # of trials of an earlier session, to be recorded first
         self.rungs = RungTable(context.scheduler, context.steps)
         self.parents = ParentPool(self.folder, settings.recipe.batch_size) if settings.inherit else None
         self.pretrained = Parent(context.pretrained.start) if context.pretrained else None
-        self.exhausted, nets = False, context.config.run.budget.patience
+        self.exhausted = False
         self.patience = Patience(nets, settings, context.cost_of) if nets else None
-        self._over_in_a_row = 0
+        self._attempts = 0  # proposals in a row that needed no training
         # As the records say: nets of the search and references that have ended, optimiser steps of all trainings.
         self._ended = self._references = self._steps = 0
         for record in store.records:
@@ -73,11 +77,14 @@ class SearchController(Controller):
         self._enqueue_baselines(candidates)
         self._enqueue_references()
         self._resume_unfinished()
+        if self.shared and not store.records:  # evaluated first: the same nets trained alone tell what sharing is worth
+            genes = [plain_genes(context.space, net) for net in self.baselines]
+            study.enqueue([known for known in genes if known])
 
     @property
     def started(self) -> int:
         """Distinct nets of the search that have started training, finished ones included."""
-        return self._ended + len(self.live) - len(self._beside)
+        return self._ended + len(self.live) - len(self._not_searched)
 
     @property
     def steps_done(self) -> int:
@@ -92,9 +99,9 @@ class SearchController(Controller):
 
     @property
     def budget_spent(self) -> bool:
-        """Whether all optimiser steps that the run may take are taken."""
+        """Whether all optimiser steps that the run may take are taken, or all compute for evaluations."""
         most = self.context.config.run.budget.train_steps
-        return most < math.inf and self.steps_done >= most
+        return (most < math.inf and self.steps_done >= most) or (self.shared is not None and self.shared.is_spent)
 
     @property
     def stalled(self) -> bool:
@@ -107,25 +114,47 @@ class SearchController(Controller):
         return self.exhausted or self.budget_spent or self.started >= self.context.config.trials or self.stalled
 
     @property
+    def done(self) -> bool:
+        """Whether nothing runs. Once `next_job` has returned None, nothing is left to run."""
+        return self.live.all_paused and not self._ends
+
+    @property
     def complete(self) -> bool:
         """Whether a search of this many trials has ended already."""
-        return not self.live and self.proposed_all
+        return not self.live and not self._ends and self.proposed_all
 
     def close(self) -> list[Record]:
         """End the search: paused trials become pruned."""
-        return [self.end(trial, "pruned") for trial in [*self.live.values()] if trial.paused]
+        return [trial.finish("pruned") for trial in self.live.values() if trial.paused]
 
     # What runs next.
 
-    def _next_trial(self) -> Trial | None:
-        """The first paused trial that the scheduler promotes, from the highest rung down; else a new one."""
-        if self.budget_spent:
+    def next_job(self, workers: Workers) -> Job | Record | None:
+        """The job of a free worker, or the record of a proposal that needs none; None if nothing, for now or at all."""
+        if self._ends:
+            return self._ends.popleft()
+        if self.live.queue:
+            trial = self.live.next_queued(lambda trial: not self._must_be_measured(trial))
+            return self._job(trial) if trial else None
+        if not self._attempts and (trial := self._promoted()):
+            return self._job(trial)
+        match self._propose():
+            case Trial() as trial if self._must_be_measured(trial):
+                self.live.queue.append(trial.number)  # to be measured, then trained
+                return None
+            case Trial() as trial:
+                return self._job(trial)
+            case record:
+                return record
+
+    def _promoted(self) -> Trial | None:
+        """The first paused trial that the scheduler promotes, from the highest rung down."""
+        if self.budget_spent or not self.rungs.any_paused:
             return None
-        expected = self.study.expected_accuracies() if self.rungs.any_paused else {}
-        place = self.rungs.next(self.proposed_all or not self.study.ready, expected)
-        if place is None:
-            return self._propose()
-        rung, number = place
+        found = self.rungs.next(self.proposed_all or not self.study.ready, self.study.expected_accuracies())
+        if found is None:
+            return None
+        rung, number = found
         self.rungs.resume(rung, number)
         self._note_strategy(number)
         self.store.note("promoted", number)
@@ -133,48 +162,60 @@ class SearchController(Controller):
         self.live[number].promote()
         return self.live[number]
 
-    def _propose(self) -> Trial | None:
-        """Ask the proposer until a net passes; None if it has none, now or at all."""
-        if self.proposed_all:
+    def _propose(self) -> Trial | Record | None:
+        """A new net, within the limits and unknown, or the record of one that is not; None if there is none."""
+        if self.proposed_all or (self.shared and not self.shared.ready):
             return None
-        for attempt in range(MAX_PROPOSALS):
-            trial = self._proposer.propose(self.started, attempt)
-            if trial is None:
-                self.exhausted = self._proposer.exhausted or self.done  # if nothing runs, no result will change it
-                return None
-            self._note_strategy(trial.number)
-            if self._admit(trial):
-                if self.parents:
-                    self._inherit(trial, self.parents.most_similar(cast(Genotype, trial.net)))
-                parent = trial.parent and trial.parent.trial
-                self.store.note("started", trial.number, key=trial.key, genes=dict(trial.genes), parent=parent)
-                self._inherit(trial, self.pretrained)
-                return trial
-        self.exhausted = True
-        return None
+        trial = self._proposer.propose(self.started, self._attempts)
+        if trial is None:
+            self.exhausted = self._proposer.exhausted or self.done  # if nothing runs, no result will change it
+            self._attempts = 0
+            return None
+        self._note_strategy(trial.number)
+        if self.shared:
+            self.shared.adopt(trial)
+        if refused := self._refused(trial):
+            self._attempts = (self._attempts + 1) % MAX_PROPOSALS
+            self.exhausted |= self._attempts == 0
+            return refused
+        self._attempts = 0
+        self._enter(trial)
+        if self.parents:
+            self._inherit(trial, self.parents.most_similar(cast(Genotype, trial.net)))
+        parent = trial.parent and trial.parent.trial
+        self.store.note("started", trial.number, key=trial.key, genes=dict(trial.genes), parent=parent)
+        self._inherit(trial, self.pretrained)
+        return trial
 
     def _note_strategy(self, trial: int) -> None:
         """Write down what the sampler has noted; `trial` is the one that it was asked for or about."""
         if news := self.study.news():
             self.store.note("strategy", trial, **news)
 
-    def _admit(self, trial: Trial) -> bool:
-        """Let a trial in, or end it at once as infeasible or duplicate."""
-        net = cast(Genotype, trial.net)  # of the space, which has no others
-        violation, twin = self.context.over_limits(net) | self.context.devices.over(net), self._twin(trial.key)
-        if violation:
-            self._end_infeasible(trial, violation)
-        elif twin is not None:
-            number, accuracy = (twin.number, None) if isinstance(twin, Trial) else (twin.trial, twin.accuracy)
-            self.end(trial, "duplicate", f"same net as trial {number}", accuracy=accuracy)
-        else:
-            self._enter(trial)
-        return trial.number in self.live
+    def _refused(self, trial: Trial) -> Record | None:
+        """The record of a net that is over a limit, or the same as another; None of one to be trained."""
+        net, twin = cast(Genotype, trial.net), self._twin(trial.key)  # of the space, which has no others
+        if violation := self.context.over_limits(net) | self.context.devices.over(net):
+            return self.infeasible(trial, violation)
+        if twin is None:
+            return None
+        number, accuracy = (twin.number, None) if isinstance(twin, Trial) else (twin.trial, twin.accuracy)
+        return trial.finish("duplicate", f"same net as trial {number}", accuracy=accuracy)
+
+    def infeasible(self, trial: Trial, violation: dict[str, float], error: str = "") -> Record:
+        """The record of a trial whose net breaks limits, each by this share."""
+        self.study.violates(trial.number, violation)
+        if not error:
+            costs = (
+                f"{name} {self.context.cost_named(name, trial.net.key, trial.cost.totals()):g}" for name in violation
+            )
+            error = f"over the limit: {', '.join(costs)}"
+        return trial.finish("infeasible", error, constraint_violation=violation)
 
     def _enter(self, trial: Trial) -> None:
         self.live[trial.number] = self._live_by_key[trial.key] = trial
         if trial.kind != "search":
-            self._beside.add(trial.number)
+            self._not_searched.add(trial.number)
 
     def _inherit(self, trial: Trial, parent: Parent | None) -> None:
         """Let a trial start from the weights of `parent`, and train for less."""
@@ -182,100 +223,70 @@ class SearchController(Controller):
             trial.parent, trial.weights = parent, "inherited"
             trial.rung_steps = self.rungs.scheduler.rungs(max(1, round(BUDGET_SHARE * self.context.steps)))
 
-    def _can_start(self, trial: Trial) -> bool:
-        device = self._device_of(trial)
-        return device is None or device.is_free
-
-    def _device_of(self, trial: Trial) -> Device | None:
-        """The device that measures a trial's net next; none once it has trained."""
-        return None if trial.last_result else self.context.devices.pending(trial.net)
-
-    def _start(self, trial: Trial) -> Job:
-        """The job of a trial: training, but first of all what is measured of it, device by device."""
-        trial.job = self._job(trial)
-        if device := self._device_of(trial):
-            trial.job = device.job(trial.number, trial.net, trial.job.timeout_s)
-        return trial.job
+    def _must_be_measured(self, trial: Trial) -> bool:
+        return not trial.last_result and self.context.devices.pending(trial.net) is not None
 
     def _job(self, trial: Trial) -> Job:
-        """What gives a trial its accuracy."""
+        """The job that gives a trial its accuracy."""
         config, settings = self.context.config, self.settings
+        if self.shared and trial.weights != "alone":
+            return self.shared.job(trial)
         if settings.tune:
             settings = replace(settings, recipe=recipe_of(settings.recipe, trial.genes))
-        return trial.start(settings, self.folder, config.run.budget.trial_minutes, self.artifacts, config.trainer)
+        return trial.start(
+            settings, self.folder, config.run.budget.trial_minutes, self.context.artifacts, config.trainer
+        )
 
     # What becomes of it.
 
-    def report(self, result: JobResult) -> Record | None:
-        self.context.devices.release(self.live[result.trial].job)
-        return super().report(result)
-
-    def _take(self, trial: Trial, result: JobResult) -> Record | None:
-        if isinstance(trial.job, LatencyJob):
-            return self._take_measurement(trial, result)
+    def take(self, job: TrainJob | EvaluateJob, result: JobResult) -> Record | None:
+        """The record of the trial whose end a result is: its own, or one that falls out of a rung."""
+        trial = self.live[job.trial]
+        if result.status == "lost":
+            return self.live.received(trial, result)
+        self.live.received(trial, result)
+        trial.last_result = result
         if result.status != "ok":
-            return self.end(trial, result.status, result.error)
+            return trial.finish(result.status, result.error)
+        if isinstance(job, EvaluateJob):
+            return trial.finish("ok", accuracy=result.accuracy)
         if result.step < trial.total_steps:
             assert result.accuracy is not None
             rung = trial.pause(result.accuracy)
             self.store.note("paused", trial.number, **trial.note())
             self.study.set_attrs(trial.number, **{f"rung{rung}": result.accuracy})
             return self._add_to_rung(trial, rung, paused=True)
-        trial.complete(result)
+        trial.complete(job.seed, result)
         seeds = max(self.settings.repeats, 1 if trial.kind == "search" else BASELINE_SEEDS)
         if len(trial.results_by_seed) < seeds:
-            self._queue.append(trial.number)
+            self.live.queue.append(trial.number)
             return None
-        return self.end(trial, "ok")
-
-    def _take_measurement(self, trial: Trial, result: JobResult) -> Record | None:
-        """Take what a device says of a net: it ends a trial whose net is over a limit, or does not run there."""
-        assert isinstance(trial.job, LatencyJob)
-        device = self.context.devices.at_work(trial.job)
-        if result.status == "ok":
-            device.add(trial.net, result.latency)
-            if over := self.context.devices.over(trial.net):
-                self._over_in_a_row += 1
-                self.exhausted |= self._over_in_a_row >= MAX_OVER
-                return self._end_infeasible(trial, over)
-            self._over_in_a_row = 0
-        else:
-            device.fail(trial.net, result)
-            if result.status == "infeasible":
-                return self._end_infeasible(trial, {device.failure: 1.0}, result.error)
-            if result.status != "unreachable":
-                return self.end(trial, result.status, result.error)
-        self._queue.appendleft(trial.number)  # to be measured elsewhere or again, then trained
-        return None
-
-    def _end_infeasible(self, trial: Trial, violation: dict[str, float], error: str = "") -> Record:
-        """End a trial whose net breaks limits, each by this share."""
-        self.study.violates(trial.number, violation)
-        if not error:
-            costs = (
-                f"{name} {self.context.cost_named(name, trial.net.key, trial.cost.totals()):g}" for name in violation
-            )
-            error = f"over the limit: {', '.join(costs)}"
-        return self.end(trial, "infeasible", error, constraint_violation=violation)
+        return trial.finish("ok")
 
     def _add_to_rung(self, trial: Trial, rung: int, paused: bool) -> Record | None:
-        """Enter a result. Returns the record of the trial whose end that is."""
+        """Enter a result. Returns the record of a trial that falls out of the rung."""
         cost = self.context.cost_of(trial.net.key, trial.cost.totals())
-        left_behind = self.rungs.add(rung, RungResult(trial.number, trial.rung_accuracies[rung], cost, paused))
-        return None if left_behind is None else self.end(self.live[left_behind], "pruned")
+        dropped = self.rungs.add(rung, RungResult(trial.number, trial.rung_accuracies[rung], cost, paused))
+        return None if dropped is None else self.live[dropped].finish("pruned")
 
-    def _learn(self, record: Record) -> None:
-        self._beside.discard(record.trial)
+    def learn(self, record: Record) -> None:
+        """Take up what a new record says for what comes after it, and tell the study."""
+        self.live.pop(record.trial, None)
+        self._not_searched.discard(record.trial)
         if record.status != "duplicate":
             self._live_by_key.pop(record.trial_key, None)
         self._recall(record)
-        if record.kind == "reference":
-            return  # it is in no space, so the strategy is not told
+        if record.kind == "reference" or record.weights == "polished":
+            return  # the strategy has proposed neither
         self.study.tell(record, told_as(record, self.known), self.context.cost_of)
 
     def _recall(self, record: Record) -> None:
         """Take up what a record says, of this session or an earlier one."""
         if record.status in FREE:
+            return
+        if not record.taken_from:
+            self._steps += record.budget.get("done", 0) * max(1, len(record.accuracies))
+        if self.shared and record.weights != "shared":
             return
         self.known[record.trial_key] = record
         self._references += record.kind == "reference"
@@ -283,12 +294,11 @@ class SearchController(Controller):
             self.patience.add(record)
         if record.taken_from:
             return
-        self._steps += record.budget.get("done", 0) * max(1, len(record.accuracies))
         if self.parents and record.kind != "reference":
             self.parents.add(record)
-        if record.kind != "search":
-            return
-        self._ended += 1
+        self._ended += record.kind == "search"
+        if self.shared:
+            self.shared.recall(record)
 
     def _recall_rungs(self, record: Record) -> None:
         """Enter the rungs that a trial of an earlier session passed."""
@@ -323,7 +333,7 @@ class SearchController(Controller):
                 genes = plain_genes(self.context.space, net) or {}
                 self._enter(self._proposer.trial(number, "baseline", net, genes))
                 self._inherit(self.live[number], self.pretrained)
-                self._queue.append(number)
+                self.live.queue.append(number)
 
     def _enqueue_references(self) -> None:
         """Nets of timm without a record are trained behind the baselines, under numbers that the study does not use."""
@@ -334,7 +344,7 @@ class SearchController(Controller):
             if net.key not in recorded:
                 number += 1
                 self._enter(Trial(number, "reference", net, {}, cost, steps, fields))
-                self._queue.append(number)
+                self.live.queue.append(number)
 
     def _resume_unfinished(self) -> None:
         """Run the trials again that have started and have no record."""
@@ -349,10 +359,15 @@ class SearchController(Controller):
             self._inherit(trial, self.parents.get(unfinished.parent))
         self._inherit(trial, self.pretrained)
         trial.restore(unfinished)
-        if not self._admit(trial):
+        if self.shared:
+            self.shared.adopt(trial)
+        if refused := self._refused(trial):
+            self._ends.append(refused)
             return
+        self._enter(trial)
         last = len(trial.rung_accuracies) - 1
         for rung in range(last + 1):
-            self._add_to_rung(trial, rung, paused=trial.paused and rung == last)
+            if dropped := self._add_to_rung(trial, rung, paused=trial.paused and rung == last):
+                self._ends.append(dropped)
         if not trial.paused:
-            self._queue.append(trial.number)
+            self.live.queue.append(trial.number)

@@ -1,0 +1,97 @@
+"""run.json: what a run is, written before its first training; and the records that a new run takes from another."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ..archs.files import atomic_write, open_own
+from ..results.runs.record import FORMAT, Record, versions
+from ..results.runs.store import has_trained, weights_file, write_json
+from ..spaces import FileSpace, JointSpace
+from .config import differences
+from .context import SearchContext
+from .data.dataset import DataSet
+from .data.load import keep_sample
+from .known_nets import taken_over
+from .prepare import previous_settings
+from .redact import redact_words
+from .samplers.sampler_context import SamplerContext, candidate_baselines
+from .training.artifacts import ArtifactStore
+from .trials.proposer import BASELINE_SEEDS
+
+log = logging.getLogger("alternas")
+LEFT = ("records.jsonl", "checkpoints", "weights", "supernet.json", "bank.safetensors")  # by a search without a record
+_command: ContextVar[Sequence[str]] = ContextVar("command", default=())
+
+
+@contextmanager
+def recorded_command(words: Sequence[str]) -> Iterator[None]:
+    """Let runs that are begun here note this command, in place of the one that began the process."""
+    before = _command.set(words)
+    try:
+        yield
+    finally:
+        _command.reset(before)
+
+
+def write_run_json(folder: Path, data: DataSet, artifacts: ArtifactStore | None, **facts: Any) -> None:
+    """Write what the folder of a run is, with a sample of its data.
+
+    Args:
+        folder: of the run.
+        data: that its nets are trained on.
+        artifacts: of the run; kept without its password, as in the command.
+        facts: "settings", and what else is to be kept.
+    """
+    command = redact_words(_command.get() or sys.argv, artifacts.uri if artifacts else "")
+    facts |= {"format": FORMAT, "command": command, "versions": versions(), "data": data.facts()}
+    if artifacts:
+        facts["storage_path"] = artifacts.note
+    keep_sample(data, folder)
+    write_json(folder / "run.json", facts)
+
+
+def write_facts(folder: Path, context: SearchContext) -> None:
+    """Write the run's settings and facts. What a search of other settings left that trained nothing is deleted."""
+    other = not (folder / "run.json").exists() or differences(previous_settings(folder), context.run_settings)
+    if other and not has_trained(folder):
+        if (folder / "run.json").exists():
+            log.warning("run %r had trained nothing yet: what it left under other settings is deleted", folder.name)
+        for left in LEFT:
+            shutil.rmtree(path) if (path := folder / left).is_dir() else path.unlink(missing_ok=True)
+        if context.artifacts:
+            context.artifacts.clear()
+    facts: dict[str, Any] = {"settings": context.run_settings, "trials": context.config.trials}
+    if context.known.genes:
+        facts["start_with"] = list(context.known.genes)  # what is left of them is proposed when the run is resumed
+    space = context.space.nets if isinstance(context.space, JointSpace) else context.space
+    if isinstance(space, FileSpace):
+        facts["space_source"] = space.source  # to read; never run
+        if space.neighbours:
+            facts["space_neighbours"] = space.neighbours
+    if context.config.trainer:
+        facts["trainer_source"] = context.config.trainer.source  # to read; never run
+    write_run_json(folder, context.data, context.artifacts, **facts)
+
+
+def taken_records(context: SearchContext, sampler_context: SamplerContext) -> list[Record]:
+    """The records that a new run begins with, those of another; the weights of their nets are copied."""
+    known, seeds = context.known, max(BASELINE_SEEDS, context.settings.repeats)
+    if not known.records or has_trained(context.folder):
+        return []
+    assert known.run is not None
+    taken = taken_over(known, candidate_baselines(sampler_context), seeds)
+    for record in taken:
+        weights = weights_file(known.run, record)
+        if weights.exists():
+            with open_own(weights) as source:
+                atomic_write(weights_file(context.folder, record), partial(shutil.copyfileobj, source))
+    return taken

@@ -1,0 +1,79 @@
+"""What a search says: before its first training what it will do, and at its end how it went."""
+
+from __future__ import annotations
+
+import math
+
+from rich.console import Console
+
+from ..archs import OperationError
+from ..archs.candidate import tuned_values
+from ..results.render.tables import duration, short
+from ..results.runs.record import FAILED, FREE
+from .context import UNLIMITED
+from .samplers.buildup import BuildUp, steps_table
+from .trials.search_trials import SearchTrials
+from .trials.trial import BUDGET_SHARE
+
+
+def conclude(search: SearchTrials, console: Console) -> None:
+    """Say how a search ended.
+
+    Raises:
+        OperationError: if all that was trained has failed.
+    """
+    config, started = search.context.config, search.started
+    if config.run.budget.train_steps < math.inf and search.budget_spent:
+        console.print(f"all {config.run.budget.train_steps:.0f} steps are used: {started} trials started")
+    elif search.stalled and started < config.trials:
+        console.print(str(search.patience), highlight=False, soft_wrap=True)
+    elif search.exhausted and config.trials < UNLIMITED:
+        limits = " within the limits" if config.settings.limits else ""
+        planned = search.study.planned
+        why = "search strategy finished" if planned else f"no other net of the space was found{limits}"
+        console.print(f"{why}: {started} of {config.trials} nets, beside the baselines")
+    trained = [r for r in search.store.records if r.status not in FREE]
+    if all(r.status in FAILED for r in trained):
+        reason = f"; the first, trial {trained[0].trial}: {trained[0].error}" if trained else ""
+        raise OperationError(f"run {search.folder.name!r}: none of {len(trained)} nets could be trained{reason}")
+    print_measuring(search, console)
+    strategy = search.study.study.sampler
+    if isinstance(strategy, BuildUp):
+        console.print(steps_table(strategy.steps(search.study.study), strategy.starts, config.settings.metric))
+
+
+def print_measuring(search: SearchTrials, console: Console) -> None:
+    """Say how much of the time that workers spent went into measuring nets, where any did."""
+    seconds, training = search.context.devices.seconds, sum(r.spent_seconds for r in search.store.records)
+    if seconds:
+        line = f"measuring took {duration(seconds)}, {seconds / (seconds + training):.1%} of the work of this run"
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+def announce(search: SearchTrials, flops: float, console: Console) -> None:
+    """Say what a search will do, and what that takes."""
+    context = search.context
+    settings = context.settings
+    if context.measured_by_workers and not context.config.run.resources.latency_on:
+        console.print("one worker both trains and measures latency; --latency-on NODE separates the two")
+    for device in settings.devices:
+        console.print(
+            f"device {device.name} measures nets by {device.command}", highlight=False, markup=False, soft_wrap=True
+        )
+    if settings.other_costs:
+        weighed, rest = settings.objective, ", ".join(settings.other_costs)
+        line = f"the strategy weighs accuracy against {weighed} alone; {rest} are measured, and rank nets in the end"
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    if context.pretrained:
+        label = context.pretrained.start.label
+        console.print(f"every net starts from {label}, for {BUDGET_SHARE:g} of the budget", highlight=False)
+    if context.settings.tune:
+        fields = ", ".join(tuned_values(context.settings.tune))
+        rest = f"baselines are trained by recipe {context.settings.recipe.name} as it is"
+        console.print(f"drawn with each net: {fields}; {rest}", highlight=False, soft_wrap=True)
+    if context.settings.scheduler != "none":
+        console.print(f"scheduler {context.settings.scheduler}: weaker nets stop early")
+    to_come = "about" if not search.store.records else "still to come: about"
+    console.print(
+        f"compute: {to_come} {short(flops)} FLOPs of training (6 x MACs x images)", highlight=False, soft_wrap=True
+    )

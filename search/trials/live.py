@@ -1,0 +1,59 @@
+"""`LiveTrials`: the trials under way, and the order in which they wait for a worker."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+
+from ...results.runs.record import Record, now
+from ..training.artifacts import ArtifactStore
+from ..training.job import JobResult
+from .trial import Trial
+
+log = logging.getLogger("alternas")
+MAX_RETRIES = 2  # of a trial whose worker was lost
+
+
+class LiveTrials(dict[int, Trial]):
+    """Trials under way, by number.
+
+    States of a trial: proposed -> infeasible | duplicate | running; running -> paused (at a rung) | ok | error | nan |
+    oom | timeout | lost; paused -> running (promoted) | pruned (at the end).
+
+    Attributes:
+        queue: those to run before anything new: retries, resumed ones, further seeds.
+    """
+
+    def __init__(self, artifacts: ArtifactStore | None) -> None:
+        super().__init__()
+        self.queue: deque[int] = deque()
+        self._artifacts = artifacts
+
+    @property
+    def all_paused(self) -> bool:
+        """Whether none of them runs or waits for a worker."""
+        return all(trial.paused for trial in self.values())
+
+    def next_queued(self, can_start: Callable[[Trial], bool] = lambda trial: True) -> Trial | None:
+        """Take the first trial that can start from the queue; None if none can."""
+        number = next((number for number in self.queue if can_start(self[number])), None)
+        if number is None:
+            return None
+        self.queue.remove(number)
+        return self[number]
+
+    def received(self, trial: Trial, result: JobResult) -> Record | None:
+        """Note that a trial's job has ended. Returns the record of a trial whose workers are lost time and again."""
+        if result.status != "lost":
+            trial.started_at = trial.started_at or now(result.seconds)
+            return None
+        trial.retries += 1
+        again = trial.retries <= MAX_RETRIES
+        log.warning("trial %d: %s; %s", trial.number, result.error, "it is tried again" if again else "it is given up")
+        if again:
+            self.queue.appendleft(trial.number)
+            return None
+        if self._artifacts:
+            self._artifacts.check()  # raises where the driver does not reach the store either: no fault of the trial
+        return trial.finish("lost", f"{result.error}; {trial.retries} times")

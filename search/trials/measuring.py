@@ -1,0 +1,59 @@
+"""`Measuring`: has each net of a search measured before it is trained, where a cost or a limit is measured."""
+
+from __future__ import annotations
+
+from ...results.runs.record import Record
+from ..training.job import JobResult, LatencyJob, Workers
+from .search_trials import SearchTrials
+
+MAX_OVER = 100  # nets in a row that are measured and over a limit, before no more are proposed
+
+
+class Measuring:
+    """Measures the nets that wait in the queue of a search, device by device."""
+
+    done = complete = True  # what runs is among the search's trials
+
+    def __init__(self, search: SearchTrials) -> None:
+        self._search, self._devices = search, search.context.devices
+        self._over_in_a_row = 0
+
+    def next_job(self, workers: Workers) -> LatencyJob | None:
+        """The measurement of the first net in the queue whose device is free."""
+        live, minutes = self._search.live, self._search.context.config.run.budget.trial_minutes
+        trial = live.next_queued(lambda trial: not trial.last_result and self._devices.is_free_for(trial.net))
+        if trial is None:
+            return None
+        device = self._devices.pending(trial.net)
+        assert device is not None, "is_free_for"
+        return device.job(trial.number, trial.net, max(1.0, 60 * minutes))
+
+    def take(self, job: LatencyJob, result: JobResult) -> Record | None:
+        """Take what a device says of a net: it ends a trial whose net is over a limit, or does not run there."""
+        search, trial, device = self._search, self._search.live[job.trial], self._devices.at_work(job)
+        device.release()
+        if result.status == "lost":
+            return search.live.received(trial, result)
+        search.live.received(trial, result)
+        if result.status == "ok":
+            device.add(trial.net, result.latency)
+            if over := self._devices.over(trial.net):
+                self._over_in_a_row += 1
+                search.exhausted |= self._over_in_a_row >= MAX_OVER
+                return search.infeasible(trial, over)
+            self._over_in_a_row = 0
+        else:
+            device.fail(trial.net, result)
+            if result.status == "infeasible":
+                return search.infeasible(trial, {device.failure: 1.0}, result.error)
+            if result.status != "unreachable":
+                return trial.finish(result.status, result.error)
+        search.live.queue.appendleft(trial.number)  # to be measured elsewhere or again, then trained
+        return None
+
+    def learn(self, record: Record) -> None:
+        """Do nothing: a record says nothing of a device."""
+
+    def close(self) -> list[Record]:
+        """End nothing: no net waits."""
+        return []

@@ -1,0 +1,132 @@
+"""`SharedWeights`: nets on slices of a bank: their evaluation, their front, and what it has cost. No Ray, no torch.
+
+A net on slices of the bank has weights "shared", one that was trained on from its slices "polished", and the baselines
+are trained "alone".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...archs import Genotype
+from ...results.ranking.pareto import pareto_ranks
+from ...results.runs.record import Record
+from ...results.runs.store import weights_file
+from ..context import UNLIMITED, SearchContext
+from ..supernet.budget import divide, evaluation_flops
+from ..training.job import EvaluateJob, TrainJob
+from ..training.recipe import Recipe
+from .bank_training import BankTraining
+from .trial import Trial
+
+MAX_POLISHED = 10  # nets of the front: each gets as many FLOPs, so that more of them get less
+POLISH_RATE = 0.75  # of the recipe's learning rate
+
+
+class SharedWeights:
+    """The bank of a search, and the nets that were evaluated on it.
+
+    Attributes:
+        sampler: draws the nets that train the bank.
+        budget: how the compute is divided.
+        bank_training: how far it is, and its next job.
+    """
+
+    def __init__(self, context: SearchContext) -> None:
+        settings = context.settings
+        assert context.bank is not None
+        assert context.nets is not None
+        self._context, self.sampler, self._bank = context, context.nets, context.bank
+        self.budget = divide(settings.supernet, settings.polish, self.sampler, settings.recipe, context.steps)
+        self.bank_training = BankTraining(context, self.sampler, self.budget, context.bank)
+        self._records: dict[str, Record] = {}  # of nets on slices, by key
+        self._spent = 0.0  # FLOPs of their evaluations
+
+    @property
+    def ready(self) -> bool:
+        """Whether nets can be evaluated."""
+        return self.bank_training.done
+
+    @property
+    def is_by_count(self) -> bool:
+        """Whether a number of nets was asked for."""
+        return self._context.config.trials < UNLIMITED
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether all compute for evaluations is used, where no number of nets was asked for."""
+        return not self.is_by_count and self._spent >= self.budget.evaluation
+
+    def adopt(self, trial: Trial) -> None:
+        """Let a new trial have the bank's weights."""
+        trial.weights, trial.rung_steps = "shared", (0,)
+
+    def job(self, trial: Trial) -> TrainJob | EvaluateJob:
+        """The job of a net on its slices: to evaluate it, or to train it on from them."""
+        context, settings, net = self._context, self._context.settings, trial.net
+        minutes = context.config.run.budget.trial_minutes
+        if trial.weights == "polished":
+            settings = replace(settings, recipe=polish_recipe(settings.recipe), save_weights_at=())
+            return replace(trial.start(settings, context.folder, minutes, context.artifacts), curve_points=1)
+        weights = str(context.folder / "weights" / f"{net.key}-shared.safetensors")
+        assert isinstance(net, Genotype)
+        return EvaluateJob(trial.number, net, str(self._bank), settings.recipe, weights, 60 * minutes, settings.metric)
+
+    def recall(self, record: Record) -> None:
+        """Take up a net that was evaluated."""
+        self._records[record.trial_key] = record
+        self._spent += self.evaluation_flops(Genotype.from_dict(record.genotype))
+        self._drop_dominated()
+
+    def evaluation_flops(self, net: Genotype) -> float:
+        """FLOPs of evaluating a net."""
+        data = self._context.data
+        return evaluation_flops(self.sampler.macs(net), len(data.train), len(data.val))
+
+    @property
+    def mean_evaluation(self) -> float:
+        """FLOPs of evaluating a net, on average over the space."""
+        return sum(map(self.evaluation_flops, self.sampler.pool)) / len(self.sampler.pool)
+
+    @property
+    def affordable(self) -> int:
+        """About how many nets the compute left is enough to evaluate."""
+        return max(1, round((self.budget.evaluation - self._spent) / self.mean_evaluation))
+
+    def front(self) -> list[Record]:
+        """The nets on slices that no other one beats, the cheapest first."""
+        records = [r for r in self._records.values() if r.status == "ok" and r.accuracy is not None]
+        points = [(r.accuracy or 0.0, self._context.cost_of(r.key, r.cost)) for r in records]
+        front = [r for r, rank in zip(records, pareto_ranks(points), strict=True) if rank == 1]
+        return sorted(front, key=lambda r: self._context.cost_of(r.key, r.cost))
+
+    def to_polish(self) -> list[Record]:
+        """The nets of the front that are trained on, those that are done included."""
+        front = self.front() if self.budget.polish else []
+        return thinned(front, [self._context.cost_of(r.key, r.cost) for r in front])
+
+    def _drop_dominated(self) -> None:
+        """Only the front's slices are kept: of thousands of nets, all would fill the disk."""
+        front = {r.key for r in self.front()}
+        for key, record in self._records.items():
+            if key not in front:
+                for suffix in (".safetensors", ".npz"):
+                    weights_file(self._context.folder, record).with_suffix(suffix).unlink(missing_ok=True)
+
+
+def thinned(front: Sequence[Record], costs: Sequence[float]) -> list[Record]:
+    """The nets of a front, the cheapest first, that keep the most hypervolume, `MAX_POLISHED` at most."""
+    nets = [(r.accuracy or 0.0, math.log(cost), r) for r, cost in zip(front, costs, strict=True)]
+    while len(nets) > MAX_POLISHED:
+        inner = range(1, len(nets) - 1)  # both ends stay
+        least = min(inner, key=lambda i: (nets[i][0] - nets[i - 1][0]) * (nets[i + 1][1] - nets[i][1]))
+        del nets[least]
+    return [record for _, _, record in nets]
+
+
+def polish_recipe(recipe: Recipe) -> Recipe:
+    """How a net is trained on from its slices: at a lower rate that falls to 0, without a long warm-up."""
+    rates = {"lr": POLISH_RATE * recipe.lr, "avg_pool_lr": POLISH_RATE * recipe.avg_pool_lr}
+    return replace(recipe, **rates, schedule="linear", warmup=0.0, cooldown=0.0)
