@@ -32,11 +32,11 @@ from alternas.results.runs.store import Store, read_records
 from alternas.search.config import Settings
 from alternas.search.context import SearchConfig, SearchContext
 from alternas.search.data.dataset import DataConfig
-from alternas.search.engine.loop import run_loop
 from alternas.search.engine.progress import PlainView
 from alternas.search.engine.shown import ShownSearch
+from alternas.search.run import Driver, run_loop, search_driver
 from alternas.search.training import recipes
-from alternas.search.training.job import Job, JobResult, Point, Progress, TrainJob
+from alternas.search.training.job import Job, JobId, JobResult, Point, Progress, TrainJob
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.search.trials.study import study_of
 from alternas.spaces import get
@@ -111,18 +111,18 @@ class SimulatedCluster:
 class Meter:
     """Notes what the driver takes as trials pass: called when each job's end has been shown."""
 
-    def __init__(self, controller: SearchTrials, cluster: SimulatedCluster, folder: Path) -> None:
+    def __init__(self, controller: SearchTrials, driver: Driver, cluster: SimulatedCluster, folder: Path) -> None:
         self._controller, self._cluster, self._folder = controller, cluster, folder
         self._began = self._now()
-        self._times: dict[str, list[float]] = {"next_job": [], "report": []}
+        self._times: dict[str, list[float]] = {"next_job": [], "take": []}
         for name in self._times:
-            setattr(controller, name, self._timed(name, getattr(controller, name)))
+            setattr(driver, name, self._timed(name, getattr(driver, name)))
 
     def _timed(self, name: str, call: Any) -> Any:
         def timed(*of: Any) -> Any:
             began = time.process_time()
             found = call(*of)
-            if found is not None or name == "report":
+            if found is not None or name == "take":
                 self._times[name].append(time.process_time() - began)
             return found
 
@@ -178,8 +178,8 @@ class MeteredView(PlainView):
 
     meter: Meter
 
-    def ended(self, record: Any, trial: int) -> None:
-        super().ended(record, trial)
+    def ended(self, record: Any, job: JobId) -> None:
+        super().ended(record, job)
         self.meter.look()
 
 
@@ -223,8 +223,9 @@ def measure(folder: Path, asked: Any) -> list[dict[str, Any]]:
     cluster = SimulatedCluster(NODES * WORKERS_A_NODE)
     with closing(store), open(os.devnull, "w", encoding="utf-8") as nowhere:
         view = MeteredView(ShownSearch(controller), Console(file=nowhere))
-        view.meter = Meter(controller, cluster, folder)
-        run_loop(controller, cluster, view, asked.seconds)
+        driver = search_driver(controller)
+        view.meter = Meter(controller, driver, cluster, folder)
+        run_loop(driver, cluster, view, asked.seconds)
         view.meter.look(least=1)
     points = [json.loads(line) for line in (folder / "points.jsonl").read_text(encoding="utf-8").splitlines()]
     return [p for p in points if p.get("trials", 0) // WINDOW in SHOWN or "opened_cpu_seconds" in p or p is points[-1]]

@@ -109,8 +109,8 @@ def busy(strategy: str) -> dict[str, Any]:
     from ray.cluster_utils import Cluster
 
     from alternas.search.engine import pool
-    from alternas.search.engine.loop import run_loop
     from alternas.search.engine.resources import Resources
+    from alternas.search.run import run_loop, search_driver
 
     pool.Worker = Sleeper  # pyright: ignore[reportAttributeAccessIssue]
     cluster: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": WORKERS})
@@ -122,7 +122,7 @@ def busy(strategy: str) -> dict[str, Any]:
             with closing(store), closing(pool.Pool(Resources(cluster.address, gpus=0.0), data, WORKERS)) as workers:
                 while workers.starting:  # start-up is not what is measured
                     workers.poll(1.0)
-                run_loop(controller, workers, clock)
+                run_loop(search_driver(controller), workers, clock)
             return {"busy": round(clock.busy(), 4), "jobs": sum(change == 1 for _, change in clock.events)}
     finally:
         cluster.shutdown()
@@ -130,15 +130,15 @@ def busy(strategy: str) -> dict[str, Any]:
 
 def fill(folder: Path, strategy: str) -> None:
     """A run of so many records: every job ends at once."""
+    from alternas.search.run import search_driver
     from alternas.search.training.job import JobResult, Point
 
     controller, store = controller_of(folder, strategy, RECORDS)
     curve = tuple(Point(step, 1 / step, 0.5) for step in range(1, TICKS + 1))
+    driver = search_driver(controller)
     with closing(store):
-        while job := controller.next_job():
-            controller.report(
-                JobResult(job.id, "ok", job.stop_step, fancied(job.genotype), {"nll": 1.0}, curve, SECONDS)
-            )
+        while job := driver.next_job():
+            driver.take(JobResult(job.id, "ok", job.stop_step, fancied(job.genotype), {"nll": 1.0}, curve, SECONDS))
     settings = {"space": "free", "strategy": strategy, "objective": "macs"}
     data = {"name": "digits", "image_size": [8, 8], "in_chans": 1, "classes": [str(i) for i in range(10)]}
     data |= {"mean": [0.3], "std": [0.4]}
@@ -149,10 +149,12 @@ def fill(folder: Path, strategy: str) -> None:
 
 def resume(folder: Path, strategy: str) -> None:
     """In a process of its own: seconds until the first new job is there, and the driver's memory then."""
+    from alternas.search.run import search_driver
+
     began = time.monotonic()
     controller, store = controller_of(folder, strategy, 2 * RECORDS)
     with closing(store):
-        assert controller.next_job() is not None
+        assert search_driver(controller).next_job() is not None
         found = {"seconds": time.monotonic() - began, "records": len(store.records)}
     rollup = Path("/proc/self/smaps_rollup").read_text(encoding="utf-8")
     private = sum(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Private_"))

@@ -124,9 +124,9 @@ def drive(
     from .engine.pool import Pool
 
     ended = driver.complete
-    with trackers(run.track, driver.folder, lambda: driver.complete) as threads:
+    with trackers(run.track, driver) as threads:
         plain = view_of(shown, console)
-        view = TrackingView(plain, shown, threads) if threads else plain
+        view = TrackingView(plain, shown.trials, threads) if threads else plain
         if not ended:
             if driver.artifacts:
                 console.print(f"checkpoints and weights: {driver.artifacts}", highlight=False, soft_wrap=True)

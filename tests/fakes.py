@@ -20,6 +20,7 @@ from alternas.search.run import Driver, search_driver
 from alternas.search.training import recipes
 from alternas.search.training.job import Job, JobId, JobResult, LatencyJob, Point, Progress, TrainJob
 from alternas.search.trials.search_trials import SearchTrials
+from alternas.search.trials.shared_weights import SharedWeights
 from alternas.spaces import get
 
 STEPS = 16
@@ -103,6 +104,12 @@ def driver_of(work: SearchTrials | PlanTrials) -> Driver:
 def run_loop(work: SearchTrials | PlanTrials, executor: Any, view: Any, seconds: float = math.inf) -> bool:
     """Run a search or a plan to its end; see `search.run.run_loop`."""
     return run.run_loop(driver_of(work), executor, view, seconds)
+
+
+def shared_of(work: SearchTrials) -> SharedWeights:
+    """The shared weights of a search on a supernet."""
+    assert work.shared
+    return work.shared
 
 
 class SilentView:

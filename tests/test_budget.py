@@ -31,7 +31,7 @@ from alternas.search.engine.resources import Resources
 from alternas.search.prepare import default_scheduler
 from alternas.search.training.job import JobResult, Point, Progress, TrainJob
 from alternas.search.trials.search_trials import SearchTrials
-from fakes import STEPS, FakeExecutor, FakePool, SilentView, fake_accuracy, run_loop
+from fakes import STEPS, FakeExecutor, FakePool, SilentView, driver_of, fake_accuracy, run_loop
 from runs import finished_run
 
 Open = Callable[..., SearchTrials]
@@ -58,13 +58,14 @@ def test_steps_are_used_up_and_no_more_are_begun(open_controller: Open, schedule
 
 def test_seeds_and_live_nets_count(open_controller: Open) -> None:
     controller = open_controller(trials=9, budget=Budget(train_steps=8 * STEPS - 1))
+    driver = driver_of(controller)
     for _ in range(8):  # four plain ResNets, two seeds each
         assert not controller.budget_spent
-        job = controller.next_job()
+        job = driver.next_job()
         assert isinstance(job, TrainJob)
-        controller.report(JobResult(job.id, "ok", job.stop_step, fake_accuracy(job.genotype, job.stop_step)))
+        driver.take(JobResult(job.id, "ok", job.stop_step, fake_accuracy(job.genotype, job.stop_step)))
     assert controller.budget_spent
-    assert controller.next_job() is None
+    assert driver.next_job() is None
     assert controller.complete
 
 
@@ -95,7 +96,7 @@ def test_a_net_has_the_minutes_that_its_earlier_legs_left(open_controller: Open)
     run_loop(controller, FakeExecutor(1, fate), SilentView())
     assert limits[0] == [120.0, 120.0], "another seed is another training"
     assert [120.0, 90.0, 60.0, 30.0] in limits.values()
-    unlimited = open_controller(trials=9, scheduler="mo-asha").next_job()
+    unlimited = driver_of(open_controller(trials=9, scheduler="mo-asha")).next_job()
     assert unlimited is not None
     assert unlimited.timeout_s == math.inf
 

@@ -412,7 +412,7 @@ def test_a_busy_device_is_said(controller: Callable[..., SearchTrials], caplog: 
 def test_a_limit_that_no_net_keeps_ends_the_search(
     controller: Callable[..., SearchTrials], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("alternas.search.trials.controller.MAX_OVER", 12)
+    monkeypatch.setattr("alternas.search.trials.measuring.MAX_OVER", 12)
     work = controller(limits={"latency_ms@board": 1e-6}, trials=4)
     run_loop(work, FakeExecutor(1, measured_by), SilentView())
     assert work.exhausted

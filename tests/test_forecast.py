@@ -18,7 +18,7 @@ from alternas.search.training.job import Point, Progress, TrainJob
 from alternas.search.trials.forecast import ComputeForecast
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import get, random_net
-from fakes import RECIPE, STEPS, FakeExecutor, SilentView, price, run_loop
+from fakes import RECIPE, STEPS, FakeExecutor, SilentView, driver_of, price, run_loop
 
 Open = Callable[..., SearchTrials]
 A_STEP = 6 * RECIPE.batch_size  # FLOPs of a MAC in an optimiser step
@@ -93,7 +93,7 @@ def test_what_runs_counts_as_far_as_it_has_come(open_controller: Open, monkeypat
     controller = open_controller(get("resnet", 8), trials=2)
     console = Console(file=io.StringIO(), width=200, force_terminal=True)
     view = LiveView(ShownSearch(controller), console)
-    whole, job = view.work_left(), controller.next_job()
+    whole, job = view.work_left(), driver_of(controller).next_job()
     assert isinstance(job, TrainJob)
     assert whole == ComputeForecast(controller).left() > 0
     view.started(job)

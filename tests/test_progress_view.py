@@ -31,7 +31,7 @@ from alternas.results.runs.store import Store
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from alternas.search.engine import progress
-from alternas.search.engine.progress import LiveView, PlainView, view
+from alternas.search.engine.progress import LiveView, PlainView, view_of
 from alternas.search.engine.shown import ShownSearch
 from alternas.search.experiments.plan import ExperimentContext, PlanTrials
 from alternas.search.experiments.run_plan import ShownPlan
@@ -67,7 +67,7 @@ def test_the_live_view_names_the_cause_of_failures(open_controller: Callable[...
         return JobResult(job.id, "error", error="no such\nmap") if job.trial == 5 else None
 
     controller, console = open_controller(trials=3), Console(file=io.StringIO(), force_terminal=True, width=100)
-    with view(ShownSearch(controller), console) as shown:
+    with view_of(ShownSearch(controller), console) as shown:
         run_loop(controller, FakeExecutor(1, fate), shown)
         shown.refresh()
     drawn = STYLE.sub("", console.file.getvalue())  # type: ignore[attr-defined]
@@ -85,8 +85,8 @@ def test_in_a_notebook_one_output_is_drawn_anew(
         notebook, "display", lambda *given, **more: outputs.append(Output(*given, **more)) or outputs[-1]
     )
     monkeypatch.setattr(progress, "NOTEBOOK_SECONDS", 0.0)
-    with view(ShownSearch(open_controller(trials=3)), Console(force_jupyter=True)) as shown:
-        run_loop(shown.shown.controller, FakeExecutor(2), shown)  # pyright: ignore[reportAttributeAccessIssue]
+    with view_of(ShownSearch(open_controller(trials=3)), Console(force_jupyter=True)) as shown:
+        run_loop(shown.shown.trials, FakeExecutor(2), shown)  # pyright: ignore[reportAttributeAccessIssue]
     [output] = outputs
     assert len(output.shown) > 3
     assert "workers are starting" in output.shown[0]
@@ -112,7 +112,7 @@ def said(console: Console, width: int) -> str:
 def watched(controller: SearchTrials, width: int, fate: Callable[[TrainJob], Any] = lambda job: None) -> str:
     """A search in a live view."""
     console = terminal(width)
-    with view(ShownSearch(controller), console) as shown:
+    with view_of(ShownSearch(controller), console) as shown:
         assert isinstance(shown, LiveView)
         run_loop(controller, FakeExecutor(2, fate), shown)
     return said(console, width)
@@ -186,14 +186,14 @@ def test_a_plan_of_trainings(tmp_path: Path, status: str, width: int) -> None:
     with closing(Store(tmp_path)) as store:
         context = ExperimentContext(tmp_path, "study", load(DataConfig("digits")))
         work = PlanTrials(plan, context, store)
-        with view(ShownPlan(work), console) as shown:
+        with view_of(ShownPlan(work), console) as shown:
             run_loop(work, FakeExecutor(1, fate), shown)
     assert "3 of 3 nets" in said(console, width)
 
 
 def test_a_line_for_each_net_on_a_pipe(open_controller: Callable[..., SearchTrials]) -> None:
     console, controller = Console(file=io.StringIO(), width=20), open_controller(trials=3)
-    with view(ShownSearch(controller), console) as shown:
+    with view_of(ShownSearch(controller), console) as shown:
         assert isinstance(shown, PlainView)
         run_loop(controller, FakeExecutor(2, lambda job: JobResult(job.id, "error", error=EVIL)), shown)
     text = console.file.getvalue()  # type: ignore[attr-defined]
@@ -210,7 +210,7 @@ def test_log_lines_stay_above_a_view_and_in_their_file(
         console, stderr = terminal(80), io.StringIO()
         monkeypatch.setattr(stderr, "isatty", lambda shared=shared: shared)
         monkeypatch.setattr(sys, "stderr", stderr)
-        with view(ShownSearch(open_controller(trials=1)), console):
+        with view_of(ShownSearch(open_controller(trials=1)), console):
             LogHandler().handle(warning)
         on_screen = console.file.getvalue()  # type: ignore[attr-defined]
         assert ("alternas: a warning\n" in on_screen, stderr.getvalue() != "") == (shared, not shared)

@@ -31,7 +31,7 @@ from alternas.search.trials.search_trials import SearchTrials
 from alternas.search.trials.shared_weights import thinned
 from alternas.search.trials.study import study_of
 from alternas.spaces import get
-from fakes import RECIPE, FakeExecutor, SilentView, fake_accuracy, run_loop
+from fakes import RECIPE, FakeExecutor, SilentView, driver_of, fake_accuracy, run_loop, shared_of
 
 STEPS = 154  # of the smoke recipe on digits
 DATA: Any = SimpleNamespace(train=range(1437), val=range(360))
@@ -123,7 +123,7 @@ def test_baselines_then_the_bank_then_nets_then_the_front(open_supernet: Open, t
     assert len(segments) == SEGMENTS
     assert [job.start_step for job in segments[1:]] == [job.stop_step for job in segments[:-1]]
     assert all(len(nets) == NETS_A_STEP for job in segments for nets in job.nets)
-    assert sum(bool(job.validated) for job in segments) == controller.budget.watches > 0
+    assert sum(bool(job.validated) for job in segments) == shared_of(controller).budget.watches > 0
     records = read_records(tmp_path)
     assert {r.weights for r in records} == {"alone", "shared", "polished"}
     assert {r.kind for r in records if r.weights == "alone"} == {"baseline"}
@@ -142,9 +142,9 @@ def test_the_compute_is_that_asked_for(open_supernet: Open, tmp_path: Path) -> N
         if r.weights != "alone" and r.status == "ok":
             steps, evaluated = r.budget["done"], r.runtime["evaluated"]
             spent += 6 * r.cost["macs"] * steps * RECIPE.batch_size + 2 * r.cost["macs"] * evaluated
-    assert spent == pytest.approx(8 * controller.budget.training, rel=0.05)
-    mean = controller.sampler.mean_macs
-    assert controller.budget.training == 6 * mean * STEPS * RECIPE.batch_size
+    assert spent == pytest.approx(8 * shared_of(controller).budget.training, rel=0.05)
+    mean = shared_of(controller).sampler.mean_macs
+    assert shared_of(controller).budget.training == 6 * mean * STEPS * RECIPE.batch_size
 
 
 def test_a_number_of_nets_goes_before_the_share_for_evaluations(open_supernet: Open, tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_a_driver_killed_anywhere_resumes(open_supernet: Open, tmp_path: Path, a
     records = [r for r in read_records(tmp_path) if r.status == "ok"]
     keys = [(r.key, r.weights) for r in records]
     assert len(keys) == len(set(keys))
-    assert read_progress(tmp_path)["step"] == open_supernet(trainings=4).budget.steps  # type: ignore[index]
+    assert read_progress(tmp_path)["step"] == shared_of(open_supernet(trainings=4)).budget.steps  # type: ignore[index]
     assert sum(r.weights == "polished" for r in records) >= 1
     assert not run(open_supernet(trainings=4)).ran, "nothing is left"
 
@@ -216,10 +216,10 @@ def test_a_driver_killed_before_the_polish_has_it_left(open_supernet: Open, tmp_
 
     with pytest.raises(KilledError):
         run(open_supernet(), fate)
-    assert not open_supernet().complete
+    assert not driver_of(open_supernet()).complete
     run(open_supernet())
     assert any(r.weights == "polished" for r in read_records(tmp_path))
-    assert open_supernet().complete
+    assert driver_of(open_supernet()).complete
 
 
 def test_half_the_rate_stays_when_the_driver_is_restarted(open_supernet: Open) -> None:

@@ -25,6 +25,7 @@ from rich.console import Console
 from alternas.archs import Genotype, OperationError
 from alternas.results.runs.bank_progress import read_progress
 from alternas.results.runs.store import Store
+from alternas.search import run as search_run
 from alternas.search.config import RunConfig, Settings
 from alternas.search.context import UNLIMITED, SearchConfig, SearchContext
 from alternas.search.data.dataset import DataConfig
@@ -37,16 +38,16 @@ from alternas.search.supernet.draws import NetSampler
 from alternas.search.supernet.files import load_bank
 from alternas.search.supernet.trainer import train_bank
 from alternas.search.training import recipes
-from alternas.search.training.job import EvaluateJob, Job, JobResult, Point, Progress, SupernetJob
+from alternas.search.training.job import BankJobId, EvaluateJob, Job, JobResult, Point, Progress, SupernetJob, Workers
 from alternas.search.training.loaders import DeviceLoader, open_loader
 from alternas.search.training.member import Member
 from alternas.search.training.recipe import Recipe
-from alternas.search.trials.bank_training import BANK, MAX_LOST, SEGMENTS, TRIES
+from alternas.search.trials.bank_training import MAX_LOST, SEGMENTS, TRIES
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.search.trials.study import study_of
 from alternas.spaces import get
 from command_line import run, start, wait_for
-from fakes import STEPS, FakeExecutor, lose, price, run_loop
+from fakes import STEPS, FakeExecutor, driver_of, lose, price, shared_of
 
 SMOKE = recipes.get("smoke")
 RANDOM = replace(SMOKE, batch_size=32, dropout=0.2, drop_path=0.2)
@@ -103,7 +104,7 @@ def job_of(folder: Path, start: int, stop: int, recipe: Recipe = RANDOM) -> Supe
     nets = tuple(sampler().nets(step, NETS_A_STEP) for step in range(start, stop))
     first = sampler().nets(0, 2)
     folder.mkdir(exist_ok=True)
-    return SupernetJob(BANK, nets, start, 8, first, first, recipe, 0, str(folder / "bank.pt"), str(folder / "bank"))
+    return SupernetJob(nets, start, 8, first, first, recipe, 0, str(folder / "bank.pt"), str(folder / "bank"))
 
 
 def alone(job: SupernetJob, loader: DeviceLoader) -> JobResult:
@@ -118,7 +119,7 @@ def together(job: SupernetJob, loader: DeviceLoader, fate: str = "") -> list[Job
     job = replace(job, member=Member(0, 2, str(folder / f"rendezvous-{job.start_step}")))
     Path(job.member.rendezvous).touch()
     asked = folder / "other.pickle"
-    asked.write_bytes(pickle.dumps(replace(job, trial=BANK - 1, member=replace(job.member, rank=1))))
+    asked.write_bytes(pickle.dumps(replace(job, member=replace(job.member, rank=1))))
     with subprocess.Popen([sys.executable, "-c", OTHER, str(asked), fate]) as other:
         first = alone(job, loader)
     if other.returncode:
@@ -148,7 +149,7 @@ def test_two_workers_train_the_bank_of_one(recipe: Recipe, begin: int, tmp_path:
     if begin:
         alone(job_of(two, 0, begin, recipe), loader)
     first, second = together(job_of(two, begin, 8, recipe), loader)
-    assert (first.status, second.status, second.trial) == ("ok", "ok", BANK - 1)
+    assert (first.status, second.status, second.job) == ("ok", "ok", BankJobId(1))
     assert first.accuracy == pytest.approx(expected.accuracy, abs=0.01)
     ours, theirs = (dict(enumerate(chain(*result.losses))) for result in (first, expected))
     assert ours == pytest.approx({i: theirs[i + NETS_A_STEP * begin] for i in ours}, abs=1e-3)
@@ -234,8 +235,9 @@ def controller(tmp_path: Path, pool: list[Genotype]) -> Iterator[SearchTrials]:
     with closing(Store(tmp_path)) as store:
         study = study_of(store, "random", context.sampler_context(), context.cost_of)
         made = SearchTrials(context, store, study)
-        while made.live and (job := made.next_job()):
-            made.report(JobResult(job.id, "error", error="not of interest"))
+        driver = driver_of(made)
+        while made.live and (job := driver.next_job()):
+            driver.take(JobResult(job.id, "error", error="not of interest"))
         yield made
 
 
@@ -251,8 +253,9 @@ def train_with(controller: SearchTrials, workers: int, fate: Callable[[Any], Any
     """The jobs of the bank's training, once it has ended."""
     executor = FakeExecutor(workers, fate)
     view = PlainView(ShownSearch(controller), Console(quiet=True))
-    while not controller.bank_training.done:
-        run_loop(controller, executor, view, 0.01)
+    driver = driver_of(controller)
+    while not shared_of(controller).bank_training.done:
+        search_run.run_loop(driver, executor, view, 0.01)
     return [job for job in executor.ran if isinstance(job, SupernetJob)]
 
 
@@ -260,15 +263,15 @@ def train_with(controller: SearchTrials, workers: int, fate: Callable[[Any], Any
 def test_a_segment_is_dealt_out_to_as_many_as_a_step_has_nets_for(controller: SearchTrials, workers: int) -> None:
     jobs = train_with(controller, workers)
     ranks = list(range(min(workers, NETS_A_STEP)))
-    last = [job for job in jobs if job.stop_step == controller.budget.steps]
-    assert [(job.member.rank, job.trial, job.member.world) for job in last] == [
-        (r, BANK - r, len(ranks)) for r in ranks
+    last = [job for job in jobs if job.stop_step == shared_of(controller).budget.steps]
+    assert [(job.member.rank, job.id, job.member.world) for job in last] == [
+        (r, BankJobId(r), len(ranks)) for r in ranks
     ]
     assert len({job.member.rendezvous for job in last}) == 1
     assert len({(job.member.rendezvous, job.start_step) for job in jobs}) == SEGMENTS
     shared = [job.member.rendezvous for job in jobs if job.member.world > 1 and not job.member.rank]
     assert len(set(shared)) == len(shared) == (0 if workers == 1 else SEGMENTS - TRIES), "a new one each time"
-    assert controller.bank_training.progress["step"] == controller.budget.steps
+    assert shared_of(controller).bank_training.progress["step"] == shared_of(controller).budget.steps
 
 
 @pytest.mark.parametrize(("two", "faster"), [(3.0, 1), (0.5, 2)])
@@ -304,7 +307,7 @@ def test_a_segment_that_lost_a_worker_is_dealt_out_again(controller: SearchTrial
     assert len({job.member.rendezvous for job in first}) == MAX_LOST + 1
     saved = read_progress(controller.folder)
     assert saved is not None
-    assert saved["step"] == controller.budget.steps
+    assert saved["step"] == shared_of(controller).budget.steps
 
 
 def test_workers_that_are_lost_again_and_again_end_the_search_in_a_line(controller: SearchTrials) -> None:
@@ -338,11 +341,11 @@ def test_a_fault_of_the_bank_is_told_from_the_loss_that_follows_from_it(controll
 def test_a_segment_waits_for_workers_that_are_starting_but_not_forever(
     controller: SearchTrials, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    controller.idle, controller.starting = 1, 1
-    assert controller.next_job() is None
-    assert not controller.done
-    controller.bank_training._patient_until = time.monotonic()
-    job = controller.next_job()
+    driver = driver_of(controller)
+    assert driver.next_job(Workers(1, 1)) is None
+    assert not driver.done
+    shared_of(controller).bank_training._patient_until = time.monotonic()
+    job = driver.next_job(Workers(1, 1))
     assert isinstance(job, SupernetJob)
     assert job.member.world == 1
 
@@ -351,21 +354,22 @@ def test_the_plain_view_has_one_line_a_segment(controller: SearchTrials) -> None
     console = Console(record=True, width=200)
     view = PlainView(ShownSearch(controller), console)
     view.rate = lambda: 1.0
-    controller.bank_training._rates[1] = [0.0, 0.0]  # one worker was tried, and is slower
-    controller.idle, bank, total = 2, controller.budget.bank, controller.budget.steps
+    shared_of(controller).bank_training._rates[1] = [0.0, 0.0]  # one worker was tried, and is slower
+    driver, shown = driver_of(controller), view.shown
+    bank, total = shared_of(controller).budget.bank, shared_of(controller).budget.steps
     for _ in range(2):
-        for job in (controller.next_job(), controller.next_job()):
+        for job in (driver.next_job(Workers(2, 0)), driver.next_job(Workers(1, 0))):
             assert isinstance(job, SupernetJob)
             view.started(job)
             if not job.member.rank:
                 view.tick(Progress(job.id, Point(job.stop_step, 1.0, 0.5), 1.0))
-                assert view.seconds_left() == pytest.approx(controller.flops_left() - bank * len(job.nets) / total)
+                assert view.seconds_left() == pytest.approx(shown.left() - bank * len(job.nets) / total)
             result = trained(job)
             assert result is not None
             assert len(view.jobs) == (0 if job.member.rank else 1)
-            view.ended(controller.report(result), job.trial)
+            view.ended(driver.take(result), job.id)
     assert console.export_text().count("supernet: step ") == 2
-    assert view._done == pytest.approx(bank * controller.bank_training.progress["step"] / total), "not twice"
+    assert view._done == pytest.approx(bank * shared_of(controller).bank_training.progress["step"] / total), "not twice"
 
 
 # All of it, on Ray.

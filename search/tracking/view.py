@@ -11,13 +11,13 @@ from datetime import datetime
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any
+from typing import Any, Protocol
 
 from ...archs.errors import InputError
 from ...archs.timm_net import Net, net_from_dict
 from ...results.ranking.metric import run_metric
 from ...results.runs.record import FREE, Record
-from ..engine.shown import ProgressView, Shown
+from ..engine.shown import ProgressView
 from ..redact import redact_urls
 from ..training.job import Job, JobId, Progress, TrainJob
 from ..trials.search_trials import SearchTrials
@@ -28,8 +28,18 @@ CLOSE_SECONDS = 60.0  # that the last of what is sent may take
 log = logging.getLogger("alternas")
 
 
+class Tracked(Protocol):
+    """What trackers know of a run: where it is, and whether all of it has ended."""
+
+    @property
+    def folder(self) -> Path: ...
+
+    @property
+    def complete(self) -> bool: ...
+
+
 @contextmanager
-def trackers(names: Sequence[str], folder: Path, is_complete: Callable[[], bool]) -> Iterator[Sequence[TrackerThread]]:
+def trackers(names: Sequence[str], run: Tracked) -> Iterator[Sequence[TrackerThread]]:
     """The trackers of these names, for a `TrackingView`; they are closed at the end.
 
     Raises:
@@ -38,11 +48,11 @@ def trackers(names: Sequence[str], folder: Path, is_complete: Callable[[], bool]
     threads: list[TrackerThread] = []
     try:
         for name in names:
-            threads.append(TrackerThread(name, folder))
+            threads.append(TrackerThread(name, run.folder))
         yield threads
     finally:
-        ended = is_complete()
-        report = _report(folder) if ended and any(t.tracker.takes_report for t in threads) else None
+        ended = run.complete
+        report = _report(run.folder) if ended and any(t.tracker.takes_report for t in threads) else None
         for thread in threads:
             thread.close(ended, report)
 
@@ -102,12 +112,13 @@ def _error_of(call: Callable[[], object]) -> str:
 class TrackingView:
     """A view that tells trackers of each training and of the front: first what the run's records have."""
 
-    def __init__(self, view: ProgressView, shown: Shown, threads: Sequence[TrackerThread]) -> None:
-        self._view, self._live, self._threads = view, shown.trials.live, threads
+    def __init__(self, view: ProgressView, trials: Any, threads: Sequence[TrackerThread]) -> None:
+        """`trials`: of a search or a plan."""
+        self._view, self._live, self._threads = view, trials.live, threads
         self._begun: dict[JobId, TrackedTraining] = {}  # in this session and under way, by trial
-        self._metric = run_metric(shown.trials.folder)
-        self._front = FrontScalars(shown.trials) if isinstance(shown.trials, SearchTrials) else None
-        records = shown.trials.store.records
+        self._metric = run_metric(trials.folder)
+        self._front = FrontScalars(trials) if isinstance(trials, SearchTrials) else None
+        records = trials.store.records
         for record in {_training_of(record).name: record for record in records if _is_tracked(record)}.values():
             self._end(record)  # what has failed and was tried again, as it ended last
         for record in records:
