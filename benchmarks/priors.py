@@ -24,7 +24,7 @@ from alternas.search.samplers.sampler_context import Observation, SamplerContext
 from alternas.search.samplers.surrogate import Net, Surrogate
 from alternas.search.tabular.benchmark_table import TabularBenchmark
 from alternas.search.tabular.published import TABLES, load_table
-from alternas.search.tabular.simulated import SearcherConfig, controller_on
+from alternas.search.tabular.simulated import SearcherConfig, trials_on
 from alternas.spaces import options_of
 
 BUILT_IN = "as built in"
@@ -78,7 +78,7 @@ def densities(tables: list[str], draws: int) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for name in tables:
         table = load_table(name)
-        context = controller_on(table, SearcherConfig("evolution"), 0).context.sampler_context()
+        context = trials_on(table, SearcherConfig("evolution"), 0).context.sampler_context()
         drawn = {seed: nets_of(table, context, random.Random(seed)) for seed in range(draws)}
         for alternative, (constant, value) in {BUILT_IN: ("COSTS", surrogate.COSTS), **ALTERNATIVES}.items():
             kept = getattr(surrogate, constant)

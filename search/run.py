@@ -21,7 +21,7 @@ from ..results.latency.device_command import DeviceCommand
 from ..results.latency.front import measure_front
 from ..results.latency.measurements import LatencySetting
 from ..results.runs.record import FREE, Record
-from ..results.runs.store import Store, locked, mark_ended
+from ..results.runs.store import Store, locked, mark_ended, run_folder
 from .config import RunConfig
 from .context import SearchConfig, SearchContext
 from .data.dataset import DataSet
@@ -63,7 +63,7 @@ def search(config: SearchConfig, console: Console) -> Path:
             ended = True
     if ended:
         _measure_front(context)
-    return context.folder
+    return run_folder(config.name)
 
 
 @contextmanager

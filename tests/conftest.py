@@ -156,7 +156,9 @@ def open_controller(tmp_path: Path) -> Iterator[Callable[..., SearchTrials]]:
     stores = []
 
     def open_it(space: Space | None = None, trials: int = 8, strategy: str = "random", **more: Any) -> SearchTrials:
-        """A controller; `more` are settings, the `budget` and the `references`."""
+        """The trials of a search; `more` are settings, the `budget`, the `references` and the `artifacts`."""
+        artifacts: ArtifactStore | None = more.pop("artifacts", None)
+        artifacts = artifacts and dataclasses.replace(artifacts, home=tmp_path)
         space, budget = space or get("all", 8), more.pop("budget", Budget())
         scheduler, objective = more.pop("scheduler", "none"), more.pop("objective", "macs")
         references = {net: CountedCost(10**6, 10**7) for net in more.pop("references", ())}
@@ -166,7 +168,16 @@ def open_controller(tmp_path: Path) -> Iterator[Callable[..., SearchTrials]]:
         devices = devices_of(config, tmp_path, _cost_fn, (1, 8, 8), 10)
         no_data: Any = SimpleNamespace(val=())  # a controller reads no images
         context = SearchContext(
-            config, no_data, space, _cost_fn, STEPS, tmp_path, fields, devices=devices, references=references
+            config,
+            no_data,
+            space,
+            _cost_fn,
+            STEPS,
+            tmp_path,
+            fields,
+            devices=devices,
+            references=references,
+            artifacts=artifacts,
         )
         while stores:
             stores.pop().close()

@@ -28,7 +28,7 @@ from alternas.search.training import artifacts, recipes
 from alternas.search.training import trainer as train
 from alternas.search.training.artifacts import ArtifactStore, StoreError
 from alternas.search.training.job import InitWeights, JobResult, Progress, TrainJob
-from alternas.search.trials.base_controller import collect_outputs
+from alternas.search.training.job_files import collect_outputs
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import get
 from fakes import FakeExecutor, SilentView, run_loop
@@ -137,9 +137,7 @@ def open_with(open_controller: Open) -> Callable[..., SearchTrials]:
     """A controller whose workers have a store."""
 
     def opened(store: ArtifactStore, **how: Any) -> SearchTrials:
-        controller = open_controller(get("resnet", 8), **how)
-        controller.artifacts = replace(store, home=controller.folder)
-        return controller
+        return open_controller(get("resnet", 8), artifacts=store, **how)
 
     return opened
 

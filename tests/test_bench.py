@@ -266,7 +266,7 @@ def test_rungs_read_the_curve_there(whole: TabularBenchmark, monkeypatch: pytest
         def poll(self, timeout: float) -> Any:
             keys = {job.trial: job.genotype.key for *_, job in self._running}
             found = super().poll(timeout)
-            heard.extend((keys[o.trial], o) for o in found)
+            heard.extend((keys[o.job], o) for o in found)
             return found
 
     monkeypatch.setattr(simulation, "Simulator", Heard)

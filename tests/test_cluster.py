@@ -88,7 +88,7 @@ def test_a_node_that_dies_loses_no_net(cluster: Cluster, open_controller: Open) 
     class Killer(SilentView):
         left: Any = second
 
-        def ended(self, record: Any, trial: int) -> None:
+        def ended(self, record: Any, job: Any) -> None:
             if self.left and len(controller.store.records) == 6:
                 cluster.remove_node(self.left, allow_graceful=False)
                 self.left = None

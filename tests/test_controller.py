@@ -386,7 +386,7 @@ def test_who_is_passed_over_for_long_ends_before_the_search(
     most, ended = 0, list[Record]()
 
     class Watch(SilentView):
-        def ended(self, record: Any, trial: int) -> None:
+        def ended(self, record: Any, job: Any) -> None:
             nonlocal most
             most = max(most, sum(trial.paused for trial in controller.live.values()))
             ended.extend([record] if record else [])

@@ -64,7 +64,7 @@ class Watch(SilentView):
         self.controller, self.forecast = controller, ComputeForecast(controller)
         self.foretold = [(0.0, self.forecast.left())]
 
-    def ended(self, record: Any, trial: int) -> None:
+    def ended(self, record: Any, job: Any) -> None:
         self.foretold.append((spent(self.controller), self.forecast.left()))
 
 

@@ -69,7 +69,7 @@ def play(searcher: DriverSearcher, slots: int = 3, fate: Fate = lambda job: None
         for event in executor.poll(0):
             told = {"done": True, "outcome": packed(event)} if isinstance(event, JobResult) else None
             if not isinstance(event, fakes.Progress):
-                searcher.on_trial_complete(trial_id=ids.pop(event.trial), result=told, error=told is None)
+                searcher.on_trial_complete(trial_id=ids.pop(event.job), result=told, error=told is None)
 
 
 def trained() -> list[Record]:
@@ -209,7 +209,7 @@ def test_results_have_the_same_columns_and_the_last_the_outcome(monkeypatch: pyt
     assert len(outcome.curve) == 16
     assert leg.reset_config(search.searcher.suggest("b"))  # type: ignore[arg-type]
     leg.step()
-    assert unpacked(leg.step()["outcome"]).trial == 1
+    assert unpacked(leg.step()["outcome"]).job == 1
 
 
 def test_a_leg_of_an_earlier_driver_is_not_trained(monkeypatch: pytest.MonkeyPatch) -> None:
