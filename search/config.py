@@ -10,12 +10,11 @@ from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from ..archs import Cost
 from ..archs.cost import MIN_COST
 from ..archs.errors import InputError, check_choice, check_count, short_repr
-from ..archs.timm_net import CountedCost
 from ..results.latency.device_command import TIMEOUT_SECONDS, UNNAMED, DeviceCommand, is_number_of_device, split_number
 from ..results.latency.measurements import LatencySetting
+from ..results.ranking.limits import Limits
 from ..results.ranking.metric import Metric
 from ..results.ranking.objectives import ACCURACY, COSTS, LATENCY
 from ..spaces import Gene
@@ -70,7 +69,7 @@ class Settings:
     objective: str
     recipe: Recipe
     seed: int = 0
-    limits: Mapping[str, float] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
     save_weights_at: tuple[str, ...] = ()
     rungs: tuple[float, ...] = RUNGS
     eta: float = ETA
@@ -87,6 +86,7 @@ class Settings:
     devices: tuple[DeviceCommand, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "limits", Limits(self.limits))
         for moment in self.save_weights_at:
             share = float(moment) if _DECIMAL.fullmatch(moment) else 0.0
             if moment != "warmup" and not 0 < share <= 1:
@@ -142,18 +142,9 @@ class Settings:
         """The other costs, which the front's nets are measured for when the search ends."""
         return tuple(name for name in self.other_costs if name not in COSTS and name not in self.measured)
 
-    @property
-    def static_limits(self) -> dict[str, float]:
-        """Limits on costs in closed form."""
-        return {name: most for name, most in self.limits.items() if name in COSTS}
-
     def home_of(self, cost: str) -> str:
         """The device that a cost is measured on; "" is this machine."""
         return split_number(cost)[1] or (UNNAMED if any(d.name == UNNAMED for d in self.devices) else "")
-
-    def over_limit(self, cost: Cost | CountedCost) -> dict[str, float]:
-        """By which share each limit on a cost in closed form is broken, of those that are."""
-        return {k: getattr(cost, k) / most - 1 for k, most in self.static_limits.items() if getattr(cost, k) > most}
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON gives it back."""
@@ -303,9 +294,9 @@ def latency_of(measured: Iterable[str], text: str, devices: tuple[DeviceCommand,
     return str(LatencySetting.parse(text)) if text or LATENCY in measured else ""
 
 
-def limits_of(macs: str, params: str, latency_ms: Iterable[str] = ()) -> dict[str, float]:
+def limits_of(macs: str, params: str, latency_ms: Iterable[str] = ()) -> Limits:
     """Largest costs; "" is none. `latency_ms` has texts such as "12", "board=12" and "board=12,phone=30"."""
-    limits: dict[str, float] = {}
+    limits = Limits()
     for cost, text in {"macs": macs, "params": params}.items():
         limits |= {cost: amount(f"max-{cost}", text)} if text else {}
     for part in (part for text in latency_ms for part in names(text) or [text]):

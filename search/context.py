@@ -20,6 +20,7 @@ from .config import RunConfig, Settings
 from .data.dataset import DataConfig, DataSet
 from .engine.resources import check_one_device
 from .known_nets import KnownNets
+from .limits import NetLimits
 from .pretrained import Pretrained
 from .samplers.registry import find_strategy
 from .samplers.sampler_context import NetCosts, SamplerContext
@@ -139,17 +140,9 @@ class SearchContext:
         return scheduler(self.settings.scheduler, self.settings.rungs, self.settings.eta)
 
     @property
-    def is_limited(self) -> bool:
-        """Whether nets of the space may be over a limit."""
-        return bool(self.settings.limits)
-
-    def over_limits(self, net: Genotype) -> dict[str, float]:
-        """By which share a net breaks each limit, of those that it breaks."""
-        return self.settings.over_limit(self.cost_fn(net)) if self.is_limited else {}
-
-    def violation(self, net: Genotype) -> float:
-        """The shares by which a net breaks the limits, together."""
-        return sum(self.over_limits(net).values())
+    def limits(self) -> NetLimits:
+        """The limits of the search, asked of its nets."""
+        return NetLimits(self.settings.limits, self.cost_fn, self.devices)
 
     def trained_as(self, net: Genotype, genes: Genes) -> dict[str, Any]:
         """Fields of the record of a trial: with searched recipes, its own one, and what tells it apart."""
@@ -160,7 +153,7 @@ class SearchContext:
 
     def feasible_nets(self) -> FeasibleNets:
         """The nets of the space within the limits; within those on what is measured, as far as that is known."""
-        return FeasibleNets(self.space, lambda net: self.violation(net) + self.devices.expected_excess(net))
+        return FeasibleNets(self.space, self.limits.expected_excess)
 
     def cost_of(self, key: str, cost: Mapping[str, int]) -> float:
         """What accuracy is weighed against, of a net that was measured where that needs measuring."""
@@ -185,9 +178,9 @@ class SearchContext:
             self.space,
             settings.seed,
             costs,
-            self.violation,
+            self.limits.excess,
             not devices,
             first=self.known.genes,
-            excess=devices.expected_excess,
+            expected_excess=self.limits.expected_excess,
             resolution=resolution_of(settings.metric.name, {"val": len(self.data.val)}),
         )

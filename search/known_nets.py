@@ -62,15 +62,15 @@ class GeneFinder:
     """Says which genes of a space give a net.
 
     Args:
-        over_limits: says of a net by which share it is over each limit.
+        broken_limits: says of a net by which share it is over each limit.
     """
 
     def __init__(
-        self, space: Space, image_size: ImageSize, over_limits: Callable[[Genotype], Mapping[str, float]]
+        self, space: Space, image_size: ImageSize, broken_limits: Callable[[Genotype], Mapping[str, float]]
     ) -> None:
         self._joint = space if isinstance(space, JointSpace) else None
         self._space: Space = self._joint.nets if self._joint else space
-        self._image_size, self._over_limits = image_size, over_limits
+        self._image_size, self._broken_limits = image_size, broken_limits
         self._options = options_of(self._space)
 
     def genes(self, candidate: Candidate, look: bool = True) -> Genes:
@@ -85,7 +85,7 @@ class GeneFinder:
         tuned = recipe_genes(candidate.genes)
         own = {name: value for name, value in candidate.genes.items() if name not in tuned}
         genes = self._own(own) if candidate.net is None else self._of_net(candidate.net, own, look)
-        over = self._over_limits(self.net(genes))
+        over = self._broken_limits(self.net(genes))
         if over:
             limits = " and ".join(f"max-{name} by {share:.0%}" for name, share in over.items())
             raise InputError(f"is over the limit {limits}")

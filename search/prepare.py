@@ -25,6 +25,7 @@ from .context import SearchConfig, SearchContext
 from .data.dataset import DataSet
 from .data.load import load_showing, one_class_each
 from .known_nets import GeneFinder, KnownNets, find_known_nets, noted_genes, trained_alike
+from .limits import NetLimits
 from .pretrained import Pretrained, load_pretrained
 from .references import count_references
 from .samplers.registry import check_strategy, find_strategy
@@ -104,7 +105,7 @@ def _with_bank(context: SearchContext) -> SearchContext:
     def macs(net: Genotype) -> float:
         return float(context.cost_fn(net).training_macs)
 
-    nets = NetSampler(context.space, macs, context.violation, settings.seed)
+    nets = NetSampler(context.space, macs, context.limits.excess, settings.seed)
     nets.check_shared()
     return replace(context, bank=bank, nets=nets, bank_facts=facts)
 
@@ -134,8 +135,7 @@ def devices_of(
         )
         for name, wanted in numbers.items()
     }  # fmt: skip
-    limits = {name: most for name, most in settings.limits.items() if name in settings.measured}
-    return Devices(made, limits)
+    return Devices(made)
 
 
 def _load(config: SearchConfig, console: Console) -> DataSet:
@@ -187,7 +187,7 @@ def _known_nets(context: SearchContext, console: Console) -> KnownNets:
 
     size = context.data.image_size
     known = find_known_nets(
-        context.config.start_with, GeneFinder(context.space, size, context.over_limits), size, counts
+        context.config.start_with, GeneFinder(context.space, size, context.limits.static), size, counts
     )
     for line in known.left_out:
         console.print(f"start-with: left out: {line}", highlight=False, soft_wrap=True)
@@ -227,16 +227,16 @@ def find_bank(run: str, facts: dict[str, Any]) -> Path:
 def _check_limits(space: Space, settings: Settings, data: DataSet, cost_fn: Callable[[Genotype], Cost]) -> None:
     """Raise InputError if no net of the space is found that keeps each limit, and all of them together."""
     size = "x".join(str(side) for side in data.image_size)
-    for cost, most in settings.static_limits.items():
+    for cost, most in settings.limits.static.items():
         least, _ = spaces.cheapest(space, lambda net, cost=cost: getattr(cost_fn(net), cost))
         if least > most:
             rule = f"no net of space {space.name!r} at {size} px is so small; the cheapest found has {least}"
             raise InputError(f"max-{cost}: {rule}, got {most}")
-    over, nearest = spaces.cheapest(space, lambda net: sum(settings.over_limit(cost_fn(net)).values()), 0)
+    over, nearest = spaces.cheapest(space, NetLimits(settings.limits, cost_fn, Devices()).excess, 0)
     if over > 0:
-        costs = " and ".join(f"{getattr(cost_fn(nearest), cost)} {cost}" for cost in settings.static_limits)
+        costs = " and ".join(f"{getattr(cost_fn(nearest), cost)} {cost}" for cost in settings.limits.static)
         rule = f"no net of space {space.name!r} at {size} px was found that keeps both limits; the nearest has {costs}"
-        raise InputError(f"{' and '.join(f'max-{cost}' for cost in settings.static_limits)}: {rule}")
+        raise InputError(f"{' and '.join(f'max-{cost}' for cost in settings.limits.static)}: {rule}")
 
 
 def _check_same_run(folder: Path, config: SearchConfig, settings: dict[str, Any]) -> None:

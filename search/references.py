@@ -39,7 +39,7 @@ def count_references(nets: Sequence[TimmNet], data: DataSet, settings: Settings)
     """
     costs = {net: counted_cost(net, len(data.classes), data.image_size, data.in_chans) for net in nets}
     for net, cost in costs.items():
-        for name in settings.over_limit(cost):
+        for name in settings.limits.broken(cost.totals()):
             rule = f"{TIMM}{net.name} has {getattr(cost, name)} {name}, over --max-{name} {settings.limits[name]}"
             raise InputError(f"with: {rule}; leave it out")
         check_drop_path(net, settings.recipe.drop_path)

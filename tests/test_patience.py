@@ -14,6 +14,7 @@ from rich.console import Console
 from scipy.stats import t
 
 from alternas.archs import Genotype, InputError
+from alternas.results.ranking.limits import Limits
 from alternas.search.config import Budget
 from alternas.search.run import conclude
 from alternas.search.training.job import JobResult, TrainJob
@@ -23,7 +24,7 @@ from alternas.spaces import get
 from fakes import FakeExecutor, SilentView, fake_accuracy, run_loop
 
 Open = Callable[..., SearchTrials]
-SETTINGS = SimpleNamespace(static_limits={"macs": 900})
+SETTINGS = SimpleNamespace(limits=Limits(macs=900))
 
 
 def net(score: float | None, cost: int, **more: Any) -> Any:

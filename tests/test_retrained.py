@@ -15,7 +15,7 @@ from alternas.results.render.describe_net import find_trial
 from alternas.results.runs.record import Record
 from alternas.results.runs.retrained import by_net, failures, prune, retrainings, spreads, summary, summary_line, table
 from alternas.results.runs.weights_spec import facts_of, select_net, trained_weights
-from alternas.search.experiments.retrain import over_limits
+from alternas.search.experiments.retrain import limit_notes
 from runs import finished_run
 
 NET = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
@@ -145,7 +145,7 @@ def test_a_net_beyond_the_front_is_not_the_best_for_having_been_retrained(run: P
         home, best = select_net(run, how=how)
         assert (home, best.trial, best.key) == (run, 1, NET.key), "the front's, with the search's weights"
     assert [select_net(run, trial)[1].training_id for trial in (7, 8)] == ["behind", "over"]
-    (line,) = over_limits(run, [find_trial(run, trial) for trial in (1, 7, 8)])
+    (line,) = limit_notes(run, [find_trial(run, trial) for trial in (1, 7, 8)])
     assert line.startswith("trial 8 is over the limit of its run: 400,000 MACs, at most 100,000; ")
 
 

@@ -263,7 +263,7 @@ def job_of(folder: Path, start: int, stop: int, **changes: Any) -> SupernetJob:
     nets = tuple(draws.nets(step, 2) for step in range(start, stop))
     files = str(folder / "bank.pt"), str(folder / "bank.safetensors")
     largest = tuple(drawn(space, 50))
-    job = SupernetJob(-1, nets, start, 12, largest, largest[:2], recipes.get("smoke"), 0, *files, {"space": "all"})
+    job = SupernetJob(nets, start, 12, largest, largest[:2], recipes.get("smoke"), 0, *files, {"space": "all"})
     return replace(job, **changes)
 
 

@@ -17,6 +17,7 @@ from ..runs.record import FAILED, Record
 from ..runs.retrained import RETRAINED, by_net, retrainings
 from ..runs.store import read_data_facts
 from .budgets import LongerTraining, longer_training, rising_line, still_rose
+from .limits import Limits
 from .metric import score_range, trained_scores, validation_metrics
 from .objectives import (
     ACCURACY,
@@ -153,15 +154,10 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
         | ({"recipe": tuned, "recipes": recipes[r.kind, r.key]} if (tuned := tuned_values(r.genes)) else {})
         for r, rising in ((r, still_rose(r, extra.images, query.metric, noise)) for r in at_best_recipe(trained))
     ]
-    costs = {*query.costs, *query.limits}
+    costs, limits = {*query.costs, *query.limits}, Limits(query.limits)
     unknown = {name: sum(not _is_known(row, name, costs) for row in every) for name in (*query.metrics, *costs)}
     known = [row for row in every if all(_is_known(row, name, costs) for name in unknown)]
-    rows = [
-        row
-        for row in known
-        if (not query.families or row["family"] in query.families)
-        and all(row[name] <= most for name, most in query.limits.items())
-    ]
+    rows = [row for row in known if (not query.families or row["family"] in query.families) and not limits.broken(row)]
     cost = query.cost
     curve = envelope([(row[ACCURACY], row[cost]) for row in every if row["kind"] == "baseline" and row[cost]])
     for row in rows:

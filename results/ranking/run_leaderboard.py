@@ -5,22 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ...archs.errors import InputError, check_choice, short_repr
+from ...archs.errors import InputError, check_choice
 from ..latency.device_command import UNNAMED, devices_in, is_number_of_device, measured_on, split_number
 from ..latency.measurements import LatencySetting, Measurement, latencies_of, read_latencies, settings_in
 from ..runs.retrained import retrained
 from ..runs.store import no_collection, read_records, read_settings
 from .budgets import validation_images
 from .leaderboard import ExtraResults, Leaderboard, pick, rank_rows
+from .limits import RUN_COSTS, Limits
 from .metric import run_metric
 from .objectives import (
     ACCURACY,
     LATENCY,
-    OBJECTIVES,
     RankingQuery,
 )
-
-RUN_COSTS = [name for name in OBJECTIVES if name != ACCURACY]  # what a run can weigh accuracy against
 
 
 def best_trial(folder: Path, how: str = "accuracy") -> int:
@@ -40,7 +38,7 @@ def leaderboard_of(folder: Path, query: RankingQuery | None = None) -> Leaderboa
         InputError: if the run is broken, or latencies are asked for that were not measured.
     """
     query, records = query or RankingQuery(), read_records(folder)
-    limits = limits_of(folder)
+    limits = Limits.of_run(folder)
     tighter = {name: min(most, limits.get(name, most)) for name, most in query.limits.items()}
     objectives = query.objectives or (ACCURACY, *costs_of(folder)[:2])
     query = replace(query, objectives=objectives, limits=limits | tighter, metric=run_metric(folder))
@@ -99,14 +97,3 @@ def costs_of(folder: Path) -> tuple[str, ...]:
         if not (isinstance(cost, str) and is_number_of_device(cost)):
             check_choice("objective", cost, RUN_COSTS)
     return costs
-
-
-def limits_of(folder: Path) -> dict[str, float]:
-    """The largest costs that a run allows, by kind of cost."""
-    limits = read_settings(folder).get("settings", {}).get("limits", {})
-    if not isinstance(limits, dict) or not all(
-        (k in RUN_COSTS or is_number_of_device(k)) and type(v) in (int, float) for k, v in limits.items()
-    ):
-        rule = f"limits must be numbers by {', '.join(RUN_COSTS)}, or NUMBER@DEVICE"
-        raise InputError(f"{folder / 'run.json'}: {rule}, got {short_repr(limits)}")
-    return limits

@@ -11,9 +11,10 @@ from rich.console import Console
 from ...archs import InputError
 from ...archs.errors import MOST_SEEDS, check_count
 from ...archs.timm_net import net_from_dict
+from ...results.ranking.limits import Limits
 from ...results.ranking.metric import run_metric
 from ...results.ranking.objectives import OBJECTIVES, RankingQuery
-from ...results.ranking.run_leaderboard import costs_of, leaderboard_of, limits_of
+from ...results.ranking.run_leaderboard import costs_of, leaderboard_of
 from ...results.render.describe_net import find_trial
 from ...results.runs.record import Record
 from ...results.runs.retrained import FOLDER, prune
@@ -73,7 +74,7 @@ def retrain(config: Retrain, console: Console) -> list[Record]:
     run, trainer = config.search, config.trainer
     _check_trainer(run, trainer)
     nets = _chosen(config)
-    for line in over_limits(run, nets):
+    for line in limit_notes(run, nets):
         console.print(line, highlight=False)
     recipe = config.recipe or recipe_of(run)
     data = trainer.data_set() if trainer and trainer.images else data_of(run, console)
@@ -124,13 +125,13 @@ def _chosen(config: Retrain) -> Sequence[Record]:
     return [by_trial[row["trial"]] for row in rows[: config.top]]
 
 
-def over_limits(run: Path, nets: Sequence[Record]) -> list[str]:
+def limit_notes(run: Path, nets: Sequence[Record]) -> list[str]:
     """A line for each net that the run's own limits leave out: whoever named it may not know."""
-    limits = limits_of(run)
+    limits = Limits.of_run(run)
     return [
-        f"trial {net.trial} is over the limit of its run: {net.cost[cost]:,} {OBJECTIVES[cost]}, at most {most:,}; "
-        f"the front is without it, and `export {run.name}:{net.trial}` takes it by its number alone"
+        f"trial {net.trial} is over the limit of its run: {net.cost[cost]:,} {OBJECTIVES[cost]}, "
+        f"at most {limits[cost]:,}; the front is without it, and "
+        f"`export {run.name}:{net.trial}` takes it by its number alone"
         for net in nets
-        for cost, most in limits.items()
-        if net.cost.get(cost, 0) > most
+        for cost in limits.broken(net.cost)
     ]

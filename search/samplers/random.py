@@ -108,5 +108,5 @@ def _feasible_members(context: SamplerContext) -> Iterator[tuple[Genes, str]]:
         if infeasible == 0:
             yield genes, candidate_key(net.key, genes)
         elif infeasible > MAX_INFEASIBLE:
-            yield from FeasibleNets(context.space, context.violation).walk()
+            yield from FeasibleNets(context.space, context.excess).walk()
             return

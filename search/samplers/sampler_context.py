@@ -110,24 +110,24 @@ class SamplerContext:
     Attributes:
         seed: of its draws.
         costs_of: costs of any net.
-        violation: share by which a net is over the limits; 0 within them.
+        excess: share by which a net is over the limits on costs in closed form; 0 within them.
         cost_is_exact: False where nets are measured: costs are predicted until then, and limits show only then.
         traits_of: what nets are compared by.
         nets: genes of all feasible nets, where these are listed: on a table, which may have few of all combinations.
         first: genes that are proposed before all others, whoever proposes those.
-        excess: share by which a net is, or is predicted to be, over limits on what is measured; 0 while unknown.
+        expected_excess: share by which a net is, or is predicted to be, over all limits.
         resolution: of an accuracy, one validation image of all; 0 where it is not of images.
     """
 
     space: Space
     seed: int
     costs_of: Callable[[Genotype], NetCosts]
-    violation: Callable[[Genotype], float] = lambda net: 0.0
+    excess: Callable[[Genotype], float] = lambda net: 0.0
     cost_is_exact: bool = True
     traits_of: Callable[[Genotype], Traits] = features
     nets: Sequence[Genes] = ()
     first: Sequence[Genes] = ()
-    excess: Callable[[Genotype], float] = lambda net: 0.0
+    expected_excess: Callable[[Genotype], float] = lambda net: 0.0
     resolution: float = 0.0
     _cached: dict[tuple[Any, ...], NetFeatures] = field(default_factory=dict, compare=False)
 
@@ -148,7 +148,7 @@ class SamplerContext:
 
     def is_feasible(self, net: Genotype) -> bool:
         """Whether a net is within the limits."""
-        return self.violation(net) <= 0
+        return self.excess(net) <= 0
 
     def features_of(self, genes: Genes) -> NetFeatures:
         """Features of the net that these genes give, cached."""
@@ -163,7 +163,7 @@ class SamplerContext:
         """Features with the costs and limits that are known now."""
         if self.cost_is_exact:
             return features
-        within = self.is_feasible(features.net) and self.excess(features.net) <= 0
+        within = self.expected_excess(features.net) <= 0
         return replace(features, costs=self.costs_of(features.net), is_feasible=within)
 
 

@@ -30,14 +30,14 @@ class NetSampler:
     Args:
         space: the nets.
         macs: MACs of a net.
-        violation: the shares by which a net breaks the limits; see `SearchContext.violation`.
+        excess: the shares by which a net is over the limits; see `NetLimits.excess`.
         seed: of all draws.
     """
 
     def __init__(
-        self, space: Space, macs: Callable[[Genotype], float], violation: Callable[[Genotype], float], seed: int
+        self, space: Space, macs: Callable[[Genotype], float], excess: Callable[[Genotype], float], seed: int
     ) -> None:
-        self._space, self.macs, self._violation, self._seed = space, macs, violation, seed
+        self._space, self.macs, self._excess, self._seed = space, macs, excess, seed
         self._losses: dict[str, float] = {}  # predicted, of the pool by key; empty before anything is known
         self._windows: dict[tuple[int, int], list[tuple[Genotype, ...]]] = {}  # the last one, by number and nets a step
 
@@ -51,10 +51,10 @@ class NetSampler:
         """Distinct nets: random draws, the cheapest and the dearest."""
         drawn = [random_net(self._space, seed) for seed in range(POOL_DRAWS)]
         ends = [
-            cheapest(self._space, lambda net, sign=sign: sign * self.macs(net) + OVER * self._violation(net))[1]
+            cheapest(self._space, lambda net, sign=sign: sign * self.macs(net) + OVER * self._excess(net))[1]
             for sign in (1, -1)
         ]
-        nets = {net.key: net for net in [*drawn, *ends] if not self._violation(net)}
+        nets = {net.key: net for net in [*drawn, *ends] if not self._excess(net)}
         return sorted(nets.values(), key=lambda net: (self.macs(net), net.key))
 
     @cached_property

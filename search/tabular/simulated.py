@@ -13,11 +13,13 @@ from typing import Any
 
 from ...archs import Cost, Genotype
 from ...archs.errors import InputError
+from ...results.ranking.limits import Limits
 from ...results.runs.record import Record
 from ...spaces import FeasibleNets, Space
 from ..config import ETA, RUNGS, Settings
 from ..context import SearchConfig, SearchContext
 from ..data.dataset import DataConfig
+from ..limits import NetLimits
 from ..run import run_loop, search_driver
 from ..samplers.registry import STRATEGIES, check_strategy
 from ..samplers.sampler_context import NetCosts, SamplerContext
@@ -152,24 +154,34 @@ class _Alone:
         return ()
 
 
+@dataclass(frozen=True)
+class TableLimits(NetLimits):
+    """Nets missing from the table are over the limit, by their distance to those in it."""
+
+    table: TabularBenchmark
+
+    def __bool__(self) -> bool:
+        return True
+
+    def static(self, net: Genotype) -> dict[str, float]:
+        distance = self.table.distance(net)
+        return {"macs": distance} if distance else {}
+
+
 @dataclass(frozen=True, kw_only=True)
 class TabularContext(SearchContext):
-    """A search on a table: nets that it has not got are over the limit, costs are those of its columns."""
+    """A search on a table: costs are those of its columns."""
 
     table: TabularBenchmark
 
     @property
-    def is_limited(self) -> bool:
-        return True
-
-    def over_limits(self, net: Genotype) -> dict[str, float]:
-        distance = self.table.distance(net)
-        return {"macs": distance} if distance else {}
+    def limits(self) -> NetLimits:
+        return TableLimits(Limits(), self.cost_fn, self.devices, self.table)
 
     def feasible_nets(self) -> FeasibleNets:
         space = self.table.space
         if isinstance(space, TableSpace) and space.rows:
-            return TableNets(space, self.violation)
+            return TableNets(space, self.limits.excess)
         return super().feasible_nets()
 
     def cost_of(self, key: str, cost: Mapping[str, int]) -> float:
@@ -180,7 +192,7 @@ class TabularContext(SearchContext):
             of_net = self.table.costs(net)
             return NetCosts(of_net[self.table.objective], of_net["params"], of_net["macs"])
 
-        context = SamplerContext(self.space, self.settings.seed, costs, self.violation)
+        context = SamplerContext(self.space, self.settings.seed, costs, self.limits.excess)
         space = self.table.space
         if not isinstance(space, TableSpace):
             return context

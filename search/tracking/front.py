@@ -38,7 +38,7 @@ class FrontScalars:
             return {}
         self.nets += 1
         self._scores = min(self._scores[0], record.accuracy), max(self._scores[1], record.accuracy)
-        if all(record.cost[name] <= most for name, most in self._settings.static_limits.items()):
+        if not self._settings.limits.broken(record.cost):
             score, cost = record.accuracy, self._cost_of(record.key, record.cost)
             self._lowest, self._dearest = min(self._lowest, cost), max(self._dearest, cost)
             if not any(other >= score and own <= cost for other, own in self._front):

@@ -182,11 +182,10 @@ class Devices:
 
     Attributes:
         by_name: what each has measured.
-        limits: largest values allowed, of what is measured.
     """
 
-    def __init__(self, by_name: Mapping[str, Device] | None = None, limits: Mapping[str, float] | None = None) -> None:
-        self.by_name, self.limits = by_name or {}, limits or {}
+    def __init__(self, by_name: Mapping[str, Device] | None = None) -> None:
+        self.by_name = by_name or {}
 
     def __bool__(self) -> bool:
         return bool(self.by_name)
@@ -220,20 +219,6 @@ class Devices:
         """Whether a net has yet to be measured, and its next device is free."""
         device = self.pending(net)
         return device is not None and device.is_free
-
-    def over(self, net: Net) -> dict[str, float]:
-        """By which share a net was measured to break each limit; 1 where it does not run."""
-        over = {device.failure: 1.0 for device in self.by_name.values() if net.key in device.failed}
-        for cost, limit in self.limits.items():
-            if net.key in self.of(cost).known and (share := self.value(cost, net.key) / limit - 1) > 0:
-                over[cost] = share
-        return over
-
-    def expected_excess(self, net: Genotype) -> float:
-        """The shares by which a net is expected to be over the limits, together, and 1 where it does not run."""
-        failed = sum(net.key in device.failed for device in self.by_name.values())
-        shares = (self.of(c).expected_excess(net, split_number(c)[0], limit) for c, limit in self.limits.items())
-        return failed + sum(shares)
 
     @property
     def seconds(self) -> float:

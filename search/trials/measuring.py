@@ -37,7 +37,7 @@ class Measuring:
         search.live.received(trial, result)
         if result.status == "ok":
             device.add(trial.net, result.latency)
-            if over := self._devices.over(trial.net):
+            if over := search.context.limits.measured(trial.net):
                 self._over_in_a_row += 1
                 search.exhausted |= self._over_in_a_row >= MAX_OVER
                 return search.infeasible(trial, over)

@@ -32,7 +32,7 @@ class Patience:
     """
 
     def __init__(self, nets: int, settings: Settings, cost_of: CostOf) -> None:
-        self.nets, self._limits, self._cost_of = nets, settings.static_limits, cost_of
+        self.nets, self._limits, self._cost_of = nets, settings.limits, cost_of
         self._trained: list[TrainedNet] = []
         self._searched: list[int] = []  # places of the search's own nets among them
         self._groups: list[tuple[str, list[float]]] = []
@@ -44,7 +44,7 @@ class Patience:
             return
         if len(record.accuracies) > 1:
             self._groups.append((record.key, list(record.accuracies.values())))
-        if any(record.cost[name] > most for name, most in self._limits.items()):
+        if self._limits.broken(record.cost):
             return
         if record.kind == "search" and not record.taken_from:
             self._searched.append(len(self._trained))

@@ -33,7 +33,7 @@ def choose_baselines(candidates: Sequence[Genotype], context: SearchContext) -> 
     settings, search, spent, chosen = context.settings, search_macs(context), 0.0, list[Genotype]()
     for net in candidates:
         cost = context.cost_fn(net)
-        macs, is_over = max(BASELINE_SEEDS, settings.repeats) * cost.training_macs, bool(settings.over_limit(cost))
+        macs, is_over = max(BASELINE_SEEDS, settings.repeats) * cost.training_macs, context.limits.excess(net) > 0
         is_needed = not is_over and (not chosen or settings.strategy == "buildup")
         too_dear = spent + macs >= search and not is_needed
         if too_dear or (is_over and macs >= MAX_SHARE_OVER_LIMIT * (search + spent)):
@@ -61,9 +61,9 @@ def search_macs(context: SearchContext) -> float:
 
 def drawn_macs(context: SearchContext) -> list[float]:
     """MACs of random draws within the limits; of the cheapest net where none of them is."""
-    settings, space = context.settings, context.space
-    costs = [context.cost_fn(random_net(space, seed)) for seed in range(DRAWS)]
-    macs = [float(cost.training_macs) for cost in costs if not settings.over_limit(cost)]
+    space, limits = context.space, context.limits
+    nets = [random_net(space, seed) for seed in range(DRAWS)]
+    macs = [float(context.cost_fn(net).training_macs) for net in nets if limits.excess(net) <= 0]
     return macs or [cheapest(space, lambda net: context.cost_fn(net).training_macs)[0]]
 
 
@@ -123,7 +123,7 @@ class Proposer:
         """
         space, feasible = self._context.space, self._feasible
         options, priors = options_of(space), priors_of(space)
-        for _ in range(MAX_DRAWS_WITHIN_LIMITS if self._context.is_limited else MAX_PROPOSALS):
+        for _ in range(MAX_DRAWS_WITHIN_LIMITS if self._context.limits else MAX_PROPOSALS):
             genes = feasible.moved(random_genes(draw, options, priors), draw)
             if genes and not self._is_known(feasible.key(genes)):
                 return genes

@@ -195,22 +195,20 @@ class SearchTrials:
     def _refused(self, trial: Trial) -> Record | None:
         """The record of a net that is over a limit, or the same as another; None of one to be trained."""
         net, twin = cast(Genotype, trial.net), self._twin(trial.key)  # of the space, which has no others
-        if violation := self.context.over_limits(net) | self.context.devices.over(net):
-            return self.infeasible(trial, violation)
+        if broken := self.context.limits.broken(net):
+            return self.infeasible(trial, broken)
         if twin is None:
             return None
         number, accuracy = (twin.number, None) if isinstance(twin, Trial) else (twin.trial, twin.accuracy)
         return trial.finish("duplicate", f"same net as trial {number}", accuracy=accuracy)
 
-    def infeasible(self, trial: Trial, violation: dict[str, float], error: str = "") -> Record:
+    def infeasible(self, trial: Trial, broken: dict[str, float], error: str = "") -> Record:
         """The record of a trial whose net breaks limits, each by this share."""
-        self.study.violates(trial.number, violation)
+        self.study.violates(trial.number, broken)
         if not error:
-            costs = (
-                f"{name} {self.context.cost_named(name, trial.net.key, trial.cost.totals()):g}" for name in violation
-            )
+            costs = (f"{name} {self.context.cost_named(name, trial.net.key, trial.cost.totals()):g}" for name in broken)
             error = f"over the limit: {', '.join(costs)}"
-        return trial.finish("infeasible", error, constraint_violation=violation)
+        return trial.finish("infeasible", error, constraint_violation=broken)
 
     def _enter(self, trial: Trial) -> None:
         self.live[trial.number] = self._live_by_key[trial.key] = trial

@@ -1,0 +1,47 @@
+"""`Limits`: the largest costs that a net may have, of a search or a ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ...archs.errors import InputError, short_repr
+from ..latency.device_command import is_number_of_device
+from ..runs.store import read_settings
+from .objectives import ACCURACY, COSTS, OBJECTIVES
+
+RUN_COSTS = [name for name in OBJECTIVES if name != ACCURACY]  # what a run can weigh accuracy against
+
+
+class Limits(dict[str, float]):
+    """The largest costs allowed, by name: "macs", "params", "latency_ms" or NUMBER@DEVICE."""
+
+    def broken(self, costs: Mapping[str, Any]) -> dict[str, float]:
+        """By which share each limit is broken, of those that are; a cost that is not known breaks none."""
+        return {name: costs[name] / most - 1 for name, most in self.items() if costs.get(name, 0) > most}
+
+    @property
+    def static(self) -> Limits:
+        """Those on costs in closed form."""
+        return Limits({name: most for name, most in self.items() if name in COSTS})
+
+    @property
+    def measured(self) -> Limits:
+        """Those on what is measured."""
+        return Limits({name: most for name, most in self.items() if name not in COSTS})
+
+    @classmethod
+    def of_run(cls, folder: Path) -> Limits:
+        """The limits of a run.
+
+        Raises:
+            InputError: if its run.json is broken.
+        """
+        limits = read_settings(folder).get("settings", {}).get("limits", {})
+        if not isinstance(limits, dict) or not all(
+            (k in RUN_COSTS or is_number_of_device(k)) and type(v) in (int, float) for k, v in limits.items()
+        ):
+            rule = f"limits must be numbers by {', '.join(RUN_COSTS)}, or NUMBER@DEVICE"
+            raise InputError(f"{folder / 'run.json'}: {rule}, got {short_repr(limits)}")
+        return cls(limits)

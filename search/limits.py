@@ -1,0 +1,57 @@
+"""`NetLimits`: the limits of a search, asked of its nets. What a net breaks is asked here and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..archs import Cost, Genotype
+from ..archs.timm_net import Net
+from ..results.latency.device_command import split_number
+from ..results.ranking.limits import Limits
+from .trials.devices import Devices
+
+
+@dataclass(frozen=True)
+class NetLimits:
+    """The limits of a search, for each of its nets.
+
+    Attributes:
+        limits: the largest costs.
+        cost_fn: static cost of a net.
+        devices: what was measured so far.
+    """
+
+    limits: Limits
+    cost_fn: Callable[[Genotype], Cost]
+    devices: Devices
+
+    def __bool__(self) -> bool:
+        return bool(self.limits)
+
+    def broken(self, net: Genotype) -> dict[str, float]:
+        """By which share a net breaks each limit, of those that it breaks as far as is known."""
+        return self.static(net) | self.measured(net)
+
+    def static(self, net: Genotype) -> dict[str, float]:
+        """Of those on costs in closed form."""
+        return self.limits.static.broken(self.cost_fn(net).totals()) if self.limits else {}
+
+    def measured(self, net: Net) -> dict[str, float]:
+        """Of those on what was measured; 1 where the net does not run on a device."""
+        devices = self.devices
+        failed = {device.failure: 1.0 for device in devices.by_name.values() if net.key in device.failed}
+        known = [cost for cost in self.limits.measured if net.key in devices.of(cost).known]
+        return failed | self.limits.broken({cost: devices.value(cost, net.key) for cost in known})
+
+    def excess(self, net: Genotype) -> float:
+        """The shares by which a net is over the limits on costs in closed form, together."""
+        return sum(self.static(net).values())
+
+    def expected_excess(self, net: Genotype) -> float:
+        """The shares by which a net is, or is predicted to be, over all limits, and 1 where it does not run."""
+        devices = self.devices
+        failed = sum(net.key in device.failed for device in devices.by_name.values())
+        measured = self.limits.measured.items() if devices else ()
+        shares = (devices.of(cost).expected_excess(net, split_number(cost)[0], most) for cost, most in measured)
+        return self.excess(net) + failed + sum(shares)
