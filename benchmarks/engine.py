@@ -46,7 +46,7 @@ def train_one(net: Any, bench: Any) -> float:
     """One training with the recipe of a search, without any engine."""
     from alternas.search.training import recipes
     from alternas.search.training.job import JobResult, TrainJob
-    from alternas.search.training.trainer import train
+    from alternas.search.training.loop import train
 
     recipe = recipes.get("smoke").with_epochs(EPOCHS)
     steps = recipe.steps(len(bench.data.train))

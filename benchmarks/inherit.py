@@ -101,7 +101,7 @@ def _train(folder: Path, net: Genotype, recipe: Recipe, seed: int, start: InitWe
     import torch
 
     from alternas.search.training.loaders import MemoryLoader
-    from alternas.search.training.trainer import train
+    from alternas.search.training.loop import train
 
     torch.set_num_threads(1)
     assert DATA is not None

@@ -42,8 +42,8 @@ from alternas.search.training import recipes
 from alternas.search.training.augment import Draws, flipped, shifted
 from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.training.loaders import MemoryLoader
+from alternas.search.training.loop import Trainer, train
 from alternas.search.training.recipe import Augment, Recipe
-from alternas.search.training.trainer import Trainer, train
 
 STEPS = sized(10, 1)  # of one turn
 WIDTH = sized(16, 4)  # of the ResNet-18 on cue

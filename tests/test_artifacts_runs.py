@@ -25,7 +25,7 @@ from alternas.search.engine.doctor import TOKEN
 from alternas.search.engine.resources import Resources
 from alternas.search.engine.worker import Worker
 from alternas.search.training import artifacts, recipes
-from alternas.search.training import trainer as train
+from alternas.search.training import loop as train
 from alternas.search.training.artifacts import ArtifactStore, StoreError
 from alternas.search.training.job import InitWeights, JobResult, Progress, TrainJob
 from alternas.search.training.job_files import collect_outputs

@@ -40,8 +40,8 @@ from alternas.search.experiments.explain_study import reference, study_nets
 from alternas.search.experiments.plan import Training
 from alternas.search.experiments.study_nets import net_of
 from alternas.search.experiments.trained_nets import TrainedNet, analysis_context
+from alternas.search.training import loop as train
 from alternas.search.training import recipes
-from alternas.search.training import trainer as train
 from alternas.search.training.job import TrainJob
 from alternas.search.training.loaders import MemoryLoader
 from alternas.search.training.recipe import Augment

@@ -33,11 +33,11 @@ from alternas.results.runs.store import Store, read_records, weights_file
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.engine.worker import Worker
+from alternas.search.training import loop as train
 from alternas.search.training import recipes
-from alternas.search.training import trainer as train
+from alternas.search.training.checkpoint import read_checkpoint
 from alternas.search.training.failures import failure
 from alternas.search.training.job import JobResult, TrainJob
-from alternas.search.training.trainer import read_checkpoint
 from alternas.search.trials import trial as candidate
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import get

@@ -28,9 +28,9 @@ from alternas.search.training import recipes
 from alternas.search.training.augment import mixed
 from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.training.loaders import open_loader
+from alternas.search.training.loop import train
 from alternas.search.training.recipe import check_on
 from alternas.search.training.task import LabelsTask, task_of
-from alternas.search.training.trainer import train
 from command_line import Run, records
 from image_files import noise, one_line, write
 

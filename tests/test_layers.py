@@ -94,7 +94,7 @@ def test_no_import_circles() -> None:
         ("import alternas.search.run", ("torch", "timm", "sklearn")),
         ("import alternas.search.data.load", ("torch", "torchvision", "timm", "ray", "optuna", "sklearn", "pandas")),
         ("import alternas.search.training.recipes", ("torch", "timm", "ray")),
-        ("import alternas.search.training.trainer", ("ray", "optuna", "timm")),
+        ("import alternas.search.training.loop", ("ray", "optuna", "timm")),
         (
             "import alternas.results.report.page",
             ("torch", "ray", "optuna", "pandas", "numpy", "matplotlib"),

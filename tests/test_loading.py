@@ -23,9 +23,9 @@ from alternas.search.data.readers.folder import read_folder
 from alternas.search.training import recipes
 from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.training.loaders import open_loader
+from alternas.search.training.loop import train
 from alternas.search.training.member import Member
 from alternas.search.training.recipe import Augment
-from alternas.search.training.trainer import train
 from alternas.spaces import get
 
 CPU = torch.device("cpu")

@@ -35,7 +35,7 @@ from alternas.search.data.load import load
 from alternas.search.training import recipes
 from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.training.loaders import open_loader
-from alternas.search.training.trainer import train
+from alternas.search.training.loop import train
 from command_line import Run, records
 from runs import finished_run, made_run
 

@@ -225,7 +225,7 @@ def test_rungs_and_kills_change_nothing(written: Written) -> None:
             assert ended(job(killed, stop_step=stops[0])).error.endswith("OSError: killed here")
             other = ended(job(trainer))
             assert other.status == "error"
-            assert "is of another training" in other.error
+            assert "is of a training with another" in other.error
             trainer = replace(killed, source=killed.source)
         for stop in stops:
             result = ended(job(trainer, stop_step=stop))

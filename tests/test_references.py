@@ -31,8 +31,8 @@ from alternas.search.experiments import explain_timm
 from alternas.search.references import parse_references
 from alternas.search.training.job import REGIMES, JobResult, TrainJob
 from alternas.search.training.loaders import MemoryLoader
+from alternas.search.training.loop import train
 from alternas.search.training.recipe import Recipe
-from alternas.search.training.trainer import train
 from alternas.search.trials.search_trials import FIRST_REFERENCE, SearchTrials
 from fakes import FakeExecutor, FakePool, SilentView, run_loop
 from runs import DATA, RECIPE, drawn_records, made_run

@@ -20,7 +20,7 @@ from alternas.results.export.write import sample_images
 from alternas.results.render.describe_net import InputSpec
 from alternas.results.runs.record import Record
 from alternas.search.engine import connection
-from alternas.search.training.trainer import read_checkpoint
+from alternas.search.training.checkpoint import read_checkpoint
 from runs import finished_run
 
 pytestmark = pytest.mark.usefixtures("elsewhere")

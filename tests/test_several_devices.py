@@ -27,10 +27,10 @@ from alternas.search.training import recipes
 from alternas.search.training.group import open_group
 from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.training.loaders import generator_of, open_loader
+from alternas.search.training.loop import train
 from alternas.search.training.member import Member
 from alternas.search.training.optim import Gradients
 from alternas.search.training.recipe import Augment, Recipe
-from alternas.search.training.trainer import train
 from command_line import run
 
 CPU = torch.device("cpu")

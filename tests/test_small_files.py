@@ -24,7 +24,7 @@ from alternas.search.data.dataset import DataConfig
 from alternas.search.data.images import MOST_PIXELS
 from alternas.search.data.load import load
 from alternas.search.data.readers import npz, webdataset
-from alternas.search.training.trainer import read_checkpoint
+from alternas.search.training.checkpoint import read_checkpoint
 
 ROOM = 200  # MB: what refusing a file may take beyond what was loaded before
 PEAK = """

@@ -21,8 +21,8 @@ from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.data.splits import View
 from alternas.search.engine.worker import Worker
+from alternas.search.training import loop as train
 from alternas.search.training import recipes
-from alternas.search.training import trainer as train
 from alternas.search.training.inherit import inherit, init_weights, parts
 from alternas.search.training.job import FREEZE_POLICIES, FewShot, InitWeights, JobResult, TrainJob
 from alternas.search.training.loaders import MemoryLoader

@@ -18,7 +18,7 @@ from alternas.search.tabular.trained import IMAGE_SIZE
 from alternas.search.training import recipes
 from alternas.search.training.job import Progress, TrainJob
 from alternas.search.training.loaders import MemoryLoader
-from alternas.search.training.trainer import train
+from alternas.search.training.loop import train
 from alternas.spaces import get, members
 
 SEED = 1_000

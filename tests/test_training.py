@@ -17,9 +17,10 @@ from alternas.archs import Genotype, InputError, build
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.engine import worker as worker_module
+from alternas.search.training import loop as train
 from alternas.search.training import optim as gradients
 from alternas.search.training import recipes
-from alternas.search.training import trainer as train
+from alternas.search.training.checkpoint import read_checkpoint
 from alternas.search.training.job import JobResult, Progress, TrainJob
 from alternas.search.training.loaders import MemoryLoader
 from alternas.search.training.recipe import Augment, Recipe
@@ -80,7 +81,7 @@ def test_progress_says_where_nothing_would_be_lost(
         for tick in train.train(job(tmp_path, stop_step=4, total_steps=20), bench):
             if isinstance(tick, Progress):
                 there = (tmp_path / "c.pt").exists()
-                saved.append((train.read_checkpoint(tmp_path / "c.pt", CPU) or {}).get("step") if there else None)
+                saved.append((read_checkpoint(tmp_path / "c.pt", CPU) or {}).get("step") if there else None)
         assert saved == found, "the last is left with the result"
         (tmp_path / "c.pt").unlink()
 

@@ -72,7 +72,7 @@ class Worker:
             yield from train_own(job, self._seen(job.view))
             return
         from ..training.episodes import few_shots
-        from ..training.trainer import train
+        from ..training.loop import train
 
         for event in train(job, self._seen(job.view)):
             ended = isinstance(event, JobResult) and event.status == "ok" and event.step >= job.total_steps

@@ -24,12 +24,12 @@ from ...archs.blocks.axes import Axis
 from ...archs.files import atomic_write
 from ...results.ranking.metric import all_numbers
 from ..training.augment import mixed
+from ..training.checkpoint import device_name, read_checkpoint
 from ..training.group import Group, GroupError, open_group
 from ..training.job import JobResult, Point, Progress, SupernetJob
 from ..training.loaders import MIX, DeviceLoader
 from ..training.optim import Ema, Gradients, class_weights, loss_of, optimizer_for, out_of_memory, rate_at
 from ..training.recipe import Recipe
-from ..training.trainer import read_checkpoint
 from .bank import Bank, NetInput, region, skeleton
 from .evaluate import evaluate_net
 from .files import save_bank
@@ -213,8 +213,7 @@ class BankTrainer:
 
     def result(self, status: str, **changes: Any) -> JobResult:
         """How the job ended, as far as the trainer knows."""
-        device, gradients = self.loader.device, self.gradients
-        name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+        gradients, name = self.gradients, device_name(self.loader.device)
         how = {"loader": self.loader.data.loader, "precision": gradients.precision, "passes": gradients.passes}
         changes |= {"seconds": self.seconds, "device": name, "how": how, "curve": tuple(self.curve)}
         return JobResult(self.job.id, status, self.step, **changes)

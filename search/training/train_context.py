@@ -19,11 +19,11 @@ from ...archs.errors import short_repr
 from ...archs.features import Features
 from ...archs.files import atomic_write
 from ...archs.weights import save
+from .checkpoint import device_name, load_state, save_state, send
 from .inherit import init_weights
 from .job import JobResult, Point, Progress, TrainJob
 from .loaders import Batch, DeviceLoader
 from .optim import memory_format
-from .trainer import read_checkpoint
 
 
 class TrainingOverError(BaseException):
@@ -144,10 +144,8 @@ class TrainContext:
             state: tensors, numbers, texts, and lists, tuples and dicts of them, such as state_dicts.
         """
         began = time.monotonic()
-        whole = {"of": self._identity(), "step": self.step, "seconds": self.seconds, "metrics": self._metrics}
-        whole |= {"curve": [astuple(point) for point in self._curve], "state": state}
-        atomic_write(Path(self._job.checkpoint), lambda file: torch.save(whole, file))
-        self._send(self._job.checkpoint)
+        whole = {"step": self.step, "seconds": self.seconds, "metrics": self._metrics, "state": state}
+        save_state(self._job, self._loader.data, whole | {"curve": [astuple(point) for point in self._curve]})
         self._since += time.monotonic() - began
 
     def load(self) -> Any:
@@ -159,7 +157,7 @@ class TrainContext:
         if self.step >= self.total_steps:
             state = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in head.state_dict().items()}
             atomic_write(Path(self._job.head), lambda file: file.write(to_bytes(state)))
-            self._send(self._job.head)
+            send(self._job, self._job.head)
             self._head_kept = True
 
     @property
@@ -186,24 +184,24 @@ class TrainContext:
             raise InputError(f"train: context.net {rule}; another is {other[0][0]}")
         if self.step >= self.total_steps:
             self._weights_sha256 = save(self.net, Path(job.weights))
-            self._send(job.weights)
+            send(job, job.weights)
         accuracy = job.metric.score(self._metrics[wanted])
         metrics = {name: value for name, value in self._metrics.items() if (name, wanted) != ("accuracy", "accuracy")}
-        return self._told("ok", accuracy=accuracy, metrics=metrics)
+        return self._result("ok", accuracy=accuracy, metrics=metrics)
 
     def nan(self, error: str) -> JobResult:
         """The result of a training whose metric is no number."""
-        return self._told("nan", error=error)
+        return self._result("nan", error=error)
 
-    def _told(self, status: str, **changes: Any) -> JobResult:
+    def _result(self, status: str, **changes: Any) -> JobResult:
         """A result, with what is known of the training filled in."""
-        name = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else self.device.type
         assert self._job.trainer is not None
         how = {"trainer": self._job.trainer.identity, "trained": "features" if self._features else "net"}
         how |= {"head": Path(self._job.head).name} if self._head_kept else {}
         how |= {"checkpoint": "was broken; begun anew"} if self._broken else {}
         how |= {"weights_sha256": self._weights_sha256} if self._weights_sha256 else {}
-        changes |= {"seconds": self.seconds, "device": name, "how": how, "lineage": self._init.lineage}
+        changes |= {"seconds": self.seconds, "how": how, "lineage": self._init.lineage}
+        changes |= {"device": device_name(self.device)}
         return JobResult(self._job.id, status, self.step, curve=tuple(self._curve), **changes)
 
     def _resume(self) -> None:
@@ -212,27 +210,12 @@ class TrainContext:
         Raises:
             InputError: if it is of another training.
         """
-        whole = read_checkpoint(Path(self._job.checkpoint), self.device)
+        whole = load_state(self._job, self._loader.data, self.device)
         if whole is None:
             self._broken = True
             return
-        if whole["of"] != self._identity():
-            raise InputError(f"checkpoint {self._job.checkpoint}: is of another training")
         self.step, self._seconds, self._state = whole["step"], whole["seconds"], whole["state"]
         self._metrics, self._curve = dict(whole["metrics"]), [Point(*point) for point in whole["curve"]]
-
-    def _identity(self) -> dict[str, Any]:
-        """What a checkpoint must agree in to be continued from."""
-        job, start = self._job, self._job.start
-        assert job.trainer is not None
-        facts = {"net": job.genotype.key, "seed": job.seed, "steps": job.total_steps, "trainer": job.trainer.identity}
-        facts |= {"data": self._loader.data.split_hash, "recipe": job.recipe.to_dict()}
-        return facts | {"start": start.label if start else ""}
-
-    def _send(self, file: str) -> None:
-        """Send what was written to the job's artifact store, if it has one."""
-        if self._job.store:
-            self._job.store.upload(Path(file))
 
 
 def _number(name: str, value: Any) -> float:

@@ -1,4 +1,4 @@
-"""Train one net: a generator of `Progress` that ends with a `JobResult`.
+"""Train one net: a generator of `Progress` that ends with a `JobResult`, whose accuracy comes about here.
 
 Everything random is a function of (seed, epoch or step), so a job that continues from a checkpoint gives the curve of
 the unbroken one without any saved random state.
@@ -6,40 +6,35 @@ the unbroken one without any saved random state.
 
 from __future__ import annotations
 
-import logging
 import math
 import time
-import zipfile
-import zlib
 from collections.abc import Iterator
-from dataclasses import asdict, astuple
+from dataclasses import astuple
 from functools import partial
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ...archs import InputError
 from ...archs.files import atomic_write
 from ...archs.timm_network import build_net
 from ...archs.weights import save
 from ...results.metrics import LabelScores, Scores, collect
 from ...results.ranking.metric import all_numbers
 from .augment import mixed
+from .checkpoint import device_name, load_state, save_state, send
 from .group import Group, GroupError, open_group
 from .inherit import init_weights
 from .job import JobResult, Point, Progress, TrainJob
 from .loaders import MIX, Batch, DeviceLoader
 from .optim import Ema, Gradients, autocast, kept_steps, memory_format, optimizer_for, peak_rate, rate_at
-from .recipe import check_devices, completed
+from .recipe import check_devices
 from .task import task_of
 
 CHECKPOINT_SECONDS = 20.0
 RANK_SEEDS = 2**54  # between the seeds of one worker and the next: more than any seed and step come to
-log = logging.getLogger("alternas")
 
 
 def train(job: TrainJob, loader: DeviceLoader) -> Iterator[Progress | JobResult]:
@@ -59,6 +54,7 @@ def train(job: TrainJob, loader: DeviceLoader) -> Iterator[Progress | JobResult]
 
 
 def _trained(trainer: Trainer) -> Iterator[Progress | JobResult]:
+    """Train from point to point of the learning curve; evaluate, and at the full budget keep the net."""
     job, saved = trainer.job, time.monotonic()
     if job.recipe.compile and trainer.step < job.stop_step:
         trainer.warm_up()
@@ -71,7 +67,7 @@ def _trained(trainer: Trainer) -> Iterator[Progress | JobResult]:
         if trainer.step < job.stop_step and time.monotonic() - saved > CHECKPOINT_SECONDS:
             trainer.save()
             saved = time.monotonic()
-        if not job.member.rank:
+        if trainer.is_first:
             yield Progress(job.id, point, trainer.seconds)
     val = trainer.scores or trainer.evaluate("val")
     score, metrics = trainer.score(val), trainer.numbers(val)
@@ -129,8 +125,12 @@ class Trainer:
         self.group = group
         self.gradients.share_images(group.member.world, self.recipe.images_a_step(images))
 
-    def _batches(self, stop: int) -> Iterator[Batch]:
-        return self.loader.batches(self.recipe, self.job.seed, self.step, stop, self.job.member)
+    @property
+    def is_first(self) -> bool:
+        """Whether this worker writes the files."""
+        return not self.job.member.rank
+
+    # Training.
 
     def train_to(self, stop: int) -> None:
         """Train up to step `stop` and add a point to the curve."""
@@ -163,16 +163,6 @@ class Trainer:
             self.ema.update(self.step)
         return loss
 
-    @property
-    def is_first(self) -> bool:
-        """Whether this worker writes the files."""
-        return not self.job.member.rank
-
-    def _train_mode(self) -> None:
-        self.net.train()
-        for part in self.init.frozen:
-            part.eval()
-
     def warm_up(self) -> None:
         """Compile the net on one batch, and leave everything as it was."""
         buffers = [(buffer, buffer.clone()) for buffer in self.net.buffers()]
@@ -182,6 +172,16 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         for buffer, before in buffers:
             buffer.copy_(before)
+
+    def _batches(self, stop: int) -> Iterator[Batch]:
+        return self.loader.batches(self.recipe, self.job.seed, self.step, stop, self.job.member)
+
+    def _train_mode(self) -> None:
+        self.net.train()
+        for part in self.init.frozen:
+            part.eval()
+
+    # Evaluation.
 
     def evaluate(self, split: str, most: int | None = None) -> Scores | LabelScores:
         """Scores of the evaluated net on "train", "val" or "test"."""
@@ -204,28 +204,26 @@ class Trainer:
         """Score by the job's metric."""
         return self.job.metric.score(self.numbers(scores)[self.job.metric.name])
 
+    # What is left.
+
     def finish(self, val: Scores | LabelScores) -> dict[str, float]:
         """Save final weights and confusions; scores on as many training images as validation has, and on test."""
         train_scores = self.evaluate("train", len(self.loader.data.val))
         if self.is_first:
-            self._leave(val, train_scores)
+            job = self.job
+            self.weights_sha256 = save(self.task.unwrap(self.best), Path(job.weights))
+            self._send(job.weights)
+            if isinstance(val, Scores) and isinstance(train_scores, Scores):  # labels are not taken for one another
+                confusions: Any = {"val": val.confusion_KK.numpy(), "train": train_scores.confusion_KK.numpy()}
+                atomic_write(Path(job.confusion), partial(np.savez_compressed, **confusions))
+                self._send(job.confusion)
         test = self.numbers(self.evaluate("test"), "test_") if self.job.test else {}
         return self.numbers(train_scores, "train_") | test
 
-    def _leave(self, val: Scores | LabelScores, train: Scores | LabelScores) -> None:
-        job = self.job
-        self.weights_sha256 = save(self.task.unwrap(self.best), Path(job.weights))
-        self._send(job.weights)
-        if isinstance(val, Scores) and isinstance(train, Scores):  # labels are not taken for one another
-            confusions: Any = {"val": val.confusion_KK.numpy(), "train": train.confusion_KK.numpy()}
-            atomic_write(Path(job.confusion), partial(np.savez_compressed, **confusions))
-            self._send(job.confusion)
-
     def result(self, status: str, **changes: Any) -> JobResult:
         """The job's result, with what the trainer knows filled in."""
-        device, gradients, data = self.loader.device, self.gradients, self.loader.data
+        gradients, data = self.gradients, self.loader.data
         at_end = min(len(data.train), len(data.val)) if self.step >= self.job.total_steps else 0
-        name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
         how = {
             "loader": data.loader,
             "precision": gradients.precision,
@@ -236,77 +234,33 @@ class Trainer:
         how |= {"devices": self.job.member.world} if self.job.member.world > 1 else {}
         how |= {"checkpoint": "was broken; begun anew"} if self.checkpoint_broken else {}
         how |= {"weights_sha256": self.weights_sha256} if self.weights_sha256 else {}
-        changes |= {"seconds": self.seconds, "device": name, "how": how, "lineage": self.init.lineage}
+        changes |= {"seconds": self.seconds, "how": how, "lineage": self.init.lineage}
+        changes |= {"device": device_name(self.loader.device)}
         return JobResult(self.job.id, status, self.step, curve=tuple(self.curve), **changes)
 
     def load(self) -> None:
-        """Continue from the job's checkpoint.
-
-        Raises:
-            InputError: if it is of another training.
-        """
-        state = read_checkpoint(Path(self.job.checkpoint), self.loader.device)
+        """Continue from the job's checkpoint; InputError if it is of another training."""
+        state = load_state(self.job, self.loader.data, self.loader.device)
         if state is None:
             self.checkpoint_broken = True
             return
-        ours, theirs = self._identity(), state["of"] | {"recipe": completed(state["of"].get("recipe"))}
-        other = [name for name in sorted(ours.keys() | theirs.keys()) if ours.get(name) != theirs.get(name)]
-        if other:
-            raise InputError(f"checkpoint {self.job.checkpoint}: is of a training with another {', '.join(other)}")
         for name, part in self._parts().items():
             part.load_state_dict(state[name])
         self.step, self.seconds, self.gradients.passes = state["step"], state["seconds"], state["passes"]
         self.curve = [Point(*point) for point in state["curve"]]
 
     def save(self) -> None:
-        """Leave a checkpoint, whole or not at all; of several workers the first does, for any number of them."""
+        """Leave a checkpoint; of several workers the first does, for any number of them."""
         if not self.is_first:
             return
         state: dict[str, Any] = {name: part.state_dict() for name, part in self._parts().items()}
         state |= {"step": self.step, "seconds": self.seconds, "passes": self.gradients.passes}
-        state |= {"of": self._identity(), "curve": [astuple(point) for point in self.curve]}
-        atomic_write(Path(self.job.checkpoint), lambda file: torch.save(state, file))
-        self._send(self.job.checkpoint)
+        save_state(self.job, self.loader.data, state | {"curve": [astuple(point) for point in self.curve]})
 
     def _parts(self) -> dict[str, Any]:
         parts = {"net": self.net, "optimizer": self.optimizer, "scaler": self.gradients.scaler}
         return parts | ({"ema": self.ema.net} if self.ema else {})
 
-    def _identity(self) -> dict[str, Any]:
-        """What a checkpoint must agree in to be continued from."""
-        job = self.job
-        identity = {
-            "net": job.genotype.key,
-            "seed": job.seed,
-            "steps": job.total_steps,
-            "data": self.loader.data.split_hash,
-        }
-        if job.start:
-            identity["start"] = asdict(job.start) | {"weights": ""}
-        if job.task != "classes":
-            identity["task"] = job.task
-        return identity | {"recipe": self.recipe.to_dict()}
-
     def _send(self, *files: str) -> None:
-        """Send what was written to the job's artifact store, if it has one."""
-        if (store := self.job.store) and self.is_first:
-            for file in files:
-                store.upload(Path(file))
-
-
-def read_checkpoint(path: Path, device: torch.device) -> dict[str, Any] | None:
-    """The state in a checkpoint; None if it is cut short, changed or packed, or holds a pickle of more than tensors.
-
-    It is put aside then, and training begins anew. torch does not look at the checksums that its files hold.
-    """
-    try:
-        with zipfile.ZipFile(path) as whole:
-            packed = any(info.compress_type != zipfile.ZIP_STORED for info in whole.infolist())
-            bad = "packed, as torch writes none" if packed else whole.testzip()
-        if bad is None:
-            return torch.load(path, map_location=device, weights_only=True)
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, zlib.error, UnpicklingError) as error:
-        bad = str(error)
-    log.warning("checkpoint %s is broken (%s): kept as %s.broken, and training begins anew", path, bad, path.name)
-    path.replace(path.with_name(f"{path.name}.broken"))
-    return None
+        if self.is_first:
+            send(self.job, *files)
