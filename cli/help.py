@@ -18,7 +18,7 @@ GROUPS = {
     "Strategy": ("scheduler", "rungs", "eta", "repeats", "inherit", "supernet", "polish", "seed"),
     "Objective": ("metric", "minimize", "chance"),
     "Device": (
-        "max-latency-ms", "latency", "latency-on", "latency-command", "latency-format", "latency-timeout",
+        "max-latency-ms", "latency", "latency-command", "latency-format", "latency-timeout",
     ),
     "Data": ("loader", "skip-broken", "download"),
     "Training": ("trainer", "tune", "compile", "save-weights-at"),

@@ -224,7 +224,6 @@ class RunOptions:
 
     def config(
         self,
-        latency_on: str = "",
         train_steps: float = math.inf,
         patience: int | None = None,
         measuring_seconds: float | None = None,
@@ -232,7 +231,6 @@ class RunOptions:
         """Raise InputError if a number is wrong, the storage path is no URI, or a tracker is not installed.
 
         Args:
-            latency_on: Ray resource of the node that measures latencies.
             train_steps: limit on the optimiser steps of all trainings.
             patience: nets without growth of the front after which a search ends.
             measuring_seconds: limit on one run of a command that measures a net; None is the usual one.
@@ -246,7 +244,6 @@ class RunOptions:
             self.workers,
             self.cpus_per_trial,
             self.gpus_per_trial,
-            latency_on,
             self.storage_path,
         )
         budget = Budget(self.trial_minutes, self.max_hours, train_steps, patience)

@@ -132,13 +132,6 @@ def search(
     latency: Annotated[
         str, option("How latency is measured: DEVICE/BATCH/DTYPE/RUNTIME/THREADS, such as cuda/32/float16.")
     ] = "",
-    latency_on: Annotated[
-        str,
-        option(
-            "Measure latency only on the node with this Ray resource, which then trains nothing (default: one "
-            "worker alternates between training and measuring)."
-        ),
-    ] = "",
     max_macs: Annotated[str, option("Limit on the MACs of a net, such as 50M.")] = "",
     max_params: Annotated[str, option("Limit on the parameters of a net, such as 2M.")] = "",
     max_latency_ms: MaxLatency = None,
@@ -231,7 +224,7 @@ def search(
         latency_of((*costs, *limits), latency, devices), trainings, bank, polish, ranked_by,
         file.identity if file else "", genes, costs[1:], devices,
     )  # fmt: skip
-    running_config = running.config(latency_on, max_train_steps, patience, measuring.latency_timeout)
+    running_config = running.config(max_train_steps, patience, measuring.latency_timeout)
     references, pretrained = parse_references(with_nets), _pretrained(weights, arch, from_size)
     config = SearchConfig(
         settings, images.of(data), nets, run_name, running_config, start_with, file, references, pretrained

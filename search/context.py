@@ -11,9 +11,7 @@ from ..archs import Cost, Genotype, InputError
 from ..archs.candidate import candidate_key
 from ..archs.errors import check_count
 from ..archs.timm_net import CountedCost, TimmNet
-from ..results.latency.device_command import DeviceCommand
 from ..results.latency.measurements import LatencySetting
-from ..results.ranking.objectives import LATENCY
 from ..results.ranking.stats import resolution_of
 from ..spaces import FeasibleNets, Genes, Space
 from .config import RunConfig, Settings
@@ -80,8 +78,6 @@ class SearchConfig:
         if self.trainer:
             check_one_device(self.run.resources)
         check_count("trials", self.trials)
-        if self.run.resources.latency_on and not self.settings.measured:
-            raise InputError(f"latency-on: goes with {LATENCY} as the first objective, or a limit on it")
 
 
 @dataclass(frozen=True)
@@ -129,11 +125,10 @@ class SearchContext:
         return self.config.settings
 
     @property
-    def measured_by_workers(self) -> LatencySetting | DeviceCommand | None:
-        """What nothing may train beside: a measurement on the workers' own machine, or any where a node is for that."""
-        own = next((d.setting for d in self.devices.by_name.values() if isinstance(d.setting, LatencySetting)), None)
-        first = next((d.setting for d in self.devices.by_name.values()), None)
-        return own or (first if self.config.run.resources.latency_on else None)
+    def measured_here(self) -> LatencySetting | None:
+        """How latency is measured on the workers' machine, beside which nothing may train; None where it is not."""
+        settings = (device.setting for device in self.devices.by_name.values())
+        return next((setting for setting in settings if isinstance(setting, LatencySetting)), None)
 
     @property
     def scheduler(self) -> Scheduler:

@@ -17,7 +17,6 @@ from typing import Any, Protocol
 from rich.console import Console
 
 from ..archs.errors import OperationError
-from ..results.latency.device_command import DeviceCommand
 from ..results.latency.front import measure_front
 from ..results.latency.measurements import LatencySetting
 from ..results.runs.record import FREE, Record
@@ -57,8 +56,7 @@ def search(config: SearchConfig, console: Console) -> Path:
         if not driver.complete:
             announce(trials, shown.left(), console)
         workers = config.trials + len(trials.live)
-        latency = context.measured_by_workers
-        if drive(driver, shown, config.run, context.data.without_test(), workers, console, latency):
+        if drive(driver, shown, config.run, context.data.without_test(), workers, console, context.measured_here):
             conclude(trials, console)
             ended = True
     if ended:
@@ -104,7 +102,7 @@ def drive(
     data: DataSet,
     most: int,
     console: Console,
-    latency: LatencySetting | DeviceCommand | None = None,
+    latency: LatencySetting | None = None,
 ) -> bool:
     """Run all jobs of a driver on Ray. Returns whether all of it has ended, and not merely its time.
 
@@ -115,7 +113,7 @@ def drive(
         data: for the workers.
         most: so many workers are of use.
         console: for the view.
-        latency: how latency is measured, where workers do that; see `Pool`.
+        latency: how latency is measured on the machine of the one worker; None where it is not.
 
     Raises:
         InputError: if a tracker cannot be opened.

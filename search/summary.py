@@ -54,8 +54,8 @@ def announce(search: SearchTrials, flops: float, console: Console) -> None:
     """Say what a search will do, and what that takes."""
     context = search.context
     settings = context.settings
-    if context.measured_by_workers and not context.config.run.resources.latency_on:
-        console.print("one worker both trains and measures latency; --latency-on NODE separates the two")
+    if context.measured_here:
+        console.print("one worker both trains and measures latency")
     for device in settings.devices:
         console.print(
             f"device {device.name} measures nets by {device.command}", highlight=False, markup=False, soft_wrap=True

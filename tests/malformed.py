@@ -70,7 +70,6 @@ KINDS = {  # which it is, by the option's name; those of other commands than the
     "track": "word", "tune": "word",
 }  # fmt: skip
 ANY = {  # options that may hold anything, with the reason
-    "latency_on": "the name of a resource of a cluster",
     "host": "the name of a machine",
     "doctor.data": "what cannot be loaded is a finding of the doctor's",
     "doctor.shared_folder": "likewise",

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
 from pathlib import Path
 
 import pytest
 import torch
 
-from alternas.archs import InputError, static_cost
+from alternas.archs import InputError
 from alternas.results.runs.record import versions
 from alternas.search.data.dataset import DataConfig, Pictures
 from alternas.search.data.load import load
-from alternas.search.engine import card_fill
 from alternas.search.engine import doctor as checkup
-from alternas.search.engine.card_fill import describe_fill, largest_baseline, nets_at_once, share_of
 from alternas.search.engine.doctor import TOKEN, Check, CheckInputs, checked, drawn, look
-from alternas.search.engine.resources import Resources, worker_slots
-from alternas.spaces import get as get_space
 from command_line import doctor
 from image_files import noise, write
 
@@ -40,16 +35,14 @@ def no_trial(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 def wrong(given: CheckInputs, gpus: float = 0) -> dict[str, str]:
     """The checks that fail, and what they say."""
     checks = look("here", given, gpus)
-    assert [c.check for c in checks if c.check != "data"] == ["versions", "gpus", "storage", "disk", "trial", "fill"]
+    assert [c.check for c in checks if c.check != "data"] == ["versions", "gpus", "storage", "disk", "trial"]
     return {c.check: c.found for c in checks if not c.ok}
 
 
 def test_a_fit_machine_is_fit_and_has_trained(given: CheckInputs, tmp_path: Path) -> None:
     checks = look("here", given, 0)
     assert [c.found for c in checks if not c.ok] == []
-    assert "2 steps on" in checks[-2].found
-    assert "of one CPU each" in checks[-1].found
-    assert "--workers " in checks[-1].found
+    assert "2 steps on" in checks[-1].found
     assert [path.name for path in tmp_path.iterdir()] == [TOKEN], "nothing is left behind"
 
 
@@ -63,7 +56,6 @@ def test_other_versions_are_named(given: CheckInputs) -> None:
 
 
 def test_cards_that_torch_does_not_see(given: CheckInputs) -> None:
-    import torch
 
     seen = torch.cuda.device_count()
     assert wrong(given, gpus=seen + 2) == {"gpus": f"Ray counts {seen + 2}, torch sees {seen}"}
@@ -112,55 +104,13 @@ def test_what_is_wrong_stands_in_the_table() -> None:
     assert [str(cell) for cell in table.columns[2].cells] == ["NO", "ok"]
 
 
-GIB = 2**30
-
-
-@pytest.mark.parametrize(
-    ("used", "total", "busy", "cpus", "nets"),
-    [
-        (2, 80, 0.2, 16, 5),  # five times a fifth of the time
-        (2, 80, 0.2, 4, 4),  # four have a CPU
-        (20, 80, 0.1, 16, 3),  # three and a half have memory
-        (70, 80, 0.1, 16, 1),
-        (79, 80, 0.1, 16, 1),
-        (2, 80, 0.95, 16, 1),
-        (1, 80, 0.001, 99, 16),
-    ],
-)
-def test_what_fills_a_card(used: int, total: int, busy: float, cpus: float, nets: int) -> None:
-    assert nets_at_once(used * GIB, total * GIB, busy, cpus) == nets
-    assert nets * float(share_of(nets)) <= 1, "as many fit"
-    assert worker_slots(Resources(gpus=float(share_of(nets))), [{"CPU": 99.0, "GPU": 1.0}]) == nets
-
-
-def test_the_net_that_is_measured_is_a_search_s_dearest_plain_one(given: CheckInputs) -> None:
-    nets = get_space("all", (8, 8)).baselines()
-    assert largest_baseline(given.digits) == max(nets, key=lambda net: static_cost(net, 10, 8, 1).macs)
-
-
-@pytest.mark.parametrize(("pages", "said"), [(2**14, "--workers 1"), (2**40, "--workers 0")])
-def test_workers_that_there_is_memory_for(
-    monkeypatch: pytest.MonkeyPatch, given: CheckInputs, pages: int, said: str
-) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(card_fill.os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": pages}.__getitem__)
-    assert describe_fill(given.digits).endswith(f": {said}")
-
-
-@pytest.mark.gpu
-def test_a_card_that_is_measured(given: CheckInputs) -> None:
-    assert re.search(
-        r"takes [\d.]+ of \d+ GiB and \d+% of the time of .*: --gpus-per-trial", describe_fill(given.digits)
-    )
-
-
 @pytest.mark.slow
 def test_this_machine(tmp_path: Path) -> None:
     code, found, err = doctor(tmp_path)
     assert (code, found["ok"]) == (0, True), err
     assert [c["check"] for c in found["checks"]] == [
         *("versions", "data", "storage", "cluster"),
-        *("versions", "gpus", "data", "storage", "disk", "trial", "fill"),
+        *("versions", "gpus", "data", "storage", "disk", "trial"),
     ]
     assert not list(tmp_path.iterdir()), "the folder that was made is gone"
 
@@ -189,7 +139,7 @@ def test_a_cluster_of_two_nodes(tmp_path: Path) -> None:
         nodes = {c["node"] for c in found["checks"]} - {"driver"}
         assert (code, len(nodes)) == (0, 2), (found, err)
         for node in nodes:
-            assert [c["check"] for c in found["checks"] if c["node"] == node][-2:] == ["trial", "fill"]
+            assert [c["check"] for c in found["checks"] if c["node"] == node][-1] == "trial"
         size = next(c["found"] for c in found["checks"] if c["check"] == "cluster")
         assert size == "2 nodes, 2 CPUs, 0 GPUs"
     finally:

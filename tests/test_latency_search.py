@@ -243,36 +243,3 @@ def test_a_search_for_latency(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert all(math.isclose(row["latency_ms"], {m.key: m.ms for m in kept}[row["key"]]) for row in rows)
     saved = json.loads(Path("runs/quick/run.json").read_text(encoding="utf-8"))["settings"]
     assert saved["latency"] == "cpu/1/float32/eager/1"
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_latency_is_measured_on_a_node_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ray.cluster_utils import Cluster
-
-    monkeypatch.chdir(tmp_path)
-    words = [
-        "search",
-        "resnet",
-        "--data",
-        "digits",
-        "--objective",
-        "latency_ms",
-        "--trials",
-        "2",
-        "--epochs",
-        "1",
-        "--strategy",
-        "random",
-    ]
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
-    try:
-        cluster.add_node(num_cpus=3, resources={"edge": 1})
-        there = [*words, "--address", cluster.address, "--latency-on"]
-        assert run(*there, "far", "--name", "none") == 2
-        assert run(*there, "edge", "--workers", "3", "--name", "none") == 2, "two fit, not five"
-        assert run(*there, "edge", "--workers", "2", "--name", "beside", "--json") == 0
-    finally:
-        cluster.shutdown()
-    trained = [r for r in read_records(Path("runs/beside")) if r.status == "ok"]
-    assert {m.key for m in read_latencies(Path("runs/beside"))} == {r.key for r in trained}

@@ -13,7 +13,7 @@ from ray._private import utils
 from alternas.archs import InputError
 from alternas.results.latency.measurements import LatencySetting
 from alternas.search.engine import connection
-from alternas.search.engine.resources import Resources, check_alone, reserve, resolve_gpus, worker_slots
+from alternas.search.engine.resources import Resources, check_alone, resolve_gpus, worker_slots
 
 
 def fit(*nodes: dict[str, float], **asked: Any) -> tuple[int, float | None]:
@@ -74,23 +74,9 @@ def test_what_does_not_fit_is_named(have: dict[str, float], asked: dict[str, flo
 
 
 CPU, CUDA = LatencySetting(), LatencySetting("cuda")
-LABELLED: list[dict[str, float]] = [{"CPU": 4.0}, {"CPU": 2.0, "GPU": 2.0, "edge": 1.0}]
-
-
-def test_measuring_takes_a_nodes_cpus_or_one_of_its_cards() -> None:
-    meter, rest = reserve(Resources(latency_on="edge"), LABELLED, CPU)
-    assert (meter.cpus, meter.gpus, meter.label) == (2.0, 0.0, "edge")
-    assert worker_slots(Resources(gpus=0.0), rest) == 4, "nothing trains beside it"
-    meter, rest = reserve(Resources(latency_on="edge"), LABELLED, CUDA)
-    assert (meter.cpus, meter.gpus) == (1.0, 1.0)
-    assert worker_slots(Resources(gpus=1.0), rest) == 1, "the node's other card may train"
 
 
 def test_where_latency_cannot_be_measured() -> None:
-    with pytest.raises(InputError, match=r"no node of the cluster has the resource 'far'.*ray start --resources="):
-        reserve(Resources(latency_on="far"), LABELLED, CPU)
-    with pytest.raises(InputError, match="'edge' has no GPU"):
-        reserve(Resources(latency_on="edge"), [{"CPU": 1.0, "edge": 1.0}], CUDA)
     with pytest.raises(InputError, match="workers: 2 asked for"):
         check_alone(Resources(workers=2, gpus=0.0), CPU)
     with pytest.raises(InputError, match="no GPU"):

@@ -1,4 +1,4 @@
-"""`alternas doctor`: versions, GPUs, data, storage, disk, a tiny trial, what fills a card; on driver and every node."""
+"""`alternas doctor`: versions, GPUs, data, storage, disk, a tiny trial; on driver and every node."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ from ..data.load import load
 from ..training.artifacts import ArtifactStore, StoreError, check_uri, scratch
 from ..training.job import JobResult, TrainJob
 from ..training.recipes import get
-from .card_fill import describe_fill
 from .connection import connect, disconnect
 from .worker import Worker
 
@@ -45,7 +44,7 @@ class Check:
     """Result of one check on one node."""
 
     node: str  # "driver" or a node's name
-    check: str  # cluster, versions, gpus, data, storage, checkpoints, disk, trial, fill
+    check: str  # cluster, versions, gpus, data, storage, checkpoints, disk, trial
     ok: bool  # whether a search can do with it
     found: str  # what was found, in a line
 
@@ -76,7 +75,6 @@ def look(node: str, inputs: CheckInputs, gpus: float) -> list[Check]:
     else:
         checks["storage"] = lambda: _storage(folder, inputs.token)
     checks |= {"disk": lambda: _disk([] if store else [folder]), "trial": lambda: _trial(inputs.digits)}
-    checks["fill"] = lambda: describe_fill(inputs.digits if data is None else data)
     return [checked(node, name, find) for name, find in checks.items()]
 
 

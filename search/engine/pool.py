@@ -7,7 +7,6 @@ fails in any way is killed and replaced, with all of its group; the data go into
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,18 +16,16 @@ import ray
 from ray.exceptions import RayError
 
 from ...archs.errors import OperationError
-from ...results.latency.device_command import DeviceCommand
 from ...results.latency.measurements import LatencySetting
 from ..data.dataset import DataSet
-from ..training.job import Job, JobResult, LatencyJob, Progress, TrainJob
+from ..training.job import Job, JobResult, Progress, TrainJob
 from .connection import check_raylet, connect, disconnect, first_line
-from .resources import LatencyWorker, Node, Resources, check_alone, reserve, resolve_gpus, worker_slots
+from .resources import Node, Resources, check_alone, resolve_gpus, worker_slots
 from .worker import Worker
 from .worker_group import WorkerGroup, open_workers
 
 MAX_START_FAILURES = 3  # in a row
 PARTING_SECONDS = 30.0  # that workers of a group have to end once one of them has failed
-LATENCY_START_SECONDS = 60.0  # for the latency worker to be there before the workers that train
 
 
 @dataclass(eq=False)
@@ -57,32 +54,22 @@ class _Running:
 class Pool:
     """Worker groups on Ray, at most `most`, whose workers hold `data`; a group trains one net on its devices.
 
-    Where latencies are measured (in `setting`), it is either one worker, which trains and measures in turn, or
-    a further one on a node of its own. Nets that wait for that latency worker take the turn of a group that trains.
+    Where latencies are measured on this machine (in `setting`), it is one worker, which trains and measures in turn.
 
     Raises:
         InputError: if the cluster is not there or cannot hold a worker.
     """
 
-    def __init__(
-        self, resources: Resources, data: DataSet, most: int, setting: LatencySetting | DeviceCommand | None = None
-    ) -> None:
+    def __init__(self, resources: Resources, data: DataSet, most: int, setting: LatencySetting | None = None) -> None:
         connect(resources.address)
         try:
             self._starting: dict[Any, WorkerGroup] = {}  # ref that says a worker has started -> its group
             self._idle: list[WorkerGroup] = []
             self._running: dict[Any, _Running] = {}  # by each stream of events
             self._failures = 0
-            self._latency_group: WorkerGroup | None = None  # whose worker measures alone, if there is one
-            self._latency_free = False
-            self._latency_needs: LatencyWorker | None = None
-            self._to_measure: deque[Job] = deque()
             nodes: list[Node] = [node["Resources"] for node in ray.nodes() if node["Alive"]]
             self._resources = resolve_gpus(resources, nodes)
-            if setting is not None and resources.latency_on:
-                self._latency_needs, nodes = reserve(self._resources, nodes, setting)
-                self._start_latency_worker()
-            elif setting is not None:
+            if setting is not None:
                 check_alone(self._resources, setting)
                 self._resources = replace(self._resources, workers=1)
             self.size = min(worker_slots(self._resources, nodes), most)
@@ -95,19 +82,20 @@ class Pool:
 
     @property
     def idle(self) -> int:
-        measured = len(self._to_measure) + sum(r.group is self._latency_group for r in self._running.values())
-        return max(0, len(self._idle) - measured)
+        return len(self._idle)
 
     @property
     def starting(self) -> int:
         return len(set(self._starting.values()))
 
     def submit(self, job: Job) -> None:
-        if isinstance(job, LatencyJob) and self._latency_group is not None:
-            self._to_measure.append(job)
-            self._measure()
-        else:
-            self._run(self._idle.pop(), job)
+        group = self._idle.pop()
+        jobs = group.shared(job, self._resources.address in ("", "local"))
+        pairs = zip(group.workers, jobs, strict=False)
+        streams = [worker.run.options(num_returns="streaming").remote(own) for worker, own in pairs]
+        ranks = {stream: rank for rank, stream in enumerate(streams)}
+        running = _Running(group, jobs[0], time.monotonic() + job.timeout_s, ranks)
+        self._running |= dict.fromkeys(streams, running)
 
     def poll(self, timeout: float) -> Sequence[Progress | JobResult]:
         waiting = [*self._running, *self._starting]
@@ -133,35 +121,9 @@ class Pool:
         """End the workers; a Ray cluster that was not ours lives on."""
         disconnect()
 
-    def _run(self, group: WorkerGroup, job: Job) -> None:
-        jobs = group.shared(job, self._resources.address in ("", "local"))
-        pairs = zip(group.workers, jobs, strict=False)
-        streams = [worker.run.options(num_returns="streaming").remote(own) for worker, own in pairs]
-        ranks = {stream: rank for rank, stream in enumerate(streams)}
-        running = _Running(group, jobs[0], time.monotonic() + job.timeout_s, ranks)
-        self._running |= dict.fromkeys(streams, running)
-
-    def _measure(self) -> None:
-        """Give the latency worker its next net, if it is ready and has none."""
-        if self._latency_free and self._to_measure:
-            assert self._latency_group is not None
-            self._latency_free = False
-            self._run(self._latency_group, self._to_measure.popleft())
-
     def _start_group(self) -> None:
         group = open_workers(Worker, self._resources)
         self._starting |= {worker.take.remote(self._data): group for worker in group.workers}
-
-    def _start_latency_worker(self) -> None:
-        """Start the latency worker; it holds its node's CPUs or a card, so that nothing trains beside it."""
-        needs = self._latency_needs
-        assert needs is not None
-        kind: Any = ray.remote(Worker).options(num_cpus=needs.cpus, num_gpus=needs.gpus, resources={needs.label: 1})
-        worker = kind.remote(1, "cuda" if needs.gpus else "cpu")
-        self._latency_group, self._latency_free = WorkerGroup([worker]), False
-        ready = worker.warm.remote()
-        self._starting[ready] = self._latency_group
-        ray.wait([ready], timeout=LATENCY_START_SECONDS, fetch_local=False)  # workers that train must come after it
 
     def _confirm_start(self, ref: Any) -> None:
         group = self._starting.pop(ref)
@@ -177,7 +139,7 @@ class Pool:
         else:
             if group not in self._starting.values():
                 self._failures = 0
-                self._release(group)
+                self._idle.append(group)
 
     def _next_event(self, stream: Any) -> Progress | JobResult | None:
         """What a worker has to say; None where the others of its group have not ended."""
@@ -212,20 +174,9 @@ class Pool:
         if broken:
             self._replace(running.group)
         else:
-            self._release(running.group)
+            self._idle.append(running.group)
         return running.result
-
-    def _release(self, group: WorkerGroup) -> None:
-        """Note that a group is ready for its next job."""
-        if group is self._latency_group:
-            self._latency_free = True
-            self._measure()
-        else:
-            self._idle.append(group)
 
     def _replace(self, group: WorkerGroup) -> None:
         group.end()
-        if group is self._latency_group:
-            self._start_latency_worker()
-        else:
-            self._start_group()
+        self._start_group()

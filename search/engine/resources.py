@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...archs.errors import InputError
-from ...results.latency.device_command import DeviceCommand
 from ...results.latency.measurements import LatencySetting
 from ..training.artifacts import check_uri
 
@@ -23,7 +22,6 @@ class Resources:
     workers: int = 0  # trials at a time; 0 means as many as fit
     cpus: float = 1.0  # of each worker; also its number of torch threads, at least one
     gpus: float | None = None  # of each trial: a share, or several that train its net; None: one if there are any
-    latency_on: str = ""  # Ray resource of the node that measures latencies; "" leaves them to the one training worker
     storage_path: str = ""  # URI for what workers write; "" is the run's folder, which every node then sees
 
     def __post_init__(self) -> None:
@@ -57,15 +55,6 @@ def check_one_device(resources: Resources) -> None:
         raise InputError(f"gpus-per-trial: a trainer of your own trains on one device, got {resources.world}")
 
 
-@dataclass(frozen=True)
-class LatencyWorker:
-    """What the worker that measures latencies takes of its node, so that nothing is trained beside it."""
-
-    cpus: float  # all those of the node, for a latency on the CPU
-    gpus: float  # one card, for a latency on a GPU; other cards of the node may train
-    label: str  # the resource that brings it to its node
-
-
 def resolve_gpus(resources: Resources, nodes: Sequence[Node]) -> Resources:
     """Decide the GPUs of each worker by what the cluster has, where the user left it open."""
     if resources.gpus is not None:
@@ -73,34 +62,13 @@ def resolve_gpus(resources: Resources, nodes: Sequence[Node]) -> Resources:
     return replace(resources, gpus=1.0 if sum(n.get("GPU", 0) for n in nodes) >= 1 else 0.0)
 
 
-def check_alone(resources: Resources, setting: LatencySetting | DeviceCommand) -> None:
-    """Raise InputError if workers that train cannot measure latency in turn."""
+def check_alone(resources: Resources, setting: LatencySetting) -> None:
+    """Raise InputError if the one worker cannot both train and measure latency."""
     if resources.workers > 1:
-        rule = "nothing may train beside it, so one worker trains and measures in turn, or a node of its own measures"
-        raise InputError(f"workers: {resources.workers} asked for with latency as objective; {rule} (--latency-on)")
+        rule = "nothing may train beside it, so one worker trains and measures in turn"
+        raise InputError(f"workers: {resources.workers} asked for with latency as objective; {rule}")
     if setting.device == "cuda" and not resources.gpus:
         raise InputError(f"latency {setting}: the worker has no GPU")
-
-
-def reserve(
-    resources: Resources, nodes: Sequence[Node], setting: LatencySetting | DeviceCommand
-) -> tuple[LatencyWorker, list[Node]]:
-    """Reserve what measuring latencies takes; returns that, and what is left of the nodes for training.
-
-    Raises:
-        InputError: if no node has the label, or the label's node not the device.
-    """
-    label, on_gpu = resources.latency_on, setting.device == "cuda"
-    where = next((i for i, node in enumerate(nodes) if node.get(label, 0) >= 1), None)
-    if where is None:
-        start = f"ray start --resources='{{\"{label}\": 1}}'"
-        raise InputError(f"latency-on: no node of the cluster has the resource {label!r}; start one so: {start}")
-    cpus, gpus = nodes[where].get("CPU", 0), nodes[where].get("GPU", 0)
-    if on_gpu and gpus < 1:
-        raise InputError(f"latency {setting}: the node with the resource {label!r} has no GPU")
-    worker = LatencyWorker(1.0 if on_gpu else cpus, 1.0 if on_gpu else 0.0, label)
-    rest = {**nodes[where], "CPU": cpus - worker.cpus, "GPU": gpus - worker.gpus}
-    return worker, [rest if i == where else other for i, other in enumerate(nodes)]
 
 
 def worker_slots(resources: Resources, nodes: Sequence[Node]) -> int:

@@ -20,26 +20,20 @@ if TYPE_CHECKING:
 
 
 class Worker:
-    """Holds the data and does one job at a time. One that was given no data can still measure latencies."""
+    """Holds the data and does one job at a time."""
 
     def __init__(self, threads: int, device: str) -> None:
         self._threads, self._device = threads, device
         self._loader: DeviceLoader | None = None
         self._part: tuple[View, DeviceLoader] | None = None  # of the data, as the last job saw them
 
-    def warm(self) -> None:
-        """Import what is needed, which takes seconds."""
-        import torch
-
-        torch.set_num_threads(self._threads)
-
     def take(self, data: DataSet) -> None:
         """Get ready, and put the data on this worker's device."""
-        self.warm()
         import torch
 
         from ..training.loaders import open_loader
 
+        torch.set_num_threads(self._threads)
         self._loader = open_loader(data, torch.device(self._device), workers=self._threads)
         self._part = None
 
