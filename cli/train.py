@@ -140,7 +140,7 @@ def finetune(
     as_json: Json = False,
 ) -> None:
     """Fine-tune trained weights on new data, with a new head, at any image size that fits the net."""
-    from ..search.training.job import REGIMES
+    from ..search.training.freezing import REGIMES
 
     if regime and freeze:
         raise InputError(f"regime: chooses what to freeze, got --freeze {freeze} too")

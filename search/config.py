@@ -24,7 +24,7 @@ from .training.recipe import Recipe
 POLISH = 0.35
 RUNGS = (1 / 8, 1 / 4, 1 / 2)
 ETA = 1.5
-MOST_TRAININGS = 1e6
+MAX_TRAININGS = 1e6
 _AMOUNT = re.compile(r"(\d+(?:\.\d*)?)\s*([kKMGT]?)")
 _FRACTION = re.compile(r"\d{1,9}(\.\d{1,9}|/0*[1-9]\d{0,8})?")  # 1e999999999 would take Fraction for ever
 _POSITIVE = re.compile(r"\d{1,9}(\.\d{0,9})?|\.\d{1,9}")
@@ -119,7 +119,7 @@ class Settings:
             raise InputError(
                 f"latency: goes with objective {LATENCY}, or a limit on it, got {self.latency!r} with {with_}"
             )
-        idle = {device.name for device in self.devices} - {self.home_of(cost) for cost in measured}
+        idle = {device.name for device in self.devices} - {self.device_of(cost) for cost in measured}
         if idle:
             rule = f"device {min(idle)} is for no objective and no limit"
             cost = LATENCY if min(idle) == UNNAMED else f"{LATENCY}@{min(idle)}"
@@ -142,7 +142,7 @@ class Settings:
         """The other costs, which the front's nets are measured for when the search ends."""
         return tuple(name for name in self.other_costs if name not in COSTS and name not in self.measured)
 
-    def home_of(self, cost: str) -> str:
+    def device_of(self, cost: str) -> str:
         """The device that a cost is measured on; "" is this machine."""
         return split_number(cost)[1] or (UNNAMED if any(d.name == UNNAMED for d in self.devices) else "")
 
@@ -257,8 +257,8 @@ def supernet_of(text: str) -> tuple[float, str]:
         trainings = float(text or 0)
     except ValueError:
         return 0.0, text
-    if text and not 1 <= trainings <= MOST_TRAININGS:
-        rule = f"must be from 1 to {MOST_TRAININGS:.0e} full trainings, or a run with a bank"
+    if text and not 1 <= trainings <= MAX_TRAININGS:
+        rule = f"must be from 1 to {MAX_TRAININGS:.0e} full trainings, or a run with a bank"
         raise InputError(f"supernet: {rule}, got {short_repr(text)}")
     return trainings, ""
 

@@ -29,7 +29,7 @@ from .limits import NetLimits
 from .pretrained import Pretrained, load_pretrained
 from .references import count_references
 from .samplers.registry import check_strategy, find_strategy
-from .supernet.budget import LEAST_BATCH
+from .supernet.budget import MIN_BATCH
 from .supernet.draws import NetSampler
 from .training.artifacts import artifact_store, check_store
 from .training.check_trainer import check_trainer
@@ -97,8 +97,8 @@ def _with_bank(context: SearchContext) -> SearchContext:
     one_class_each(data)
     if context.artifacts:
         raise InputError("storage-path: the workers of a supernet must see the run's folder; leave it out")
-    if settings.recipe.batch_size < LEAST_BATCH:
-        raise InputError(f"batch_size: a supernet's must be at least {LEAST_BATCH}, got {settings.recipe.batch_size}")
+    if settings.recipe.batch_size < MIN_BATCH:
+        raise InputError(f"batch_size: a supernet's must be at least {MIN_BATCH}, got {settings.recipe.batch_size}")
     facts = {name: context.run_settings[name] for name in ("space", "data_split", "image_size")}
     bank = find_bank(settings.bank, facts) if settings.bank else context.folder / "bank.safetensors"
 
@@ -122,10 +122,10 @@ def devices_of(
     by_name = {device.name: device for device in settings.devices}
     numbers: dict[str, list[str]] = {}
     for cost in settings.measured:
-        numbers.setdefault(settings.home_of(cost), []).append(split_number(cost)[0])
+        numbers.setdefault(settings.device_of(cost), []).append(split_number(cost)[0])
     for cost in settings.measured_at_end:  # what such a device prints beside is kept too
-        if settings.home_of(cost) in numbers:
-            numbers[settings.home_of(cost)].append(split_number(cost)[0])
+        if settings.device_of(cost) in numbers:
+            numbers[settings.device_of(cost)].append(split_number(cost)[0])
     for device in settings.devices:
         check_formats(device.form)
     made = {

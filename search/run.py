@@ -24,6 +24,7 @@ from ..results.runs.store import Store, locked, mark_ended, run_folder
 from .config import RunConfig
 from .context import SearchConfig, SearchContext
 from .data.dataset import DataSet
+from .engine.executor import Executor
 from .engine.progress import view_of
 from .engine.shown import ProgressView, Shown, ShownSearch
 from .prepare import prepare
@@ -175,28 +176,6 @@ def run_loop(driver: Driver, executor: Executor, view: ProgressView, seconds: fl
     return False
 
 
-class Executor(Protocol):
-    """Runs jobs, one a worker, and reports what happens to them."""
-
-    @property
-    def idle(self) -> int:
-        """Workers that are ready and have no job."""
-        ...
-
-    @property
-    def starting(self) -> int:
-        """Workers that are not ready yet."""
-        ...
-
-    def submit(self, job: Job) -> None:
-        """Give `job` to an idle worker."""
-        ...
-
-    def poll(self, timeout: float) -> Sequence[Progress | JobResult]:
-        """What happened since the last call; waits at most `timeout` seconds for something to happen."""
-        ...
-
-
 class Producer(Protocol):
     """Hands out jobs, and says what becomes of their results."""
 
@@ -222,7 +201,7 @@ class Producer(Protocol):
         ...
 
     def learn(self, record: Record) -> None:
-        """Take up what a new record says for what comes after it, whoever it is of."""
+        """Take up what a new record says for what comes after it."""
         ...
 
     def close(self) -> list[Record]:
@@ -301,9 +280,9 @@ class Driver:
 def _measure_front(context: SearchContext) -> None:
     """Measure the front for other costs, or, in a search that measures nothing, its time on this machine."""
     settings, commands = context.settings, {device.name: device for device in context.settings.devices}
-    at_home = [settings.home_of(cost) for cost in settings.measured_at_end]
-    homes = [name for name in dict.fromkeys(at_home) if name not in context.devices.by_name]
-    places = [commands.get(name) or LatencySetting.parse(settings.latency) for name in homes]
-    if not (places or context.devices):
-        places = [LatencySetting()]
-    measure_front(context.folder, settings.objective, places, context.config.run.budget.measuring_seconds)
+    names = dict.fromkeys(settings.device_of(cost) for cost in settings.measured_at_end)
+    left = [name for name in names if name not in context.devices.by_name]
+    devices = [commands.get(name) or LatencySetting.parse(settings.latency) for name in left]
+    if not (devices or context.devices):
+        devices = [LatencySetting()]
+    measure_front(context.folder, settings.objective, devices, context.config.run.budget.measuring_seconds)

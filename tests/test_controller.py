@@ -366,7 +366,7 @@ def test_mo_asha_saves_steps_and_finishes_the_front(open_controller: Open) -> No
 
 
 def test_a_rung_compares_the_last_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedulers, "MOST_COMPARED", 3)
+    monkeypatch.setattr(schedulers, "MAX_COMPARED", 3)
     rungs = RungTable(MoAsha(eta=2.0), 100)
     assert [rungs.add(0, RungResult(i, accuracy, 10, True)) for i, accuracy in enumerate([0.9, 0.5, 0.6])] == [None] * 3
     assert rungs.next(False, {}) == (0, 0)
@@ -381,7 +381,7 @@ def test_a_rung_compares_the_last_results(monkeypatch: pytest.MonkeyPatch) -> No
 def test_who_is_passed_over_for_long_ends_before_the_search(
     open_controller: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schedulers, "MOST_COMPARED", 4)
+    monkeypatch.setattr(schedulers, "MAX_COMPARED", 4)
     controller = open_controller(trials=40, scheduler="mo-asha")
     most, ended = 0, list[Record]()
 

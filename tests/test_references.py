@@ -29,7 +29,8 @@ from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from alternas.search.experiments import explain_timm
 from alternas.search.references import parse_references
-from alternas.search.training.job import REGIMES, JobResult, TrainJob
+from alternas.search.training.freezing import REGIMES
+from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.training.loaders import MemoryLoader
 from alternas.search.training.loop import train
 from alternas.search.training.recipe import Recipe

@@ -147,8 +147,8 @@ def _checkpoints(store: ArtifactStore, token: str) -> str:
 
 
 def _disk(folders: Sequence[Path]) -> str:
-    free = {str(place): shutil.disk_usage(place).free for place in (*folders, Path(tempfile.gettempdir()))}
-    text = ", ".join(f"{size / 2**30:.1f} GiB free at {place}" for place, size in free.items())
+    free = {str(path): shutil.disk_usage(path).free for path in (*folders, Path(tempfile.gettempdir()))}
+    text = ", ".join(f"{size / 2**30:.1f} GiB free at {path}" for path, size in free.items())
     if min(free.values()) < MIN_FREE:
         raise OperationError(f"{text}; a search needs {MIN_FREE / 2**30:g} GiB at the least")
     return text

@@ -105,7 +105,7 @@ class ShownSearch:
         query = RankingQuery(parse_objectives(settings.objective), settings.limits, metric=settings.metric)
         board = rank_rows(self.records, query, ExtraResults(measured=devices.values(settings.measured)))
         rows = board.front
-        cut = f" (the {FRONT_ROWS} dearest of {len(rows)})" if len(rows) > FRONT_ROWS else ""
+        cut = f" (the {FRONT_ROWS} most expensive of {len(rows)})" if len(rows) > FRONT_ROWS else ""
         return nets_table(rows[-FRONT_ROWS:], f"front so far{cut}", none=board.why_empty, metric=settings.metric)
 
 

@@ -18,7 +18,7 @@ from ...results.runs.store import plain_name, run_folder
 from ...results.runs.weights_spec import WeightsSpec
 from ..pretrained import saved_start
 from ..references import check_drop_path, parse_references
-from ..training.job import FREEZE_POLICIES
+from ..training.freezing import FREEZE_POLICIES
 from ..training.recipe import Recipe
 from .plan import ExperimentConfig, ExperimentContext, repeated
 from .run_plan import run_experiment

@@ -13,7 +13,7 @@ from ..training.recipe import Recipe
 from .draws import NetSampler
 
 NETS_A_STEP = 2  # that share a step's batch: more steps of fewer images train a bank better (docs/log.md)
-LEAST_BATCH = 2 * NETS_A_STEP  # BatchNorm cannot train on one image
+MIN_BATCH = 2 * NETS_A_STEP  # BatchNorm cannot train on one image
 EVALUATION_SHARE = 0.1
 MAX_WATCHES, WATCH_SHARE = 4, 0.05  # times that some fixed nets are evaluated as a bank trains; of the compute, at most
 EVALUATION_IMAGES = 1000  # validation images that a net is evaluated on

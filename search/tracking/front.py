@@ -27,7 +27,7 @@ class FrontScalars:
         self._data = read_data_facts(trials.folder)
         self._scores = (math.inf, -math.inf)  # the worst and the best
         self._front: list[tuple[float, float]] = []  # scores and costs
-        self._lowest, self._dearest = math.inf, 0.0
+        self._lowest, self._most_expensive = math.inf, 0.0
         self._flops = 0
         self.nets = 0
 
@@ -40,14 +40,14 @@ class FrontScalars:
         self._scores = min(self._scores[0], record.accuracy), max(self._scores[1], record.accuracy)
         if not self._settings.limits.broken(record.cost):
             score, cost = record.accuracy, self._cost_of(record.key, record.cost)
-            self._lowest, self._dearest = min(self._lowest, cost), max(self._dearest, cost)
+            self._lowest, self._most_expensive = min(self._lowest, cost), max(self._most_expensive, cost)
             if not any(other >= score and own <= cost for other, own in self._front):
                 rest = [(other, own) for other, own in self._front if other > score or own < cost]
                 self._front = [*rest, (score, cost)]
         return {"train_flops": float(self._flops)} | (self._scalars() if self._front else {})
 
     def _scalars(self) -> dict[str, float]:
-        metric, bounds = self._settings.metric, (self._lowest, self._dearest)
+        metric, bounds = self._settings.metric, (self._lowest, self._most_expensive)
         within = score_range(metric, self._data, self._scores)
         worths = [(above_chance(score, *within), normalized_cost(cost, bounds)) for score, cost in self._front]
         values = {
@@ -55,15 +55,15 @@ class FrontScalars:
             "front/nets": float(len(self._front)),
             f"front/best_{metric.name}": metric.value(max(score for score, _ in self._front)),
         }
-        for cost in round_costs(self._lowest, self._dearest):
+        for cost in round_costs(self._lowest, self._most_expensive):
             best = max(score for score, own in self._front if own <= cost)
             name = f"front/{metric.name}_up_to_{short(cost)}_{self._settings.objective}"
             values[name.replace(" ", "")] = metric.value(best)
         return values
 
 
-def round_costs(lowest: float, dearest: float) -> list[float]:
-    """1, 2 and 5 times the powers of ten from `lowest` to `dearest`."""
-    powers = range(math.floor(math.log10(lowest)), math.ceil(math.log10(dearest)) + 1)
+def round_costs(lowest: float, most_expensive: float) -> list[float]:
+    """1, 2 and 5 times the powers of ten from `lowest` to `most_expensive`."""
+    powers = range(math.floor(math.log10(lowest)), math.ceil(math.log10(most_expensive)) + 1)
     costs = [digit * 10.0**power for power in powers for digit in ROUND]
-    return [cost for cost in costs if lowest <= cost <= dearest]
+    return [cost for cost in costs if lowest <= cost <= most_expensive]

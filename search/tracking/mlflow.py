@@ -18,7 +18,7 @@ from ...results.runs.record import FAILED
 from ..redact import shown_url
 from .tracker import NotedTracker, Points, Results
 
-MOST_VALUES, MOST_PARAMS, MOST_CHARACTERS = 1000, 100, 500  # that MLflow takes at once, and of a parameter
+MAX_VALUES, MAX_PARAMS, MAX_CHARACTERS = 1000, 100, 500  # that MLflow takes at once, and of a parameter
 
 
 def open_run(folder: Path) -> MlflowTracker:
@@ -48,8 +48,8 @@ class MlflowTracker(NotedTracker):
 
         tags = {"mlflow.parentRunId": parent} if parent else {}
         id = self._client.create_run(self._experiment, run_name=label, tags=tags).info.run_id
-        rows = [Param(_plain(name), str(value)[:MOST_CHARACTERS]) for name, value in params.items()]
-        for some in _parts(rows, MOST_PARAMS):
+        rows = [Param(_plain(name), str(value)[:MAX_CHARACTERS]) for name, value in params.items()]
+        for some in _parts(rows, MAX_PARAMS):
             self._client.log_batch(id, params=some)
         self._running[id] = None
         return id
@@ -64,7 +64,7 @@ class MlflowTracker(NotedTracker):
 
         stamp = round(1000 * (seconds or time.time()))
         rows = [Metric(_plain(name), value, stamp, step) for step, values in points for name, value in values.items()]
-        for some in _parts(rows, MOST_VALUES):
+        for some in _parts(rows, MAX_VALUES):
             self._client.log_batch(id, metrics=some)
 
     def _rest(self, id: str) -> None:

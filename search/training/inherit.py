@@ -23,7 +23,8 @@ from ...archs.layout import Block
 from ...archs.stage import OPTIONS
 from ...archs.timm_network import TimmNetwork
 from ...archs.weights import read
-from .job import FREEZE_POLICIES, InitWeights
+from .freezing import FREEZE_POLICIES
+from .job import InitWeights
 from .net2net import CopyCount, Linear, channel_map, copy_module, copy_stem, copy_tokens, spread
 from .net2net_blocks import copy_block
 

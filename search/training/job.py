@@ -15,6 +15,7 @@ from ...results.latency.measurements import LatencySetting
 from ...results.ranking.metric import Metric
 from ..data.splits import WHOLE, View
 from .artifacts import ArtifactStore
+from .freezing import FREEZE_POLICIES
 from .member import ALONE, Member
 from .recipe import Recipe
 from .trainer_file import TrainerFile
@@ -35,40 +36,6 @@ class BankJobId:
 
 
 JobId = int | BankJobId  # the number of the trial that a job is for, or a part of the bank's training
-
-
-@dataclass(frozen=True)
-class FreezePolicy:
-    """Which parts of a net that starts from weights are frozen, and how fast inherited parts learn.
-
-    Attributes:
-        share: share of its blocks, counted from the head, that is trained with all that follows them; the rest is
-            fully frozen, including BatchNorm statistics. 0 trains the head alone.
-        rate: learning rate of inherited parts, as a share of the recipe's; new parts have the recipe's own.
-        new: whether only the head and parts that are new, or did not fit, are trained.
-    """
-
-    share: float = 1.0
-    rate: float = 1.0
-    new: bool = False
-
-
-FREEZE_POLICIES = {
-    "none": FreezePolicy(),  # as fine-tuning in Dosovitskiy et al., ICLR 2021, and Kolesnikov et al., ECCV 2020
-    "none-low-lr": FreezePolicy(1.0, 0.1),
-    "three-quarters": FreezePolicy(0.25, 0.1),
-    "half": FreezePolicy(0.5, 0.1),
-    "backbone": FreezePolicy(0.0, 0.1),
-    "inherited": FreezePolicy(new=True),
-}
-# What to freeze by size of the new set and likeness to the old one: transfer-learning lore (CS231n; Yosinski et al.,
-# NeurIPS 2014) freezes more, the smaller and the more alike, and trains inherited parts at a tenth of the rate.
-REGIMES = {
-    "large-different": "none-low-lr",
-    "large-similar": "three-quarters",
-    "small-different": "half",
-    "small-similar": "backbone",
-}
 
 
 @dataclass(frozen=True)
@@ -99,7 +66,7 @@ QUERIES = 15  # images of a class that a few-shot episode asks about
 
 @dataclass(frozen=True)
 class FewShot:
-    """Few-shot tasks over classes that the net was not trained on, as `probe.Episodes`.
+    """Few-shot tasks over classes that the net was not trained on, see `training.episodes`.
 
     Attributes:
         classes: their labels in the whole data set; episodes draw from their validation images.

@@ -34,7 +34,7 @@ class Patience:
     def __init__(self, nets: int, settings: Settings, cost_of: CostOf) -> None:
         self.nets, self._limits, self._cost_of = nets, settings.limits, cost_of
         self._trained: list[TrainedNet] = []
-        self._searched: list[int] = []  # places of the search's own nets among them
+        self._searched: list[int] = []  # indices of the search's own nets among them
         self._groups: list[tuple[str, list[float]]] = []
         self.is_over = False
 
@@ -68,7 +68,7 @@ class Patience:
             return False
         first = self._searched[-self.nets]
         before, noise = self._trained[:first], self.noise
-        last = [self._trained[place] for place in self._searched[-self.nets :]]
+        last = [self._trained[index] for index in self._searched[-self.nets :]]
         return bool(before) and not any(is_growth(net, before, noise) for net in last)
 
 

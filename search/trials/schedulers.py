@@ -116,7 +116,7 @@ def scheduler(name: str, shares: Sequence[float] = RUNGS, eta: float = ETA) -> S
     return kind(tuple(shares), eta) if issubclass(kind, MoAsha) else kind()
 
 
-MOST_COMPARED = 500  # results at a rung, the last to come, among which the best are promoted
+MAX_COMPARED = 500  # results at a rung, the last to come, among which the best are promoted
 
 
 class RungTable:
@@ -133,14 +133,14 @@ class RungTable:
         """Enter a trial's result at `rung`, counted from 0.
 
         Returns:
-            A trial that was passed over until it was `MOST_COMPARED` results behind: it is compared no longer.
+            A trial that was passed over until it was `MAX_COMPARED` results behind: it is compared no longer.
         """
         results = self._results[rung]
         results[result.trial] = result
         if result.paused:
             self._paused[rung].add(result.trial)
         self._forget_orders(rung)
-        if len(results) <= MOST_COMPARED:
+        if len(results) <= MAX_COMPARED:
             return None
         oldest = results.pop(next(iter(results)))
         self._paused[rung].discard(oldest.trial)

@@ -26,7 +26,7 @@ from .patience import Patience
 from .proposer import BASELINE_SEEDS, MAX_PROPOSALS, Proposer, choose_baselines
 from .schedulers import RungResult, RungTable
 from .shared_weights import SharedWeights
-from .study import StudyAdapter, told_as
+from .study import StudyAdapter, record_for_study
 from .trial import BUDGET_SHARE, Parent, ParentPool, Trial
 
 FIRST_REFERENCE = 1_000_000  # number of a trial that the study will not come to: it proposes the same nets without
@@ -276,7 +276,7 @@ class SearchTrials:
         self._recall(record)
         if record.kind == "reference" or record.weights == "polished":
             return  # the strategy has proposed neither
-        self.study.tell(record, told_as(record, self.known), self.context.cost_of)
+        self.study.tell(record, record_for_study(record, self.known), self.context.cost_of)
 
     def _recall(self, record: Record) -> None:
         """Take up what a record says, of this session or an earlier one."""

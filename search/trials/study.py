@@ -235,7 +235,7 @@ def told(records: Iterable[Record]) -> dict[int, tuple[Record, Record]]:
         if record.status not in FREE:
             trained[record.trial_key] = record
         if record.kind != "reference":
-            pairs[record.trial] = record, told_as(record, trained)
+            pairs[record.trial] = record, record_for_study(record, trained)
     return pairs
 
 
@@ -269,7 +269,7 @@ def running_trial(trial: UnderWay, shared: dict[str, BaseDistribution], noted: d
     )
 
 
-def told_as(record: Record, trained: Mapping[str, Record]) -> Record:
+def record_for_study(record: Record, trained: Mapping[str, Record]) -> Record:
     """The record that a trial is told: its own, or for a duplicate that of its twin in `trained`, once it has ended."""
     return trained.get(record.trial_key, record) if record.status == "duplicate" else record
 
