@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...archs.files import open_own
-from .tracker import Points, Results, TrackedTraining
+from .tracker import FrontEvent, Points, TrackedTraining, TrackerEvent, TrainingEvent
 
 if TYPE_CHECKING:
     from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
@@ -101,28 +101,22 @@ class TensorBoardTracker:
         self._files: dict[str, EventFile] = {}  # of the trainings under way
         self._run: EventFile | None = None
 
-    def begin(self, training: TrackedTraining) -> None:
-        self._files[training.name] = file = EventFile(self._folder / training.name)
-        file.texts(_described(training))
+    def on_event(self, event: TrackerEvent) -> None:
+        match event:
+            case TrainingEvent(training, points, results, paused):
+                if points or not (results or paused):
+                    self._file(training).scalars(points)
+                if results or paused:
+                    self._files.pop(training.name, None)
+            case FrontEvent(nets, values):
+                self._run = self._run or EventFile(self._folder / "run")
+                self._run.scalars([(nets, values)])
 
-    def points(self, training: str, points: Points) -> None:
-        self._files[training].scalars(points)
-
-    def pause(self, training: str) -> None:
-        self._files.pop(training)
-
-    def end(self, training: TrackedTraining, points: Points, results: Results) -> None:
-        if points:
-            self.begin(training)
-            self.points(training.name, points)
-        self._files.pop(training.name, None)
-
-    def progress(self, step: int, values: Mapping[str, float]) -> None:
-        self._run = self._run or EventFile(self._folder / "run")
-        self._run.scalars([(step, values)])
-
-    def close(self, ended: bool, report: Path | None) -> None:
-        pass
+    def _file(self, training: TrackedTraining) -> EventFile:
+        if training.name not in self._files:
+            self._files[training.name] = file = EventFile(self._folder / training.name)
+            file.texts(_described(training))
+        return self._files[training.name]
 
 
 def _described(training: TrackedTraining) -> dict[str, str]:

@@ -56,33 +56,49 @@ class Results:
     seconds: float
 
 
+@dataclass(frozen=True)
+class TrainingEvent:
+    """A training begins or goes on, reaches points of its learning curve, pauses or ends.
+
+    Attributes:
+        training: which.
+        points: of its curve; the whole one where it has ended.
+        results: what came of it, in this session or an earlier one; None where it has not ended.
+        paused: whether nothing comes of it for some time.
+    """
+
+    training: TrackedTraining
+    points: Points = ()
+    results: Results | None = None
+    paused: bool = False
+
+
+@dataclass(frozen=True)
+class FrontEvent:
+    """The front has changed: after so many trained nets it has these values."""
+
+    nets: int
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class SessionEnd:
+    """The session is over; `complete` says whether the run is, `report` is its HTML page, if there is one."""
+
+    complete: bool
+    report: Path | None
+
+
+TrackerEvent = TrainingEvent | FrontEvent | SessionEnd
+
+
 class Tracker(Protocol):
     """Experiment tracker of one run, opened anew by each session. What it has already it leaves out."""
 
     takes_report: bool  # whether the HTML report can be kept there
 
-    def begin(self, training: TrackedTraining) -> None:
-        """A training begins, or goes on."""
-        ...
-
-    def points(self, training: str, points: Points) -> None:
-        """Points of the learning curve of a training that has begun."""
-        ...
-
-    def pause(self, training: str) -> None:
-        """A training waits at a rung, or is whole while further seeds of its net are trained."""
-        ...
-
-    def end(self, training: TrackedTraining, points: Points, results: Results) -> None:
-        """A training has ended, in this session or an earlier one; `points` are its whole curve."""
-        ...
-
-    def progress(self, step: int, values: Mapping[str, float]) -> None:
-        """How far the run is: its front, after so many trained nets."""
-        ...
-
-    def close(self, ended: bool, report: Path | None) -> None:
-        """The session is over. `ended` says whether the run is, `report` is its HTML page, if there is one."""
+    def on_event(self, event: TrackerEvent) -> None:
+        """Take up what has happened."""
         ...
 
 
@@ -162,6 +178,9 @@ class Notes:
     def get(self, name: str) -> Note | None:
         return self._notes.get(name)
 
+    def __getitem__(self, name: str) -> Note:
+        return self._notes[name]
+
     def add(self, name: str, id: str) -> None:
         self._write(Note(self._where, name, id))
 
@@ -205,45 +224,39 @@ class NotedTracker(ABC):
         self._notes = Notes(folder / "tracking" / f"{name}.jsonl", where)
         self._open(RUN, run_label(folder), run_params(folder))
 
-    def begin(self, training: TrackedTraining) -> None:
-        for name in (training.name, RUN):  # a training that has failed is tried again, a run goes on
-            note = self._notes.get(name)
-            if note and note.ended:
-                self._notes.change(name, ended=False)
-        self._open(training.name, training.name, training.params)
+    def on_event(self, event: TrackerEvent) -> None:
+        match event:
+            case TrainingEvent():
+                self._train(event)
+            case FrontEvent():
+                self._points(RUN, [(event.nets, event.values)])
+            case SessionEnd():
+                note = self._notes[RUN]
+                self._close(note.id, event.complete, None if note.ended else event.report)
+                self._notes.change(RUN, ended=event.complete)
 
-    def points(self, training: str, points: Points) -> None:
-        note = self._notes.get(training)
-        assert note is not None
+    def _train(self, event: TrainingEvent) -> None:
+        name = event.training.name
+        known = self._notes.get(name)
+        if event.results and known and known.ended:
+            return
+        for again in (known, self._notes[RUN]):  # a training that has failed is tried again, a run goes on
+            if again and again.ended:
+                self._notes.change(again.name, ended=False)
+        self._open(name, name, event.training.params)
+        self._points(name, event.points)
+        if event.paused:
+            self._rest(self._notes[name].id)
+        if event.results:
+            self._finish(self._notes[name].id, event.results)
+            self._notes.change(name, ended=True)
+
+    def _points(self, name: str, points: Points) -> None:
+        note = self._notes[name]
         new = [(step, values) for step, values in points if step > note.step]
         if new:
-            with self._notes.sending(training, new[-1][0]):
+            with self._notes.sending(name, new[-1][0]):
                 self._send(note.id, new)
-
-    def pause(self, training: str) -> None:
-        note = self._notes.get(training)
-        assert note is not None
-        self._rest(note.id)
-
-    def end(self, training: TrackedTraining, points: Points, results: Results) -> None:
-        note = self._notes.get(training.name)
-        if note and note.ended:
-            return
-        self.begin(training)
-        self.points(training.name, points)
-        note = self._notes.get(training.name)
-        assert note is not None
-        self._finish(note.id, results)
-        self._notes.change(training.name, ended=True)
-
-    def progress(self, step: int, values: Mapping[str, float]) -> None:
-        self.points(RUN, [(step, values)])
-
-    def close(self, ended: bool, report: Path | None) -> None:
-        note = self._notes.get(RUN)
-        assert note is not None
-        self._close(note.id, ended, None if note.ended else report)
-        self._notes.change(RUN, ended=ended)
 
     def _open(self, name: str, label: str, params: Mapping[str, Any]) -> None:
         note = self._notes.get(name)

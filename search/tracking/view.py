@@ -22,7 +22,17 @@ from ..redact import redact_urls
 from ..training.job import Job, JobId, Progress, TrainJob
 from ..trials.search_trials import SearchTrials
 from .front import FrontScalars
-from .tracker import Points, Results, TrackedTraining, Tracker, open_tracker
+from .tracker import (
+    FrontEvent,
+    Points,
+    Results,
+    SessionEnd,
+    TrackedTraining,
+    Tracker,
+    TrackerEvent,
+    TrainingEvent,
+    open_tracker,
+)
 
 CLOSE_SECONDS = 60.0  # that the last of what is sent may take
 log = logging.getLogger("alternas")
@@ -72,7 +82,7 @@ class TrackerThread:
 
     def __init__(self, name: str, folder: Path) -> None:
         """Raise InputError if the tracker cannot be opened."""
-        self.name, self._calls = name, SimpleQueue[Callable[[Tracker], object] | None]()
+        self.name, self._events = name, SimpleQueue[TrackerEvent | None]()
         opened: list[Tracker] = []
         if error := _error_of(lambda: opened.append(open_tracker(name, folder))):
             raise InputError(f"track: {name} cannot be opened: {error}")
@@ -80,22 +90,22 @@ class TrackerThread:
         self._thread = Thread(target=self._run, name=f"track-{name}", daemon=True)
         self._thread.start()
 
-    def send(self, call: Callable[[Tracker], object]) -> None:
-        """Have the tracker called, after all that was sent before; not where it has failed."""
+    def send(self, event: TrackerEvent) -> None:
+        """Have the tracker take an event, after all that was sent before; not where it has failed."""
         if self._thread.is_alive():
-            self._calls.put(call)
+            self._events.put(event)
 
     def close(self, ended: bool, report: Path | None) -> None:
         """Wait until all is sent, for a minute at most."""
-        self.send(lambda tracker: tracker.close(ended, report))
-        self._calls.put(None)
+        self.send(SessionEnd(ended, report))
+        self._events.put(None)
         self._thread.join(CLOSE_SECONDS)
         if self._thread.is_alive():
             log.warning("track: %s has not taken everything; the same command sends what is missing", self.name)
 
     def _run(self) -> None:
-        while call := self._calls.get():
-            if error := _error_of(lambda call=call: call(self.tracker)):
+        while event := self._events.get():
+            if error := _error_of(lambda event=event: self.tracker.on_event(event)):
                 log.warning("track: %s failed, and is left out until the same command runs again: %s", self.name, error)
                 return
 
@@ -129,19 +139,19 @@ class TrackingView:
             trial = self._live[job.trial]
             training = _training(trial.number, trial.kind, job.seed, job.genotype, trial.genes, trial.record_fields)
             self._begun[job.id] = training
-            self._send(lambda tracker: tracker.begin(training))
+            self._send(TrainingEvent(training))
         self._view.started(job)
 
     def tick(self, tick: Progress) -> None:
         if training := self._begun.get(tick.job):
             points = [(tick.point.step, self._tagged(vars(tick.point)))]
-            self._send(lambda tracker: tracker.points(training.name, points))
+            self._send(TrainingEvent(training, points))
         self._view.tick(tick)
 
     def ended(self, record: Record | None, job: JobId) -> None:
         training = self._begun.pop(job, None)
         if training and (record is None or training.name != _training_of(record).name):
-            self._send(lambda tracker: tracker.pause(training.name))
+            self._send(TrainingEvent(training, paused=True))
         if record is not None:
             if _is_tracked(record):
                 self._end(record)
@@ -151,21 +161,19 @@ class TrackingView:
     def refresh(self) -> None:
         self._view.refresh()
 
-    def _send(self, call: Callable[[Tracker], object]) -> None:
+    def _send(self, event: TrackerEvent) -> None:
         for thread in self._threads:
-            thread.send(call)
+            thread.send(event)
 
     def _end(self, record: Record) -> None:
         """A net has ended: its training, or those with each of its seeds, the first of which has the curve."""
         points: Points = [(int(point["step"] or 0), self._tagged(point)) for point in record.curve]
         known = {name: value for name, value in record.metrics.items() if value is not None}
         whole = self._results(record, record.accuracy, known | {"seconds": record.seconds})
-        training = _training_of(record)
-        self._send(lambda tracker: tracker.end(training, points, whole))
+        self._send(TrainingEvent(_training_of(record), points, whole))
         for seed, score in record.accuracies.items():
             if int(seed) != record.seed:
-                further, own = _training_of(record, int(seed)), self._results(record, score, {})
-                self._send(lambda tracker, further=further, own=own: tracker.end(further, [], own))
+                self._send(TrainingEvent(_training_of(record, int(seed)), (), self._results(record, score, {})))
 
     def _results(self, record: Record, score: float | None, known: Mapping[str, float]) -> Results:
         ranked = {} if score is None else {self._metric.name: self._metric.value(score)}
@@ -181,8 +189,7 @@ class TrackingView:
 
     def _progress(self, record: Record) -> None:
         if self._front and (values := self._front.add(record)):
-            step = self._front.nets
-            self._send(lambda tracker: tracker.progress(step, values))
+            self._send(FrontEvent(self._front.nets, values))
 
 
 def _is_tracked(record: Record) -> bool:
