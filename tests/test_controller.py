@@ -85,16 +85,6 @@ def test_every_strategy_and_scheduler_ends_as_promised(open_controller: Open, st
     }
 
 
-def test_same_seed_same_sequence(open_controller: Open, tmp_path: Path) -> None:
-    runs = []
-    for _ in range(2):
-        controller = open_controller(trials=12, strategy="nsga2", seed=5)
-        finish(controller, slots=1)
-        runs.append([r.key for r in controller.store.records])
-        (tmp_path / "records.jsonl").unlink()
-    assert runs[0] == runs[1]
-
-
 def test_the_study_learns_what_happened(open_controller: Open) -> None:
     controller = open_controller(trials=20, strategy="tpe")
     finish(controller)

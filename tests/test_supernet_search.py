@@ -24,7 +24,7 @@ from alternas.search.config import RunConfig, Settings
 from alternas.search.context import UNLIMITED, SearchConfig, SearchContext
 from alternas.search.data.dataset import DataConfig
 from alternas.search.supernet import draws
-from alternas.search.supernet.budget import NETS_A_STEP, evaluation_flops
+from alternas.search.supernet.budget import NETS_A_STEP
 from alternas.search.training.job import EvaluateJob, Job, JobResult, Point, SupernetJob, TrainJob
 from alternas.search.trials.bank_training import SEGMENTS
 from alternas.search.trials.search_trials import SearchTrials
@@ -36,6 +36,10 @@ from fakes import RECIPE, FakeExecutor, SilentView, driver_of, fake_accuracy, ru
 STEPS = 154  # of the smoke recipe on digits
 DATA: Any = SimpleNamespace(train=range(1437), val=range(360))
 Open = Callable[..., SearchTrials]
+
+
+class KilledError(Exception):
+    """Stands for a driver that dies."""
 
 
 @functools.cache
@@ -164,9 +168,6 @@ def test_only_the_fronts_slices_are_kept(open_supernet: Open, tmp_path: Path) ->
 
 @pytest.mark.parametrize("after", range(1, 70, 13))
 def test_a_driver_killed_anywhere_resumes(open_supernet: Open, tmp_path: Path, after: int) -> None:
-    class KilledError(Exception):
-        pass
-
     count = 0
 
     def fate(job: Any) -> Any:
@@ -206,9 +207,6 @@ def test_a_loss_that_diverges_goes_on_at_half_the_rate(open_supernet: Open, stat
 
 
 def test_a_driver_killed_before_the_polish_has_it_left(open_supernet: Open, tmp_path: Path) -> None:
-    class KilledError(Exception):
-        pass
-
     def fate(job: Any) -> Any:
         if isinstance(job, TrainJob) and job.start:
             raise KilledError
@@ -223,9 +221,6 @@ def test_a_driver_killed_before_the_polish_has_it_left(open_supernet: Open, tmp_
 
 
 def test_half_the_rate_stays_when_the_driver_is_restarted(open_supernet: Open) -> None:
-    class KilledError(Exception):
-        pass
-
     tried: list[SupernetJob] = []
 
     def fate(job: Any) -> Any:
@@ -244,9 +239,6 @@ def test_half_the_rate_stays_when_the_driver_is_restarted(open_supernet: Open) -
 
 
 def test_a_restarted_driver_draws_the_nets_of_an_unbroken_run(open_supernet: Open) -> None:
-    class KilledError(Exception):
-        pass
-
     segments: dict[int, SupernetJob] = {}
 
     def fate(job: Any) -> Any:
@@ -345,10 +337,6 @@ def test_ten_nets_hold_most_of_a_front() -> None:
 
     assert held(kept) > 0.97 * held(front)
     assert held(kept) > held([front[i] for i in range(0, 30, 3)])
-
-
-def test_evaluation_counts_forward_passes_alone() -> None:
-    assert evaluation_flops(1000, 100, 50) == 2 * 1000 * 150
 
 
 # The command.
