@@ -275,9 +275,9 @@ class PlanTrials:
     def take(self, job: TrainJob, result: JobResult) -> Record | None:
         """The record of the training that a result is of."""
         trial = self.live[job.trial]
+        given_up = self.live.received(trial, result)
         if result.status == "lost":
-            return self.live.received(trial, result)
-        self.live.received(trial, result)
+            return given_up
         if job.task != "classes":  # its accuracy is not one on classes: it becomes a metric that names the task
             metrics = result.metrics | ({} if result.accuracy is None else {"accuracy": result.accuracy})
             metrics = {f"{job.task}_{name}": value for name, value in metrics.items()}

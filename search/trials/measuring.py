@@ -32,9 +32,9 @@ class Measuring:
         """Take what a device says of a net: it ends a trial whose net is over a limit, or does not run there."""
         search, trial, device = self._search, self._search.live[job.trial], self._devices.at_work(job)
         device.release()
+        given_up = search.live.received(trial, result)
         if result.status == "lost":
-            return search.live.received(trial, result)
-        search.live.received(trial, result)
+            return given_up
         if result.status == "ok":
             device.add(trial.net, result.latency)
             if over := search.context.limits.measured(trial.net):

@@ -240,9 +240,9 @@ class SearchTrials:
     def take(self, job: TrainJob | EvaluateJob, result: JobResult) -> Record | None:
         """The record of the trial whose end a result is: its own, or one that falls out of a rung."""
         trial = self.live[job.trial]
+        given_up = self.live.received(trial, result)
         if result.status == "lost":
-            return self.live.received(trial, result)
-        self.live.received(trial, result)
+            return given_up
         trial.last_result = result
         if result.status != "ok":
             return trial.finish(result.status, result.error)
@@ -334,7 +334,7 @@ class SearchTrials:
                 self.live.queue.append(number)
 
     def _enqueue_references(self) -> None:
-        """Nets of timm without a record are trained behind the baselines, under numbers that the study does not use."""
+        """Nets of timm without a record are trained after the baselines, under numbers that the study does not use."""
         recorded = {record.key: record.trial for record in self.store.records if record.kind == "reference"}
         number = max(recorded.values(), default=FIRST_REFERENCE - 1)
         steps, fields = (self.context.steps,), self.context.record_fields
