@@ -87,9 +87,9 @@ def test_a_net_outlives_a_worker_and_a_node(death: str, cluster: Any, caplog: py
     run_config = RunConfig(Resources(cluster.address, gpus=2.0))
     context = prepare(SearchConfig(settings, DataConfig("digits"), 1, "across", run_config), Console(quiet=True))
     data = context.data.without_test()
-    with opened(context) as controller, closing(pool.Pool(run_config.resources, data, 9)) as workers:
+    with opened(context) as (trials, _), closing(pool.Pool(run_config.resources, data, 9)) as workers:
         assert workers.size == 1
-        assert run_loop(controller, workers, Killer())
+        assert run_loop(trials, workers, Killer())
     records = read_records(context.folder)
     assert {record.status for record in records} == {"ok"}
     assert all(record.budget["done"] == record.budget["full"] for record in records)
