@@ -131,13 +131,14 @@ def busy(strategy: str) -> dict[str, Any]:
 def fill(folder: Path, strategy: str) -> None:
     """A run of so many records: every job ends at once."""
     from alternas.search.run import search_driver
-    from alternas.search.training.job import JobResult, Point
+    from alternas.search.training.job import JobResult, Point, TrainJob
 
     controller, store = controller_of(folder, strategy, RECORDS)
     curve = tuple(Point(step, 1 / step, 0.5) for step in range(1, TICKS + 1))
     driver = search_driver(controller)
     with closing(store):
         while job := driver.next_job():
+            assert isinstance(job, TrainJob)
             driver.take(JobResult(job.id, "ok", job.stop_step, fancied(job.genotype), {"nll": 1.0}, curve, SECONDS))
     settings = {"space": "free", "strategy": strategy, "objective": "macs"}
     data = {"name": "digits", "image_size": [8, 8], "in_chans": 1, "classes": [str(i) for i in range(10)]}
