@@ -108,8 +108,8 @@ def test_ranges_of_a_recipes_file(name: str, given: list[Any], values: list[Any]
         ((), {"lr": "log"}, "tune: lr: must be [low, high]"),
         ((), {"lr": [True, 2]}, "tune: lr: must be [low, high]"),
         ((), {"lr": [1e-3, math.inf]}, "tune: lr: must be [low, high]"),
-        ((), {"lr": [0, 1e-2]}, "recipe: lr must be above 0"),
-        ((), {"drop_path": [0, 1]}, "recipe: drop_path must be 0 to 0.99"),
+        ((), {"lr": [0, 1e-2]}, "recipe: lr must be a number above 0"),
+        ((), {"drop_path": [0, 1]}, "recipe: drop_path must be a number from 0 to 0.99"),
         ((), {"warmup": [0, 0.6], "cooldown": [0, 0.6]}, "recipe: warmup + cooldown is more than there is"),
         ((), {"optimizer": ["adamx"]}, "tune: optimizer: unknown value 'adamx'"),
         ((), {"optimizer": ["adamw"]}, "tune: optimizer: must have two values or more, got ['adamw']"),
@@ -333,7 +333,7 @@ def test_python_takes_it(fake_pool: type[FakePool]) -> None:
         (("--tune", "lr", "--supernet", "10"), "tune: nets of a supernet share one recipe; leave it out\n"),
         (("--tune", "lr", "--strategy", "buildup"), "tune: a build-up changes attention alone; leave it out\n"),
         (("--tune", ","), "names: must be separated by commas"),
-        (("--recipe", "wrong.json"), "recipe: wrong.json: tune must be an object of ranges by field, got ['lr']\n"),
+        (("--recipe", "wrong.json"), "recipe: wrong.json: tune must be an object, got ['lr']\n"),
     ],
 )
 def test_what_cannot_be_is_one_line(alternas: Any, words: tuple[str, ...], message: str) -> None:
