@@ -35,7 +35,9 @@ Number = Annotated[float, Meta(ge=-MAX_NUMBER, le=MAX_NUMBER)]
 Amount = Annotated[float, Meta(ge=0, le=MAX_NUMBER)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Text = Annotated[str, Meta(max_length=MAX_TEXT)]
-Choice = bool | Integer | Number | Text  # what a gene can be
+Choice = Annotated[  # what a gene can be
+    bool | Integer | Number | Text, Meta(description="a text, a number, true or false")
+]
 
 KINDS: dict[Any, str] = {
     int: "a whole number", float: "a number", str: "a text", bool: "true or false", type(None): "null",
@@ -57,6 +59,14 @@ def parse_json(text: str | bytes) -> Any:
         return _STRICT.decode(whole)
     except RecursionError:
         raise ValueError("nested too deep") from None
+
+
+def parse_line(line: bytes) -> Any:
+    """As `parse_json`, in half the time: of files that hold thousands of lines, written by us."""
+    try:
+        return msgspec.json.decode(line)
+    except (ValueError, RecursionError):  # bad JSON; or half a character, as names of files may hold it, which is fine
+        return parse_json(line)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -111,7 +121,7 @@ def convert(value: Any, kind: type[T], where: str) -> T:
     except msgspec.ValidationError as error:
         raise _wrong(error, kind, value, where) from None
     except InputError as error:
-        raise InputError(f"{where}: {error}") from None
+        raise InputError(": ".join(part for part in (where, str(error)) if part)) from None
     return value if isinstance(value, dict) and not is_dataclass(kind) else made
 
 
@@ -173,7 +183,7 @@ def _dataclass_in(hint: Any) -> Any:
 def _wrong(error: msgspec.ValidationError, kind: Any, value: Any, where: str) -> InputError:
     """What is wrong: the place in msgspec's message, with the rule of its type and the value there."""
     if isinstance(error.__cause__, InputError):
-        return InputError(f"{where}: {error.__cause__}")
+        return InputError(": ".join(part for part in (where, str(error.__cause__)) if part))
     message, path = _PLACE.fullmatch(str(error)).groups()  # pyright: ignore[reportOptionalMemberAccess]
     place, verb = "", "be"
     for name, number in _STEP.findall(path or ""):
@@ -186,7 +196,7 @@ def _wrong(error: msgspec.ValidationError, kind: Any, value: Any, where: str) ->
     what = ": ".join(part for part in (where, place.lstrip(".")) if part)
     if missing := _MISSING.fullmatch(message):
         return InputError(f"{what}: {missing[1]} is missing")
-    return InputError(f"{what} must {verb} {rule_of(kind)}, got {short_repr(value)}")
+    return InputError(f"{what} must {verb} {rule_of(kind)}, got {short_repr(value)}".lstrip())
 
 
 def _inside(kind: Any, name: str) -> Any:
@@ -195,10 +205,10 @@ def _inside(kind: Any, name: str) -> Any:
         kind = get_args(kind)[0]
     if name and hasattr(kind, "__annotations__"):
         return get_type_hints(kind, include_extras=True)[name]
-    parts = [part for part in get_args(kind) if part not in (..., str)]
-    if get_origin(kind) in (list, tuple, dict) or not parts:
-        return parts[-1] if parts else Any
-    return next((_inside(part, name) for part in parts if get_args(part) or hasattr(part, "__annotations__")), Any)
+    if get_origin(kind) in (list, tuple, dict):
+        return get_args(kind)[1 if get_origin(kind) is dict else 0]
+    parts = [part for part in get_args(kind) if get_args(part) or hasattr(part, "__annotations__")]
+    return next((_inside(part, name) for part in parts if get_origin(part) is not Annotated), Any)
 
 
 def rule_of(kind: Any) -> str:
@@ -216,7 +226,7 @@ def rule_of(kind: Any) -> str:
         inner = f", each {rule_of(get_args(base)[0])}" if get_origin(base) is tuple else ""
         return f"{meta.description}{inner}"
     words, items = KINDS[get_origin(base) or base], "characters" if base is str else "items"
-    if meta.ge is not None:
+    if meta.ge is not None and meta.ge != -MAX_INT:
         words += f" from {meta.ge:g}" if base is float else f" from {meta.ge}"
     elif meta.gt is not None:
         words += f" above {meta.gt}"
@@ -225,5 +235,8 @@ def rule_of(kind: Any) -> str:
     elif meta.lt is not None:
         words += f" and below {meta.lt}"
     if meta.max_length is not None:
-        words += f" of {f'{meta.min_length} to' if meta.min_length else 'at most'} {meta.max_length:,} {items}"
+        least = (
+            "" if meta.min_length == meta.max_length else f"{meta.min_length} to " if meta.min_length else "at most "
+        )
+        words += f" of {least}{meta.max_length:,} {items}"
     return words

@@ -16,7 +16,7 @@ from typing import Any
 from ..archs import Genotype, zoo
 from ..archs.candidate import candidate_key, recipe_genes, tuned_values
 from ..archs.errors import InputError, short_repr
-from ..archs.files import parse_json
+from ..archs.json_files import convert, parse_json
 from ..archs.layout import ImageSize
 from ..results.ranking.metric import complete_settings
 from ..results.ranking.run_leaderboard import leaderboard_of
@@ -216,13 +216,12 @@ def _of_json(where: str, text: bytes) -> list[Candidate]:
     """A genotype, genes, or a list of such."""
     try:
         value = parse_json(text)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise InputError(f"start-with: {short_repr(where)}: cannot be read ({error!s:.80})") from None
-    nets = value if isinstance(value, list) else [value]
-    if not nets or not all(isinstance(net, dict) for net in nets):
-        raise InputError(
-            f"start-with: {where}: must hold genotypes or genes, which are objects, got {short_repr(value)}"
-        )
+    rule = f"start-with: {where}: must hold genotypes or genes, which are objects"
+    nets = convert(value if isinstance(value, list) else [value], list[dict[str, Any]], rule)
+    if not nets:
+        raise InputError(f"{rule}, got []")
     return [_of_value(f"net {number}", net) for number, net in enumerate(nets, start=1)]
 
 
@@ -242,8 +241,6 @@ def noted_genes(facts: Mapping[str, Any], space: Space) -> list[Genes]:
         InputError: if that are no genes of the space.
     """
     noted, options = facts.get("start_with", []), options_of(space)
-    if not isinstance(noted, list) or not all(isinstance(genes, dict) for genes in noted):
-        raise InputError("run.json: start_with must be a list of genes")
     for genes in noted:
         if genes.keys() != options.keys() or not all(genes[name] in choices for name, choices in options.items()):
             raise InputError(f"run.json: start_with holds genes of another space, {short_repr(genes)}")

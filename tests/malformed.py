@@ -380,7 +380,7 @@ def lay_base() -> None:
 
 MORE: dict[str, Any] = {
     "metrics": {"nll": 0.5}, "curve": [{"step": 1, "loss": 0.5, "accuracy": 0.1}], "accuracies": {"0": 0.9},
-    "rungs": [{"step": 1, "accuracy": 0.5, "on": True}], "constraint_violation": {"macs": 0.1}, "budget": {"full": 16, "done": 16},
+    "rungs": [{"step": 1, "accuracy": 0.5, "promoted": True}], "constraint_violation": {"macs": 0.1}, "budget": {"full": 16, "done": 16},
     "recipe": {"name": "smoke", "batch_size": 64}, "data": {"name": "digits", "fraction": 1.0, "split": "x"},
     "seconds": 1.5, "started_at": "2026-01-01T00:00:00.000+00:00",
     "finished_at": "2026-01-01T00:00:01.500+00:00", "device": "cpu",
