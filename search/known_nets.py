@@ -18,14 +18,12 @@ from ..archs.candidate import candidate_key, recipe_genes, tuned_values
 from ..archs.errors import InputError, short_repr
 from ..archs.json_files import convert, parse_json
 from ..archs.layout import ImageSize
-from ..results.ranking.metric import complete_settings
 from ..results.ranking.run_leaderboard import leaderboard_of
 from ..results.runs.record import Record, now
 from ..results.runs.run_spec import run_and_trial
 from ..results.runs.store import find_run, read_records, read_settings
 from ..spaces import FixedChooser, Genes, JointSpace, Space, find_genes, options_of, plain_genes
 from .samplers.sampler_context import features
-from .training.recipe import completed
 
 # Settings of runs that train a net alike.
 SAME = ("recipe", "tune", "data_split", "image_size", "seed", "repeats", "metric", "trainer")
@@ -249,8 +247,7 @@ def noted_genes(facts: Mapping[str, Any], space: Space) -> list[Genes]:
 
 def trained_alike(run: Path, record: Record, settings: Mapping[str, Any], steps: int) -> bool:
     """Whether a net of an earlier run was trained as one with these settings would be: alone and to the end."""
-    theirs = complete_settings(read_settings(run).get("settings", {}))
-    theirs["recipe"] = completed(theirs.get("recipe"))
+    theirs = read_settings(run).get("settings", {})
     same = all(name in theirs and theirs[name] == settings[name] for name in SAME)
     whole = record.status == "ok" and record.budget.get("full") == record.budget.get("done") == steps
     return same and whole and record.weights == "alone" and record.kind in ("search", "baseline")

@@ -1,4 +1,4 @@
-"""Malformed inputs drawn from a seed: arguments, genotype files, run folders, data folders and .npz files.
+"""Malformed inputs drawn from a seed: arguments, data folders and .npz files.
 
 Each case is what was harmed, the words of the command, and a way to lay it out in the current folder. Each is wrong
 for certain: a value is replaced by one that its place can never hold.
@@ -7,10 +7,9 @@ for certain: a value is replaced by one that its place can never hold.
 from __future__ import annotations
 
 import copy
-import json
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,6 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from alternas.archs import zoo
-from alternas.results.runs.record import Record
-from alternas.search.training.recipes import get as get_recipe
 from runs import finished_run
 
 LONG = "x" * 5000
@@ -28,6 +24,8 @@ HUGE = "9" * 400
 ODD = ["../../x", "/", "\x1b[31m", "a\nb", "é", "\u202e", LONG, "<script>", "--", "-1x"]
 NO_NUMBER = ["many", "nan", "1e", "0x10", "1,5,x", "--3", "½", LONG, "\x07", "True", "None"]
 FREE: dict[str, list[str]] = {  # by option: what it can never be
+    "workers": ["-1", "1.5", "8..2", "0..3", "2..", "..4", "2..x", "9" * 5000, *NO_NUMBER],
+    "price": ["gpu", "gpu=", "tpu=1", "cpu=-1", "cpu=1,cpu=2", "gpu:=1", "cpu=0", "cpu=1e999", *ODD, *NO_NUMBER],
     "count": ["0", "-3", "1.5", "-" + HUGE, HUGE, "9" * 5000, *NO_NUMBER],
     "whole": ["-1", "1.5", "9" * 5000, *NO_NUMBER],
     "number": ["0", "-1", "-inf", *NO_NUMBER],
@@ -40,6 +38,7 @@ FREE: dict[str, list[str]] = {  # by option: what it can never be
     "name": ["..", ".hidden", "-", "a/b", "/etc/x", "a b", "x" * 101, *ODD],
     "word": ["magic", "Pareto ", "pareto;off", "nsga2\x00"[:-1] + "3", "1", *ODD],
     "file": ["none.json", "none/none.npz", "folder.json", "/dev/null/x", "mine:99", "mine:x", ":", "timm:", *ODD],
+    "url": ["sqlite://", "http://x/y", "postgresql://", "sqlite:///:memory:", "mysql://@/", *ODD],
     "storage path": ["s3:/bucket", "/shared/x", "bucket/x", "s3://[/x", "s3://", "http://x/y", "file://x/y", "s3://b?x=1", *ODD],
     "place": ["tpu/1", "cpu/0", "cpu/1/float8", "cpu/1/float32/tf", "cpu/1/float32/eager/0", "a/b/c/d/e/f/g", *(odd for odd in ODD if odd != "/"), "cpu/7"],
     "limit": ["0", "-1", "nan", "inf", "1e9", "x", "board=", "=1", "a b=1", "1k", "", *NO_NUMBER],
@@ -52,19 +51,19 @@ KINDS = {  # which it is, by the option's name; those of other commands than the
     "name": "name", "run": "name", "runs": "name", "run_name": "name", "trial": "count", "trials": "count",
     "retrain.trials": "numbers", "show.trial": "count", "repeats": "count", "seeds": "count",
     "episodes": "count", "batch": "count", "classes": "count", "channels": "count", "threads": "count",
-    "latency.batch": "numbers", "processes": "whole", "bench.workers": "count", "workers": "whole", "seed": "whole",
+    "latency.batch": "numbers", "processes": "whole", "bench.workers": "count", "workers": "workers", "seed": "whole",
     "retrain.top": "count", "top": "whole", "eta": "number", "trial_minutes": "number",
-    "max_hours": "number",
+    "max_hours": "number", "price": "price", "max_cost": "number", "max_gpu_hours": "number",
     "max_train_steps": "number", "cpus_per_trial": "number", "gpus_per_trial": "number or 0",
+    "devices_per_trial": "count", "measured_nets": "count", "polish_epochs": "whole",
     "epochs": "number", "max_latency_ms": "limit", "latency_command": "command", "latency_format": "word", "latency_timeout": "number", "max_macs": "amount", "max_params": "amount", "images": "amount",
     "msa": "numbers", "shots": "numbers", "ways": "numbers", "rungs": "shares", "save_weights_at": "shares",
     "image_size": "size", "from_size": "size", "strategy": "word", "scheduler": "word", "objective": "word",
-    "objectives": "word", "loader": "word", "recipe": "file", "freeze": "word", "regime": "word", "cnn": "word",
-    "start": "file",
+    "objectives": "word", "loader": "word", "recipe": "file", "freeze": "word",
     "train": "word", "pick": "word", "formats": "word", "family": "word", "device": "word", "dtype": "word",
     "bench.data": "word", "study.name": "word", "recipes.name": "word", "spaces.space": "file", "space": "file",
     "data": "file", "data.name": "file", "weights": "file", "arch": "file", "target": "file", "latency": "place",
-    "latency_of": "place", "storage_path": "storage path", "svg": "picture", "out": "out", "assets": "out", "plot": "out",
+    "latency_of": "place", "storage": "url", "storage_path": "storage path", "svg": "picture", "out": "out", "assets": "out", "plot": "out",
     "supernet": "place", "polish": "number or 0", "floor": "number or 0", "table": "file", "start_with": "file", "with_nets": "word", "port": "port", "samples": "count", "against": "file", "analyses": "word",
     "report.out": "picture", "metric": "word", "trainer": "file", "patience": "count", "chance": "chance",
     "track": "word", "tune": "word",
@@ -80,12 +79,11 @@ ANY = {  # options that may hold anything, with the reason
 BASE = {  # what each command needs besides
     "search": ["resnet"], "front": ["mine"], "leaderboard": ["mine"], "compare": ["mine", "other"],
     "show": ["mine", "0"], "report": ["mine"], "export": ["mine", "--out", "d"], "cost": ["alternet18"],
-    "data": ["digits"], "retrain": ["mine"], "finetune": ["--from", "mine", "--data", "digits"], "train": ["resnet18", "--data", "digits"],
+    "data": ["digits"], "retrain": ["mine"], "finetune": ["--from", "mine", "--data", "digits"],
     "buildup": ["--from", "mine", "--data", "digits"], "few-shot": ["--from", "mine", "--data", "digits"],
     "study": ["data-size", "--data", "digits"], "latency": ["alternet18"], "dashboard": ["mine"],
     "explain": ["mine"],
 }  # fmt: skip
-WRONG: list[Any] = [None, True, -1, 1.5, 10**400, "", "x", LONG, [], [[]], {}, {"x": {}}, [None], "\ud800", "<b>"]
 
 
 @dataclass(frozen=True)
@@ -122,14 +120,6 @@ def kind_of(command: str, name: str) -> str:
     return KINDS.get(f"{command}.{name}", KINDS.get(name, ""))
 
 
-def places_in(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The path of every value within `value`, itself included."""
-    yield path
-    if isinstance(value, dict | list):
-        for key in value if isinstance(value, dict) else range(len(value)):
-            yield from places_in(value[key], (*path, key))
-
-
 def at(value: Any, path: tuple[Any, ...]) -> Any:
     for key in path:
         value = value[key]
@@ -143,137 +133,6 @@ def replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     whole = copy.deepcopy(value)
     at(whole, path[:-1])[path[-1]] = new
     return whole
-
-
-def unlike(draw: random.Random, old: Any) -> Any:
-    """A value of another kind: of a number none, of a text no text."""
-    kind = "number" if isinstance(old, int | float) and not isinstance(old, bool) else type(old)
-    other = [
-        new for new in WRONG
-        if ("number" if isinstance(new, int | float) and not isinstance(new, bool) else type(new)) != kind
-    ]  # fmt: skip
-    return draw.choice(other)
-
-
-def torn(draw: random.Random, text: str) -> bytes:
-    """Bytes that are no JSON of an object."""
-    raw = text.encode()
-    deep = b"[" * 100_000
-    ways = [b"", b"null", b"3", b"[]", b'"x"', raw[: draw.randrange(1, len(raw) - 1)], b"\xff\xfe" + raw, deep, raw * 2]
-    return draw.choice([*ways, b"\x00" * 40, b'{"a":' * 50_000, raw.replace(b'"', b"'")])
-
-
-def genotypes(draw: random.Random) -> Iterator[Case]:
-    """A net's JSON file with one thing wrong."""
-    nets = [zoo.get(name, 32).to_dict() for name in ("alternet18", "vit_tiny_r_s16_p8", "resnet50", "vit_tiny_patch16")]
-    while True:
-        what, raw = harmed(draw, draw.choice(nets))
-        words = draw.choice([["--json"], ["--svg", "net.svg"], ["--image-size", "64"], []])
-        yield Case(f"genotype {what}", ("cost", "net.json", *words), partial(Path("net.json").write_bytes, raw))
-
-
-def harmed(draw: random.Random, net: dict[str, Any]) -> tuple[str, bytes]:
-    """What is wrong, and the file's bytes."""
-    text = json.dumps(net)
-    path = draw.choice([path for path in places_in(net) if path and path[-1] != "encoder"])
-    old = at(net, path)
-    number = isinstance(old, int | float) and not isinstance(old, bool)
-    way = draw.choice(["torn", "kind", "kind", "unknown", "twice", "number", "missing"])
-    if way == "kind":
-        new = unlike(draw, old)
-        return f"{path}: {new!r:.20}", json.dumps(replaced(net, path, [None] if new == [] else new)).encode()
-    if way == "number" and number:
-        new = draw.choice([-1, 10**400, float("nan"), float("inf"), -0.5, 65537, 1e308])
-        return f"{path}: {new!r:.20}", json.dumps(replaced(net, path, new)).encode()
-    if way == "unknown" and isinstance(old, dict):
-        return f"{path}: unknown field", json.dumps(replaced(net, (*path, draw.choice(ODD)), 1)).encode()
-    if way == "missing":
-        return "no stem", json.dumps({name: part for name, part in net.items() if name != "stem"}).encode()
-    if way == "twice":
-        return "a field twice", text.replace('"kind":', '"kind": "cifar", "kind":').encode()
-    return "torn", torn(draw, text)
-
-
-def recipes(draw: random.Random) -> Iterator[Case]:
-    """A recipe's JSON file with one thing wrong."""
-    recipe = get_recipe("paper_cifar").to_dict()
-    while True:
-        path = draw.choice([path for path in places_in(recipe) if path])
-        new = draw.choice([unlike(draw, at(recipe, path)), unlike(draw, at(recipe, path)), -1, 10**400, float("nan")])
-        raw = draw.choice([json.dumps(replaced(recipe, path, new)).encode()] * 3 + [torn(draw, json.dumps(recipe))])
-        words = draw.choice([("recipes", "mine.json"), ("search", "resnet", "--recipe", "mine.json")])
-        if path != ("name",) or not isinstance(new, str):
-            yield Case(f"recipe {path}: {new!r:.20}", words, partial(Path("mine.json").write_bytes, raw))
-
-
-FILES = ("run.json", "records.jsonl", "latency.jsonl", "retrain/records.jsonl")
-TOLD = ("settings", "trials", "data", "command", "versions")
-READERS = [
-    ("front", "mine"), ("front", "mine", "--json"), ("leaderboard", "mine"), ("compare", "mine", "other"),
-    ("report", "mine"), ("export", "mine", "--out", "d"),
-]  # fmt: skip
-
-
-ALL_READERS = [words for words in READERS if "--json" not in words]  # of the facts of the data too
-
-
-def runs(draw: random.Random) -> Iterator[Case]:
-    """A run's folder with one thing wrong in one of its files."""
-    while True:
-        file = draw.choices(FILES, [4, 6, 1, 1])[0]
-        yield from (_facts if file == "run.json" else _lines)(draw, file, draw.choice(READERS))
-
-
-def _facts(draw: random.Random, file: str, words: tuple[str, ...]) -> Iterator[Case]:
-    path = draw.choice(
-        [(name,) for name in TOLD] + [("data", name) for name in ("image_size", "in_chans", "classes", "mean", "std", "name")]
-        + [("data", "mean", 0), ("data", "image_size", 1), ("data", "classes", 3), ("settings", "objective"),
-           ("settings", "limits"), ("settings", "limits", "macs"), ("settings", "latency"), ()]
-    )  # fmt: skip
-
-    own = random.Random(draw.random())  # so that a case is the same whichever others are run
-
-    def lay() -> None:
-        where = Path("runs/mine") / file
-        facts = json.loads(where.read_text())
-        new = unlike(own, at(facts, path))
-        raw = json.dumps(replaced(facts, path, new)).encode() if path else torn(own, where.read_text())
-        where.write_bytes(raw)
-
-    reads_data = path[:1] == ("data",) and len(path) > 1
-    yield Case(f"{file} {path}", draw.choice(ALL_READERS) if reads_data else words, lay)
-
-
-def _lines(draw: random.Random, file: str, words: tuple[str, ...]) -> Iterator[Case]:
-    """A line of JSON with another value at one place of it, or torn."""
-    own = random.Random(draw.random())
-
-    def lay() -> None:
-        where = Path("runs/mine") / file
-        first, *rest = where.read_text().splitlines(keepends=True)
-        value = json.loads(first)
-        path = own.choice([p for p in places_in(value) if known(p)])
-        new = unlike(own, at(value, path)) if len(path) < 2 else "x"  # null is a number that is not known
-        new = [] if new is None else new
-        raw = json.dumps(replaced(value, path, new)).encode() if path else torn(own, first.strip()).replace(b"\n", b"")
-        where.write_bytes(raw + b"\n" + "".join(rest).encode())
-
-    yield Case(file, words, lay)
-
-
-def known(path: tuple[Any, ...]) -> bool:
-    """Whether a record's rules say what stands there: not within what is kept to be read by people."""
-    if path and path[0] in ("device", "batch"):  # of a latency they are any
-        return False
-    return len(path) < 2 or path[0] in (
-        "cost",
-        "budget",
-        "accuracies",
-        "metrics",
-        "curve",
-        "rungs",
-        "constraint_violation",
-    )
 
 
 def data(draw: random.Random) -> Iterator[Case]:
@@ -362,20 +221,8 @@ def lay_base() -> None:
     """A run, another, and things that are in the way."""
     Path("taken").write_text("in the way")
     Path("folder.json").mkdir()
-    folder = finished_run()
+    finished_run()
     finished_run("other")
-    facts = json.loads((folder / "run.json").read_text())
-    facts["settings"] |= {"limits": {"macs": 10**9}, "latency": ""}
-    facts |= {"command": ["alternas", "search"], "versions": {"torch": "2"}}
-    (folder / "run.json").write_text(json.dumps(facts))
-    rows = [json.loads(line) | MORE for line in (folder / "records.jsonl").read_text().splitlines()]
-    text = "".join(json.dumps(asdict(Record(**row))) + "\n" for row in rows)
-    (folder / "records.jsonl").write_text(text)
-    (folder / "retrain").mkdir()
-    (folder / "retrain" / "run.json").write_text(json.dumps(facts))
-    (folder / "retrain" / "records.jsonl").write_text(text.replace('"search"', '"retrain"'))
-    measured = {"key": rows[0]["key"], "latency_ms": 1.5, "latency_spread_ms": 0.1, "device": "cpu", "batch": 1}
-    (folder / "latency.jsonl").write_text(2 * (json.dumps(measured) + "\n"))
 
 
 MORE: dict[str, Any] = {

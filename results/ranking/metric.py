@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -149,15 +149,9 @@ def run_metric(folder: Path) -> Metric:
         InputError: if it holds something else.
     """
     found = read_settings(folder).get("settings", {}).get("metric", {})
-    return convert(found, Metric, f"{folder / 'run.json'}: settings")
+    return convert(found, Metric, f"{folder / 'run.json'}: settings.metric")
 
 
-def complete_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A run's settings with what an older alternas did not write: its metric, trainer, tuned fields, devices."""
-    metric = settings.get("metric", {})
-    whole = asdict(Metric()) | metric if isinstance(metric, dict) else metric
-    older = {"trainer": "", "tune": {}, "other_costs": [], "devices": []}
-    return older | dict(settings) | {"metric": whole}
 
 
 def guessing(metric: Metric, data: Mapping[str, Any]) -> float | None:

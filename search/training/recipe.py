@@ -18,7 +18,6 @@ CHOICES = {
     "precision": ("auto", "float32", "bfloat16", "float16"),
 }
 OPTIMIZERS = CHOICES["optimizer"]
-LATER = {"class_weights": "none", "balanced_sampler": False}  # what recipes had before there were these fields
 MOST_NAME = 200  # characters
 LEAST_PASS = 2  # images of a pass on each device: BatchNorm cannot train on one
 
@@ -177,11 +176,6 @@ class Recipe:
             InputError: if a field is unknown, missing or wrong.
         """
         return convert(data, cls, "recipe")
-
-
-def completed(recipe: Any) -> Any:
-    """A recipe as JSON that an older alternas wrote, with the fields that are new since; what is no object stays."""
-    return LATER | recipe if isinstance(recipe, dict) else recipe
 
 
 def check_devices(recipe: Recipe, images: int, devices: int) -> None:
