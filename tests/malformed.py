@@ -219,7 +219,7 @@ def _picture(path: Path) -> None:
 
 def lay_base() -> None:
     """A run, another, and things that are in the way."""
-    Path("taken").write_text("in the way")
+    Path("taken").write_text("in the way", encoding="utf-8")
     Path("folder.json").mkdir()
     finished_run()
     finished_run("other")

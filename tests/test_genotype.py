@@ -161,7 +161,7 @@ def test_keys_are_those_that_recorded_runs_hold() -> None:
 
     A space that samples other nets has its line in genotype_keys.json written again; the zoo's lines never change.
     """
-    known = json.loads((Path(__file__).parent / "genotype_keys.json").read_text())
+    known = json.loads((Path(__file__).parent / "genotype_keys.json").read_text(encoding="utf-8"))
     assert {name: zoo.get(name, 224).key for name in known["zoo"]} == known["zoo"]
     for name, keys in known["spaces"].items():
         space = get(name, 32)

@@ -182,7 +182,7 @@ WRONG_RUNS: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("wrong", "words"), WRONG_RUNS, ids=lambda value: f"{value!r:.40}")
 def test_a_run_json_says_what_it_must(tmp_path: Path, wrong: dict[str, Any], words: str) -> None:
     for facts in (RUN, RUN | wrong):
-        (tmp_path / "run.json").write_text(json.dumps(facts))
+        (tmp_path / "run.json").write_text(json.dumps(facts), encoding="utf-8")
         if facts is RUN:
             assert (read_settings(tmp_path), read_data_facts(tmp_path)) == (RUN, FACTS)
             continue
@@ -221,7 +221,7 @@ def test_every_reader_names_its_file(tmp_path: Path, file: str) -> None:
 
 def test_odd_values_of_a_supernet_are_one_line(tmp_path: Path) -> None:
     whole = {"format": 1, "step": 4, "total_steps": 8, "curve": [POINT], "predicted": {"x": 0.5}, "attempts": 0}
-    (tmp_path / "supernet.json").write_text(json.dumps(whole))
+    (tmp_path / "supernet.json").write_text(json.dumps(whole), encoding="utf-8")
     assert read_progress(tmp_path) == whole
     for name, odd in {
         "format": 2,
@@ -231,7 +231,7 @@ def test_odd_values_of_a_supernet_are_one_line(tmp_path: Path) -> None:
         "predicted": {"x": "y"},
         "facts": [],
     }.items():
-        (tmp_path / "supernet.json").write_text(json.dumps(whole | {name: odd}))
+        (tmp_path / "supernet.json").write_text(json.dumps(whole | {name: odd}), encoding="utf-8")
         with pytest.raises(InputError, match=rf"supernet\.json: {name} must"):
             read_progress(tmp_path)
 

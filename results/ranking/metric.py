@@ -152,8 +152,6 @@ def run_metric(folder: Path) -> Metric:
     return convert(found, Metric, f"{folder / 'run.json'}: settings.metric")
 
 
-
-
 def guessing(metric: Metric, data: Mapping[str, Any]) -> float | None:
     """The score of guessing, on data of these facts; None where nobody knows it, of a user's own without a chance.
 
