@@ -14,7 +14,7 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NoReturn, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -122,7 +122,8 @@ def convert(value: Any, kind: type[T], where: str) -> T:
         raise _wrong(error, kind, value, where) from None
     except InputError as error:
         raise InputError(": ".join(part for part in (where, str(error)) if part)) from None
-    return value if isinstance(value, dict) and not is_dataclass(kind) else made
+    is_object = isinstance(value, dict) and not is_dataclass(kind)
+    return cast(T, value) if is_object else made
 
 
 def check_fields(value: Any, where: str) -> None:
@@ -214,11 +215,13 @@ def _inside(kind: Any, name: str) -> Any:
 def rule_of(kind: Any) -> str:
     """What a type asks for, in words: "a whole number from 1 to 64"."""
     if get_origin(kind) in (Union, UnionType):
-        return " or ".join(dict.fromkeys(map(rule_of, get_args(kind))))
+        return " or ".join(dict.fromkeys(rule_of(part) for part in get_args(kind) if part is not type(None)))
     if get_origin(kind) is Literal:
         return f"one of {', '.join(map(str, get_args(kind)))}"
     if get_origin(kind) is tuple or (get_origin(kind) is list and get_args(kind)):
-        return f"a list, each {rule_of(get_args(kind)[0])}"
+        parts = get_args(kind)
+        count = f" of {len(parts)}" if get_origin(kind) is tuple and ... not in parts else ""
+        return f"a list{count}, each {rule_of(parts[0])}"
     if get_origin(kind) is not Annotated:
         return KINDS.get(get_origin(kind) or kind, "an object")
     base, meta = get_args(kind)[:2]

@@ -304,19 +304,6 @@ def test_a_search_its_resumption_and_its_retraining(alternas: Any, fake_pool: ty
     assert taken, "nets of the front, by the recipes they had there, are not trained again"
 
 
-@pytest.mark.usefixtures("elsewhere", "fake_pool")
-def test_a_run_from_before_goes_on(alternas: Any) -> None:
-    words = ("search", "resnet", "--data", "digits", "--epochs", "1", "--name", "t", "--trials")
-    assert alternas(*words, "2")[0] == 0
-    facts = json.loads(Path("runs/t/run.json").read_text(encoding="utf-8"))
-    del facts["settings"]["tune"]
-    Path("runs/t/run.json").write_text(json.dumps(facts), encoding="utf-8")
-    assert alternas(*words, "3")[0] == 0
-    assert all(r.training_id == "" for r in read_records(Path("runs/t")))
-    code, _, error = alternas(*words, "3", "--tune", "lr")
-    assert (code, "tune.recipe.lr is None there" in error) == (2, True)
-
-
 @pytest.mark.usefixtures("elsewhere")
 def test_python_takes_it(fake_pool: type[FakePool]) -> None:
     run = alternas.search("resnet", trials=3, epochs=1, name="t", tune=["lr", "weight_decay"])

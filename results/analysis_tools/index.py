@@ -110,5 +110,5 @@ def _analyses_in(folder: Path) -> list[dict[str, Any]]:
 def read_index(folder: Path) -> dict[str, Any]:
     """What `write_index` wrote, its parts as `Explained`; InputError if it cannot be read, or is not that."""
     path = folder / INDEX
-    facts = read_json(path, Index)
+    facts = dict[str, Any](read_json(path, Index))
     return facts | {"analyses": convert(facts["analyses"], list[Explained], str(path))}

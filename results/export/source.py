@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import import_module, resources
 from pathlib import Path
 from typing import get_type_hints
@@ -167,7 +167,7 @@ def _defined(node: ast.stmt) -> set[str]:
     return {name.id for name in names if isinstance(name, ast.Name)}
 
 
-def _imports(modules: Iterator[_Module], used: set[str]) -> str:
+def _imports(modules: Iterable[_Module], used: set[str]) -> str:
     """The imports from elsewhere of names that are used, gathered."""
     plain, named = set[str](), dict[str, set[str]]()
     for module in modules:

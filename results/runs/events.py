@@ -72,7 +72,7 @@ class Event:
         return event
 
 
-class Outcome(TypedDict, total=False):
+class Outcome(TypedDict):
     """What is looked at in the result of a trial that pauses."""
 
     metrics: dict[str, Number | None]

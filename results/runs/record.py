@@ -68,7 +68,7 @@ class Record:
     # the weights it started from, what was taken of them part by part, and the steps they cost
     lineage: dict[str, Any] = field(default_factory=dict)
     # of a study: what this training varies, by name; its seeds repeat them
-    factors: dict[str, Choice | list[Choice | None] | None] = field(default_factory=dict)
+    factors: dict[str, Any] = field(default_factory=dict)
     # of a retraining, a study, or a search that draws recipes: 12 hexadecimal digits that identify all that defines it,
     # or net and recipe; its weights are weights/TRAINING_ID.safetensors
     training_id: Name = ""
@@ -199,6 +199,7 @@ class Inner(TypedDict, total=False):
     """What is reckoned with inside of a record's objects."""
 
     cost: _Cost
+    factors: dict[str, Choice | list[Choice | None] | None]
     curve: list[_Point]
     rungs: list[_Rung]
     recipe: _Recipe

@@ -157,7 +157,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
     path = folder / "run.json"
     facts = read_json(path, dict[str, Any])
     check_format(_label(folder), facts)
-    return convert(facts, RunFacts, str(path))
+    return dict[str, Any](convert(facts, RunFacts, str(path)))
 
 
 def _label(folder: Path) -> str:
@@ -177,7 +177,7 @@ def read_data_facts(folder: Path) -> dict[str, Any]:
     for name in ("mean", "std"):
         if len(facts[name]) != facts["in_chans"]:
             raise InputError(f"{place}: {name} must hold {facts['in_chans']} numbers, got {len(facts[name])}")
-    return facts
+    return dict[str, Any](facts)
 
 
 def read_records(folder: Path) -> list[Record]:

@@ -226,7 +226,7 @@ def _exported(folder: Path) -> dict[str, Any]:
         return {}
     facts = read_json(config, ExportFacts, Path.read_bytes)
     genotype = read_json(net, Genotype, Path.read_bytes)
-    return facts | {"genotype": genotype, "image_size": as_map(tuple(facts["image_size"]))}
+    return facts | {"genotype": genotype, "image_size": as_map((facts["image_size"][0], facts["image_size"][1]))}
 
 
 def _check_facts(path: Path, facts: Mapping[str, Any], network: Network) -> None:
