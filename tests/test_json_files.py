@@ -185,7 +185,7 @@ def test_a_run_json_says_what_it_must(tmp_path: Path, wrong: dict[str, Any], wor
             assert (read_settings(tmp_path), read_data_facts(tmp_path)) == (RUN, FACTS)
             continue
         with pytest.raises(InputError, match=rf"run\.json: {words}"):
-            assert read_settings(tmp_path) and run_metric(tmp_path) and read_data_facts(tmp_path)
+            _ = read_settings(tmp_path), run_metric(tmp_path), read_data_facts(tmp_path)
 
 
 READERS: dict[str, Callable[[Path], Any]] = {

@@ -97,7 +97,7 @@ WRONG = {
                                "return Genotype(Stem('cifar', self.calls), (Stage(),))"), "more than its genes"),
     "no options": (drawn("chooser.choose('m', ())"), "mine.py:6: gene m: options must be a tuple of one or more"),
     "no name": (drawn("chooser.choose(1, (1, 2))"), "a gene's name must be a text, got 1"),
-    "mixed options": (drawn("chooser.choose('m', (1, 'a'))"), "gene m: options are texts alone or numbers alone: [1] must be"),
+    "mixed options": (drawn("chooser.choose('m', (1, 'a'))"), "texts alone or numbers alone: [1] must be"),
     "options of no kind": (drawn("chooser.choose('m', (None, 1))"), "texts alone or numbers alone: [0] must be"),
     "the same option twice": (drawn("chooser.choose('m', (1, 1))"), "gene m: an option stands there twice"),
     "no baselines": (BASELINES + "None\n", "baselines() must return a tuple of Genotypes, got None"),
