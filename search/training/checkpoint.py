@@ -16,7 +16,6 @@ from ...archs import InputError
 from ...archs.files import atomic_write
 from ..data.dataset import DataSet
 from .job import TrainJob
-from .recipe import completed
 
 log = logging.getLogger("alternas")
 
@@ -30,7 +29,7 @@ def load_state(job: TrainJob, data: DataSet, device: torch.device) -> dict[str, 
     state = read_checkpoint(Path(job.checkpoint), device)
     if state is None:
         return None
-    ours, theirs = identity(job, data), state["of"] | {"recipe": completed(state["of"].get("recipe"))}
+    ours, theirs = identity(job, data), state["of"]
     other = [name for name in sorted(ours.keys() | theirs.keys()) if ours.get(name) != theirs.get(name)]
     if other:
         raise InputError(f"checkpoint {job.checkpoint}: is of a training with another {', '.join(other)}")
