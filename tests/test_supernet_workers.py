@@ -104,7 +104,7 @@ def job_of(folder: Path, start: int, stop: int, recipe: Recipe = RANDOM) -> Supe
     nets = tuple(sampler().nets(step, NETS_A_STEP) for step in range(start, stop))
     first = sampler().nets(0, 2)
     folder.mkdir(exist_ok=True)
-    return SupernetJob(BANK, nets, start, 8, first, first, recipe, 0, str(folder / "bank.pt"), str(folder / "bank"))
+    return SupernetJob(BANK, nets, start, 8, first, first, recipe, 0, str(folder / "bank"), str(folder / "bank"))
 
 
 def alone(job: SupernetJob, loader: DeviceLoader) -> JobResult:
@@ -177,12 +177,12 @@ def test_a_worker_that_dies_is_no_fault_of_the_bank(tmp_path: Path, loader: Devi
     one, two = tmp_path / "one", tmp_path / "two"
     alone(job_of(one, 0, 8), loader)
     alone(job_of(two, 0, 4), loader)
-    before = (two / "bank.pt").read_bytes()
+    before = (two / "bank-4.pt").read_bytes()
     (lost,) = together(job_of(two, 4, 8), loader, "dies")
     assert lost.status == "lost"
     assert "is gone" in lost.error
     assert "\n" not in lost.error
-    assert (two / "bank.pt").read_bytes() == before
+    assert (two / "bank-4.pt").read_bytes() == before
     (two / "rendezvous-4").unlink(missing_ok=True)
     together(job_of(two, 4, 8), loader)
     assert apart(one / "bank", two / "bank") < 1e-5

@@ -15,6 +15,7 @@ from ...archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
 from ...archs.timm_net import TimmNet
 from ...results.ranking.objectives import own_flops
 from ...results.ranking.pareto import pareto_ranks
+from ...results.runs.bank_progress import read_about
 from ...results.runs.record import Record
 from ...results.runs.store import Store, weights_file
 from ...spaces import plain_genes
@@ -57,6 +58,8 @@ class SupernetController(SearchController):
         if not store.records:  # evaluated first: the same nets trained alone tell what sharing is worth
             genes = [plain_genes(context.space, net) for net in self.baselines]
             study.enqueue([known for known in genes if known])
+        if self.bank_training.done and not self.complete:
+            read_about(self.bank)  # before every net fails that would be evaluated on it
 
     # What runs next: baselines, the bank, then nets on slices of it, then the front once more.
 
