@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from ..render.tables import short
 from ..runs.store import as_argument
-from .leaderboard import Leaderboard, pick
+from .leaderboard import Leaderboard, is_above_chance, pick, recommended
 from .objectives import ACCURACY, LATENCY, title
-from .stats import Row, count_nets, half_width
+from .stats import Row, count_nets
 
 NAMED = 3  # nets that a sentence names
 WEIGHTS = {
@@ -22,36 +22,36 @@ WEIGHTS = {
 def verdict_of(board: Leaderboard) -> list[str]:
     """What a front says, a sentence each: the net to take, another worth a look, what is not known, what measures it.
 
-    The net is the knee of the front, see `pareto.knee`; of a front without one the cheapest of those that the seed
-    noise does not tell from the most accurate. Intervals are 95 %, by the seed noise pooled over the run.
+    The net is the `recommended` one. Intervals are 95 %, by the seed noise of nets of about its accuracy.
 
     Returns:
-        No sentence where accuracy is no objective; why it is empty, of an empty front.
+        No sentence where accuracy is no objective; why it is empty, of an empty front; that all nets guess.
     """
     if not board.rows:
         return [f"{board.why_empty[:1].upper()}{board.why_empty[1:]}."]
     if ACCURACY not in board.query.objectives:
         return []
-    row = chosen(board)
+    row = recommended(board)
+    if not is_above_chance(board, row):
+        best = f"the best, net {row['trial']}, has {score_text(board, row)}"
+        return [f"No net is above chance ({board.score_range[0]:.3f}) by more than the noise; {best}: train longer."]
     again = _measured_again(board, row)
     return [_take(board, row), *_others(board, row), *order_by_time(board), *_doubts(board, row), *again]
 
 
-def chosen(board: Leaderboard) -> Row:
-    """The row of the net to take, of a front that is not empty."""
-    for row in board.front:
-        if row["knee"]:
-            return row
-    best = pick(board.front, "accuracy", board.query.cost)
-    as_good = [row for row in board.front if row["trial"] in (best["trial"], *(best["tied_with"] or ()))]
-    return pick(as_good, "cheapest", board.query.cost)
-
-
 def score_text(board: Leaderboard, row: Row) -> str:
-    """Accuracy, or another metric, with the half width of its interval where the noise is known: "0.767 ± 0.027"."""
+    """Accuracy, or another metric, with its interval where the noise is known: "0.767 ± 0.027".
+
+    Where the interval is cut by what is possible, its ends: "0.981 (0.920 to 1.000)".
+    """
     metric = board.query.metric
-    value = f"{metric.value(row['accuracy']):.3f}"
-    return f"{value} ± {board.noise.half_width(row['seeds']):.3f}" if board.noise else value
+    value = metric.value(row["accuracy"])
+    if not board.noise:
+        return f"{value:.3f}"
+    low, high = sorted(map(metric.value, board.noise.interval(row["accuracy"], row["seeds"])))
+    if metric.within[0] <= low and high <= metric.within[1]:
+        return f"{value:.3f} ± {(high - low) / 2:.3f}"
+    return f"{value:.3f} ({max(low, metric.within[0]):.3f} to {min(high, metric.within[1]):.3f})"
 
 
 def _cost_text(board: Leaderboard, row: Row) -> str:
@@ -76,7 +76,7 @@ def _gain_text(board: Leaderboard, row: Row) -> list[str]:
     said = f"{most}{abs(gain):.1f} {metric.points} {side} a plain ResNet of its cost"
     seeds = [other["seeds"] for other in board.rows if other["kind"] == "baseline"]
     if board.noise and seeds:
-        width = half_width(board.noise.sd, board.noise.degrees, row["seeds"], min(seeds))
+        width = board.noise.difference((row["accuracy"], row["seeds"]), (row["accuracy"] - gain / 100, min(seeds)))
         said += " (within the noise)" * (abs(gain) <= 100 * width)
     return [said]
 
@@ -149,7 +149,7 @@ def _doubts(board: Leaderboard, row: Row) -> list[str]:
     """What is not known, and what may change."""
     said = []
     if not board.noise:
-        said.append("Every net was trained once: the seed noise is not known, nor which nets are tied.")
+        said.append("Too few nets were trained again: the seed noise is not known, nor which nets are tied.")
     elif row["seeds"] == 1 and row["weights"] != "shared":
         said.append(f"It was trained once; ± is 95 % by the noise of {count_nets(board.noise.nets)} trained again.")
     if not any(r.kind == "baseline" and r.status == "ok" for r in board.records):

@@ -32,13 +32,13 @@ from .store import read_data_facts, read_records, weights_file
 FORMS = "timm:NAME, FILE.safetensors, an exported folder, RUN, RUN:TRIAL"
 
 
-def select_net(run: Path, trial: int | None = None, how: str = "accuracy") -> tuple[Path, Record]:
+def select_net(run: Path, trial: int | None = None, how: str = "recommended") -> tuple[Path, Record]:
     """The folder and the record of the weights to take: of a net that was retrained, its best retraining's.
 
     Args:
         run: folder of the run.
         trial: which net; None takes from the front, under the run's own limits, the one that `how` picks.
-        how: accuracy, gain or cheapest.
+        how: recommended, accuracy, gain or cheapest.
 
     Raises:
         InputError: if there is no such net.
