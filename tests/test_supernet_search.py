@@ -341,10 +341,10 @@ def test_a_bank_goes_on_from_the_last_good_checkpoint(
 def test_a_broken_note_of_the_bank_is_put_aside(
     open_supernet: Open, tmp_path: Path, caplog: pytest.LogCaptureFixture, content: str
 ) -> None:
-    (tmp_path / "supernet.json").write_text(content)
+    (tmp_path / "supernet.json").write_text(content, encoding="utf-8")
     run(open_supernet())
     assert "kept as supernet.json.broken, and the supernet's training begins anew" in caplog.text
-    assert (tmp_path / "supernet.json.broken").read_text() == content
+    assert (tmp_path / "supernet.json.broken").read_text(encoding="utf-8") == content
     assert any(r.weights == "polished" for r in read_records(tmp_path))
 
 
@@ -465,7 +465,7 @@ def test_wrong_input_is_one_line(
     words: tuple[str, ...], message: str, alternas: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "apart.py").write_text(APART)
+    (tmp_path / "apart.py").write_text(APART, encoding="utf-8")
     space = () if words[0].endswith(".py") else ("bench",)
     code, out, err = alternas("search", *space, *words)
     assert (code, out) == (2, "")
