@@ -209,7 +209,7 @@ class Noise:
         )
         fewer_RO = np.minimum(degrees_R[:, None], degrees_O)
         unique, places_RO = np.unique(fewer_RO, return_inverse=True)
-        t_RO = np.array([_t(int(degrees)) for degrees in unique])[places_RO.reshape(fewer_RO.shape)]
+        t_RO = np.array([t_quantile(int(degrees)) for degrees in unique])[places_RO.reshape(fewer_RO.shape)]
         return t_RO * np.sqrt(variance_R[:, None] + variance_O)
 
     def line(self, points: str = "points") -> str:
