@@ -173,7 +173,7 @@ def test_objectives_that_a_run_does_not_have(alternas: Any) -> None:
 
 def test_ties_ask_that_no_objective_is_worse() -> None:
     """Net 1 leads net 0 by more than the noise at equal cost, but has more of a metric of which less is better."""
-    noise = Noise(0.01, 10, 20, 10)
+    noise = Noise([(0.5, 10 * 0.01**2, 10)], 20, 10)
 
     def tied(delay: float) -> list[dict[str, Any]]:
         rows = [
@@ -226,7 +226,7 @@ def test_rising_is_told_by_the_seed_noise() -> None:
     budget = {"full": 16, "done": 16}
     net = Record(0, "search", "resnet", "n", {}, {}, {"macs": 1, "params": 1}, "ok", curve=curve, budget=budget)
     metric = Metric("nll", True)
-    rose = [still_rose(net, 1000, metric, Noise(sd, 1, 2, 1)) for sd in (0.07, 0.071)]
+    rose = [still_rose(net, 1000, metric, Noise([(-0.9, sd**2, 1)], 2, 1)) for sd in (0.07, 0.071)]
     assert rose == [True, False], "0.2 is 2 sqrt(2) x 0.0707"
     assert still_rose(net, 1000, metric, None) is None
 

@@ -29,7 +29,7 @@ from .objectives import (
     title,
 )
 from .pareto import Bounds, above_chance, dominated_volume, envelope, gain, knee, min_max, normalized_cost, pareto_ranks
-from .stats import LEVEL, Noise, Row, count_nets, deviation, mark_ties, pooled_noise
+from .stats import LEVEL, Noise, Row, count_nets, deviation, mark_ties, pooled_noise, resolution_of
 
 RECOMMENDED = "recommended"
 PICKS = (RECOMMENDED, "accuracy", "gain", "cheapest")
@@ -148,7 +148,7 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
     give the curve its shape. Where recipes were searched, a net has one row, of its best `recipe` of so many `recipes`.
     """
     extra = extra or ExtraResults()
-    resolution = 1 / extra.images if extra.images and query.metric.name in OF_IMAGES else 0.0
+    resolution = resolution_of(query.metric.name, {"val": extra.images})
     again, noise = retrainings(extra.retrained, query.metric), noise_of(records, extra.retrained, resolution)
     trained = [r for r in records if r.status == "ok" and r.accuracy is not None]
     by_trial, recipes = {r.trial: r for r in trained}, Counter((r.kind, r.key) for r in trained)
@@ -318,7 +318,7 @@ def is_above_chance(board: Leaderboard, row: Row) -> bool:
         return True
     low = board.noise.interval(row[ACCURACY], row["seeds"])[0] if board.noise else row[ACCURACY]
     margin = 0.0
-    if metric.name in OF_IMAGES:
+    if metric.name in OF_IMAGES:  # whose noise is binomial
         deviations = NormalDist().inv_cdf(1 - (1 - LEVEL) / len(board.rows))
         margin = deviations * math.sqrt(chance * (1 - chance) / board.images)
     return low > chance and row[ACCURACY] > chance + margin

@@ -187,9 +187,13 @@ class Noise:
         variance = max(0.0, squares[high] - squares[low]) / known
         return max(math.sqrt(variance), self.resolution / math.sqrt(12)), known
 
+    def half_width(self, score: float, seeds: int) -> float:
+        """Half width of the 95 % interval of a net's mean over so many seeds."""
+        return half_width(*self.at(score), seeds, math.inf)
+
     def interval(self, score: float, seeds: int, within: tuple[float, float] = ANY) -> tuple[float, float]:
         """The 95 % interval of a net's mean over so many seeds, cut to what it can be."""
-        half = half_width(*self.at(score), seeds, math.inf)
+        half = self.half_width(score, seeds)
         return max(within[0], score - half), min(within[1], score + half)
 
     def difference(self, one: tuple[float, int], other: tuple[float, int]) -> float:
