@@ -72,12 +72,12 @@ def test_without_a_tie_it_is_the_most_accurate_and_a_tied_net_may_be_a_baseline(
 
 
 @pytest.mark.parametrize(
-    ("accuracy", "macs", "said"),
+    ("accuracy", "macs", "said"),  # of the most accurate net
     [
         (0.75, 500_000, "at least 15.0 points above a plain ResNet of its cost"),
         (0.75, 200_000_000, "at most 5.0 points above a plain ResNet of its cost"),
         (0.95, 10_000_000, "30.0 points above a plain ResNet of its cost"),
-        (0.66, 10_000_000, "1.0 points above a plain ResNet of its cost (within the noise)"),
+        (0.705, 100_000_000, "0.5 points above a plain ResNet of its cost (within the noise)"),
     ],
 )
 def test_gains_and_their_bounds(accuracy: float, macs: int, said: str) -> None:

@@ -313,7 +313,7 @@ def is_above_chance(board: Leaderboard, row: Row) -> bool:
     board together (Bonferroni): the best of many guessing nets is above chance.
     """
     metric = board.query.metric
-    chance = guessing(metric, read_data_facts(board.folder)) if board.images else None
+    chance = guessing(metric, read_data_facts(board.folder)) if board.images and board.folder.name else None
     if chance is None:
         return True
     low = board.noise.interval(row[ACCURACY], row["seeds"])[0] if board.noise else row[ACCURACY]
