@@ -87,7 +87,7 @@ class SupernetController(SearchController):
         return self.context.config.trials < UNLIMITED
 
     def next_job(self) -> Job | None:
-        if self._queue or self.bank_training.done:
+        if self.bank_training.done or (self._queue and not self._beside_waits):
             return super().next_job()
         return self.bank_training.next_job(self.idle, self.starting)
 
