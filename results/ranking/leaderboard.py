@@ -120,7 +120,7 @@ class Leaderboard:
 def failures(records: Sequence[Record]) -> list[str]:
     """How many nets failed, and the last one's cause, in a line; none where none did."""
     failed = [record for record in records if record.status in FAILED]
-    cause = f"; the last, trial {failed[-1].trial} ({failed[-1].label}): {failed[-1].error}" if failed else ""
+    cause = f"; the last, {failed[-1].name} ({failed[-1].label}): {failed[-1].error}" if failed else ""
     return [f"failed: {count_nets(len(failed))}{cause}"] if failed else []
 
 

@@ -33,7 +33,7 @@ def verdict_of(board: Leaderboard) -> list[str]:
         return []
     row = recommended(board)
     if not is_above_chance(board, row):
-        best = f"the best, net {row['trial']}, has {score_text(board, row)}"
+        best = f"the best, {_name(board, row['trial'])}, has {score_text(board, row)}"
         return [f"No net is above chance ({board.score_range[0]:.3f}) by more than the noise; {best}: train longer."]
     again = _measured_again(board, row)
     return [_take(board, row), *_others(board, row), *order_by_time(board), *_doubts(board, row), *again]
@@ -60,10 +60,10 @@ def _cost_text(board: Leaderboard, row: Row) -> str:
 
 
 def _take(board: Leaderboard, row: Row) -> str:
-    known_as = {"baseline": " (a plain ResNet)", "reference": f" ({row['label']})"}.get(row["kind"], "")
     name = "" if board.query.metric.is_accuracy else f"{board.query.metric.name} "
     facts = [_cost_text(board, row), f"{name}{score_text(board, row)}", *_gain_text(board, row)]
-    return f"Take net {row['trial']}{known_as}: {', '.join(facts)}{_ties_text(board, row)}."
+    what = _name(board, row["trial"]) + " (a plain ResNet)" * (row["kind"] == "baseline")
+    return f"Take {what}: {', '.join(facts)}{_ties_text(board, row)}."
 
 
 def _gain_text(board: Leaderboard, row: Row) -> list[str]:
@@ -88,9 +88,9 @@ def _ties_text(board: Leaderboard, row: Row) -> str:
         return ""
     tied, cost = [other for other in board.rows if other["trial"] in ties], board.query.cost
     cheapest = min(tied, key=lambda other: other[cost])
-    which = f"the cheapest of them net {cheapest['trial']} " if len(ties) > 1 else ""
+    which = f"the cheapest of them {_name(board, cheapest['trial'])} " if len(ties) > 1 else ""
     cheaper = f", {which}at {_cost_text(board, cheapest)}" if cheapest[cost] < row[cost] else ""
-    return f"; {_names(ties)} {'is' if len(ties) == 1 else 'are'} tied with it{cheaper}"
+    return f"; {_names(board, ties)} {'is' if len(ties) == 1 else 'are'} tied with it{cheaper}"
 
 
 def order_by_time(board: Leaderboard) -> list[str]:
@@ -108,12 +108,20 @@ def order_by_time(board: Leaderboard) -> list[str]:
     _, slow, fast = max(pairs, key=lambda pair: pair[0])
     few, many = (f"{short(row['macs'])} MACs take {short(row[LATENCY])} ms" for row in (slow, fast))
     where = board.latency_setting.split("/")[0]
-    return [f"MACs mislead here: net {slow['trial']}'s {few}, net {fast['trial']}'s {many} ({where}, measured)."]
+    one, other = (_name(board, row["trial"]) for row in (slow, fast))
+    return [f"MACs mislead here: {one}'s {few}, {other}'s {many} ({where}, measured)."]
 
 
-def _names(trials: Sequence[int]) -> str:
-    """ "net 7", "nets 7 and 12", "nets 7, 12, 3 and 5 more"."""
-    words = [str(trial) for trial in trials[:NAMED]]
+def _name(board: Leaderboard, trial: int) -> str:
+    """ "net 7", or the name of a reference."""
+    return next(
+        (row["label"] for row in board.rows if row["trial"] == trial and row["kind"] == "reference"), f"net {trial}"
+    )
+
+
+def _names(board: Leaderboard, trials: Sequence[int]) -> str:
+    """ "net 7", "nets 7 and 12", "nets 7, 12, timm:resnet18 and 5 more"."""
+    words = [_name(board, trial).removeprefix("net ") for trial in trials[:NAMED]]
     if len(trials) > NAMED:
         words.append(f"{len(trials) - NAMED} more")
     listed = f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
@@ -128,7 +136,7 @@ def _others(board: Leaderboard, row: Row) -> list[str]:
     so = ", which the noise does not tell from it" if best["trial"] in (row["tied_with"] or ()) else ""
     most = "most accurate" if board.query.metric.is_accuracy else f"best by {board.query.metric.name}"
     cost = _cost_text(board, best)
-    return [f"The {most} is net {best['trial']}: {cost}, {score_text(board, best)}{so}."]
+    return [f"The {most} is {_name(board, best['trial'])}: {cost}, {score_text(board, best)}{so}."]
 
 
 def _measured_again(board: Leaderboard, row: Row) -> list[str]:

@@ -78,8 +78,8 @@ class ShownSearch:
         if isinstance(job, SupernetJob):
             return f"supernet  steps {job.start_step} to {job.stop_step} of {job.total_steps}"
         net = job.genotype
-        what = f"{TIMM}{net.name}" if isinstance(net, TimmNet) else net.family
-        return f"trial {job.trial}  {what}{'  latency' if isinstance(job, LatencyJob) else ''}"
+        what = f"{TIMM}{net.name}" if isinstance(net, TimmNet) else f"trial {job.trial}  {net.family}"
+        return f"{what}{'  latency' if isinstance(job, LatencyJob) else ''}"
 
     def line(self, record: Record) -> str:
         metric = self.controller.context.settings.metric
@@ -87,7 +87,7 @@ class ShownSearch:
         what = f"{record.status} {result}, {short(record.cost['macs'])} MACs, {record.label}"
         notes = [record.kind] * (record.kind in BESIDE) + [record.weights] * (record.weights != "alone")
         note = f" ({', '.join(notes)})" if notes else ""
-        return f"trial {record.trial}: {what}{note}"
+        return f"{record.name}: {what}{note}"
 
     def table(self) -> RenderableType:
         settings, devices = self.controller.context.settings, self.controller.context.devices
