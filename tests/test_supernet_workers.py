@@ -44,7 +44,7 @@ from alternas.search.training.member import Member
 from alternas.search.training.recipe import Recipe
 from alternas.search.trials.bank_training import BANK, MAX_LOST, SEGMENTS, TRIES
 from alternas.search.trials.study import study_of
-from alternas.search.trials.supernet_controller import SupernetController
+from alternas.search.trials.supernet_controller import USUAL_PACE, SupernetController
 from alternas.spaces import get
 from command_line import run, start, wait_for
 from fakes import STEPS, FakeExecutor, lose, price
@@ -360,13 +360,16 @@ def test_the_plain_view_has_one_line_a_segment(controller: SupernetController) -
             view.started(job)
             if not job.member.rank:
                 view.tick(Progress(job.trial, Point(job.stop_step, 1.0, 0.5), 1.0))
-                assert view.seconds_left() == pytest.approx(controller.flops_left() - bank * len(job.nets) / total)
+                left = sum(controller.flops_left().values()) - bank * len(job.nets) / total
+                assert view.seconds_left() == pytest.approx(left * USUAL_PACE)
             result = trained(job)
             assert result is not None
             assert len(view.jobs) == (0 if job.member.rank else 1)
             view.ended(controller.report(result), job.trial)
     assert console.export_text().count("supernet: step ") == 2
-    assert view._done == pytest.approx(bank * controller.bank_training.progress["step"] / total), "not twice"
+    assert view._done == pytest.approx(USUAL_PACE * bank * controller.bank_training.progress["step"] / total), (
+        "not twice"
+    )
 
 
 # All of it, on Ray.
@@ -394,3 +397,19 @@ def test_a_killed_worker_leaves_the_bank_of_the_unbroken_run(
     assert "its segment is tried again" in err
     assert apart(tmp_path / "runs" / "one" / "bank.safetensors", folder / "bank.safetensors") < 1e-5
     assert not list(folder.glob("checkpoints/rendezvous*"))
+
+
+def test_the_time_left_is_learned_in_seconds_of_each_kind_of_work(controller: SupernetController) -> None:
+    """The bank takes a minute a sixteenth, whatever its FLOPs: after three there are thirteen minutes left of it."""
+    shown, began = ShownSupernet(controller), 0.0
+    controller.idle = 1
+    for _ in range(3):
+        job = controller.next_job()
+        assert isinstance(job, SupernetJob)
+        began += 60.0 * len(job.nets)
+        result = trained(job)
+        assert result is not None
+        controller.report(replace(result, seconds=began))
+    left, step = controller.flops_left(), controller.bank_training.progress["step"]
+    assert shown.paces["bank"] * left["bank"] == pytest.approx(60.0 * (controller.budget.steps - step))
+    assert shown.left() == pytest.approx(60.0 * (controller.budget.steps - step) * sum(left.values()) / left["bank"])

@@ -13,7 +13,7 @@ from ...results.ranking.leaderboard import ExtraResults, rank_rows
 from ...results.ranking.objectives import RankingQuery, parse_objectives
 from ...results.render.tables import nets_table, short
 from ...results.runs.record import BESIDE, FREE, Record
-from ..training.job import Job, LatencyJob, SupernetJob
+from ..training.job import EvaluateJob, Job, LatencyJob, SupernetJob
 from ..trials.controller import SearchController
 from ..trials.forecast import ComputeForecast
 from ..trials.supernet_controller import SupernetController
@@ -99,11 +99,25 @@ class ShownSearch:
 
 
 class ShownSupernet(ShownSearch):
-    """A search on shared weights, whose compute is divided beforehand."""
+    """A search on shared weights, whose compute is divided beforehand: its work is counted in seconds of a worker.
+
+    A FLOP of the bank takes longer than one of a net alone, so seconds are learned of each kind.
+    """
+
+    unit = "s"
 
     def __init__(self, controller: SupernetController) -> None:
         super().__init__(controller)
         self.supernet = controller
+        self._paces, self._known_from = controller.seconds_a_flop(), (0, 0)
+
+    @property
+    def paces(self) -> dict[str, float]:
+        """Seconds a FLOP by kind, as records and the bank's progress say so far."""
+        known_from = len(self.records), self.supernet.bank_training.progress["step"]
+        if known_from != self._known_from:
+            self._paces, self._known_from = self.supernet.seconds_a_flop(), known_from
+        return self._paces
 
     @property
     def target(self) -> int:
@@ -112,10 +126,11 @@ class ShownSupernet(ShownSearch):
         return ended + beside + self.supernet.nets_left
 
     def amount(self, job: Job, step: int) -> float:
-        return self.supernet.flops_of(job, step)
+        kind = {SupernetJob: "bank", EvaluateJob: "shared"}.get(type(job), "alone")
+        return self.paces[kind] * self.supernet.flops_of(job, step)
 
     def left(self) -> float:
-        return self.supernet.flops_left()
+        return sum(self.paces[kind] * flops for kind, flops in self.supernet.flops_left().items())
 
 
 def shown_search(controller: SearchController) -> ShownSearch:
