@@ -7,7 +7,7 @@ A net on slices of the bank has weights
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -188,7 +188,7 @@ class SupernetController(SearchController):
 
         A step of the bank's small batches takes several times as long as its FLOPs say.
         """
-        seconds, flops = Counter[str](), Counter[str]()
+        seconds, flops = defaultdict[str, float](float), defaultdict[str, float](float)
         for record in self.store.records:
             if record.status == "ok" and not record.taken_from:
                 kind = "shared" if record.weights == "shared" else "alone"
