@@ -3,22 +3,43 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Required, TypedDict
 
-from ...archs.errors import InputError, short_repr
-from ...archs.files import parse_json, read_own
-from .record import LARGEST, MOST
+from ...archs.errors import InputError
+from ...archs.json_files import Amount, Count, Number, Whole, read_json
 from .store import write_json
 
 FILE = "supernet.json"
 FORMAT = 1
 BANK_NAME = "alternas-bank"  # of the one entry among the metadata of a bank's file
 BANK_FORMAT = 1
-COUNTS = {"step": (0, MOST), "total_steps": (1, MOST), "attempts": (0, 10)}  # whole numbers: the least, the most
 FLOPS = ("train_flops", "eval_flops")
-NUMBERS = (*FLOPS, "seconds")
-OBJECTS = ("budget", "facts", "steps_a_second", "previous")
+
+
+class State(TypedDict, total=False):
+    """A state of the bank's training that a checkpoint is left of."""
+
+    step: Required[Whole]
+    attempts: Whole
+    curve: list[dict[str, Number | None]]
+    seconds: Amount
+    device: str
+    predicted: dict[str, Number]
+    steps_a_second: dict[str, Amount]
+    train_flops: Amount
+    eval_flops: Amount
+
+
+class Progress(State, total=False):
+    """What is looked at in supernet.json."""
+
+    format: Required[Literal[1]]
+    total_steps: Count
+    budget: dict[str, Number]
+    facts: dict[str, Any]
+    previous: State
 
 
 def read_progress(folder: Path) -> dict[str, Any] | None:
@@ -27,37 +48,8 @@ def read_progress(folder: Path) -> dict[str, Any] | None:
     Raises:
         InputError: if it cannot be read, or is of another format.
     """
-    try:
-        progress = parse_json(read_own(folder / FILE))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{folder / FILE}: cannot be read ({error})") from None
-    if not isinstance(progress, dict) or progress.get("format") != FORMAT or "step" not in progress:
-        raise InputError(f"{folder / FILE}: must be an object of format {FORMAT} with a step")
-    previous = progress.get("previous", {})
-    for state in (progress, *([previous] if isinstance(previous, dict) else [])):
-        for name, value in state.items():
-            if (rule := _broken_rule(name, value)) is not None:
-                raise InputError(f"{folder / FILE}: {name} must be {rule}, got {short_repr(value)}")
-    return progress
-
-
-def _broken_rule(name: str, value: Any) -> str | None:
-    """What a value of supernet.json must be and is not; None where it is."""
-    if name in COUNTS:
-        least, most = COUNTS[name]
-        return None if type(value) is int and least <= value <= most else f"a whole number from {least}"
-    if name in NUMBERS:
-        return None if type(value) in (int, float) and 0 <= value < LARGEST else "a number from 0"
-    if name == "predicted":
-        is_right = isinstance(value, dict) and all(type(v) in (int, float) for v in value.values())
-        return None if is_right else "numbers by name"
-    if name in OBJECTS:
-        return None if isinstance(value, dict) else "an object"
-    if name == "curve":
-        return None if isinstance(value, list) and all(isinstance(p, dict) for p in value) else "a list of points"
-    return None
+    path = folder / FILE
+    return dict(read_json(path, Progress)) if os.path.lexists(path) else None
 
 
 def write_progress(folder: Path, progress: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image
 
 from ....archs.errors import InputError, is_whole, short_repr
-from ....archs.files import parse_json
+from ....archs.json_files import parse_json
 from ..dataset import DataConfig, RawDataset, RawSplit
 from ..images import decode, one_line
 from ..splits import numbered
@@ -80,7 +80,7 @@ def read_webdataset(config: DataConfig) -> RawDataset:
         raise InputError(f"data: {path}: shards of {', '.join(by_part)}, but none of train")
     index = {part: _index(paths) for part, paths in by_part.items()}
     file = (path if path.is_dir() else path.parent) / "classes.txt"
-    lines = file.read_text("utf-8", "replace").splitlines() if file.is_file() else ()
+    lines = file.read_text("utf-8-sig", "replace").splitlines() if file.is_file() else ()
     names = [line.strip() for line in lines if line.strip()]
     y, classes = numbered(config.name, {part: labels for part, (_, labels) in index.items()}, names)
     parts = {part: RawSplit(index[part][0], y_N) for part, y_N in y.items()}
