@@ -55,7 +55,7 @@ def search(config: SearchConfig, console: Console) -> Path:
     with opened(context) as (trials, driver):
         shown = ShownSearch(trials)
         if not driver.complete:
-            announce(trials, shown.left(), console)
+            announce(trials, shown.forecast.flops_left, console)
         workers = config.trials + len(trials.live)
         if drive(driver, shown, config.run, context.data.without_test(), workers, console, context.measured_here):
             conclude(trials, console)

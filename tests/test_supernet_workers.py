@@ -43,6 +43,7 @@ from alternas.search.training.loaders import DeviceLoader, open_loader
 from alternas.search.training.member import Member
 from alternas.search.training.recipe import Recipe
 from alternas.search.trials.bank_training import MAX_LOST, SEGMENTS, TRIES
+from alternas.search.trials.forecast import USUAL_PACE, SupernetForecast
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.search.trials.study import study_of
 from alternas.spaces import get
@@ -104,7 +105,7 @@ def job_of(folder: Path, start: int, stop: int, recipe: Recipe = RANDOM) -> Supe
     nets = tuple(sampler().nets(step, NETS_A_STEP) for step in range(start, stop))
     first = sampler().nets(0, 2)
     folder.mkdir(exist_ok=True)
-    return SupernetJob(nets, start, 8, first, first, recipe, 0, str(folder / "bank.pt"), str(folder / "bank"))
+    return SupernetJob(nets, start, 8, first, first, recipe, 0, str(folder / "bank"), str(folder / "bank"))
 
 
 def alone(job: SupernetJob, loader: DeviceLoader) -> JobResult:
@@ -177,12 +178,12 @@ def test_a_worker_that_dies_is_no_fault_of_the_bank(tmp_path: Path, loader: Devi
     one, two = tmp_path / "one", tmp_path / "two"
     alone(job_of(one, 0, 8), loader)
     alone(job_of(two, 0, 4), loader)
-    before = (two / "bank.pt").read_bytes()
+    before = (two / "bank-4.pt").read_bytes()
     (lost,) = together(job_of(two, 4, 8), loader, "dies")
     assert lost.status == "lost"
     assert "is gone" in lost.error
     assert "\n" not in lost.error
-    assert (two / "bank.pt").read_bytes() == before
+    assert (two / "bank-4.pt").read_bytes() == before
     (two / "rendezvous-4").unlink(missing_ok=True)
     together(job_of(two, 4, 8), loader)
     assert apart(one / "bank", two / "bank") < 1e-5
@@ -363,13 +364,15 @@ def test_the_plain_view_has_one_line_a_segment(controller: SearchTrials) -> None
             view.started(job)
             if not job.member.rank:
                 view.tick(Progress(job.id, Point(job.stop_step, 1.0, 0.5), 1.0))
-                assert view.seconds_left() == pytest.approx(shown.left() - bank * len(job.nets) / total)
+                left = shown.forecast.flops_left - bank * len(job.nets) / total  # type: ignore[attr-defined]
+                assert view.seconds_left() == pytest.approx(left * USUAL_PACE)
             result = trained(job)
             assert result is not None
             assert len(view.jobs) == (0 if job.member.rank else 1)
             view.ended(driver.take(result), job.id)
     assert console.export_text().count("supernet: step ") == 2
-    assert view._done == pytest.approx(bank * shared_of(controller).bank_training.progress["step"] / total), "not twice"
+    done = shared_of(controller).bank_training.progress["step"] / total
+    assert view._done == pytest.approx(USUAL_PACE * bank * done), "not twice"
 
 
 # All of it, on Ray.
@@ -397,3 +400,19 @@ def test_a_killed_worker_leaves_the_bank_of_the_unbroken_run(
     assert "its segment is tried again" in err
     assert apart(tmp_path / "runs" / "one" / "bank.safetensors", folder / "bank.safetensors") < 1e-5
     assert not list(folder.glob("checkpoints/rendezvous*"))
+
+
+def test_the_time_left_is_learned_in_seconds_of_each_kind_of_work(controller: SearchTrials) -> None:
+    """The bank takes a minute a sixteenth, whatever its FLOPs: after three there are thirteen minutes left of it."""
+    driver, shared, began = driver_of(controller), shared_of(controller), 0.0
+    shown = SupernetForecast(controller, shared)
+    for _ in range(3):
+        job = driver.next_job()
+        assert isinstance(job, SupernetJob)
+        began += 60.0 * len(job.nets)
+        result = trained(job)
+        assert result is not None
+        driver.take(replace(result, seconds=began))
+    left, step = shown._flops_by_kind(), shared.bank_training.progress["step"]
+    assert shown.paces["bank"] * left["bank"] == pytest.approx(60.0 * (shared.budget.steps - step))
+    assert shown.left() == pytest.approx(60.0 * (shared.budget.steps - step) * sum(left.values()) / left["bank"])

@@ -8,12 +8,12 @@ from typing import Any, Protocol
 
 from rich.console import RenderableType
 
-from ...archs.timm_net import TIMM, Net, TimmNet
+from ...archs.timm_net import TIMM, TimmNet
 from ...results.ranking.leaderboard import ExtraResults, rank_rows
 from ...results.ranking.objectives import RankingQuery, parse_objectives
 from ...results.render.tables import nets_table, short
 from ...results.runs.record import BESIDE, FREE, Record
-from ..training.job import Job, JobId, LatencyJob, Progress, SupernetJob
+from ..training.job import Job, JobId, LatencyJob, Progress, SupernetJob, TrialJob
 from ..trials.forecast import RecordTally, forecast_of
 from ..trials.search_trials import SearchTrials
 
@@ -58,12 +58,11 @@ class Shown(Protocol):
 
 
 class ShownSearch:
-    """A search: its work is counted in FLOPs of training, and the front is what it has found."""
-
-    unit = "FLOP"
+    """A search: its work is what its forecast counts, and the front is what it has found."""
 
     def __init__(self, trials: SearchTrials) -> None:
         self.trials, self.tally, self.forecast = trials, RecordTally(trials.store.records), forecast_of(trials)
+        self.unit = self.forecast.unit
 
     @property
     def records(self) -> Sequence[Record]:
@@ -78,7 +77,7 @@ class ShownSearch:
         return self.forecast.nets
 
     def amount(self, job: Job, step: int) -> float:
-        return self.forecast.flops_of(job, step)
+        return self.forecast.amount(job, step)
 
     def left(self) -> float:
         return self.forecast.left()
@@ -88,9 +87,9 @@ class ShownSearch:
             case SupernetJob():
                 return f"supernet  steps {job.start_step} to {job.stop_step} of {job.total_steps}"
             case LatencyJob():
-                return f"trial {job.trial}  {_family(job.genotype)}  latency"
+                return f"{_name(job)}  latency"
             case _:
-                return f"trial {job.trial}  {_family(job.genotype)}"
+                return _name(job)
 
     def line(self, record: Record) -> str:
         metric = self.trials.context.settings.metric
@@ -98,7 +97,7 @@ class ShownSearch:
         what = f"{record.status} {result}, {short(record.cost['macs'])} MACs, {record.label}"
         notes = [record.kind] * (record.kind in BESIDE) + [record.weights] * (record.weights != "alone")
         note = f" ({', '.join(notes)})" if notes else ""
-        return f"trial {record.trial}: {what}{note}"
+        return f"{record.name}: {what}{note}"
 
     def table(self) -> RenderableType:
         settings, devices = self.trials.context.settings, self.trials.context.devices
@@ -114,5 +113,6 @@ def trained(statuses: Counter[str]) -> int:
     return sum(nets for status, nets in statuses.items() if status not in FREE)
 
 
-def _family(net: Net) -> str:
-    return f"{TIMM}{net.name}" if isinstance(net, TimmNet) else net.family
+def _name(job: TrialJob) -> str:
+    net = job.genotype
+    return f"{TIMM}{net.name}" if isinstance(net, TimmNet) else f"trial {job.trial}  {net.family}"

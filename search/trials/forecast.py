@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
+from ...archs import Genotype
 from ...archs.cost import BACKWARD_FACTOR
 from ...results.ranking.objectives import own_flops
 from ...results.runs.record import BESIDE as REFERENCE_KINDS
@@ -17,6 +18,7 @@ from .search_trials import SearchTrials
 from .shared_weights import SharedWeights
 from .trial import BUDGET_SHARE, Trial
 
+USUAL_PACE = 1e-9  # seconds a FLOP, before anything is known
 PRIOR_NETS = 10  # that random draws count as, beside the nets that the strategy has begun
 
 
@@ -61,12 +63,14 @@ class ComputeForecast:
     train for its smaller budget.
     """
 
+    unit = "FLOP"  # of amounts of work
+
     def __init__(self, trials: SearchTrials) -> None:
         self._trials, self._context = trials, trials.context
         self.tally = RecordTally(trials.store.records)
         self._drawn = statistics.mean(drawn_macs(trials.context))
 
-    def flops_of(self, job: Job, step: int) -> float:
+    def amount(self, job: Job, step: int) -> float:
         """FLOPs of a training under way from its first step to `step`."""
         assert not isinstance(job, SupernetJob), "there is no bank"
         return self._flops(self._trials.live[job.trial].cost.training_macs * step)
@@ -79,6 +83,11 @@ class ComputeForecast:
         if most == math.inf:
             return left
         return min(left, self._flops(self.net_macs * max(0.0, most - self._trials.steps_done)))
+
+    @property
+    def flops_left(self) -> float:
+        """FLOPs of all that has not ended."""
+        return self.left()
 
     @property
     def net_macs(self) -> float:
@@ -134,10 +143,16 @@ class ComputeForecast:
 
 
 class SupernetForecast:
-    """FLOPs that a search on shared weights has ahead of it: its compute is divided beforehand."""
+    """Seconds of a worker that a search on shared weights has ahead of it: its compute is divided beforehand.
+
+    A FLOP of the bank takes longer than one of a net alone, so seconds are learned of each kind.
+    """
+
+    unit = "s"  # of amounts of work
 
     def __init__(self, trials: SearchTrials, shared: SharedWeights) -> None:
         self._trials, self._shared = trials, shared
+        self._paces, self._known_from = self._seconds_a_flop(), (0, 0)
 
     @property
     def nets(self) -> int:
@@ -156,26 +171,66 @@ class SupernetForecast:
             return 0
         return trials.context.config.trials - trials.started if self._shared.is_by_count else self._shared.affordable
 
-    def flops_of(self, job: Job, step: int) -> float:
-        """FLOPs of a job up to a step; what a bank's earlier jobs have taken is not among them."""
+    def amount(self, job: Job, step: int) -> float:
+        """Seconds of a job up to a step; what a bank's earlier jobs have taken is not among them."""
         match job:
             case SupernetJob():
-                return (step - job.start_step) * self._shared.budget.bank / job.total_steps
+                return self.paces["bank"] * (step - job.start_step) * self._shared.budget.bank / job.total_steps
             case EvaluateJob():
-                return self._shared.evaluation_flops(job.genotype)
+                return self.paces["shared"] * self._shared.evaluation_flops(job.genotype)
             case _:
                 macs = self._trials.live[job.trial].cost.training_macs
-                return BACKWARD_FACTOR * macs * step * self._trials.settings.recipe.batch_size
+                return self.paces["alone"] * BACKWARD_FACTOR * macs * step * self._trials.settings.recipe.batch_size
 
     def left(self) -> float:
-        """FLOPs still to be spent on baselines, references, bank, evaluation and polish."""
+        """Seconds of all that has not ended."""
+        return sum(self.paces[kind] * flops for kind, flops in self._flops_by_kind().items())
+
+    @property
+    def flops_left(self) -> float:
+        """FLOPs of all that has not ended."""
+        return sum(self._flops_by_kind().values())
+
+    def _flops_by_kind(self) -> dict[str, float]:
+        """FLOPs still to be spent: "alone" on baselines, references and polish, "bank", and "shared" on slices."""
         trials, shared = self._trials, self._shared
         waiting = [trial for trial in trials.live.values() if trial.kind in REFERENCE_KINDS]
         macs = BASELINE_SEEDS * sum(trial.cost.training_macs for trial in waiting)
         alone = BACKWARD_FACTOR * macs * trials.context.steps * trials.settings.recipe.batch_size
         polished = sum(own_flops(r) for r in trials.store.records if r.weights == "polished")
-        polish = max(0.0, shared.budget.polish - polished)
-        return alone + shared.bank_training.flops_left + self._to_evaluate * shared.mean_evaluation + polish
+        alone += max(0.0, shared.budget.polish - polished)
+        evaluation = self._to_evaluate * shared.mean_evaluation
+        return {"alone": alone, "bank": shared.bank_training.flops_left, "shared": evaluation}
+
+    @property
+    def paces(self) -> dict[str, float]:
+        """Seconds a FLOP by kind, as records and the bank's progress say so far."""
+        known_from = len(self._trials.store.records), self._shared.bank_training.progress["step"]
+        if known_from != self._known_from:
+            self._paces, self._known_from = self._seconds_a_flop(), known_from
+        return self._paces
+
+    def _seconds_a_flop(self) -> dict[str, float]:
+        """What a FLOP of each kind has taken so far; of a kind that is still to come as much as of another.
+
+        A step of the bank's small batches takes several times as long as its FLOPs say.
+        """
+        seconds, flops = defaultdict[str, float](float), defaultdict[str, float](float)
+        for record in self._trials.store.records:
+            if record.status == "ok" and not record.taken_from:
+                kind = "shared" if record.weights == "shared" else "alone"
+                seconds[kind] += record.seconds
+                flops[kind] += (
+                    self._shared.evaluation_flops(Genotype.from_dict(record.genotype))
+                    if kind == "shared"
+                    else own_flops(record) * max(1, len(record.accuracies))
+                )
+        progress, budget = self._shared.bank_training.progress, self._shared.budget
+        seconds["bank"] = progress.get("seconds", 0.0)
+        flops["bank"] = budget.bank * progress["step"] / budget.steps
+        known = {kind: seconds[kind] / flops[kind] for kind in seconds if seconds[kind] and flops[kind]}
+        usual = known.get("bank") or next(iter(known.values()), USUAL_PACE)
+        return {kind: known.get(kind, usual) for kind in ("alone", "bank", "shared")}
 
 
 def forecast_of(trials: SearchTrials) -> ComputeForecast | SupernetForecast:

@@ -37,7 +37,8 @@ class Measuring:
             return given_up
         if result.status == "ok":
             device.add(trial.net, result.latency)
-            if over := search.context.limits.measured(trial.net):
+            over = search.context.limits.measured(trial.net)
+            if over and trial.kind != "reference":
                 self._over_in_a_row += 1
                 search.exhausted |= self._over_in_a_row >= MAX_OVER
                 return search.infeasible(trial, over)

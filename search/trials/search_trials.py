@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import cast
 
 from ...archs import Genotype
+from ...results.runs.bank_progress import read_about
 from ...results.runs.events import UnderWay
 from ...results.runs.record import FREE, Record
 from ...results.runs.store import Store
@@ -66,6 +67,7 @@ class SearchTrials:
         self.exhausted = False
         self.patience = Patience(nets, settings, context.cost_of) if nets else None
         self._attempts = 0  # proposals in a row that needed no training
+        self._seconds_beside = 0.0  # of training baselines and references in this session
         # As the records say: nets of the search and references that have ended, optimiser steps of all trainings.
         self._ended = self._references = self._steps = 0
         for record in store.records:
@@ -80,6 +82,8 @@ class SearchTrials:
         if self.shared and not store.records:  # evaluated first: the same nets trained alone tell what sharing is worth
             genes = [plain_genes(context.space, net) for net in self.baselines]
             study.enqueue([known for known in genes if known])
+        if context.bank and self.shared and self.shared.ready and not self.complete:
+            read_about(context.bank)  # before every net fails that would be evaluated on it
 
     @property
     def started(self) -> int:
@@ -102,6 +106,13 @@ class SearchTrials:
         """Whether all optimiser steps that the run may take are taken, or all compute for evaluations."""
         most = self.context.config.run.budget.train_steps
         return (most < math.inf and self.steps_done >= most) or (self.shared is not None and self.shared.is_spent)
+
+    @property
+    def _baselines_wait(self) -> bool:
+        """Whether baselines and references have had their share of the time, and nets are still to be proposed."""
+        budget = self.context.config.run.budget
+        share = 3600 * budget.hours * budget.baselines if budget.baselines else 0.0
+        return self._seconds_beside >= share and not self.proposed_all
 
     @property
     def stalled(self) -> bool:
@@ -130,12 +141,24 @@ class SearchTrials:
     # What runs next.
 
     def next_job(self, workers: Workers) -> Job | Record | None:
-        """The job of a free worker, or the record of a proposal that needs none; None if nothing, for now or at all."""
+        """The job of a free worker, or the record of a proposal that needs none; None if nothing, for now or at all.
+
+        Baselines and references wait for the search once they have had their share of the time.
+        """
         if self._ends:
             return self._ends.popleft()
-        if self.live.queue:
-            trial = self.live.next_queued(lambda trial: not self._must_be_measured(trial))
+        waiting = self._not_searched if self._baselines_wait else set[int]()
+        if any(number not in waiting for number in self.live.queue):
+            trial = self.live.next_queued(lambda t: t.number not in waiting and not self._must_be_measured(t))
             return self._job(trial) if trial else None
+        found = self._next_searched()
+        if found is None and self.live.queue and (self.shared is None or self.shared.ready):
+            trial = self.live.next_queued(lambda t: not self._must_be_measured(t))
+            return self._job(trial) if trial else None
+        return found
+
+    def _next_searched(self) -> Job | Record | None:
+        """The job of a net that the scheduler promotes, else of a new one, or the record of one that needs none."""
         if not self._attempts and (trial := self._promoted()):
             return self._job(trial)
         match self._propose():
@@ -240,6 +263,7 @@ class SearchTrials:
     def take(self, job: TrainJob | EvaluateJob, result: JobResult) -> Record | None:
         """The record of the trial whose end a result is: its own, or one that falls out of a rung."""
         trial = self.live[job.trial]
+        self._seconds_beside += result.seconds * (trial.number in self._not_searched)
         given_up = self.live.received(trial, result)
         if result.status == "lost":
             return given_up
