@@ -157,12 +157,14 @@ class Meter:
 
 def note(folder: Path, point: dict[str, Any]) -> None:
     print(json.dumps(point), flush=True)
-    with open(folder / "points.jsonl", "a") as file:
+    with open(folder / "points.jsonl", "a", encoding="utf-8") as file:
         file.write(json.dumps(point) + "\n")
 
 
 def resident_mb() -> float:
-    return round(int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") / 1e6, 1)
+    return round(
+        int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1]) * os.sysconf("SC_PAGESIZE") / 1e6, 1
+    )
 
 
 def sizes(folder: Path) -> dict[str, float]:
@@ -205,7 +207,7 @@ def grow(folder: Path, trials: int) -> None:
     rows = [record.to_dict() for record in read_records(folder)]
     ended = [row for row in rows if row["status"] in ("ok", "pruned") and row["kind"] == "search"]
     numbers = range(max(row["trial"] for row in rows) + 1, trials)
-    with open(folder / "records.jsonl", "a") as records:
+    with open(folder / "records.jsonl", "a", encoding="utf-8") as records:
         for number, row in zip(numbers, itertools.cycle(ended), strict=False):
             records.write(json.dumps(row | {"trial": number, "key": f"{number:012x}"}) + "\n")
 
@@ -219,12 +221,12 @@ def measure(folder: Path, asked: Any) -> list[dict[str, Any]]:
     opened, had = time.process_time() - began, len(store.records)
     note(folder, {"records": had, "opened_cpu_seconds": round(opened, 2), "resident_mb": resident_mb()})
     cluster = SimulatedCluster(NODES * WORKERS_A_NODE)
-    with closing(store), open(os.devnull, "w") as nowhere:
+    with closing(store), open(os.devnull, "w", encoding="utf-8") as nowhere:
         view = MeteredView(ShownSearch(controller), Console(file=nowhere))
         view.meter = Meter(controller, cluster, folder)
         run_loop(controller, cluster, view, asked.seconds)
         view.meter.look(least=1)
-    points = [json.loads(line) for line in (folder / "points.jsonl").read_text().splitlines()]
+    points = [json.loads(line) for line in (folder / "points.jsonl").read_text(encoding="utf-8").splitlines()]
     return [p for p in points if p.get("trials", 0) // WINDOW in SHOWN or "opened_cpu_seconds" in p or p is points[-1]]
 
 
@@ -242,7 +244,7 @@ def main() -> None:
         points = measure(folder, asked)
         parts = [asked.strategy, asked.scheduler] + ["grown"] * (folder / "grown").exists()
     before = RESULTS / "at_size.json"
-    figures = json.loads(before.read_text()) if before.exists() else {}
+    figures = json.loads(before.read_text(encoding="utf-8")) if before.exists() else {}
     figures |= {", ".join(parts): points}
     keep("at_size", {name: points for name, points in figures.items() if "," in name})
 

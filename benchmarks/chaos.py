@@ -70,7 +70,7 @@ class Chaos:
         ]
         words += ["--epochs", "4", "--strategy", "random", "--scheduler", "none", "--json"]
         command = [sys.executable, "-m", "alternas", *words]
-        with open(self.folder / "err", "a") as err:
+        with open(self.folder / "err", "a", encoding="utf-8") as err:
             self.driver = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=err)
         self.starts += 1
 

@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--markdown", action="store_true")
     asked = parser.parse_args()
     file = RESULTS / "gallery.json"
-    found = json.loads(file.read_text()).get("searches", {}) if file.exists() else {}
+    found = json.loads(file.read_text(encoding="utf-8")).get("searches", {}) if file.exists() else {}
     for name in [] if asked.markdown else asked.searches:
         if name == "photographs":
             from pictures import write
@@ -48,7 +48,7 @@ def main() -> None:
             write("photographs", 24)
         found[name] = searched(name)
         keep("gallery", {"searches": found})
-    (PICTURES.parent / "results.md").write_text(page(found))
+    (PICTURES.parent / "results.md").write_text(page(found), encoding="utf-8")
 
 
 def searched(name: str) -> dict[str, Any]:

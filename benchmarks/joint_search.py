@@ -70,7 +70,7 @@ def searched(name: str, seed: int, asked: Any) -> Path:
     plain = f"joint-{name.replace(' ', '').replace('/', 'over')}-{seed}"
     file = Path("recipes") / f"{plain}.json"
     file.parent.mkdir(exist_ok=True)
-    file.write_text(json.dumps(ARMS[name].to_dict()))
+    file.write_text(json.dumps(ARMS[name].to_dict()), encoding="utf-8")
     at = ["--workers", str(asked.workers)]
     how = ["--data", "cue", "--recipe", str(file), "--trials", str(asked.trials), "--seed", str(seed), "--name", plain]
     alternas("search", "bench", *how, *at, "--scheduler", "none", *(TUNED if name == "joint" else []))

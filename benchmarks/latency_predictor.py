@@ -42,8 +42,8 @@ def main() -> None:
     if parser.parse_args().measure or machine.TINY:
         rows = [row for space in NETS for row in measured(space)]
         lines = [json.dumps(row, separators=(",", ":")) for row in rows]
-        (machine.RESULTS / FILE).write_text("\n".join(lines) + "\n")
-    rows = [json.loads(line) for line in (machine.RESULTS / FILE).read_text().splitlines()]
+        (machine.RESULTS / FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    rows = [json.loads(line) for line in (machine.RESULTS / FILE).read_text(encoding="utf-8").splitlines()]
     figures = {}
     for space, (side, *_) in NETS.items():
         own = [row for row in rows if row["space"] == space]

@@ -56,5 +56,5 @@ def summary(seconds: list[float]) -> dict[str, float]:
 def keep(name: str, figures: dict[str, Any]) -> None:
     """Print the figures and write them to NAME.json among the results."""
     record = {"date": date.today().isoformat(), "machine": machine()} | figures
-    (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=2) + "\n")
+    (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     print(json.dumps(figures, indent=2))

@@ -68,7 +68,7 @@ def main() -> None:
         if find_spec(NEEDS[name]) is None:
             sys.exit(f"the set {name} needs the package {NEEDS[name]}")
     Path("recipes").mkdir(exist_ok=True)
-    Path("recipes/smoke32.json").write_text(json.dumps(RECIPE.to_dict()))
+    Path("recipes/smoke32.json").write_text(json.dumps(RECIPE.to_dict()), encoding="utf-8")
     found = {}
     for name in asked.sets.split(","):
         for side in map(int, asked.sides.split(",")):

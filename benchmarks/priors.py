@@ -114,7 +114,7 @@ def main() -> None:
     for row in left_out:
         print(" ".join(f"{name} {value if isinstance(value, str) else round(value, 2)}" for name, value in row.items()))
     figures = {"log_density": found, "left_out": left_out, "machine": machine()}
-    (RESULTS / "priors.json").write_text(json.dumps(figures, indent=2) + "\n")
+    (RESULTS / "priors.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -142,7 +142,9 @@ def fill(folder: Path, strategy: str) -> None:
     settings = {"space": "free", "strategy": strategy, "objective": "macs"}
     data = {"name": "digits", "image_size": [8, 8], "in_chans": 1, "classes": [str(i) for i in range(10)]}
     data |= {"mean": [0.3], "std": [0.4]}
-    (folder / "run.json").write_text(json.dumps({"format": 2, "settings": settings, "trials": RECORDS, "data": data}))
+    (folder / "run.json").write_text(
+        json.dumps({"format": 2, "settings": settings, "trials": RECORDS, "data": data}), encoding="utf-8"
+    )
 
 
 def resume(folder: Path, strategy: str) -> None:
@@ -152,7 +154,7 @@ def resume(folder: Path, strategy: str) -> None:
     with closing(store):
         assert controller.next_job() is not None
         found = {"seconds": time.monotonic() - began, "records": len(store.records)}
-    rollup = Path("/proc/self/smaps_rollup").read_text()
+    rollup = Path("/proc/self/smaps_rollup").read_text(encoding="utf-8")
     private = sum(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Private_"))
     found |= {"private_mb": private / 1024, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
     print(json.dumps(found | {"torch": "torch" in sys.modules}))

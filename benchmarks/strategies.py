@@ -36,7 +36,7 @@ def measure(data: str, seeds: int, kept: dict[str, Any]) -> None:
             for row in rows(traces | run_benchmark(match, [contender], print)):
                 found[row["strategy"], row["scheduler"]] = row
             kept |= {data: sorted(found.values(), key=lambda row: row["spent_to_99_median"] or float("inf"))}
-            FILE.write_text(json.dumps(kept | {"machine": machine()}, indent=2) + "\n")
+            FILE.write_text(json.dumps(kept | {"machine": machine()}, indent=2) + "\n", encoding="utf-8")
 
 
 def markdown(found: list[dict[str, Any]]) -> str:
@@ -46,7 +46,7 @@ def markdown(found: list[dict[str, Any]]) -> str:
 
 def on_shared_weights(data: str) -> str:
     """Rows of the searches with --supernet on these data, by budget."""
-    runs = json.loads(SUPERNET.read_text()) if SUPERNET.exists() else {}
+    runs = json.loads(SUPERNET.read_text(encoding="utf-8")) if SUPERNET.exists() else {}
     by_budget = defaultdict[int, list[dict[str, Any]]](list)
     for name, run in runs.items():
         if name.startswith(f"{data}, "):
@@ -68,7 +68,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=sized(30, 1))
     parser.add_argument("--markdown", action="store_true")
     asked = parser.parse_args()
-    kept = json.loads(FILE.read_text()) if FILE.exists() else {}
+    kept = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
     for data in asked.data:
         if not asked.markdown:
             measure(data, asked.seeds, kept)

@@ -46,8 +46,8 @@ text { font: 12px system-ui, sans-serif; fill: #24292f } .head { font-weight: 60
 
 def main() -> None:
     options(__doc__).parse_args()
-    figures = json.loads((PUBLISHED / "strategies.json").read_text())
-    banks = json.loads((PUBLISHED / "supernet_search.json").read_text())
+    figures = json.loads((PUBLISHED / "strategies.json").read_text(encoding="utf-8"))
+    banks = json.loads((PUBLISHED / "supernet_search.json").read_text(encoding="utf-8"))
     drawn, y = list[str](), 4.0
     for table, title in PANELS.items():
         panel = rows_of(figures[table]) | shared(banks, table)
@@ -57,7 +57,8 @@ def main() -> None:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y:.0f}" role="img">'
         f"<title>Full trainings until 95 % of the hypervolume is found</title><style>{STYLE}</style>"
         + "\n".join(drawn)
-        + "</svg>\n"
+        + "</svg>\n",
+        encoding="utf-8",
     )
     if TINY:
         keep("strategies_plot", {"panels": list(PANELS)})

@@ -72,7 +72,7 @@ def names() -> Iterator[tuple[list[str], str]]:
 def train() -> None:
     """Train all that is missing."""
     if not TINY:
-        Path(LONG_FILE).write_text(json.dumps(long_nets()))
+        Path(LONG_FILE).write_text(json.dumps(long_nets()), encoding="utf-8")
     for arguments, _ in names():
         subprocess.run([sys.executable, "-m", "alternas", *arguments], check=True, stdout=subprocess.DEVNULL)
 

@@ -69,7 +69,7 @@ def main():
     )
     words = [sys.executable, "-c", code, str(picture.resolve())]
     done = subprocess.run(words, cwd=out, check=True, stdout=subprocess.PIPE, text=True)
-    classes = json.loads((out / "config.json").read_text())["classes"]
+    classes = json.loads((out / "config.json").read_text(encoding="utf-8"))["classes"]
     print(f"{picture} is a {classes[int(done.stdout)]}")
 
 

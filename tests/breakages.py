@@ -61,7 +61,11 @@ def break_at(node: ast.AST) -> str:
 def tests_of(checkout: Path, module: str) -> list[str]:
     """The test files that name a module."""
     name = re.compile(rf"\b{re.escape(module.removesuffix('.py').replace('/', '.'))}\b")
-    return [str(path) for path in sorted((checkout / "tests").glob("test_*.py")) if name.search(path.read_text())]
+    return [
+        str(path)
+        for path in sorted((checkout / "tests").glob("test_*.py"))
+        if name.search(path.read_text(encoding="utf-8"))
+    ]
 
 
 def failing_test(checkout: Path, files: list[str], seconds: float) -> str:
@@ -81,15 +85,15 @@ def failing_test(checkout: Path, files: list[str], seconds: float) -> str:
 def noticed(checkout: Path, module: str, draw: random.Random) -> tuple[str, str]:
     """Break one place of a module: what was changed, and the test that fails."""
     path = checkout / module
-    text = path.read_text()
+    text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
     change = break_at(draw.choice(list(places(tree))))
-    path.write_text(ast.unparse(ast.fix_missing_locations(tree)))
+    path.write_text(ast.unparse(ast.fix_missing_locations(tree)), encoding="utf-8")
     near = tests_of(checkout, module)
     try:
         return change, (failing_test(checkout, near, 900) if near else "") or failing_test(checkout, [], 1800)
     finally:
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
 
 
 def main() -> None:
@@ -102,7 +106,7 @@ def main() -> None:
     )  # in the background a shell has it ignored, which fails a test
     draw, seen = random.Random(options.seed), 0
     modules = [str(p.relative_to(ROOT)) for room in CORE for p in sorted((ROOT / room).rglob("*.py"))]
-    modules = [module for module in modules if any(places(ast.parse((ROOT / module).read_text())))]
+    modules = [module for module in modules if any(places(ast.parse((ROOT / module).read_text(encoding="utf-8"))))]
     with tempfile.TemporaryDirectory() as scratch:
         checkout = Path(scratch) / "alternas"
         shutil.copytree(ROOT, checkout, symlinks=True, ignore=shutil.ignore_patterns(".git", ".venv*", "__pycache__"))

@@ -48,7 +48,7 @@ def answer(connection: socket.socket) -> int:
     words, folder, environment = json.loads(message)
     for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)
-    sys.stdout, sys.stderr = open(1, "w"), open(2, "w")  # noqa: SIM115 - of another kind than the server's
+    sys.stdout, sys.stderr = open(1, "w", encoding="utf-8"), open(2, "w", encoding="utf-8")  # noqa: SIM115 - of another kind than the server's
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)

@@ -109,9 +109,9 @@ class FakeWorker:
     def run(self, job: TrainJob) -> Iterator[Progress | JobResult]:
         folder = Path(job.checkpoint).parent.parent
         before = [trial for trial, _ in legs_begun(folder)].count(job.trial)
-        with open(folder / "legs", "a") as file:
+        with open(folder / "legs", "a", encoding="utf-8") as file:
             file.write(f"{job.trial} {job.stop_step}\n")
-        fate = json.loads((folder / "fates.json").read_text()).get(str(job.trial))
+        fate = json.loads((folder / "fates.json").read_text(encoding="utf-8")).get(str(job.trial))
         if fate == "die" or (fate == "die once" and not before):
             os.kill(os.getpid(), signal.SIGKILL)
         events = [JobResult(job.trial, "error", error="because")] if fate == "error" else _success(job)
@@ -120,13 +120,13 @@ class FakeWorker:
 
 def write_fates(folder: Path, fates: dict[int, str]) -> None:
     """For trials of a run: "error", "die once" or "die"."""
-    (folder / "fates.json").write_text(json.dumps(fates))
+    (folder / "fates.json").write_text(json.dumps(fates), encoding="utf-8")
 
 
 def legs_begun(folder: Path) -> list[tuple[int, int]]:
     """Trial and the step to stop at, for each leg that a `FakeWorker` began."""
     path = folder / "legs"
-    lines = path.read_text().splitlines() if path.exists() else []
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     return [(int(trial), int(until)) for trial, until in map(str.split, lines)]
 
 

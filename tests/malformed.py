@@ -235,9 +235,9 @@ def _facts(draw: random.Random, file: str, words: tuple[str, ...]) -> Iterator[C
 
     def lay() -> None:
         where = Path("runs/mine") / file
-        facts = json.loads(where.read_text())
+        facts = json.loads(where.read_text(encoding="utf-8"))
         new = unlike(own, at(facts, path))
-        raw = json.dumps(replaced(facts, path, new)).encode() if path else torn(own, where.read_text())
+        raw = json.dumps(replaced(facts, path, new)).encode() if path else torn(own, where.read_text(encoding="utf-8"))
         where.write_bytes(raw)
 
     reads_data = path[:1] == ("data",) and len(path) > 1
@@ -250,7 +250,7 @@ def _lines(draw: random.Random, file: str, words: tuple[str, ...]) -> Iterator[C
 
     def lay() -> None:
         where = Path("runs/mine") / file
-        first, *rest = where.read_text().splitlines(keepends=True)
+        first, *rest = where.read_text(encoding="utf-8").splitlines(keepends=True)
         value = json.loads(first)
         path = own.choice([p for p in places_in(value) if known(p)])
         new = unlike(own, at(value, path)) if len(path) < 2 else "x"  # null is a number that is not known
@@ -360,22 +360,22 @@ def _picture(path: Path) -> None:
 
 def lay_base() -> None:
     """A run, another, and things that are in the way."""
-    Path("taken").write_text("in the way")
+    Path("taken").write_text("in the way", encoding="utf-8")
     Path("folder.json").mkdir()
     folder = finished_run()
     finished_run("other")
-    facts = json.loads((folder / "run.json").read_text())
+    facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     facts["settings"] |= {"limits": {"macs": 10**9}, "latency": ""}
     facts |= {"command": ["alternas", "search"], "versions": {"torch": "2"}}
-    (folder / "run.json").write_text(json.dumps(facts))
-    rows = [json.loads(line) | MORE for line in (folder / "records.jsonl").read_text().splitlines()]
+    (folder / "run.json").write_text(json.dumps(facts), encoding="utf-8")
+    rows = [json.loads(line) | MORE for line in (folder / "records.jsonl").read_text(encoding="utf-8").splitlines()]
     text = "".join(json.dumps(asdict(Record(**row))) + "\n" for row in rows)
-    (folder / "records.jsonl").write_text(text)
+    (folder / "records.jsonl").write_text(text, encoding="utf-8")
     (folder / "retrain").mkdir()
-    (folder / "retrain" / "run.json").write_text(json.dumps(facts))
-    (folder / "retrain" / "records.jsonl").write_text(text.replace('"search"', '"retrain"'))
+    (folder / "retrain" / "run.json").write_text(json.dumps(facts), encoding="utf-8")
+    (folder / "retrain" / "records.jsonl").write_text(text.replace('"search"', '"retrain"'), encoding="utf-8")
     measured = {"key": rows[0]["key"], "latency_ms": 1.5, "latency_spread_ms": 0.1, "device": "cpu", "batch": 1}
-    (folder / "latency.jsonl").write_text(2 * (json.dumps(measured) + "\n"))
+    (folder / "latency.jsonl").write_text(2 * (json.dumps(measured) + "\n"), encoding="utf-8")
 
 
 MORE: dict[str, Any] = {

@@ -80,9 +80,9 @@ def run_page(page: Path, folder: Path, server: str = "") -> str:
 
     The last lines of an error say where it stopped.
     """
-    text = page.read_text()
+    text = page.read_text(encoding="utf-8")
     shown_files(text, folder)
-    (folder / "page.py").write_text(program(text, not server))
+    (folder / "page.py").write_text(program(text, not server), encoding="utf-8")
     environment = os.environ | {"COMMAND_SERVER": server}
     done = subprocess.run([sys.executable, "page.py"], cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, f"{page.name}: {done.stderr[-4000:]}"

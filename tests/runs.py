@@ -31,8 +31,8 @@ def made_run(folder: Path, records: list[dict[str, Any]], **told: Any) -> Path:
     settings = {"space": "all", "strategy": "random", "scheduler": "mo-asha", "objective": "macs", "recipe": RECIPE}
     facts = {"format": 3, "settings": settings, "trials": 8, "command": COMMAND, "data": DATA}
     facts |= {"versions": {"python": "3.11"}}
-    (folder / "run.json").write_text(json.dumps(facts | told))
-    (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in records))
+    (folder / "run.json").write_text(json.dumps(facts | told), encoding="utf-8")
+    (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in records), encoding="utf-8")
     return folder
 
 
@@ -81,7 +81,7 @@ def finished_run(name: str = "mine") -> Path:
     facts = {"image_size": [8, 8], "in_chans": 1, "classes": [str(i) for i in range(10)], "name": "digits"}
     facts |= {"mean": [4.9], "std": [6.0]}
     told = {"format": 3, "settings": {"objective": "macs"}, "trials": 2, "data": facts}
-    (folder / "run.json").write_text(json.dumps(told))
+    (folder / "run.json").write_text(json.dumps(told), encoding="utf-8")
     net = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
     cost = {"params": 900, "macs": 40_000, "activation_bytes": 100}
     rows = [
@@ -89,5 +89,5 @@ def finished_run(name: str = "mine") -> Path:
         | {"genes": {}, "cost": cost, "status": "ok", "accuracy": 0.9 + i / 100}
         for i in range(2)
     ]
-    (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return folder

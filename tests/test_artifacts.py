@@ -171,7 +171,7 @@ def test_a_run_keeps_its_folder_in_the_store(tmp_path: Path) -> None:
     assert first.name != other.name, "two runs of one name do not meet"
     assert first.name.startswith("runs-mine-")
     written(run / "run.json", json.dumps({"format": 3, "storage_path": first.note}).encode())
-    assert "abc" not in (run / "run.json").read_text()
+    assert "abc" not in (run / "run.json").read_text(encoding="utf-8")
     again = artifact_store(run, "s3://k:abc@bucket/x/")
     assert again
     assert again.name == first.name

@@ -77,7 +77,7 @@ def test_a_search_with_an_artifact_store_alone(alternas: Any, s3: S3, monkeypatc
     code, out, err = alternas(*words, f"--storage-path={s3.uri()}")
     assert code == 0, err
     folder = Path("runs/far")
-    facts = json.loads((folder / "run.json").read_text())
+    facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     there = f"runs/{facts['storage_path']['name']}"
     assert f"checkpoints and weights: {facts['storage_path']['uri']}, folder " in out + err
     assert facts["command"][-1] == f"--storage-path={facts['storage_path']['uri']}"

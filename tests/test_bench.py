@@ -469,7 +469,7 @@ def test_the_command(alternas: Any) -> None:
     assert found[0]["spent_to_95_median"] == run(table, SearcherConfig(ORACLE), 0, 1).spent_to(0.95)
     random_one = [run(table, SearcherConfig("random"), seed, 4).spent_to(0.95) or math.nan for seed in (0, 1)]
     assert found[1]["spent_to_95_median"] == pytest.approx(sum(random_one) / 2)
-    assert "<svg" in Path("new/plot.svg").read_text()
+    assert "<svg" in Path("new/plot.svg").read_text(encoding="utf-8")
 
 
 @pytest.mark.usefixtures("elsewhere")

@@ -32,7 +32,7 @@ def published() -> dict[Path, int]:
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_every_script_has_a_tiny_mode(name: str) -> None:
-    text = (BENCHMARKS / f"{name}.py").read_text()
+    text = (BENCHMARKS / f"{name}.py").read_text(encoding="utf-8")
     assert "options(__doc__)" in text, "its command line is machine.options, which knows --tiny"
     assert "sized(" in text, "machine.sized makes its numbers small"
 
@@ -48,7 +48,7 @@ def test_tiny(name: str, tmp_path: Path) -> None:
         run(tmp_path, name)
     figures = [path for path in tmp_path.iterdir() if path.suffix in (".json", ".parquet")]
     assert figures
-    assert all(json.loads(path.read_text())["machine"] for path in figures if path.suffix == ".json")
+    assert all(json.loads(path.read_text(encoding="utf-8"))["machine"] for path in figures if path.suffix == ".json")
     assert published() == before
 
 

@@ -216,7 +216,7 @@ def depthwise_cost(accumulator: Any, b: Any) -> None:
 @pytest.fixture
 def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Genotype]:
     """A net with two blocks that only a file of this test and an entry know."""
-    (tmp_path / "block_of_a_test.py").write_text(MODULE)
+    (tmp_path / "block_of_a_test.py").write_text(MODULE, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     axes = {"shortcut": "c_out c_in 1 1", "norm1": "c_in", "depthwise": "c_in 1 5 5", "conv": "c_out c_in 1 1"}
     form = BlockForm("block_of_a_test:Depthwise", depthwise_cost, axes, scaled_by=("conv",), norms_input=True)
@@ -292,7 +292,7 @@ def exported(net: Genotype, folder: Path) -> None:
     x = torch.randn(2, 3, 16, 16)
     package.write(ExportNet(model, {"name": "net"}, x), folder)
     torch.save((model.state_dict(), x, model(x)), folder / "wanted.pt")
-    (folder / "genotype.json").write_text(net.to_json())
+    (folder / "genotype.json").write_text(net.to_json(), encoding="utf-8")
     code = (
         "import sys\n"
         "sys.modules.update(alternas=None, timm=None, block_of_a_test=None)\n"

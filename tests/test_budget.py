@@ -148,7 +148,7 @@ def experiment_inputs(elsewhere: None) -> None:
     """A run to retrain nets of, and weights to start from."""
     digits = load(DataConfig("digits"))
     folder = finished_run()
-    facts = json.loads((folder / "run.json").read_text())
+    facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     write_json(folder / "run.json", facts | {"data": digits.facts()})
     save(build(zoo.alternet("basic", (1, 2), (0, 0), (1, 1), 0, width=4), 10, 8, 1), Path("zoo.safetensors"))
 

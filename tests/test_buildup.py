@@ -384,7 +384,9 @@ def test_the_command_goes_by_the_same_rule_beyond_the_noise(
     alternas: Any, fake_pool: type[FakePool], noise: float
 ) -> None:
     """One net at a time, each with the same seeds; what is not clearly better is undone; the same command resumes."""
-    Path("net.json").write_text(zoo.alternet("basic", (3, 4, 6, 4), (0,) * 4, (1,) * 4, 0, width=4).to_json())
+    Path("net.json").write_text(
+        zoo.alternet("basic", (3, 4, 6, 4), (0,) * 4, (1,) * 4, 0, width=4).to_json(), encoding="utf-8"
+    )
 
     def fate(job: TrainJob) -> JobResult:
         msa = msa_of(job.genotype)

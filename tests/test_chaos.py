@@ -43,7 +43,7 @@ def test_what_is_wrong_with_a_run_is_found(benchmark: Any, tmp_path: Path) -> No
 @pytest.mark.timeout(1800)
 def test_a_kill_of_each_kind_loses_nothing(benchmark: Any, tmp_path: Path) -> None:
     found = benchmark.chaos(kills=3, trials=4, seed=7, folder=tmp_path)
-    assert found["wrong"] == {}, (tmp_path / "err").read_text()[-2000:]
+    assert found["wrong"] == {}, (tmp_path / "err").read_text(encoding="utf-8")[-2000:]
     assert found["killed"] == {"driver": 1, "worker": 1, "node": 1}
     assert found["drivers"] == 2
     assert 4 < found["records"]["ok"] <= 8, "and the baselines that so many trials have"

@@ -40,7 +40,7 @@ def test_cost_of_a_zoo_member(alternas: Any) -> None:
 
 
 def test_cost_of_a_file(alternas: Any) -> None:
-    Path("net.json").write_text(zoo.get("alternet18", 32).to_json())
+    Path("net.json").write_text(zoo.get("alternet18", 32).to_json(), encoding="utf-8")
     code, out, _ = alternas("cost", "net.json", "--image-size", "32", "--classes", "100", "--json")
     assert (code, json.loads(out)["params"]) == (0, 9_499_063)
 
@@ -107,7 +107,7 @@ def set_of(**counts: int) -> None:
 def test_data_lists_all_broken_pictures(alternas: Any) -> None:
     set_of(cat=12, dog=12)
     for number in range(12):
-        Path("photos/cat", f"{number:02}.png").write_text("no picture")
+        Path("photos/cat", f"{number:02}.png").write_text("no picture", encoding="utf-8")
     code, out, error = alternas("data", "photos")
     assert code == 2
     assert "12 pictures cannot be read:" in out
@@ -127,7 +127,7 @@ def test_data_says_what_was_skipped_and_how_uneven_classes_are(alternas: Any) ->
     assert "uneven" in alternas("data", "photos")[1]
     Image.new("L", (8, 8)).save("photos/dog/50.png")
     for number in range(11):
-        Path("photos/emu", f"{number:02}.png").write_text("no picture")
+        Path("photos/emu", f"{number:02}.png").write_text("no picture", encoding="utf-8")
     code, out, _ = alternas("data", "photos", "--skip-broken", "--json")
     told = json.loads(out)
     assert code == 0
@@ -147,7 +147,7 @@ def test_data_says_what_was_skipped_and_how_uneven_classes_are(alternas: Any) ->
 def test_a_recipe_is_json_to_change(alternas: Any) -> None:
     recipe = json.loads(alternas("recipes", "fast")[1])
     assert recipe["augment"]["flip"] is True
-    Path("mine.json").write_text(json.dumps(recipe | {"lr": 0.01, "name": "mine"}))
+    Path("mine.json").write_text(json.dumps(recipe | {"lr": 0.01, "name": "mine"}), encoding="utf-8")
     assert json.loads(alternas("recipes", "mine.json")[1])["lr"] == 0.01
 
 
@@ -267,8 +267,8 @@ def test_bad_input_is_one_line_and_exit_code_2(
     alternas: Any, words: tuple[str, ...], hint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     finished_run()
-    Path("space.py").write_text("{}[7]\n")
-    Path("torn.py").write_text("x = 1\nclass Sampler(:\n")
+    Path("space.py").write_text("{}[7]\n", encoding="utf-8")
+    Path("torn.py").write_text("x = 1\nclass Sampler(:\n", encoding="utf-8")
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     np.savez("oblong.npz", x=np.zeros((20, 8, 12), np.uint8), y=np.repeat([0, 1], 10))
     np.savez("floats.npz", x=np.zeros((20, 8, 8)), y=np.repeat([0, 1], 10))
@@ -309,9 +309,9 @@ def test_a_run_of_another_format_is_refused(alternas: Any, line: str) -> None:
     folder = finished_run()
     finished_run("other")
     for file in ("run.json", "records.jsonl"):
-        text = (folder / file).read_text()
+        text = (folder / file).read_text(encoding="utf-8")
         for of, other in (('"format": 1, ', 1), ("", 1), ('"format": 2, ', 2)):
-            (folder / file).write_text(text.replace('"format": 3, ', of))
+            (folder / file).write_text(text.replace('"format": 3, ', of), encoding="utf-8")
             (folder / "lock").touch()
             before = sorted(Path().rglob("*"))
             code, _, err = alternas(*line.split())
@@ -319,13 +319,13 @@ def test_a_run_of_another_format_is_refused(alternas: Any, line: str) -> None:
             assert (code, len(err.splitlines())) == (2, 1)
             assert f"run 'mine': {rule}" in err
             assert sorted(Path().rglob("*")) == before, "nothing is written"
-        (folder / file).write_text(text)
+        (folder / file).write_text(text, encoding="utf-8")
 
 
 def test_a_broken_record_is_named(alternas: Any) -> None:
     path = finished_run() / "records.jsonl"
-    text = path.read_text()
-    path.write_text('{"trial": \n' + text)
+    text = path.read_text(encoding="utf-8")
+    path.write_text('{"trial": \n' + text, encoding="utf-8")
     for words in (("front", "mine"), ("show", "mine", "0"), ("export", "mine", "--out", "d")):
         code, _, err = alternas(*words)
         assert (code, len(err.splitlines())) == (2, 1)
@@ -334,13 +334,13 @@ def test_a_broken_record_is_named(alternas: Any) -> None:
 
 def test_a_torn_last_line_is_a_warning(alternas: Any) -> None:
     path = finished_run() / "records.jsonl"
-    path.write_text(path.read_text()[:-30])
+    path.write_text(path.read_text(encoding="utf-8")[:-30])
     code, out, _ = alternas("front", "mine", "--json")
     assert (code, [row["trial"] for row in json.loads(out)]) == (0, [0])
 
 
 def test_runs_that_cannot_be_written(alternas: Any) -> None:
-    Path("runs").write_text("in the way")
+    Path("runs").write_text("in the way", encoding="utf-8")
     code, _, err = alternas("search", "resnet", "--trials", "1")
     assert (code, len(err.splitlines())) == (2, 1)
     assert "cannot be written" in err

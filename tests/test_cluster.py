@@ -151,7 +151,7 @@ def test_the_commands_of_the_page_make_a_cluster_that_searches(home: Path) -> No
     """As docs/cluster.md has them, on one machine and for one user; then with a wrong token, and with none."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         at = f"127.0.0.1:{free.getsockname()[1]}"
-    page = (ROOT / "docs" / "cluster.md").read_text()
+    page = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
     block = next(text for language, _, text in BLOCK.findall(page) if language == "bash" and "ray start" in text)
     for i in range(40):
         write(home / "shared" / "photos" / "ab"[i % 2] / f"{i}.png", noise(i))
@@ -159,7 +159,7 @@ def test_the_commands_of_the_page_make_a_cluster_that_searches(home: Path) -> No
     done = typed(lines, home)
     assert done.returncode == 0, done.stderr[-4000:]
     assert "2 nodes, 2 CPUs" in done.stdout
-    assert (home / "shared" / "runs" / "big" / "records.jsonl").read_text().count("\n") >= 2
+    assert (home / "shared" / "runs" / "big" / "records.jsonl").read_text(encoding="utf-8").count("\n") >= 2
     token = home / ".ray" / "auth_token"
     assert token.stat().st_mode & 0o777 == 0o600
     search = f"cd shared && alternas search --address {at} --data photos --name other"
@@ -210,14 +210,14 @@ def test_a_killed_raylet_is_a_line_that_says_what_to_do(tmp_path: Path) -> None:
     ]
     words += ["--trials", "20", "--epochs", "20"]
     records = tmp_path / "runs" / "small" / "records.jsonl"
-    with open(tmp_path / "err", "w") as err:
+    with open(tmp_path / "err", "w", encoding="utf-8") as err:
         driver = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=err, text=True)
-        while not (records.exists() and records.read_text()) and driver.poll() is None:
+        while not (records.exists() and records.read_text(encoding="utf-8")) and driver.poll() is None:
             time.sleep(0.1)
         (raylet,) = [child for child in psutil.Process(driver.pid).children() if child.name() == "raylet"]
         raylet.kill()
         said, _ = driver.communicate(timeout=120)
-    lines = (tmp_path / "err").read_text().splitlines()
+    lines = (tmp_path / "err").read_text(encoding="utf-8").splitlines()
     assert (driver.returncode, said) == (1, ""), lines
     ours = "alternas: Ray's raylet on this machine has died, killed by somebody or for want of memory; "
     assert f"{ours}the same command resumes" in lines, "\n".join(lines)  # Ray's own log may come after it

@@ -44,9 +44,9 @@ def write(name: str, nets: list[Any] | None = None, split: str = "s", data: str 
     facts |= {"mean": [4.9], "std": [6.0], "split": split}
     usual = {"objective": "macs", "recipe": RECIPE, "seed": 0, "repeats": 1, "image_size": [8, 8]}
     told = {"format": 3, "settings": usual | settings, "trials": 2, "data": facts}
-    (folder / "run.json").write_text(json.dumps(told))
+    (folder / "run.json").write_text(json.dumps(told), encoding="utf-8")
     records = [record(*net[:3], **dict(*net[3:])) for net in nets or NETS[name]]
-    (folder / "records.jsonl").write_text("".join(json.dumps(r.to_dict()) + "\n" for r in records))
+    (folder / "records.jsonl").write_text("".join(json.dumps(r.to_dict()) + "\n" for r in records), encoding="utf-8")
     return folder
 
 
@@ -133,7 +133,7 @@ def test_latencies_of_different_settings_are_not_compared() -> None:
     for name, device in (("one", "cpu"), ("two", "cuda")):
         folder = write(name)
         lines = [{"key": f"{m:012x}", "latency_ms": m / 50, "device": device, "batch": 1} for _, _, m in NETS[name]]
-        (folder / "latency.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        (folder / "latency.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     assert compare(["one", "two"], RankingQuery()).front
     with pytest.raises(InputError, match="of one setting, got cpu/1/-/-/-/-/-, cuda/1/-/-/-/-/-"):
         compare(["one", "two"], RankingQuery(("accuracy", "latency_ms")))
@@ -155,7 +155,9 @@ def test_front_and_leaderboard_on_the_command_line(alternas: Any, caplog: pytest
         (["--max-macs", "1k", "--family", "resnet"], [0, 1, 2]),
     ):
         assert [row["trial"] for row in json.loads(alternas("leaderboard", "one", "--json", *words)[1])] == trials
-    (folder / "latency.jsonl").write_text('{"key": "000000000064", "latency_ms": 3.0, "device": "cpu"}\n')
+    (folder / "latency.jsonl").write_text(
+        '{"key": "000000000064", "latency_ms": 3.0, "device": "cpu"}\n', encoding="utf-8"
+    )
     code, out, _ = alternas("front", "one", "--objectives", "accuracy,macs,latency_ms", "--json")
     assert [(row["trial"], row["latency_ms"]) for row in json.loads(out)] == [(0, 3.0)]
     assert "left out: 3 nets without latency ms" in caplog.text
@@ -235,17 +237,17 @@ def test_a_frame_has_the_columns_that_its_docstring_names() -> None:
     frame = load_run(folder).frame()
     assert [*frame.columns] == [*dict.fromkeys(columns), "nll"]
     assert frame.index.name == "trial"
-    (folder / "records.jsonl").write_text("")
+    (folder / "records.jsonl").write_text("", encoding="utf-8")
     assert [*load_run(folder).frame().columns] == [*frame.columns][:-1]
 
 
 def test_a_frame_has_the_columns_that_the_page_names() -> None:
-    page = (Path(cli.__file__).parents[1] / "docs" / "reading-a-front.md").read_text()
+    page = (Path(cli.__file__).parents[1] / "docs" / "reading-a-front.md").read_text(encoding="utf-8")
     always = page.split("These columns are always there")[1].split("Behind them")[0]
     rows = re.findall(r"^\| (`[^|]+) \|", always, re.MULTILINE)
     named = re.findall(r"`(\w+)`", "".join(rows) + always.split("as in [Columns]")[1])
     folder = write("one", NETS["one"])
-    (folder / "records.jsonl").write_text("")
+    (folder / "records.jsonl").write_text("", encoding="utf-8")
     assert named == [*load_run(folder).frame().columns]
 
 
@@ -262,7 +264,7 @@ def test_a_frame_holds_what_the_leaderboard_says() -> None:
 
 
 def test_the_pages_commands_run(alternas: Any) -> None:
-    page = (Path(cli.__file__).parents[1] / "docs" / "reading-a-front.md").read_text()
+    page = (Path(cli.__file__).parents[1] / "docs" / "reading-a-front.md").read_text(encoding="utf-8")
     write("small", NETS["one"])
     write("mixed", NETS["two"])
     commands = re.findall(r"^(alternas (?!search)[^#\n]+)", page, re.MULTILINE)
@@ -272,7 +274,7 @@ def test_the_pages_commands_run(alternas: Any) -> None:
 
 
 def test_the_page_says_every_field(alternas: Any) -> None:
-    page = (Path(cli.__file__).parents[1] / "docs" / "reading-a-front.md").read_text()
+    page = (Path(cli.__file__).parents[1] / "docs" / "reading-a-front.md").read_text(encoding="utf-8")
     write("one")
     write("two")
     row = json.loads(alternas("front", "one", "--json")[1])[0]

@@ -40,7 +40,7 @@ def controller(open_controller: Open, tmp_path: Path) -> SearchController:
     run_loop(controller, FakeExecutor(), SilentView())
     facts = {"name": "digits", "image_size": [8, 8], "in_chans": 1, "classes": ["0", "1"], "mean": [0.0], "std": [1.0]}
     settings = {"objective": "macs", "space": "resnet"}
-    (tmp_path / "run.json").write_text(json.dumps({"format": 3, "settings": settings, "data": facts}))
+    (tmp_path / "run.json").write_text(json.dumps({"format": 3, "settings": settings, "data": facts}), encoding="utf-8")
     return controller
 
 

@@ -147,7 +147,7 @@ def test_the_cache_keeps_and_checks(own_cache: Path, caplog: pytest.LogCaptureFi
 def test_a_cache_that_cannot_be_written_is_done_without(
     own_cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (own_cache / "file").write_text("")
+    (own_cache / "file").write_text("", encoding="utf-8")
     monkeypatch.setenv("ALTERNAS_DATA", str(own_cache / "file"))
     with caplog.at_level(logging.WARNING):
         assert len(cached("a", lambda: {"x": np.arange(5)})["x"]) == 5
@@ -278,7 +278,7 @@ def read_stripes(config):
     x_NCHW = np.arange(160, dtype=np.uint8).reshape(40, 1, 2, 2)
     return RawDataset({"all": RawSplit(x_NCHW, np.arange(40) % 2)}, ("a", "b"))
 """
-    (tmp_path / "stripes.py").write_text(code)
+    (tmp_path / "stripes.py").write_text(code, encoding="utf-8")
     monkeypatch.setattr(readers, "__path__", [*readers.__path__, str(tmp_path)])
     entry = registry.Reader("stripes/NAME", "stripes", "stripes:read_stripes", prefix="stripes/", arrays=True)
     monkeypatch.setattr(registry, "READERS", (entry, *registry.READERS))
@@ -293,7 +293,7 @@ def read_stripes(config):
 def test_every_reader_is_there_and_in_the_docs(reader: registry.Reader) -> None:
     module, function = reader.function.split(":")
     assert callable(getattr(import_module(f"alternas.search.data.readers.{module}"), function))
-    rows = (Path(alternas.__file__).parent / "docs" / "data.md").read_text().splitlines()
+    rows = (Path(alternas.__file__).parent / "docs" / "data.md").read_text(encoding="utf-8").splitlines()
     row = next((row for row in rows if reader.help in row), "")
     assert ("`--download` fetches it" in row) == reader.downloads, f"a row of docs/data.md says: {reader.help}"
     assert all(registry.find_reader(name) is reader for name in reader.names)

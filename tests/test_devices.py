@@ -144,7 +144,7 @@ def script(tmp_path: Path, exported: None) -> Callable[[str], DeviceCommand]:
         file, counter = tmp_path / "bench.py", tmp_path / "count"
         head = f"import os, sys, time, subprocess\nmodel, counter = sys.argv[1], {str(counter)!r}\n"
         head += "count = os.path.getsize(counter) if os.path.exists(counter) else 0\nopen(counter, 'a').write('x')\n"
-        file.write_text(head + textwrap.dedent(body))
+        file.write_text(head + textwrap.dedent(body), encoding="utf-8")
         return DeviceCommand("board", f"{shlex.quote(sys.executable)} {file} {{model}}")
 
     return make
@@ -214,10 +214,10 @@ def test_a_command_that_hangs_is_ended_with_all_it_started(
     with pytest.raises(DeviceError, match="took longer than 2 s") as raised:
         measured(script(body), timeout_s=2)
     assert raised.value.kind == TIMEOUT
-    child, until = Path(f"/proc/{(tmp_path / 'child').read_text()}/status"), time.monotonic() + 5
-    while child.exists() and "zombie" not in child.read_text() and time.monotonic() < until:
+    child, until = Path(f"/proc/{(tmp_path / 'child').read_text(encoding='utf-8')}/status"), time.monotonic() + 5
+    while child.exists() and "zombie" not in child.read_text(encoding="utf-8") and time.monotonic() < until:
         time.sleep(0.05)
-    assert not child.exists() or "zombie" in child.read_text()
+    assert not child.exists() or "zombie" in child.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("kind", [FAILED, TIMEOUT, NONSENSE, UNREACHABLE])
@@ -435,7 +435,7 @@ def test_another_command_is_another_device(controller: Callable[..., SearchContr
         "image_size": [8, 8],
         "runtime": "onnx",
     }
-    with open(tmp_path / "latency.jsonl", "a") as file:
+    with open(tmp_path / "latency.jsonl", "a", encoding="utf-8") as file:
         file.write(json.dumps({"key": "abc"} | row) + "\n")
     everything = read_latencies(tmp_path)
     with pytest.raises(InputError, match="numbers of 2 settings on 'board'"):
@@ -464,7 +464,7 @@ print('{"latency_ms": %f, "energy_mj": %f}' % (os.path.getsize(sys.argv[1]) / 1e
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_search_on_a_device_from_end_to_end(served: Run, tmp_path: Path) -> None:
-    (tmp_path / "bench.py").write_text(BENCH)
+    (tmp_path / "bench.py").write_text(BENCH, encoding="utf-8")
     command = f"board={shlex.quote(sys.executable)} {tmp_path}/bench.py {{model}}"
     words = [
         "search",
@@ -498,7 +498,7 @@ def test_a_search_on_a_device_from_end_to_end(served: Run, tmp_path: Path) -> No
     assert "exit code 255; is it there?" in error
     page = tmp_path / "runs/dev/report.html"
     assert served(tmp_path, "report", "dev")[0] == 0
-    assert "board energy mj" in page.read_text()
+    assert "board energy mj" in page.read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
@@ -515,7 +515,7 @@ def test_the_examples_measure_here_and_over_http(tmp_path: Path) -> None:
         url = server.stdout.readline().strip()
         remote = DeviceCommand("remote", f"{python} {examples}/http_client.py {url} {{model}}")
         assert 0 < measured(remote, effort=SHORT).latency_ms < 1000
-        (tmp_path / "broken.onnx").write_text("no model")
+        (tmp_path / "broken.onnx").write_text("no model", encoding="utf-8")
         words = [sys.executable, str(examples / "http_client.py"), url, str(tmp_path / "broken.onnx")]
         refused = subprocess.run(words, capture_output=True, text=True)
         assert (refused.returncode, refused.stderr[:4]) == (1, "422 ")

@@ -47,20 +47,22 @@ BEFORE = {
     "report.md": ("all-digits",),
     "studies.md": ("all-digits",),
 }
-WHOLE = [page for page in PAGES if page.name not in ELSEWHERE and BLOCK.search(page.read_text())]
-NAMED = [(page, file, text) for page in PAGES for _, file, text in BLOCK.findall(page.read_text()) if file]
+WHOLE = [page for page in PAGES if page.name not in ELSEWHERE and BLOCK.search(page.read_text(encoding="utf-8"))]
+NAMED = [
+    (page, file, text) for page in PAGES for _, file, text in BLOCK.findall(page.read_text(encoding="utf-8")) if file
+]
 UNNAMED = [
     pytest.param(text, id=f"{page.name}-{i}")
     for page in PAGES
     if page.name not in TOGETHER
-    for i, (language, file, text) in enumerate(BLOCK.findall(page.read_text()))
+    for i, (language, file, text) in enumerate(BLOCK.findall(page.read_text(encoding="utf-8")))
     if language == "python" and not file and not MARK.search(text) and "load_run(" not in text
 ]
 COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
 LINES = [
     pytest.param(line.strip(), id=f"{page.name}-{line.strip()[:50]}")
     for page in PAGES
-    for language, _, text in BLOCK.findall(page.read_text())
+    for language, _, text in BLOCK.findall(page.read_text(encoding="utf-8"))
     for line in re.split(r"\n|&&|-c \"", text)
     if language in ("bash", "yaml") and line.strip().startswith("alternas ")
 ]
@@ -75,7 +77,7 @@ def test_python_blocks_run(block: str, tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(("page", "file", "text"), NAMED, ids=lambda value: getattr(value, "name", str(value)[:40]))
 def test_a_file_that_a_page_shows_is_that_file(page: Path, file: str, text: str) -> None:
-    assert (ROOT / file).read_text() == text, f"{page.name} shows another {file}"
+    assert (ROOT / file).read_text(encoding="utf-8") == text, f"{page.name} shows another {file}"
 
 
 @pytest.mark.parametrize("line", LINES)
@@ -88,29 +90,35 @@ def test_every_command_line_parses(line: str) -> None:
 def test_what_is_not_run_is_listed_here() -> None:
     marked = {page.name: [] for page in PAGES}
     for page in PAGES:
-        marked[page.name] += [why for _, _, text in BLOCK.findall(page.read_text()) for why in MARK.findall(text)]
+        marked[page.name] += [
+            why for _, _, text in BLOCK.findall(page.read_text(encoding="utf-8")) for why in MARK.findall(text)
+        ]
     assert {name: found for name, found in marked.items() if found} == UNRUN
     for page in PAGES:
-        fences = re.findall(r"^```(\S+)", page.read_text(), re.MULTILINE)
-        assert len(fences) == len(BLOCK.findall(page.read_text())), f"{page.name} has a block of another language"
+        fences = re.findall(r"^```(\S+)", page.read_text(encoding="utf-8"), re.MULTILINE)
+        assert len(fences) == len(BLOCK.findall(page.read_text(encoding="utf-8"))), (
+            f"{page.name} has a block of another language"
+        )
 
 
 def test_every_promise_has_its_test() -> None:
-    text = (ROOT / "docs" / "guarantees.md").read_text()
+    text = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
     promised = re.findall(r"`(test_\w+\.py)::(\w+)`", text)
     assert len(promised) == sum(line.startswith("| ") for line in text.splitlines()) - 2 * text.count("| promise")
     for file, name in promised:
-        assert f"def {name}(" in (ROOT / "tests" / file).read_text(), f"{file} has no {name}"
+        assert f"def {name}(" in (ROOT / "tests" / file).read_text(encoding="utf-8"), f"{file} has no {name}"
 
 
 def test_the_index_names_every_page() -> None:
     index = ROOT / "docs" / "README.md"
-    linked = re.findall(r"^\| \[[^]]+\]\(([^)]+)\)", index.read_text(), re.MULTILINE)
+    linked = re.findall(r"^\| \[[^]]+\]\(([^)]+)\)", index.read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(linked) == [page.name for page in PAGES if page.parent == index.parent and page != index]
 
 
 WISHES = re.findall(
-    r"^\| [^|]+ \| `([^`]+)`[^|]*\| \[([\w-]+\.md)\]", (ROOT / "docs" / "README.md").read_text(), re.MULTILINE
+    r"^\| [^|]+ \| `([^`]+)`[^|]*\| \[([\w-]+\.md)\]",
+    (ROOT / "docs" / "README.md").read_text(encoding="utf-8"),
+    re.MULTILINE,
 )
 
 
@@ -124,13 +132,17 @@ def test_the_index_has_the_wishes() -> None:
 
 @pytest.mark.parametrize(("command", "page"), WISHES)
 def test_a_command_of_the_index_is_run_on_its_page(command: str, page: str) -> None:
-    lines = [line for _, _, text in BLOCK.findall((ROOT / "docs" / page).read_text()) for line in text.splitlines()]
+    lines = [
+        line
+        for _, _, text in BLOCK.findall((ROOT / "docs" / page).read_text(encoding="utf-8"))
+        for line in text.splitlines()
+    ]
     assert any(line.startswith(command) and not MARK.search(line) for line in lines), f"{page} lacks {command}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_to_files(page: Path) -> None:
-    for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+    for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         assert "://" in link or (page.parent / link).exists(), f"{page.name}: {link}"
 
 
@@ -169,18 +181,22 @@ def test_a_page_runs_from_top_to_bottom(
 def test_a_page_that_breaks_is_found(block: str, found: str, tmp_path: Path) -> None:
     """A command that fails in the middle of a pipe, and Python that goes on from the block before."""
     page = tmp_path / "page.md"
-    page.write_text(f"```{block}```\n")
+    page.write_text(f"```{block}```\n", encoding="utf-8")
     with pytest.raises(AssertionError, match=re.escape(found)):
         run_page(page, tmp_path)
 
 
 def test_every_command_of_the_readme_exists() -> None:
-    named = {name for page in PAGES for name in re.findall(r"^alternas ([\w-]+)", page.read_text(), re.MULTILINE)}
+    named = {
+        name
+        for page in PAGES
+        for name in re.findall(r"^alternas ([\w-]+)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    }
     assert named == set(COMMANDS)
 
 
 def test_the_tree_names_every_file() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text()
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     for room in ("archs", "spaces", "results"):
         for path in (ROOT / room).glob("*.py"):
             if path.name not in ("__init__.py", "errors.py", "frame.py"):
@@ -237,7 +253,7 @@ def test_files_that_docstrings_and_pages_name_are_there() -> None:
     }
     missing = []
     for source in sources:
-        prose = (ROOT / source).read_text()
+        prose = (ROOT / source).read_text(encoding="utf-8")
         if source.endswith(".py"):
             nodes = ast.walk(ast.parse(prose))
             held = [node for node in nodes if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)]
@@ -252,5 +268,5 @@ def test_files_that_docstrings_and_pages_name_are_there() -> None:
 
 def test_every_table_of_a_page_has_a_header() -> None:
     for page in PAGES:
-        for table in re.findall(r"(?:^\|.*\n)+", page.read_text(), re.MULTILINE):
+        for table in re.findall(r"(?:^\|.*\n)+", page.read_text(encoding="utf-8"), re.MULTILINE):
             assert re.match(r"\|.*\n\|(?: ?:?-+:? ?\|)+\n", table), f"{page.name}: {table[:80]}"

@@ -27,7 +27,7 @@ from image_files import noise, write
 @pytest.fixture
 def given(tmp_path: Path) -> CheckInputs:
     digits = load(DataConfig("digits")).without_test()
-    (tmp_path / TOKEN).write_text("a token")
+    (tmp_path / TOKEN).write_text("a token", encoding="utf-8")
     return CheckInputs(versions(), str(tmp_path), "a token", digits, digits)
 
 
@@ -70,7 +70,7 @@ def test_cards_that_torch_does_not_see(given: CheckInputs) -> None:
 
 
 def test_a_folder_of_the_nodes_own(given: CheckInputs, tmp_path: Path) -> None:
-    (tmp_path / TOKEN).write_text("of another driver")
+    (tmp_path / TOKEN).write_text("of another driver", encoding="utf-8")
     assert "is not what the driver has written" in wrong(given)["storage"]
     (tmp_path / TOKEN).unlink()
     assert "is not the driver's folder" in wrong(given)["storage"]

@@ -104,7 +104,7 @@ def test_the_report_says_why_it_shows_none(alternas: Any) -> None:
     assert (front_plot(run).caption, leaderboard_table(run).caption) == (caption, caption)
     facts = json.loads(alternas("report", "tight", "--assets", "assets", "--json")[1])
     assert (facts["trained"], facts["front"], facts["best_accuracy"]) == (6, 0, None)
-    page = Path(facts["page"]).read_text()
+    page = Path(facts["page"]).read_text(encoding="utf-8")
     assert caption in page
     assert "6 nets trained to the end, 0 on the front" in page
 

@@ -41,20 +41,20 @@ def test_a_space_in_a_file(served: Run, tmp_path: Path) -> None:
     words = ("search", "./my_space.py", "--data", "digits", "--trials", "2", "--epochs", "1", "--json")
     front = json.loads(told(served, tmp_path, *words))
     folder = tmp_path / "runs" / "my_space-digits"
-    before = (folder / "records.jsonl").read_text()
+    before = (folder / "records.jsonl").read_text(encoding="utf-8")
     assert sum(json.loads(line).get("kind") == "search" for line in before.splitlines()) >= 2
-    facts = json.loads((folder / "run.json").read_text())
-    assert facts["space_source"] == (EXAMPLES / "my_space.py").read_text()
+    facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    assert facts["space_source"] == (EXAMPLES / "my_space.py").read_text(encoding="utf-8")
     assert facts["settings"]["genes"]["heads3"] == [2, 4, 8]
     assert json.loads(told(served, tmp_path, *words)) == front
     elsewhere = ["../elsewhere/my_space.py" if word == "./my_space.py" else word for word in words]
     shutil.copytree(EXAMPLES, tmp_path.parent / "elsewhere", dirs_exist_ok=True)
     assert json.loads(told(served, tmp_path, *elsewhere)) == front, "the same source in another place"
-    (tmp_path / "my_space.py").write_text(facts["space_source"] + "# changed\n")
+    (tmp_path / "my_space.py").write_text(facts["space_source"] + "# changed\n", encoding="utf-8")
     code, _, err = served(tmp_path, *words)
     assert (code, len(err.splitlines())) == (2, 1)
     assert "space is 'my_space.py of source " in err
-    assert (folder / "records.jsonl").read_text() == before
+    assert (folder / "records.jsonl").read_text(encoding="utf-8") == before
     shutil.rmtree(tmp_path.parent / "elsewhere")
 
 
@@ -146,9 +146,9 @@ def test_segmentation(served: Run, tmp_path: Path) -> None:
     rows = records(tmp_path, "seg")
     assert all(0 < row["metrics"]["miou"] < 1 for row in rows)
     told(served, tmp_path, "export", "seg", "--out", "best")
-    facts = json.loads((tmp_path / "best/config.json").read_text())
+    facts = json.loads((tmp_path / "best/config.json").read_text(encoding="utf-8"))
     assert (facts["backbone"], facts["head"]["0.weight"][0]) == (True, 3)
-    assert "Its maps were trained, not its classifier" in (tmp_path / "best/README.md").read_text()
+    assert "Its maps were trained, not its classifier" in (tmp_path / "best/README.md").read_text(encoding="utf-8")
     code = """
 from pathlib import Path
 import torch

@@ -69,11 +69,11 @@ def test_the_files_of_an_explanation(run: Path) -> None:
     files = [f"{name}.{suffix}" for name in ("fourier", "variance") for suffix in ("csv", "png")] + ["findings.csv"]
     lists = ["images-40.csv", "minibatches-1-0.csv"]
     assert sorted(path.name for path in folder.iterdir()) == sorted([INDEX, *files, *lists])
-    with open(folder / "variance.csv", newline="") as file:
+    with open(folder / "variance.csv", encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert {row["net"] for row in rows} == {"trial 2 (alternet)", "trial 1 (resnet)"}
-    assert json.loads((folder / INDEX).read_text()) == told
-    with open(folder / "findings.csv", newline="") as file:
+    assert json.loads((folder / INDEX).read_text(encoding="utf-8")) == told
+    with open(folder / "findings.csv", encoding="utf-8", newline="") as file:
         found = list(csv.DictReader(file))
     assert [(row["analysis"], row["net"], row["name"]) for row in found] == [
         (part["analysis"], finding["net"], finding["name"]) for part in told["analyses"] for finding in part["findings"]
@@ -88,7 +88,7 @@ def test_a_later_call_adds_to_what_is_there(run: Path) -> None:
     assert [part["analysis"] for part in told["analyses"]] == ["variance"], "what this call did"
     found = {part.analysis: {f.net for f in part.findings} for part in read_index(run / "explain")["analyses"]}
     assert found == {"fourier": {"trial 2 (alternet)"}, "variance": {"trial 1 (resnet)"}}
-    (run / "explain" / INDEX).write_text("[]")
+    (run / "explain" / INDEX).write_text("[]", encoding="utf-8")
     explain(Explain("mine:1", analyses=("fourier",), samples=16), QUIET)
     assert [part.analysis for part in read_index(run / "explain")["analyses"]] == ["fourier"], "of a broken one nothing"
 
@@ -189,11 +189,11 @@ def test_the_images_are_listed(run: Path) -> None:
         assert row["sha256"] == hashlib.sha256(x.tobytes()).hexdigest()
         return torch.as_tensor(x)
 
-    with open(run / "explain" / "images-48.csv", newline="") as file:
+    with open(run / "explain" / "images-48.csv", encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert torch.equal(torch.stack([raw(row, data.val) for row in rows]), ground.images.x_NCHW * data.white_level)
     assert [int(row["label"]) for row in rows] == ground.images.y_N.tolist()
-    with open(run / "explain" / "minibatches-1-0.csv", newline="") as file:
+    with open(run / "explain" / "minibatches-1-0.csv", encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [int(row["minibatch"]) for row in rows] == sorted(list(range(3)) * 16)
     assert [int(row["label"]) for row in rows] == torch.cat([y for _, y in subject.training]).tolist()
@@ -213,11 +213,11 @@ def test_zoo_is_the_plain_resnet_next_in_macs(run: Path) -> None:
 
 
 def told_rows(run: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run / "records.jsonl").read_text().splitlines()]
+    return [json.loads(line) for line in (run / "records.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 def write_rows(run: Path, rows: list[dict[str, Any]]) -> None:
-    (run / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (run / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 def printed(told: dict[str, Any]) -> list[str]:
@@ -274,8 +274,8 @@ def test_a_retrained_net_keeps_the_number_of_its_trial(run: Path) -> None:
 def test_nets_of_other_data(run: Path, change: dict[str, Any], net: str, against: str, hint: str) -> None:
     shutil.copytree(run, "runs/theirs")
     path = Path("runs/theirs/run.json")
-    facts = json.loads(path.read_text())
-    path.write_text(json.dumps(facts | {"data": facts["data"] | change}))
+    facts = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(facts | {"data": facts["data"] | change}), encoding="utf-8")
     with pytest.raises(InputError, match=hint):
         explain(Explain(net, against, ("variance",), samples=8), QUIET)
 
@@ -365,8 +365,8 @@ def test_the_report_shows_it(run: Path, tmp_path: Path) -> None:
     write_report(run, tmp_path / "before.html")
     explain(Explain("mine:2", analyses=("variance",), samples=16), QUIET)
     facts = write_report(run, tmp_path / "after.html", tmp_path / "assets")
-    assert "Why it wins" not in (tmp_path / "before.html").read_text()
-    page = (tmp_path / "after.html").read_text()
+    assert "Why it wins" not in (tmp_path / "before.html").read_text(encoding="utf-8")
+    page = (tmp_path / "after.html").read_text(encoding="utf-8")
     assert "Why it wins" in page
     assert 'src="data:image/png;base64,' in page
     assert "log factor of the variance, conv" in page
@@ -389,9 +389,9 @@ def test_the_report_shows_it(run: Path, tmp_path: Path) -> None:
 def test_an_index_that_was_changed_is_refused(run: Path, tmp_path: Path, change: dict[str, Any]) -> None:
     explain(Explain("mine:2", analyses=("variance",), samples=16), QUIET)
     path = run / "explain" / INDEX
-    told = json.loads(path.read_text())
+    told = json.loads(path.read_text(encoding="utf-8"))
     told["analyses"][0] |= change
-    path.write_text(json.dumps(told))
+    path.write_text(json.dumps(told), encoding="utf-8")
     with pytest.raises(InputError, match=r"explain\.json: is not what"):
         write_report(run, tmp_path / "page.html")
 
@@ -399,11 +399,11 @@ def test_an_index_that_was_changed_is_refused(run: Path, tmp_path: Path, change:
 def test_names_are_escaped(run: Path, tmp_path: Path) -> None:
     explain(Explain("mine:2", analyses=("variance",), samples=16), QUIET)
     path = run / "explain" / INDEX
-    told = json.loads(path.read_text())
+    told = json.loads(path.read_text(encoding="utf-8"))
     told["analyses"][0] |= {"title": "<script>1</script>", "findings": [{"name": "<img src=x>"}]}
-    path.write_text(json.dumps(told))
+    path.write_text(json.dumps(told), encoding="utf-8")
     write_report(run, tmp_path / "page.html")
-    page = (tmp_path / "page.html").read_text()
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "<script>1" not in page
     assert "<img src=x>" not in page
 

@@ -91,7 +91,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def table(path: Path) -> list[dict[str, str]]:
-    with open(path, newline="") as file:
+    with open(path, encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
@@ -123,9 +123,11 @@ def test_what_was_found_of_a_net_is_kept(run: Path) -> None:
     files = list((run / "analyses").iterdir())
     assert len(files) == 16
     for path in files:
-        path.write_text(path.read_text().replace("stage 1 block 1", "stage 1 block one"))
+        path.write_text(path.read_text(encoding="utf-8").replace("stage 1 block 1", "stage 1 block one"))
     explain(Explain("mine", analyses=("variance",), samples=16), QUIET)
-    assert "stage 1 block one" in (run / "explain" / "variance.csv").read_text(), "kept rows are read, not made anew"
+    assert "stage 1 block one" in (run / "explain" / "variance.csv").read_text(encoding="utf-8"), (
+        "kept rows are read, not made anew"
+    )
     assert len(told["analyses"]) == 1
 
 
@@ -300,8 +302,10 @@ def test_bad_words(alternas: Callable[..., Any], run: Path, words: tuple[str, ..
 
 def test_a_study_on_some_classes_has_no_net_to_look_at(run: Path) -> None:
     path = run / "records.jsonl"
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    path.write_text("".join(json.dumps(row | {"data": row["data"] | {"classes": [0, 1]}}) + "\n" for row in rows))
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    path.write_text(
+        "".join(json.dumps(row | {"data": row["data"] | {"classes": [0, 1]}}) + "\n" for row in rows), encoding="utf-8"
+    )
     with pytest.raises(InputError, match="no net that was trained on all classes"):
         explain(Explain("mine", analyses=("variance",)), QUIET)
 

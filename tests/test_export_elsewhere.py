@@ -41,7 +41,7 @@ def test_the_page_and_the_cards_do_what_they_show(tmp_path: Path, monkeypatch: p
     net = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
     save(build(net, 10, 8, 1), folder / "weights" / f"{net.key}.safetensors")
     np.savez(folder / "sample.npz", x=np.random.default_rng(0).integers(0, 17, (6, 1, 8, 8)), y=np.arange(6))
-    text = PAGE.read_text()
+    text = PAGE.read_text(encoding="utf-8")
     here = f'alternas() {{ "{sys.executable}" -m alternas "$@"; }}; python() {{ "{sys.executable}" "$@"; }}; set -e\n'
     done = subprocess.run(["bash", "-c", here + "\n".join(blocks(text, "bash"))], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -49,7 +49,7 @@ def test_the_page_and_the_cards_do_what_they_show(tmp_path: Path, monkeypatch: p
     assert f"alternet {net.key}: " in done.stdout, "python best/model.py"
     session = subprocess.run([sys.executable, "-c", "\n".join(blocks(text, "python"))], capture_output=True, text=True)
     assert session.returncode == 0, session.stderr
-    card = blocks((tmp_path / "best" / "README.md").read_text(), "python")
+    card = blocks((tmp_path / "best" / "README.md").read_text(encoding="utf-8"), "python")
     assert len(card) == 5
     images = "import numpy\nimages = numpy.zeros((2, 1, 8, 8), numpy.float32)\n"
     lines = "\n".join([images, *card])
@@ -88,7 +88,7 @@ def test_a_new_environment_with_these_torch_and_timm_and_no_alternas(name: str, 
     python = tmp_path / "venv" / "bin" / "python"
     where = [str(python), "-I", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
     site = subprocess.run(where, capture_output=True, text=True, check=True).stdout.strip()
-    (Path(site) / "beside.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    (Path(site) / "beside.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
     x = np.random.default_rng(0).normal(size=(3, 2, 16, 16)).astype(np.float32)
     np.save(tmp_path / "x.npy", x)
     words = [str(tmp_path / part) for part in ("out", "x.npy", "y.npz")]

@@ -90,7 +90,7 @@ def test_reparametrised_convs_leave_as_one_conv_each(tmp_path: Path) -> None:
     network = network_of(replace(NETS["repvgg"], stages=(Stage("repvgg", 1, 8), Stage("repvit", 2, 8, 2, se=0.25))))
     folder, found = folder_of(network, tmp_path, ("package", "onnx", "pt2"))
     assert max(found.values()) < 1e-4, found
-    facts = json.loads((folder / "config.json").read_text())
+    facts = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     graph = torch.export.load(folder / "model.pt2").graph
     assert not [node for node in graph.nodes if "batch_norm" in str(node.target)]
     model: Any = isolated._module(folder, "model")
@@ -175,7 +175,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Network,
         network, place = network_of(net), tmp_path_factory.mktemp(f"timm_{name}")
         folder, differences = folder_of(network, place, ("package", "timm"))
         assert max(differences.values()) < 1e-5
-        found[name] = network, json.loads((folder / "config.json").read_text())["name"]
+        found[name] = network, json.loads((folder / "config.json").read_text(encoding="utf-8"))["name"]
     return found
 
 
@@ -306,7 +306,7 @@ def test_formats_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_format_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(subject: Any, folder: Path) -> dict[str, Any]:
-        (folder / "model.pt2").write_text("half")
+        (folder / "model.pt2").write_text("half", encoding="utf-8")
         raise NotImplementedError("no such\noperator")
 
     monkeypatch.setattr(pt2, "FORMAT", replace(pt2.FORMAT, write=fails))
@@ -342,7 +342,7 @@ def test_outputs_that_differ_leave_nothing(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
+    (tmp_path / "file").write_text("in the way", encoding="utf-8")
     for out in (tmp_path / "file", tmp_path):
         with pytest.raises(InputError, match="not an empty folder"):
             export_network(network_of(NETS["basic"]), out)
@@ -369,7 +369,7 @@ def test_the_command_writes_every_format(alternas: Any, run: Path) -> None:
     code, out, err = alternas("export", "mine:0", "--out", "best", "--formats", "timm,onnx,pt2", "--json")
     assert code == 0, err
     facts = json.loads(out)
-    assert facts == json.loads(Path("best/config.json").read_text())
+    assert facts == json.loads(Path("best/config.json").read_text(encoding="utf-8"))
     assert (facts["trial"], facts["accuracy"]) == (0, 0.9)
     assert list(facts["formats"]) == ["package", "onnx", "pt2", "timm"]
     assert facts["checked"] == {"images": 6, "batch_sizes": [1, 6], "tolerance": 1e-4}
@@ -418,7 +418,7 @@ def test_large_nets_keep_their_weights_beside_the_file(tmp_path: Path, monkeypat
     facts = export_network(network_of(NETS["basic"]), tmp_path / "out", ("onnx",))
     assert facts["formats"]["onnx"]["max_abs_difference"] < 1e-4
     assert (tmp_path / "out" / "model.onnx.data").stat().st_size > 1000
-    assert "model.onnx.data" in (tmp_path / "out" / "README.md").read_text()
+    assert "model.onnx.data" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_card_is_one_that_the_hub_reads(tmp_path: Path) -> None:

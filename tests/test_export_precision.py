@@ -166,9 +166,9 @@ def test_accuracies_are_those_of_the_file_on_the_validation_images(tmp_path: Pat
     network = network_of(MIXED)
     given = scoring(network)
     facts = export_network(network, tmp_path / "out", ("onnx-int8", "onnx-fp16", "pt2-bf16"), None, None, None, given)
-    assert facts == json.loads((tmp_path / "out" / "config.json").read_text())
+    assert facts == json.loads((tmp_path / "out" / "config.json").read_text(encoding="utf-8"))
     assert facts["max_abs_difference"] is None, "there is no exact format"
-    card = (tmp_path / "out" / "README.md").read_text()
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     for name, least in (("onnx-int8", 0.8), ("onnx-fp16", 0.98), ("pt2-bf16", 0.8)):
         of = facts["formats"][name]
         logits = isolated.logits(tmp_path / "out", name, given.val_NCHW)[1:]

@@ -397,7 +397,7 @@ def test_a_net_that_waits_at_a_rung_is_no_run_to_be_dropped(alternas: Any) -> No
         store.note("started", 4, key="abc", genes=genes)
         assert alternas(*words, "--epochs", "3")[0] == 0
     with closing(Store(folder)) as store:
-        (folder / "records.jsonl").write_text("")
+        (folder / "records.jsonl").write_text("", encoding="utf-8")
         result = {"metrics": {}, "curve": [], "seconds": 1.0, "device": "cpu", "runtime": {}, "lineage": {}}
         store.note("started", 4, key="abc", genes=genes)
         store.note("paused", 4, step=2, accuracy=0.5, result=result)
@@ -433,10 +433,10 @@ def test_what_nets_failed_of_is_said(alternas: Any, fake_pool: type[FakePool]) -
 def test_a_gene_that_is_no_option_is_a_trial_that_failed(open_controller: Open, tmp_path: Path, gene: Any) -> None:
     """The strategy learns nothing of that one, and the search goes on."""
     run_loop(open_controller(get("resnet", 8), trials=3), FakeExecutor(2), SilentView())
-    rows = [json.loads(line) for line in (tmp_path / "records.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in (tmp_path / "records.jsonl").read_text(encoding="utf-8").splitlines()]
     row = next(row for row in rows if row.get("kind") == "search")
     row["genes"] = dict.fromkeys(row["genes"], gene)
-    (tmp_path / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     controller = open_controller(get("resnet", 8), trials=4)
     assert controller.study.study.get_trials()[row["trial"]].state == TrialState.FAIL
     assert run_loop(controller, FakeExecutor(2), SilentView())
@@ -445,9 +445,9 @@ def test_a_gene_that_is_no_option_is_a_trial_that_failed(open_controller: Open, 
 
 def test_a_trial_number_beyond_reach_is_refused_at_once(open_controller: Open, tmp_path: Path) -> None:
     run_loop(open_controller(get("resnet", 8), trials=2), FakeExecutor(2), SilentView())
-    *lines, last = (tmp_path / "records.jsonl").read_text().splitlines(keepends=True)
+    *lines, last = (tmp_path / "records.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     far = json.dumps(json.loads(last) | {"trial": 10**6}) + "\n"
-    (tmp_path / "records.jsonl").write_text("".join([*lines, far]))
+    (tmp_path / "records.jsonl").write_text("".join([*lines, far]), encoding="utf-8")
     with pytest.raises(InputError, match="trial 1000000 among"):
         open_controller(get("resnet", 8), trials=4)
 

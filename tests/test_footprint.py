@@ -48,12 +48,12 @@ def test_rapl_is_the_packages_together(tmp_path: Path, monkeypatch: pytest.Monke
     assert energy_meter("cpu").name == f"not available: no RAPL counter in {tmp_path}"
     for zone, micro in (("intel-rapl:0", 7000), ("intel-rapl:1", 500), ("intel-rapl:0:0", 10**6)):
         (tmp_path / zone).mkdir()
-        (tmp_path / zone / "energy_uj").write_text(f"{micro}\n")
-        (tmp_path / zone / "max_energy_range_uj").write_text("262143328850\n")
+        (tmp_path / zone / "energy_uj").write_text(f"{micro}\n", encoding="utf-8")
+        (tmp_path / zone / "max_energy_range_uj").write_text("262143328850\n", encoding="utf-8")
     meter = energy_meter("cpu")
     assert meter.read is not None
     assert meter.read() == 7.5, "of both packages, without the parts of one"
-    (tmp_path / "intel-rapl:1" / "energy_uj").write_text("secret")
+    (tmp_path / "intel-rapl:1" / "energy_uj").write_text("secret", encoding="utf-8")
     assert energy_meter("cpu").name.startswith("not available: ")
 
 

@@ -69,7 +69,7 @@ def test_gains_beyond_the_baselines_are_shown_as_bounds(tmp_path: Path) -> None:
     assert (found[7]["gain"], found[7]["gain_bound"]) == (pytest.approx(13.8), "lower")
     assert (found[8]["gain"], found[8]["gain_bound"]) == (pytest.approx(7.0), "upper")
     rows = list(found.values())
-    console = Console(width=80, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    console = Console(width=80, record=True, file=open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     console.print(nets_table(rows, "", ("macs",)))
     lines = {line.split()[0]: line for line in console.export_text().splitlines() if line.split()[0].isdigit()}
     assert ">= 13.8" in lines["7"]
@@ -261,7 +261,7 @@ def _measured(key: str, ms: float) -> Any:
 
 
 def write(folder: Path, *rows: dict[str, Any]) -> Path:
-    (folder / "latency.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "latency.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return folder
 
 
@@ -302,18 +302,18 @@ def test_broken_latencies_are_named(tmp_path: Path) -> None:
         json.dumps(_line("a", "fast")),
         json.dumps(_line(3, 1.0)),
     ):
-        (tmp_path / "latency.jsonl").write_text(f"{good}\n{bad}\n{good}\n")
+        (tmp_path / "latency.jsonl").write_text(f"{good}\n{bad}\n{good}\n", encoding="utf-8")
         with pytest.raises(InputError, match="line 2 is broken"):
             read_latencies(tmp_path)
-    (tmp_path / "latency.jsonl").write_text(f"{good}\n{good[:9]}")
+    (tmp_path / "latency.jsonl").write_text(f"{good}\n{good[:9]}", encoding="utf-8")
     assert len(read_latencies(tmp_path)) == 1
 
 
 def test_a_runs_own_objective_and_limits_hold(tmp_path: Path) -> None:
     run = {"format": 3, "settings": {"objective": "params", "limits": {"macs": 150}}, "data": {}}
-    (tmp_path / "run.json").write_text(json.dumps(run))
+    (tmp_path / "run.json").write_text(json.dumps(run), encoding="utf-8")
     records = [record(0, 0.5, 100), record(1, 0.6, 150, cost={"params": 7}), record(2, 0.9, 200)]
-    (tmp_path / "records.jsonl").write_text("".join(json.dumps(r.to_dict()) + "\n" for r in records))
+    (tmp_path / "records.jsonl").write_text("".join(json.dumps(r.to_dict()) + "\n" for r in records), encoding="utf-8")
     board = leaderboard_of(tmp_path)
     assert (board.query.objectives, [row["trial"] for row in board.front]) == (("accuracy", "params"), [1])
     assert [row["trial"] for row in board.rows] == [1, 0]

@@ -47,7 +47,7 @@ def drawing(name: str, chance: np.random.Generator) -> Image.Image:
 
 def four(page: Path) -> list[str]:
     """The block of a page that has the four commands."""
-    blocks = [text for language, _, text in BLOCK.findall(page.read_text()) if language == "bash"]
+    blocks = [text for language, _, text in BLOCK.findall(page.read_text(encoding="utf-8")) if language == "bash"]
     (found,) = [text for text in blocks if "--data photos --image-size 16 --epochs" in text and "pip" in text]
     return found.splitlines()
 
@@ -57,7 +57,7 @@ def test_the_readme_leads_there_in_four_commands() -> None:
     lines = four(readme)
     assert [" ".join(line.split()[:2]) for line in lines] == COMMANDS
     assert lines == four(PAGE)
-    assert "(docs/getting-started.md)" in readme.read_text()
+    assert "(docs/getting-started.md)" in readme.read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
@@ -69,7 +69,7 @@ def test_a_newcomer_comes_to_a_model_file(tmp_path: Path) -> None:
     told = run_page(PAGE, tmp_path)
     for part in ("Pareto front of mine", "seed noise: ", "baseline", "mine-best"):
         assert part in told
-    config = json.loads((tmp_path / "mine-best" / "config.json").read_text())
+    config = json.loads((tmp_path / "mine-best" / "config.json").read_text(encoding="utf-8"))
     assert config["classes"] == list(CLASSES)
     assert (tmp_path / "mine-best" / "weights.safetensors").stat().st_size > 10_000
     found = re.search(r"^(circle|cross|stripes) [01]\.\d", told, re.MULTILINE)
@@ -79,6 +79,6 @@ def test_a_newcomer_comes_to_a_model_file(tmp_path: Path) -> None:
     assert (searched.status == "ok").sum() == 8, "duplicates cost nothing and do not count"
     assert frame.accuracy.max() > 2 / 3, "a search that learnt: a third is chance"
     assert {"package", "onnx", "timm"} <= set(
-        json.loads((tmp_path / "mine-final" / "config.json").read_text())["formats"]
+        json.loads((tmp_path / "mine-final" / "config.json").read_text(encoding="utf-8"))["formats"]
     )
     assert (tmp_path / "runs" / "mine" / "report.html").exists()

@@ -26,7 +26,7 @@ def rows_of(part: Any) -> dict[str, dict[str, str]]:
 
 def test_the_page_is_what_the_code_says() -> None:
     made = "alternas archs --grammar > docs/grammar.md makes it anew"
-    assert (ROOT / "docs" / "grammar.md").read_text() == page() + "\n", made
+    assert (ROOT / "docs" / "grammar.md").read_text(encoding="utf-8") == page() + "\n", made
 
 
 def test_the_command_prints_the_page(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,7 +33,7 @@ def options_of(command: str) -> list[Any]:
 
 def test_the_page_is_what_the_help_says() -> None:
     made = "python -m alternas.cli.reference > docs/cli.md makes it anew"
-    assert (Path(package.__file__).parent / "docs" / "cli.md").read_text() == page() + "\n", made
+    assert (Path(package.__file__).parent / "docs" / "cli.md").read_text(encoding="utf-8") == page() + "\n", made
 
 
 @pytest.mark.parametrize(("command", "example"), EXAMPLES)

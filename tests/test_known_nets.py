@@ -66,7 +66,7 @@ def test_nets_that_do_not_fit_are_refused() -> None:
     ('[{"width": 12}, {"width": [1]}]', "none of 2 nets"),
 ])  # fmt: skip
 def test_malformed_files_are_one_line(tmp_path: Path, content: str, about: str) -> None:
-    (tmp_path / "nets.json").write_text(content)
+    (tmp_path / "nets.json").write_text(content, encoding="utf-8")
     with pytest.raises(InputError) as raised:
         find_known_nets(str(tmp_path / "nets.json"), finder("bench"), (SIDE, SIDE), lambda run, record: False)
     assert about in str(raised.value)
@@ -78,7 +78,7 @@ def test_a_file_holds_genotypes_genes_or_one_net(tmp_path: Path) -> None:
     nets = [space.sample(RandomChooser(seed)) for seed in (0, 1)]
     genes = finder("bench").genes(Candidate("it", nets[1]))
     for value in ([nets[0].to_dict(), genes], nets[0].to_dict(), genes, [genes, genes]):
-        file.write_text(json.dumps(value))
+        file.write_text(json.dumps(value), encoding="utf-8")
         known = find_known_nets(str(file), finder("bench"), (SIDE, SIDE), lambda run, record: False)
         keys = [space.sample(FixedChooser(dict(found))).key for found in known.genes]
         wanted = value if isinstance(value, list) else [value]
@@ -121,7 +121,7 @@ def genes_of(*seeds: int) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("strategy", ["random", "evolution", "tpe", "nsga2"])
 def test_known_nets_are_proposed_first(alternas: Any, strategy: str) -> None:
     genes = genes_of(3, 4, 5)
-    Path("nets.json").write_text(json.dumps([*genes, {"width": 12}]))
+    Path("nets.json").write_text(json.dumps([*genes, {"width": 12}]), encoding="utf-8")
     code, out, _ = alternas("--trials", "6", "--name", "mine", "--start-with", "nets.json", "--strategy", strategy)
     assert code == 0
     assert "start-with: left out: net 4 lacks gene" in out
@@ -217,7 +217,7 @@ def test_nets_over_a_limit_are_left_out(alternas: Any) -> None:
 
 def test_a_search_is_resumed_without_its_source(alternas: Any) -> None:
     genes = genes_of(3, 4, 5, 6)
-    Path("nets.json").write_text(json.dumps(genes))
+    Path("nets.json").write_text(json.dumps(genes), encoding="utf-8")
     words = ("--name", "mine", "--start-with", "nets.json")
     alternas("--trials", "2", *words)
     assert [record.genes for record in searched("mine")] == genes[:2]
@@ -241,7 +241,7 @@ def test_a_search_with_records_taken_over_is_resumed(alternas: Any) -> None:
 
 
 def test_run_json_notes_the_nets(alternas: Any) -> None:
-    Path("nets.json").write_text(json.dumps(genes_of(3)))
+    Path("nets.json").write_text(json.dumps(genes_of(3)), encoding="utf-8")
     alternas("--trials", "2", "--name", "mine", "--start-with", "nets.json")
     assert read_settings(Path("runs/mine"))["start_with"] == genes_of(3)
     record = searched("mine")[0]

@@ -50,7 +50,7 @@ def coloured(folder: Path, columns: bool = False) -> Path:
         named = [name for name, has in zip(COLOURS, has_K, strict=True) if has]
         cells = ",".join(map(str, has_K)) if columns else ";".join(named)
         rows.append(f"pictures/{i}.png,{cells}")
-    (folder / "labels.csv").write_text("\n".join(rows) + "\n")
+    (folder / "labels.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     return folder
 
 
@@ -68,7 +68,7 @@ def table(folder: Path, text: str, pictures: int = 0) -> str:
     for i in range(pictures):
         write(folder / f"{i}.png", noise(i))
     folder.mkdir(exist_ok=True)
-    (folder / "labels.csv").write_text(text)
+    (folder / "labels.csv").write_text(text, encoding="utf-8")
     return str(folder)
 
 
@@ -304,9 +304,9 @@ def test_a_search_of_labels_resumes_retrains_and_exports(served: Run, tmp_path: 
     assert (found["metric"], found["test_value"]["n"]) == ("map", 2)
     code, out, err = served(tmp_path, "export", "mine", "--out", "best", "--formats", "package,onnx,timm,pt2")
     assert code == 0, err
-    facts = json.loads((tmp_path / "best" / "config.json").read_text())
+    facts = json.loads((tmp_path / "best" / "config.json").read_text(encoding="utf-8"))
     assert (facts["metric"], facts["several_labels"], facts["classes"]) == ("map", True, ["blue", "green", "red"])
-    card = (tmp_path / "best" / "README.md").read_text()
+    card = (tmp_path / "best" / "README.md").read_text(encoding="utf-8")
     assert "sigmoid" in card
     assert "argmax" not in card
     assert "Nothing is known" not in card

@@ -209,7 +209,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     facts = {"image_size": [8, 8], "in_chans": 1, "classes": [str(i) for i in range(10)], "name": "digits"}
     facts |= {"mean": [4.9], "std": [6.0]}
     told = {"format": 3, "settings": {"objective": "macs"}, "trials": 2, "data": facts}
-    (folder / "run.json").write_text(json.dumps(told))
+    (folder / "run.json").write_text(json.dumps(told), encoding="utf-8")
     lines = []
     for trial, (width, status) in enumerate(((4, "ok"), (8, "ok"), (4, "pruned"))):
         net = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=width)
@@ -217,7 +217,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         row = {"format": 3, "trial": trial, "kind": "search", "family": net.family}
         row |= {"key": net.key, "genotype": net.to_dict()}
         lines.append(row | {"genes": {}, "cost": cost, "status": status, "accuracy": 0.8 + trial / 10})
-    (folder / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     return folder
 
 
@@ -227,7 +227,7 @@ def test_nets_of_a_run_are_measured_and_kept(run: Path) -> None:
     heard: list[str] = []
     found = list(measure_nets(nets_of("mine")[0], settings, run, heard.append))
     assert heard == ["trial 0", "trial 1"] * 2, "only those trained whole"
-    kept = [json.loads(line) for line in (run / FILE).read_text().splitlines()]
+    kept = [json.loads(line) for line in (run / FILE).read_text(encoding="utf-8").splitlines()]
     assert [(row["key"], row["batch"], row["latency_ms"]) for row in kept] == [
         (subject.key, latency.setting.batch, latency.latency_ms) for subject, latency in found
     ]
@@ -337,7 +337,7 @@ def test_the_peak_over_batches_and_the_largest_that_fits(alternas: Any, monkeypa
 def test_a_net_larger_than_memory_is_refused_before_it_is_made(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of a hundred bytes can be of a net of petabytes."""
     huge = {"stem": {"kind": "none"}, "encoder": {"embed_dim": 65536, "depth": 1000, "heads": 1024, "patch": 16}}
-    Path("huge.json").write_text(json.dumps(huge))
+    Path("huge.json").write_text(json.dumps(huge), encoding="utf-8")
     monkeypatch.setattr("alternas.results.latency.nets.measure", lambda *_: pytest.fail("is measured"))
     with pytest.raises(
         InputError, match=r"huge.json: its weights and maps take [\d,.]+ GiB at batch 1, this machine has"

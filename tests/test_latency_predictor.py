@@ -38,7 +38,7 @@ PUBLISHED = {
 @pytest.fixture(scope="module")
 def nets() -> tuple[list[Cost], list[float]]:
     """Costs and milliseconds in onnxruntime of random nets of `modern`, in an order of their own."""
-    every: list[dict[str, Any]] = [json.loads(line) for line in NETS.read_text().splitlines()]
+    every: list[dict[str, Any]] = [json.loads(line) for line in NETS.read_text(encoding="utf-8").splitlines()]
     rows = [row for row in every if row["space"] == "modern"]
     costs = [deployed_cost(Genotype.from_dict(row["genotype"]), 10, 32) for row in rows]
     return costs, [row["onnx"] for row in rows]

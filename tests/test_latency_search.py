@@ -112,8 +112,8 @@ def test_another_machine_ends_the_search(controller: Callable[..., SearchControl
 
 def test_trained_nets_without_a_latency_are_named(controller: Callable[..., SearchController], tmp_path: Path) -> None:
     run_loop(controller(trials=3), FakeExecutor(2, timed), SilentView())
-    lines = (tmp_path / FILE).read_text().splitlines(keepends=True)
-    (tmp_path / FILE).write_text("".join(lines[1:]))
+    lines = (tmp_path / FILE).read_text(encoding="utf-8").splitlines(keepends=True)
+    (tmp_path / FILE).write_text("".join(lines[1:]), encoding="utf-8")
     device = Device(tmp_path, price, *TIMING)
     with pytest.raises(InputError, match="1 trained nets, trial 0 first, have no latency in cpu/1/float32/eager/1/8"):
         device.recall(read_records(tmp_path))
@@ -244,7 +244,7 @@ def test_a_search_for_latency(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert {m.key for m in kept} == {r.key for r in read_records(Path("runs/quick")) if r.status == "ok"}
     rows = leaderboard_of(Path("runs/quick")).rows
     assert all(math.isclose(row["latency_ms"], {m.key: m.ms for m in kept}[row["key"]]) for row in rows)
-    saved = json.loads(Path("runs/quick/run.json").read_text())["settings"]
+    saved = json.loads(Path("runs/quick/run.json").read_text(encoding="utf-8"))["settings"]
     assert saved["latency"] == "cpu/1/float32/eager/1"
 
 

@@ -36,7 +36,7 @@ def imports(path: Path) -> list[tuple[str, ...]]:
     """Absolute parts, below alternas, of what a file imports from alternas."""
     here = path.relative_to(ROOT).with_suffix("").parts[:-1]
     found = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.level:
             base = here[: len(here) - node.level + 1]
             module = tuple(node.module.split(".")) if node.module else ()
@@ -61,7 +61,7 @@ def test_ray_lives_in_the_engine_and_optuna_in_samplers_and_trials() -> None:
         | {"search/tabular/simulated.py", "results/report/genes.py"},
     }
     for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             modules = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             modules += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
             for module in modules:

@@ -59,7 +59,7 @@ def space(request: pytest.FixtureRequest, small_scale: SpacePreset, tmp_path: Pa
     if request.param == "all":
         return AllSpace(8, small_scale)
     if request.param == "falling":
-        (tmp_path / "falling.py").write_text(FALLING)
+        (tmp_path / "falling.py").write_text(FALLING, encoding="utf-8")
         return FileSpace(str(tmp_path / "falling.py"), 8)
     return get(request.param, 8)
 

@@ -327,7 +327,7 @@ def test_a_resumed_streamed_training_is_the_unbroken_one(tmp_path: Path) -> None
 def test_an_export_opens_pictures_as_training_does(tmp_path: Path, mode: str, channels: int) -> None:
     import alternas.results.export.package as export
 
-    template = (Path(export.__file__).parent / "model_template.txt").read_text()
+    template = (Path(export.__file__).parent / "model_template.txt").read_text(encoding="utf-8")
     start = template.index("def open_image")
     source = template[start : template.index("\n\n\ndef load", start)]
     facts = {"pictures": True, "image_size": [12, 20], "in_chans": channels}

@@ -272,13 +272,13 @@ def test_a_report_shows_values(alternas: Any) -> None:
     run_of("mine", [*NETS, row(4, -1.25, 50, curve=curve)])
     facts = json.loads(alternas("report", "mine", "--json", "--assets", "numbers")[1])
     assert (facts["metric"], facts["best_value"], "best_accuracy" in facts) == ("nll", 0.25, False)
-    page = Path("runs/mine/report.html").read_text()
+    page = Path("runs/mine/report.html").read_text(encoding="utf-8")
     assert "best nll 0.2500" in page
     assert "validation nll" in page
     assert "validation accuracy" not in page
     assert "down is better by nll" in page
-    assert "1.25" in (Path("numbers") / "curves.csv").read_text()
-    assert "-1.25" not in (Path("numbers") / "curves.csv").read_text()
+    assert "1.25" in (Path("numbers") / "curves.csv").read_text(encoding="utf-8")
+    assert "-1.25" not in (Path("numbers") / "curves.csv").read_text(encoding="utf-8")
 
 
 def test_what_is_no_score_stays() -> None:
@@ -325,7 +325,7 @@ def test_a_search_by_another_metric_resumes_retrains_and_exports(served: Run, tm
     assert "validation nll" in served(tmp_path, "show", "mine", str(found["trial"]))[1]
     code, out, err = served(tmp_path, "export", "mine", "--out", "best")
     assert code == 0, err
-    facts = json.loads((tmp_path / "best" / "config.json").read_text())
+    facts = json.loads((tmp_path / "best" / "config.json").read_text(encoding="utf-8"))
     assert (facts["metric"], facts["value"] > 0, 0 <= facts["accuracy"] <= 1) == ("nll", True, True)
 
 

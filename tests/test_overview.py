@@ -26,7 +26,7 @@ def test_compute_is_of_all_that_was_done() -> None:
     free |= {"status": "infeasible", "accuracy": None, "budget": {}, "runtime": {}, "accuracies": {}, "kind": "search"}
     bank = {"format": 1, "step": 7, "train_flops": 1000.0, "eval_flops": 10.0}
     folder = made_run(Path("runs/mine"), [plain, stopped, free])
-    (folder / "supernet.json").write_text(json.dumps(bank))
+    (folder / "supernet.json").write_text(json.dumps(bank), encoding="utf-8")
     (row,) = list_runs()
     assert tuple(row) == ROW
     batch, macs = RECIPE["batch_size"], plain["cost"]["macs"]
@@ -68,7 +68,7 @@ def test_the_command(alternas: Any, caplog: pytest.LogCaptureFixture) -> None:
     made_run(Path("runs/mine"), [record(0, net, {}, draw, stops=False)], ended=True)
     made_run(Path("runs/study"), [], settings={"study": "data-size"})
     broken = made_run(Path("runs/broken"), [])
-    (broken / "run.json").write_text("{")
+    (broken / "run.json").write_text("{", encoding="utf-8")
     code, out, _ = alternas("runs")
     assert code == 0
     assert [line.split(" (")[0] for line in caplog.messages] == ["runs/broken/run.json: cannot be read"]
@@ -99,7 +99,7 @@ def test_a_space_of_a_file_leaves_room_for_the_rest(alternas: Any, monkeypatch: 
 @pytest.mark.parametrize("flops", ["1e3", -1, True, None, 1e400])
 def test_a_stranger_s_numbers_are_refused(alternas: Any, flops: Any, caplog: pytest.LogCaptureFixture) -> None:
     folder = made_run(Path("runs/mine"), [])
-    (folder / "supernet.json").write_text(json.dumps({"format": 1, "step": 7, "train_flops": flops}))
+    (folder / "supernet.json").write_text(json.dumps({"format": 1, "step": 7, "train_flops": flops}), encoding="utf-8")
     code, out, _ = alternas("runs", "--json")
     assert (code, [row["status"] for row in json.loads(out)]) == (0, ["unreadable"])
     assert "train_flops must be a number from 0" in caplog.text

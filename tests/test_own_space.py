@@ -255,7 +255,7 @@ def test_a_net_that_takes_for_ever_is_one_line(made: Made, monkeypatch: pytest.M
 def test_a_strategy_that_never_loads_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(blame, "SECONDS", 0.5)
-    Path("endless.py").write_text("while True: pass\n")
+    Path("endless.py").write_text("while True: pass\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"cannot be imported: endless\.py:1: takes longer than 0\.5 s"):
         check_strategy("endless:Sampler")
 
@@ -286,7 +286,7 @@ NEIGHBOURS = {
 def write(files: dict[str, str]) -> None:
     for name, text in files.items():
         Path(name).parent.mkdir(exist_ok=True, parents=True)
-        Path(name).write_text(text)
+        Path(name).write_text(text, encoding="utf-8")
 
 
 @pytest.mark.parametrize("on_path", [False, True])
@@ -381,12 +381,12 @@ def test_a_run_is_of_its_neighbours_too(tmp_path: Path) -> None:
 
     small = BASELINES + "[Genotype(Stem('cifar', 4), (Stage(depth=1, width=4),))]\n"
     for name, text in {"mine.py": "from my_part import f\n" + small, "my_part.py": "def f(): ...\n"}.items():
-        (tmp_path / name).write_text(text)
+        (tmp_path / name).write_text(text, encoding="utf-8")
     assert (done := search()).returncode == 0, done.stderr
-    facts = json.loads((tmp_path / "runs" / "mine" / "run.json").read_text())
+    facts = json.loads((tmp_path / "runs" / "mine" / "run.json").read_text(encoding="utf-8"))
     assert facts["space_neighbours"] == {"my_part.py": "def f(): ...\n"}
     assert search().stdout == done.stdout
-    (tmp_path / "my_part.py").write_text("def f(): 1\n")
+    (tmp_path / "my_part.py").write_text("def f(): 1\n", encoding="utf-8")
     done = search()
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert "space is 'mine.py of source " in done.stderr

@@ -50,7 +50,7 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Written:
     monkeypatch.chdir(tmp_path)
 
     def write(text: str) -> TrainerFile:
-        Path("mine.py").write_text(text)
+        Path("mine.py").write_text(text, encoding="utf-8")
         return read_trainer("./mine.py")
 
     return write
@@ -355,17 +355,17 @@ def moved(folder: str) -> dict[str, str]:
 
 def test_a_relative_path_leads_to_no_file_of_the_run(written: Written) -> None:
     Path("runs/own").mkdir(parents=True)
-    Path("runs/own/run.json").write_text("{}")
+    Path("runs/own/run.json").write_text("{}", encoding="utf-8")
     trainer = written(f"""{SIZES}
 from pathlib import Path
 def train(context):
     Path("runs/own").mkdir(parents=True, exist_ok=True)
-    Path("runs/own/run.json").write_text("junk")
+    Path("runs/own/run.json").write_text("junk", encoding="utf-8")
     context.save({{}})
     context.report(context.stop_step, score=1)
 """)
     assert ended(job(trainer, stop_step=16)).status == "ok"
-    assert Path("runs/own/run.json").read_text() == "{}"
+    assert Path("runs/own/run.json").read_text(encoding="utf-8") == "{}"
     assert Path("state/c.pt").exists(), "its checkpoint is in the place of the job's"
 
 
@@ -456,7 +456,7 @@ def test_a_search_knows_its_trainer(alternas: Any, fake_pool: Any, monkeypatch: 
     """Its jobs carry the text; a changed file is another search; the run keeps the text to read."""
     checked = list[str]()
     monkeypatch.setattr(prepare, "check_trainer", lambda trainer, *_: checked.append(trainer.path))
-    Path("mine.py").write_text(f"def train(context):{FINE}")
+    Path("mine.py").write_text(f"def train(context):{FINE}", encoding="utf-8")
     words = (*QUICK, "--trainer", "./mine.py", "--name", "own")
     code, _, err = alternas(*words)
     assert (code, checked) == (0, ["mine.py"]), err
@@ -467,14 +467,14 @@ def test_a_search_knows_its_trainer(alternas: Any, fake_pool: Any, monkeypatch: 
     assert alternas(*words)[0] == 0
     assert len(checked) == 1, "a run that has begun was checked"
     before = len(read_records(Path("runs/own")))
-    Path("mine.py").write_text(f"def train(context):{FINE}# changed\n")
+    Path("mine.py").write_text(f"def train(context):{FINE}# changed\n", encoding="utf-8")
     for more in (words, (*QUICK, "--name", "own")):
         code, _, err = alternas(*more)
         assert (code, "trainer is 'mine.py of source " in err, err.count("\n")) == (2, True, 1)
     code, _, err = alternas("retrain", "own")
     assert (code, "trainer: run 'own' was trained by mine.py of source " in err) == (2, True)
     assert len(read_records(Path("runs/own"))) == before
-    Path("mine.py").write_text(trainer.source)
+    Path("mine.py").write_text(trainer.source, encoding="utf-8")
     assert alternas("retrain", "own", "--top", "1", "--seeds", "1", "--trainer", "mine.py")[0] == 0
     assert fake_pool.jobs_of_all[-1].trainer == trainer
 
@@ -482,7 +482,7 @@ def test_a_search_knows_its_trainer(alternas: Any, fake_pool: Any, monkeypatch: 
 @pytest.mark.usefixtures("fake_pool", "elsewhere")
 def test_a_search_on_images_of_its_own(alternas: Any, fake_pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prepare, "check_trainer", lambda *_: None)
-    Path("mine.py").write_text(f"{SIZES}def train(context):{FINE}")
+    Path("mine.py").write_text(f"{SIZES}def train(context):{FINE}", encoding="utf-8")
     code, _, err = alternas(*QUICK, "--trainer", "./mine.py")
     assert code == 0, err
     run = Path("runs/resnet-mine")
@@ -502,7 +502,7 @@ def test_a_search_on_images_of_its_own(alternas: Any, fake_pool: Any, monkeypatc
 
 @pytest.mark.usefixtures("elsewhere")
 def test_what_does_not_go_with_a_trainer_is_one_line(alternas: Any) -> None:
-    Path("mine.py").write_text(f"def train(context):{FINE}")
+    Path("mine.py").write_text(f"def train(context):{FINE}", encoding="utf-8")
     for words in (("--supernet", "4"), ("--compile",), ("--save-weights-at", "0.5")):
         code, _, err = alternas(*QUICK, "--trainer", "mine.py", *words)
         assert (code, err) == (
@@ -516,7 +516,7 @@ def test_what_does_not_go_with_a_trainer_is_one_line(alternas: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_search_by_our_own_loop_is_ours(served: Run, tmp_path: Path) -> None:
-    (tmp_path / "ours.py").write_text(OURS)
+    (tmp_path / "ours.py").write_text(OURS, encoding="utf-8")
     words = (
         "search",
         "all",
@@ -563,7 +563,7 @@ def train(context):
 @pytest.mark.timeout(600)
 def test_a_search_goes_on_whatever_a_training_does(tmp_path: Path) -> None:
     """Two calls are of the check; a training that hangs is ended with its process, one that dies is tried again."""
-    (tmp_path / "mine.py").write_text(FATES)
+    (tmp_path / "mine.py").write_text(FATES, encoding="utf-8")
     words = ("search", "resnet", "--trainer", "mine.py", "--trials", "4", "--name", "own", "--workers", "1")
     code, _, err = run(tmp_path, *words, "--epochs", "4", "--trial-minutes", "0.2")
     assert code == 0, err

@@ -461,7 +461,7 @@ class NoSampler:
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The name of a module of samplers in the current folder."""
     name = f"samplers_{tmp_path.name}_{random.getrandbits(64):x}"
-    (tmp_path / f"{name}.py").write_text(SAMPLERS)
+    (tmp_path / f"{name}.py").write_text(SAMPLERS, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return name
 
@@ -509,7 +509,7 @@ def test_whatever_a_sampler_raises_is_one_line(opened: Open, module: str, tmp_pa
     name = f"broken_{module}"
     lines = [f"from {module} import Seeded", r"def broken(*words): raise MemoryError('so\nso')"]
     lines.append(f"class Broken(Seeded): {method} = broken")
-    (tmp_path / f"{name}.py").write_text("\n".join(lines))
+    (tmp_path / f"{name}.py").write_text("\n".join(lines), encoding="utf-8")
     message = rf"^strategy '{name}:Broken': {name}.py:2: MemoryError: so so$"
     ground = opened(5).context.sampler_context()
     with pytest.raises(InputError, match=message):

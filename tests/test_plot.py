@@ -156,7 +156,7 @@ def test_the_front_command_draws_it(
     monkeypatch.setattr(sys, "argv", ["alternas", *words])
     with pytest.raises(SystemExit) as ended:
         cli.main()
-    text = path.read_text()
+    text = path.read_text(encoding="utf-8")
     assert (ended.value.code or 0, len(text) < 80_000) == (0, True)
     assert "prefers-color-scheme:dark" in text
     assert ">parameters<" in text

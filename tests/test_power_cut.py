@@ -84,7 +84,7 @@ def check(folder: Path, ended: bool = False) -> None:
     """Each trial has one record, and each that was trained its weights; of a run that has ended, all nets."""
     records = read_records(folder)
     for record in records:
-        assert record.status != "ok" or weights_file(folder, record).read_text() == record.key
+        assert record.status != "ok" or weights_file(folder, record).read_text(encoding="utf-8") == record.key
     assert not records or (folder / "run.json").read_bytes(), "settings before records"
     trials = Counter(record.trial for record in records)
     assert set(trials.values()) <= {1}
@@ -108,7 +108,7 @@ def test_a_power_cut_at_any_sync_leaves_a_run_that_goes_on(
             disk.sync(handle)
             os.close(handle)
         for path in [path for path in Path().rglob("*") if path.is_file()]:
-            with open(path) as file:
+            with open(path, encoding="utf-8") as file:
                 disk.sync(file.fileno())
         disk.states = disk.states[-1:]
     promised = list[tuple[int, int]]()  # syncs so far and records that are on disk

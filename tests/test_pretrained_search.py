@@ -107,9 +107,9 @@ def test_the_head_is_kept_where_it_knows_the_same_classes(here: Path) -> None:
     export = here / "export"
     export.mkdir()
     (here / "w.safetensors").rename(export / "weights.safetensors")
-    (export / "genotype.json").write_text(PARENT.to_json())
+    (export / "genotype.json").write_text(PARENT.to_json(), encoding="utf-8")
     facts = {"classes": DIGITS, "mean": [4.9], "std": [6.0], "image_size": [8, 8]}
-    (export / "config.json").write_text(json.dumps(facts))
+    (export / "config.json").write_text(json.dumps(facts), encoding="utf-8")
     assert not load_pretrained(WeightsSpec("export"), here, DIGITS).start.zero_head
     assert load_pretrained(WeightsSpec("export"), here, DIGITS[::-1]).start.zero_head
 

@@ -145,12 +145,14 @@ def test_the_same_records_as_the_command(run: alternas.SavedRun, alternas: Any) 
     assert code == 0, err
     assert records("mine") == records("typed")
     assert len(records("mine")) > 4
-    settings = [json.loads(Path(f"runs/{name}/run.json").read_text())["settings"] for name in ("mine", "typed")]
+    settings = [
+        json.loads(Path(f"runs/{name}/run.json").read_text(encoding="utf-8"))["settings"] for name in ("mine", "typed")
+    ]
     assert settings[0] == settings[1]
 
 
 def test_the_command_of_a_run_is_what_would_have_been_typed(run: alternas.SavedRun) -> None:
-    facts = json.loads((run.folder / "run.json").read_text())
+    facts = json.loads((run.folder / "run.json").read_text(encoding="utf-8"))
     assert facts["command"] == ["alternas", "search", "resnet", "--name", "mine", *WORDS]
 
 
@@ -219,7 +221,7 @@ def same(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_run_without_a_front(run: alternas.SavedRun) -> None:
-    (run.folder / "records.jsonl").write_text("")
+    (run.folder / "records.jsonl").write_text("", encoding="utf-8")
     assert (len(run.front()), len(run.frame())) == (0, 0)
     assert "no net has been trained" in run._repr_html_()
     with pytest.raises(alternas.InputError, match="no trained net"):
@@ -286,7 +288,7 @@ def pictured(image: str) -> str:
 def test_the_report(run: alternas.SavedRun) -> None:
     assert run.report() == run.folder / "report.html"
     assert run.report("page.html") == Path("page.html")
-    assert "<html" in Path("page.html").read_text()
+    assert "<html" in Path("page.html").read_text(encoding="utf-8")
 
 
 def test_a_run_that_is_not_there() -> None:

@@ -437,7 +437,7 @@ def test_what_is_hidden_or_no_picture(tmp_path: Path, caplog: pytest.LogCaptureF
     root = tree(tmp_path / "set", "a/1.png", "train/1.png", "train/2.gif", ".git/1.png", "__MACOSX/a/1.png")
     tree(root, "a/._1.png", "a/.x/1.png")
     for litter in (".DS_Store", "a/.DS_Store", "Thumbs.db", "a/Thumbs.db", "a/desktop.ini", "README.md", "a/list.txt"):
-        (root / litter).write_text("x")
+        (root / litter).write_text("x", encoding="utf-8")
     assert names(read(root).parts["all"]) == [str(root / "a/1.png"), str(root / "train/1.png")]
     assert "left aside 2 files that are no pictures by their names, such as" in caplog.text
     assert list(read(tree(tmp_path / "other", "train/a/1.png", "train/b/1.png", "notes/x.gif")).parts) == ["train"]

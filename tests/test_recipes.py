@@ -26,7 +26,7 @@ ALL = [make() for make in recipes.RECIPES.values()]
 def test_every_recipe_round_trips_and_says_its_source(recipe: Recipe, tmp_path: Path) -> None:
     assert recipes.get(recipe.name) == recipe
     path = tmp_path / "mine.json"
-    path.write_text(json.dumps(recipe.to_dict()))
+    path.write_text(json.dumps(recipe.to_dict()), encoding="utf-8")
     assert recipes.get(str(path)) == recipe
     about = recipes.RECIPES[recipe.name].__doc__ or ""
     assert "Our own" in about or any(year in about for year in ("2020", "2021", "2022", "2024"))
@@ -107,7 +107,7 @@ def test_budgets() -> None:
 )
 def test_recipes_that_are_refused(change: dict[str, Any], words: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.json"
-    path.write_text(json.dumps(recipes.smoke().to_dict() | change))
+    path.write_text(json.dumps(recipes.smoke().to_dict() | change), encoding="utf-8")
     with pytest.raises(InputError, match=words) as caught:
         recipes.get(str(path))
     assert len(str(caught.value).splitlines()) == 1
@@ -119,7 +119,7 @@ def test_recipes_that_are_refused(change: dict[str, Any], words: str, tmp_path: 
 def test_files_that_hold_no_recipe(text: str | None, words: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.json"
     if text is not None:
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=words):
         recipes.get(str(path))
     with pytest.raises(InputError, match="did you mean 'smoke'"):

@@ -116,7 +116,7 @@ def test_what_cannot_be_one_is_refused_before_the_search(alternas: Any, words: t
 
 @pytest.mark.usefixtures("elsewhere", "fake_pool")
 def test_a_net_without_stochastic_depth_is_refused_where_the_recipe_has_it(alternas: Any) -> None:
-    Path("mine.json").write_text(json.dumps(DEEP.to_dict()))
+    Path("mine.json").write_text(json.dumps(DEEP.to_dict()), encoding="utf-8")
     code, _, err = alternas(
         "search", "resnet", "--data", "digits", "--recipe", "mine.json", "--with", "timm:ghostnet_100"
     )
@@ -284,7 +284,7 @@ def test_the_commands_show_it(alternas: Any, run: Path) -> None:
     assert "timm's test_resnet, ok, validation accuracy 0.9900" in out
     assert alternas("show", "mine", str(FIRST_REFERENCE), "--json")[0] == 0
     assert alternas("report", "mine")[0] == 0
-    assert "timm:test_resnet" in (run / "report.html").read_text()
+    assert "timm:test_resnet" in (run / "report.html").read_text(encoding="utf-8")
     made_run(run.with_name("other"), drawn_records(8, 1), data=DATA | {"split": "s"})
     code, out, _ = alternas("compare", "mine", "other", "--json")
     assert code == 0
@@ -321,7 +321,7 @@ def pictures(elsewhere: None) -> None:
 @pytest.mark.usefixtures("pictures")
 def test_one_named_net_is_a_plan_of_one(alternas: Any, fake_pool: type[FakePool]) -> None:
     """`train` takes what names a net: a genotype or timm's name; one training a seed, then nothing."""
-    Path("net.json").write_text(zoo.get("resnet18", 32).to_json())
+    Path("net.json").write_text(zoo.get("resnet18", 32).to_json(), encoding="utf-8")
     words = ("--data", "pictures", "--image-size", "160", "--seeds", "2", "--json")
     for arch, net in (("timm:test_vit", NETS[1]), ("net.json", zoo.get("resnet18", 32))):
         for _ in range(2):
@@ -404,7 +404,9 @@ def test_its_export_is_timms_own(alternas: Any) -> None:
     assert {path.name for path in Path("best").iterdir()} == {"README.md", "config.json", "weights.safetensors"}
     net = timm.create_model(facts["timm"]["name"], **facts["timm"]["arguments"])
     net.load_state_dict(load_file("best/weights.safetensors"))
-    assert "timm.create_model('test_resnet', num_classes=10, in_chans=1)" in Path("best/README.md").read_text()
+    assert "timm.create_model('test_resnet', num_classes=10, in_chans=1)" in Path("best/README.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_a_wrong_file_of_weights_is_not_exported(alternas: Any, run: Path) -> None:

@@ -48,7 +48,7 @@ class Page(HTMLParser):
         self._plot = ""
         self.texts: list[tuple[str, str]] = []
         self._open: list[str] = []
-        self.feed(path.read_text())
+        self.feed(path.read_text(encoding="utf-8"))
         self.data = json.loads(next(t for tag, t in self.texts if tag == "script" and t.startswith("{")))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -209,7 +209,7 @@ def test_gains_beyond_the_baselines_are_bounds_on_the_page_too(tmp_path: Path) -
     cheap["accuracy"] = dear["accuracy"] = 0.999
     found = open_run(made_run(tmp_path / "r", rows))
     write_report(found.folder, tmp_path / "page.html", tmp_path / "assets")
-    text = (tmp_path / "page.html").read_text()
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
     for row, bound in ((cheap, "lower"), (dear, "upper")):
         known = found.row_of[row["trial"]]
         assert known["gain_bound"] == bound
@@ -472,7 +472,7 @@ def test_the_command_line_says_where_it_is(
 def test_what_cannot_be_reported_is_an_input_error(run: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be written"):
         write_report(run, tmp_path)
-    (tmp_path / "file").write_text("")
+    (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(InputError, match="assets"):
         write_report(run, tmp_path / "page.html", tmp_path / "file")
     broken = made_run(tmp_path / "nan", [drawn_records(5)[0] | {"seconds": math.nan}])

@@ -49,8 +49,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = finished_run()
     home = folder / "retrain"
     (home / "weights").mkdir(parents=True)
-    (home / "run.json").write_text((folder / "run.json").read_text())
-    (home / "records.jsonl").write_text("".join(json.dumps(r.to_dict()) + "\n" for r in RECORDS))
+    (home / "run.json").write_text((folder / "run.json").read_text(encoding="utf-8"))
+    (home / "records.jsonl").write_text("".join(json.dumps(r.to_dict()) + "\n" for r in RECORDS), encoding="utf-8")
     for r in RECORDS:
         (home / "weights" / f"{r.training_id}.safetensors").write_bytes(b"")
     return folder
@@ -90,7 +90,7 @@ def test_of_several_recipes_the_best_mean_stands_beside_the_search() -> None:
 
 
 def shown(rows: Any) -> str:
-    console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console = Console(width=80, record=True, file=open("/dev/null", "w", encoding="utf-8"))  # noqa: SIM115
     console.print(table(rows))
     return console.export_text()
 
@@ -135,10 +135,12 @@ def test_a_net_beyond_the_front_is_not_the_best_for_having_been_retrained(run: P
     with (run / "records.jsonl").open("a") as file:
         file.writelines(json.dumps(r.to_dict()) + "\n" for r in found)
     again = [record(1, 0.99, net, training_id=name) for net, name in ((OTHER, "behind"), (over, "over"))]
-    (run / "retrain" / "records.jsonl").write_text("".join(json.dumps(r.to_dict()) + "\n" for r in again))
-    told = json.loads((run / "run.json").read_text())
+    (run / "retrain" / "records.jsonl").write_text(
+        "".join(json.dumps(r.to_dict()) + "\n" for r in again), encoding="utf-8"
+    )
+    told = json.loads((run / "run.json").read_text(encoding="utf-8"))
     told["settings"] |= {"limits": {"macs": 100_000}}
-    (run / "run.json").write_text(json.dumps(told))
+    (run / "run.json").write_text(json.dumps(told), encoding="utf-8")
     for how in ("accuracy", "cheapest"):
         home, best = select_net(run, how=how)
         assert (home, best.trial, best.key) == (run, 1, NET.key), "the front's, with the search's weights"

@@ -111,10 +111,10 @@ def test_rows_say_it_everywhere(alternas: Any, caplog: pytest.LogCaptureFixture)
     assert "4 of 8 nets on the front still rose" in " ".join(alternas("compare", "mine", "other")[1].split())
     facts = json.loads(alternas("report", "mine", "--assets", "plots", "--json")[1])
     assert facts["rising"] == 2
-    page = Path(facts["page"]).read_text()
+    page = Path(facts["page"]).read_text(encoding="utf-8")
     assert told.split(";")[0] in page.replace("2 Of", "2 of")
     assert "alternas retrain mine --trials 1,3 --epochs 16 --seeds 1" in page
-    with open("plots/nets.csv") as file:
+    with open("plots/nets.csv", encoding="utf-8") as file:
         assert [row["rising"] for row in csv.DictReader(file)] == ["False", "True", "", "True"]
 
 
@@ -175,8 +175,8 @@ def test_a_run_is_named_so_that_the_command_finds_it(alternas: Any, name: str) -
 def test_what_cannot_be_retrained_is_not_offered(alternas: Any) -> None:
     for name, settings, data in (("study", {"recipe": None}, {}), ("url", {}, {"name": "wds/https://x/{0..9}.tar"})):
         folder = run_of(f"runs/{name}", [0.9, 0.9], **settings)
-        told = json.loads((folder / "run.json").read_text())
-        (folder / "run.json").write_text(json.dumps(told | {"data": digits() | data}))
+        told = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        (folder / "run.json").write_text(json.dumps(told | {"data": digits() | data}), encoding="utf-8")
         out = alternas("front", name)[1]
         assert "2 of 2 nets on the front still rose" in out
         assert "retrain " not in out
@@ -185,11 +185,11 @@ def test_what_cannot_be_retrained_is_not_offered(alternas: Any) -> None:
 def test_inherited_nets_are_priced_from_scratch(alternas: Any) -> None:
     """They took half of the steps, and are to take as many as the others: four times the recipe's."""
     folder = run_of("runs/mine", [0.3, 0.9])
-    rows = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in (folder / "records.jsonl").read_text(encoding="utf-8").splitlines()]
     rows[1] |= {"weights": "inherited", "budget": {"done": 16, "full": 16}, "seconds": 2.0}
     rows[1] |= {"lineage": {"trial": 0, "steps": 32, "flops": 9}}
     rows[1]["curve"] = [point | {"step": point["step"] // 2} for point in rows[1]["curve"]]
-    (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     out = " ".join(alternas("front", "mine")[1].split())
     assert "1 of 2 nets on the front still rose at the end of 16 steps" in out
     assert LINE.findall(out)[0] == (f"{6 * rows[1]['cost']['macs'] * 128 * 128:.2g}", "16 s")
@@ -204,8 +204,8 @@ def test_times_in_the_unit_that_reads_best() -> None:
 @pytest.mark.parametrize("images", [5, {"val": "many"}, {"val": -1}, {"val": True}])
 def test_image_counts_that_are_none_are_named(alternas: Any, images: Any) -> None:
     folder = run_of("runs/mine", [0.9])
-    told = json.loads((folder / "run.json").read_text())
-    (folder / "run.json").write_text(json.dumps(told | {"data": digits() | {"images": images}}))
+    told = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    (folder / "run.json").write_text(json.dumps(told | {"data": digits() | {"images": images}}), encoding="utf-8")
     code, _, err = alternas("front", "mine")
     assert code == 2
     assert "data has no valid images" in err

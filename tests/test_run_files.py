@@ -138,10 +138,10 @@ def test_a_file_that_may_not_be_read_is_one_line(alternas: Any, monkeypatch: pyt
 
 
 def test_a_lock_keeps_what_it_finds(tmp_path: Path) -> None:
-    (tmp_path / "lock").write_text("kept")
+    (tmp_path / "lock").write_text("kept", encoding="utf-8")
     with locked(tmp_path):
         pass
-    assert (tmp_path / "lock").read_text() == "kept"
+    assert (tmp_path / "lock").read_text(encoding="utf-8") == "kept"
 
 
 def a_finding() -> AnalysisResult:

@@ -62,11 +62,13 @@ def lay_run(name: str = "mine") -> Path:
     ]
     made_run(folder / "retrain", again, data=data)
     row = {"latency_ms": 1.5, "latency_spread_ms": 0.1, "device": "cpu", "batch": 1, "image_size": [8, 8]}
-    (folder / "latency.jsonl").write_text("".join(json.dumps({"key": r["key"], **row}) + "\n" for r in rows))
+    (folder / "latency.jsonl").write_text(
+        "".join(json.dumps({"key": r["key"], **row}) + "\n" for r in rows), encoding="utf-8"
+    )
     (folder / "explain").mkdir()
     files = {"png": "noise.png", "csv": "noise.csv"}
     part = {"analysis": "noise", "title": "t", "nets": ["a"], "summaries": ["r"], **files}
-    (folder / "explain" / "explain.json").write_text(json.dumps({"run": name, "analyses": [part]}))
+    (folder / "explain" / "explain.json").write_text(json.dumps({"run": name, "analyses": [part]}), encoding="utf-8")
     (folder / "explain" / "noise.png").write_bytes(b"no picture")
     return folder
 
@@ -112,9 +114,9 @@ def harm(draw: random.Random, folder: Path) -> str:
     file = draw.choices(list(FILES), list(FILES.values()))[0]
     path = folder / file
     if not file.endswith("jsonl"):
-        text = json.dumps(harmed(draw, json.loads(path.read_text())))
+        text = json.dumps(harmed(draw, json.loads(path.read_text(encoding="utf-8"))))
     else:
-        lines = path.read_text().splitlines()
+        lines = path.read_text(encoding="utf-8").splitlines()
         number = draw.choice([0, 3, 3, 3, len(lines) - 1])
         every = draw.random() < 0.2  # the same odd value in all records
         value = json.loads(lines[number])
@@ -123,7 +125,7 @@ def harm(draw: random.Random, folder: Path) -> str:
         lines = [json.dumps(json.loads(line) | changed) if every else line for line in lines]
         lines[number] = json.dumps(new)
         text = "".join(line + "\n" for line in lines)
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     return f"{file}: {text[:3000]}"
 
 
@@ -176,7 +178,7 @@ BROKEN_NPZ = {
 @pytest.mark.parametrize("what", BROKEN_NPZ)
 def test_confusions_that_cannot_be_read_are_named(alternas: Any, what: str) -> None:
     folder = lay_run()
-    record = json.loads((folder / "records.jsonl").read_text().splitlines()[3])
+    record = json.loads((folder / "records.jsonl").read_text(encoding="utf-8").splitlines()[3])
     path = folder / "weights" / f"{record['key']}.npz"
     path.parent.mkdir()
     path.write_bytes(packed())

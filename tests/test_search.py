@@ -27,9 +27,9 @@ pytestmark = pytest.mark.slow
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A user's folder with modules named like ours, in which one small search has run."""
     home = tmp_path_factory.mktemp("user")
-    (home / "search.py").write_text("raise RuntimeError('the user's own search.py')\n")
+    (home / "search.py").write_text("raise RuntimeError('the user's own search.py')\n", encoding="utf-8")
     (home / "archs").mkdir()
-    (home / "archs" / "__init__.py").write_text("raise RuntimeError\n")
+    (home / "archs" / "__init__.py").write_text("raise RuntimeError\n", encoding="utf-8")
     code, out, err = run(home, "search", "--data", "digits", "--trials", "5", "--name", "first", *QUICK)
     assert code == 0, err
     assert "export the best:  alternas export first --out first-best" in out
@@ -153,7 +153,7 @@ def test_damaged_runs_are_one_line(folder: Path, tmp_path: Path) -> None:
     trial, key = next((r["trial"], r["key"]) for r in records(folder, "first") if r["family"] == "alternet")
     other = next(r["key"] for r in records(folder, "first") if r["family"] == "hybrid" and r["status"] == "ok")
     weights = f"weights/{key}.safetensors"
-    facts = json.loads((good / "run.json").read_text())
+    facts = json.loads((good / "run.json").read_text(encoding="utf-8"))
     fewer = facts | {"data": facts["data"] | {"classes": ["a", "b"]}}
     np.savez(tmp_path / "wrong.npz", x=np.zeros((3, 20, 20, 3)))
     damages = {
@@ -170,7 +170,7 @@ def test_damaged_runs_are_one_line(folder: Path, tmp_path: Path) -> None:
             code, _, err = run(tmp_path, "export", "bad", "--out", "out", "--trial", str(trial))
             assert (code, len(err.splitlines())) == (2, 1), (name, content[:20], err)
             assert not (tmp_path / "out").exists()
-    (bad / "run.json").write_text(json.dumps(facts | {"trials": "q"}))
+    (bad / "run.json").write_text(json.dumps(facts | {"trials": "q"}), encoding="utf-8")
     assert run(tmp_path, "search", "--data", "digits", "--trials", "5", "--name", "bad", *QUICK)[0] == 2
 
 
@@ -268,7 +268,7 @@ def test_a_users_own_images(tmp_path: Path) -> None:
     assert sum(r["status"] in ("ok", "pruned") for r in found if r["kind"] == "search") == 5
     assert all(r["cost"]["macs"] <= 900_000 for r in found if r["status"] == "pruned")
     assert run(tmp_path, "export", "resnet-mine", "--out", "net")[0] == 0
-    assert json.loads((tmp_path / "net" / "config.json").read_text())["classes"] == ["10", "20", "30"]
+    assert json.loads((tmp_path / "net" / "config.json").read_text(encoding="utf-8"))["classes"] == ["10", "20", "30"]
 
 
 @pytest.mark.slow
@@ -295,7 +295,7 @@ def test_a_users_own_pictures(tmp_path: Path, loader: str) -> None:
     assert {r["runtime"]["loader"] for r in found} == {loader}
     assert json.loads(run(tmp_path, "show", "resnet-my-photos", str(trial), "--json")[1])["per_class"][0]["images"] == 8
     assert run(tmp_path, "export", "resnet-my-photos", "--out", "net")[0] == 0
-    config = json.loads((tmp_path / "net" / "config.json").read_text())
+    config = json.loads((tmp_path / "net" / "config.json").read_text(encoding="utf-8"))
     assert (config["classes"], config["pictures"]) == (["dark ones", "light ones"], True)
     code = (
         "import model; print(model.load()(model.preprocess(model.open_image('../my photos/light ones/3.jpg'))).shape)"

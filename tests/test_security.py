@@ -47,11 +47,13 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> Path:
     finished_run("other")
     for place in (Path(), folder):
         for name in ("my_space.py", "planted.py", "sitecustomize.py", "resnet.py"):
-            (place / name).write_text(PLANTED)
+            (place / name).write_text(PLANTED, encoding="utf-8")
         monkeypatch.syspath_prepend(place.absolute())
-    facts = json.loads((folder / "run.json").read_text())
+    facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     settings = {"space": "my_space.py of source 0123456789abcdef", "strategy": "planted:Sampler", "objective": "macs"}
-    (folder / "run.json").write_text(json.dumps(facts | {"settings": settings, "space_source": PLANTED}))
+    (folder / "run.json").write_text(
+        json.dumps(facts | {"settings": settings, "space_source": PLANTED}), encoding="utf-8"
+    )
     return folder
 
 
@@ -119,14 +121,14 @@ def door() -> Iterator[socket.socket]:
 def test_what_a_run_names_is_not_reached(alternas: Any, door: socket.socket) -> None:
     """An object store, data at a URL: they are shown without passwords, and asked for."""
     folder, port = finished_run(), door.getsockname()[1]
-    facts = json.loads((folder / "run.json").read_text())
+    facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     store = f"s3://key:sesame@bucket/x?endpoint_override=127.0.0.1:{port}&scheme=http"
     begun = {"format": 3, "settings": {}, "trials": 1, "storage_path": {"uri": store, "name": "mine-1"}}
     Path("runs/begun").mkdir()
-    Path("runs/begun/run.json").write_text(json.dumps(begun))
+    Path("runs/begun/run.json").write_text(json.dumps(begun), encoding="utf-8")
     refused(alternas("search", "resnet", "--name", "begun"), "s3://key:***@bucket/x", "--storage-path URI")
     hub = {"name": f"hfds/http://127.0.0.1:{port}/set"}
-    (folder / "run.json").write_text(json.dumps(facts | {"data": facts["data"] | hub}))
+    (folder / "run.json").write_text(json.dumps(facts | {"data": facts["data"] | hub}), encoding="utf-8")
     refused(alternas("retrain", "mine", "--recipe", "smoke"), f"127.0.0.1:{port}", "not opened")
     with pytest.raises(BlockingIOError):
         door.accept()
@@ -143,7 +145,7 @@ def refused(answer: tuple[int, str, str], *said: str) -> None:
 def test_half_a_character_can_be_shown(alternas: Any) -> None:
     """A class or an error may hold bytes that are no text; no terminal can show them."""
     path = finished_run() / "records.jsonl"
-    path.write_text(path.read_text().replace('"alternet"', '"\\ud800"'))
+    path.write_text(path.read_text(encoding="utf-8").replace('"alternet"', '"\\ud800"'))
     code, out, err = alternas("front", "mine")
     assert (code, err) == (0, "")
     assert "\\ud800" in out

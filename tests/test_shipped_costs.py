@@ -41,7 +41,7 @@ def test_a_search_ranks_what_is_shipped(
     open_controller: Callable[..., SearchController], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("mine.py").write_text(SPACE)
+    Path("mine.py").write_text(SPACE, encoding="utf-8")
     controller = open_controller(FileSpace("./mine.py", (8, 8)), trials=6)
     run_loop(controller, FakeExecutor(), SilentView())
     records = [r for r in controller.store.records if r.accuracy is not None]

@@ -96,7 +96,7 @@ def test_the_format_comes_first() -> None:
 @pytest.mark.parametrize("other", [{}, {"format": 1}, {"format": 2}, {"format": "3"}, {"format": 3.0}], ids=str)
 def test_records_and_settings_of_another_format_are_refused(tmp_path: Path, other: dict[str, object]) -> None:
     row = {name: value for name, value in record(0).to_dict().items() if name != "format"} | other
-    (tmp_path / "records.jsonl").write_text(json.dumps(row) + "\n")
+    (tmp_path / "records.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
     write_json(tmp_path / "run.json", {"settings": {}} | other)
     for read in (read_records, read_settings, find_run, Store):
         with pytest.raises(InputError, match=r"^run .*: has format .*, this alternas reads 3; train it again"):
@@ -119,7 +119,7 @@ def test_runs_are_found_by_name_and_by_path(tmp_path: Path, monkeypatch: pytest.
     assert find_run("mine").resolve() == find_run(folder).resolve() == folder
     with pytest.raises(InputError, match="runs: mine"):
         find_run("yours")
-    (folder / "run.json").write_text("{")
+    (folder / "run.json").write_text("{", encoding="utf-8")
     with pytest.raises(InputError, match=r"run\.json"):
         read_settings(folder)
 
@@ -223,7 +223,7 @@ def test_values_that_cannot_be_reckoned_with_are_refused(wrong: dict[str, Any]) 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
 def test_what_is_no_json_is_refused_wherever_it_stands(tmp_path: Path, number: str) -> None:
     line = json.dumps(record(0, runtime={"deep": {"value": 5}}).to_dict())
-    (tmp_path / "records.jsonl").write_text(line.replace('"value": 5', f'"value": {number}') + "\n")
+    (tmp_path / "records.jsonl").write_text(line.replace('"value": 5', f'"value": {number}') + "\n", encoding="utf-8")
     with pytest.raises(InputError, match=f"line 1 is broken.*{number} is no number"):
         read_records(tmp_path)
 
@@ -273,7 +273,7 @@ def test_events_are_folded_into_what_is_under_way(tmp_path: Path) -> None:
     ],
 )
 def test_a_broken_event_is_named_where_the_run_goes_on(tmp_path: Path, line: str) -> None:
-    (tmp_path / "records.jsonl").write_text(f"{line}\n")
+    (tmp_path / "records.jsonl").write_text(f"{line}\n", encoding="utf-8")
     assert read_records(tmp_path) == []
     with pytest.raises(InputError, match=r"line 1 is broken"):
         Store(tmp_path)

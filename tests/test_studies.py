@@ -88,7 +88,7 @@ def test_export_takes_the_retrained_weights(served: Run, home: Path) -> None:
     ours = load_file(home / "best" / "weights.safetensors")
     theirs = load_file(home / "runs/first/retrain/weights" / f"{best['training_id']}.safetensors")
     assert all(np.array_equal(ours[name], theirs[name]) for name in theirs)
-    assert "test accuracy over seeds" in (home / "best" / "README.md").read_text()
+    assert "test accuracy over seeds" in (home / "best" / "README.md").read_text(encoding="utf-8")
 
 
 def test_transfer_from_the_export_to_other_pictures(served: Run, home: Path) -> None:
@@ -184,10 +184,10 @@ def test_every_study_runs_to_its_table_and_plot(served: Run, home: Path, name: s
     assert len(found["rows"]) >= 2
     frame = pd.read_csv(folder / "table.csv")
     assert len(frame) == len(found["rows"])
-    assert json.loads((folder / "table.json").read_text()) == found
+    assert json.loads((folder / "table.json").read_text(encoding="utf-8")) == found
     with Image.open(folder / "plot.png") as picture:
         assert picture.size[0] > 600
-    assert (folder / "plot.svg").read_text().startswith("<?xml")
+    assert (folder / "plot.svg").read_text(encoding="utf-8").startswith("<?xml")
     assert not any(r["status"] != "ok" for r in records(home, f"{name}-digits-quick"))
 
 

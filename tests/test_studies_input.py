@@ -36,7 +36,7 @@ def files() -> Path:
     state = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     save_file({n: t for n, t in state.items() if "head" not in n}, "missing.safetensors")
     save_file(state, "bare.safetensors")
-    Path("net.json").write_text(NET.to_json())
+    Path("net.json").write_text(NET.to_json(), encoding="utf-8")
     Path("pickle.pt").write_bytes(pickle.dumps(state))
     torch.save(state, "zip.pt")
     return Path()

@@ -62,7 +62,7 @@ def study(nets: tuple[str, ...] = ("vit", "resnet"), fractions: tuple = (0.3, 0.
 
 
 def shown(rows: list[dict[str, Any]], sight: PlotSpec, width: int = 80) -> str:
-    console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console = Console(width=width, record=True, file=open("/dev/null", "w", encoding="utf-8"))  # noqa: SIM115
     console.print(study_table(rows, sight))
     return console.export_text()
 
@@ -298,7 +298,7 @@ def test_cells_that_a_spreadsheet_would_run_are_text(tmp_path: Path) -> None:
     write_results(folder, "variance", [("=net", finding)])
     lines = list[str]()
     for path in (tmp_path / "table.csv", folder / "variance.csv"):
-        with open(path, newline="") as file:
+        with open(path, encoding="utf-8", newline="") as file:
             lines += [cell for row in csv.reader(file) for cell in row]
     assert {f"'{net}" for net in evil} < set(lines)
     assert {"-0.5", "-1.5", "-3e-2", "'=shift", "'=cmd", "'=net"} < set(lines), "numbers stay as they are"

@@ -389,7 +389,7 @@ def test_wrong_input_is_one_line(
     words: tuple[str, ...], message: str, alternas: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "apart.py").write_text(APART)
+    (tmp_path / "apart.py").write_text(APART, encoding="utf-8")
     space = () if words[0].endswith(".py") else ("bench",)
     code, out, err = alternas("search", *space, *words)
     assert (code, out) == (2, "")

@@ -117,17 +117,17 @@ def test_cost_and_show_write_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     net = zoo.get("alternet18", 32)
     assert run(monkeypatch, "cost", "alternet18", "--image-size", "32", "--classes", "9", "--svg", "net.svg") == 0
-    assert Path("net.svg").read_text() == net_svg(net, 9, 32)
+    assert Path("net.svg").read_text(encoding="utf-8") == net_svg(net, 9, 32)
     folder = tmp_path / "runs" / "one"
     folder.mkdir(parents=True)
     facts = {"name": "d", "image_size": [32, 32], "in_chans": 1, "classes": ["a", "b"], "mean": [0.0], "std": [1.0]}
-    (folder / "run.json").write_text(json.dumps({"format": 3, "settings": {}, "data": facts}))
+    (folder / "run.json").write_text(json.dumps({"format": 3, "settings": {}, "data": facts}), encoding="utf-8")
     record = {"format": 3, "trial": 3, "kind": "search", "family": net.family}
     record |= {"key": net.key, "genotype": net.to_dict()}
     record |= {"genes": {}, "cost": {"macs": 1, "params": 1}, "status": "pruned"}
-    (folder / "records.jsonl").write_text(json.dumps(record) + "\n")
+    (folder / "records.jsonl").write_text(json.dumps(record) + "\n", encoding="utf-8")
     assert run(monkeypatch, "show", "one", "3", "--svg", "trial.svg") == 0
-    assert Path("trial.svg").read_text() == net_svg(net, 2, 32, 1)
+    assert Path("trial.svg").read_text(encoding="utf-8") == net_svg(net, 2, 32, 1)
 
 
 @pytest.mark.parametrize(

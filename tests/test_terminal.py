@@ -76,8 +76,8 @@ def hostile(elsewhere: None, monkeypatch: pytest.MonkeyPatch) -> Path:
         for i in range(12):
             write(Path(EVIL) / f"{EVIL}{name}" / f"{i}.png", noise(i))
         (Path(EVIL) / f"{EVIL}{name}" / f"{EVIL}.png").write_bytes(b"no picture")
-    Path(f"{EVIL}.json").write_text(json.dumps({EVIL: EVIL}))
-    Path(f"{EVIL}.py").write_text(f"raise ValueError({EVIL!r})")
+    Path(f"{EVIL}.json").write_text(json.dumps({EVIL: EVIL}), encoding="utf-8")
+    Path(f"{EVIL}.py").write_text(f"raise ValueError({EVIL!r})", encoding="utf-8")
     monkeypatch.setenv("COLUMNS", "1000")
     return FOLDER
 
@@ -182,7 +182,7 @@ def test_all_is_printed_by_way_of_the_filter() -> None:
     """Nobody prints past it: one module prints and makes rich's console."""
     home = "results/render/terminal.py"
     for path in (file for part in ("archs", "spaces", "search", "results") for file in (PACKAGE / part).rglob("*.py")):
-        text, place = path.read_text(), path.relative_to(PACKAGE).as_posix()
+        text, place = path.read_text(encoding="utf-8"), path.relative_to(PACKAGE).as_posix()
         if "print(" in text or "Console(" in text:
             nodes = list(ast.walk(ast.parse(text)))
             called = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}

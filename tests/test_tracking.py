@@ -274,7 +274,7 @@ def test_notes_survive_a_torn_line_and_tell_places_apart(tmp_path: Path) -> None
     assert (again.id, again.step, other.id, other.step) == ("1", 5, "2", -1)
     assert path.read_bytes().endswith(b"\n")
     for line in ("[]", "{}", '{"where": "a", "name": "", "id": "1", "step": "5"}', "x"):
-        path.write_text(line + "\n")
+        path.write_text(line + "\n", encoding="utf-8")
         with pytest.raises(InputError, match="line 1 is broken"):
             Notes(path, "a")
 

@@ -252,7 +252,7 @@ def test_evolution_may_propose_a_net_again_with_another_recipe(open_controller: 
 
 @pytest.mark.usefixtures("elsewhere")
 def test_a_search_its_resumption_and_its_retraining(alternas: Any, fake_pool: type[FakePool]) -> None:
-    Path("mine.json").write_text(json.dumps(SMOKE.to_dict() | {"tune": {"lr": [1e-3, 1e-2, "log"]}}))
+    Path("mine.json").write_text(json.dumps(SMOKE.to_dict() | {"tune": {"lr": [1e-3, 1e-2, "log"]}}), encoding="utf-8")
     words = (
         "search",
         "resnet",
@@ -268,7 +268,7 @@ def test_a_search_its_resumption_and_its_retraining(alternas: Any, fake_pool: ty
     )
     assert alternas(*words, "4")[0] == 0
     run = Path("runs/t")
-    settings = json.loads((run / "run.json").read_text())["settings"]
+    settings = json.loads((run / "run.json").read_text(encoding="utf-8"))["settings"]
     assert list(settings["tune"]) == ["recipe.lr"]
     assert len(settings["tune"]["recipe.lr"]) == 8
     assert alternas(*words, "6")[0] == 0, "with more trials"
@@ -308,9 +308,9 @@ def test_a_search_its_resumption_and_its_retraining(alternas: Any, fake_pool: ty
 def test_a_run_from_before_goes_on(alternas: Any) -> None:
     words = ("search", "resnet", "--data", "digits", "--epochs", "1", "--name", "t", "--trials")
     assert alternas(*words, "2")[0] == 0
-    facts = json.loads(Path("runs/t/run.json").read_text())
+    facts = json.loads(Path("runs/t/run.json").read_text(encoding="utf-8"))
     del facts["settings"]["tune"]
-    Path("runs/t/run.json").write_text(json.dumps(facts))
+    Path("runs/t/run.json").write_text(json.dumps(facts), encoding="utf-8")
     assert alternas(*words, "3")[0] == 0
     assert all(r.training_id == "" for r in read_records(Path("runs/t")))
     code, _, error = alternas(*words, "3", "--tune", "lr")
@@ -337,7 +337,7 @@ def test_python_takes_it(fake_pool: type[FakePool]) -> None:
     ],
 )
 def test_what_cannot_be_is_one_line(alternas: Any, words: tuple[str, ...], message: str) -> None:
-    Path("wrong.json").write_text(json.dumps(SMOKE.to_dict() | {"tune": ["lr"]}))
+    Path("wrong.json").write_text(json.dumps(SMOKE.to_dict() | {"tune": ["lr"]}), encoding="utf-8")
     code, _, error = alternas("search", "resnet", "--data", "digits", *words)
     assert (code, error.count("\n")) == (2, 1)
     assert message in error
@@ -403,9 +403,9 @@ def test_the_report_weighs_recipe_against_net(tmp_path: Path) -> None:
 
 def test_the_card_says_the_recipe(tmp_path: Path) -> None:
     run = tuned_run(tmp_path / "t")
-    facts = json.loads((run / "run.json").read_text())
+    facts = json.loads((run / "run.json").read_text(encoding="utf-8"))
     facts["settings"]["tune"] = {"recipe.lr": [1e-3, 6e-3], "recipe.augment": ["none", "own"]}
-    (run / "run.json").write_text(json.dumps(facts))
+    (run / "run.json").write_text(json.dumps(facts), encoding="utf-8")
     record = next(r for r in read_records(run) if r.kind == "search" and r.recipe["lr"] == 1e-3)
     tuned = _tuned(run, record)
     assert tuned == {"tuned": {"lr": 1e-3, "augment": SMOKE.to_dict()["augment"]}}
@@ -421,9 +421,9 @@ def test_the_card_says_the_recipe(tmp_path: Path) -> None:
 def test_runs_with_other_genes_of_the_recipe_are_no_fair_comparison(tmp_path: Path) -> None:
     runs = {name: made_run(tmp_path / name, drawn_records(4)) for name in ("plain", "old", "tuned")}
     for name, tune in (("plain", {}), ("tuned", {"recipe.lr": [1e-3, 6e-3]})):
-        facts = json.loads((runs[name] / "run.json").read_text())
+        facts = json.loads((runs[name] / "run.json").read_text(encoding="utf-8"))
         facts["settings"]["tune"] = tune
-        (runs[name] / "run.json").write_text(json.dumps(facts))
+        (runs[name] / "run.json").write_text(json.dumps(facts), encoding="utf-8")
     assert not any("tune" in line for line in differing({name: runs[name] for name in ("plain", "old")}))
     notes = differing({name: runs[name] for name in ("plain", "tuned")})
     assert "no fair comparison, runs differ in tune ('' in plain, 'lr' in tuned)" in notes

@@ -138,7 +138,7 @@ def test_front_and_report_say_it(
     (first, *_) = verdict_of(rank_rows([Record.from_dict(row) for row in drawn_records(20, stops=False)], QUERY))
     assert run("front", str(folder)).startswith(first)
     assert json.loads(run("report", str(folder), "--json"))["verdict"].startswith(first)
-    assert first in (folder / "report.html").read_text()
+    assert first in (folder / "report.html").read_text(encoding="utf-8")
     assert run("front", str(folder), "--json").startswith("[ {")
 
 

@@ -211,7 +211,7 @@ def test_a_huge_description_asks_for_no_memory() -> None:
 def test_no_file_no_safetensors_no_description() -> None:
     Path("folder").mkdir()
     Path("empty").touch()
-    Path("text").write_text("weights, as it were: " * 10)
+    Path("text").write_text("weights, as it were: " * 10, encoding="utf-8")
     save_file({"a": torch.ones(1)}, "plain")
     for path, words in (
         ("missing.safetensors", "no such file"),
@@ -458,8 +458,10 @@ def finished_run(weights: Network | None, **more: Any) -> Path:
         for i, (net, row) in enumerate(kinds)
     ]
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "run.json").write_text(json.dumps({"format": 3, "settings": {"objective": "macs"}, "data": facts}))
-    (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "run.json").write_text(
+        json.dumps({"format": 3, "settings": {"objective": "macs"}, "data": facts}), encoding="utf-8"
+    )
+    (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     if weights:
         save(weights, folder / "weights" / f"{DIGITS.key}.safetensors")
     return folder
@@ -498,7 +500,7 @@ def test_a_run_is_the_net_that_its_export_takes() -> None:
     with torch.no_grad():
         next(again.parameters()).add_(1.0)
     folder = finished_run(searched)
-    rows = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in (folder / "records.jsonl").read_text(encoding="utf-8").splitlines()]
     row = rows[1] | {
         "trial": 6,
         "kind": "retrain",
@@ -507,7 +509,7 @@ def test_a_run_is_the_net_that_its_export_takes() -> None:
         "budget": {"done": 32, "full": 32},
     }
     save(again, folder / "retrain" / "weights" / "0123456789ab.safetensors")
-    (folder / "retrain" / "records.jsonl").write_text(json.dumps(row) + "\n")
+    (folder / "retrain" / "records.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
     shutil.copy(folder / "run.json", folder / "retrain")
     for text in ("mine", "mine:1"):
         found = find_weights(text)
@@ -562,8 +564,8 @@ def exported(weights: Network, described: bool, **changes: Any) -> Path:
     save(weights, folder / "weights.safetensors")
     if not described:
         save_file(weights.state_dict(), folder / "weights.safetensors")
-    (folder / "genotype.json").write_text(DIGITS.to_json())
-    (folder / "config.json").write_text(json.dumps(config | changes))
+    (folder / "genotype.json").write_text(DIGITS.to_json(), encoding="utf-8")
+    (folder / "config.json").write_text(json.dumps(config | changes), encoding="utf-8")
     return folder
 
 
@@ -587,7 +589,7 @@ def test_an_exported_folder(described: bool) -> None:
     assert "config.json: has no valid std" in complaint(lambda: find_weights("best"))
     exported(net, described, image_size=None)
     assert "not an exported folder (image size" in complaint(lambda: find_weights("best"))
-    (folder / "config.json").write_text("[]")
+    (folder / "config.json").write_text("[]", encoding="utf-8")
     assert "must hold an object" in complaint(lambda: find_weights("best"))
     exported(made(NETS["basic"], 10, 8, 1), described)
     complaint(lambda: find_weights("best"))
@@ -597,7 +599,7 @@ def test_a_file_and_its_architecture() -> None:
     net = made(zoo.get("vit_tiny_patch2"), 3, 8)
     described = saved(net)
     save_file(net.state_dict(), "plain.safetensors")
-    Path("arch.json").write_text(net.genotype.to_json())
+    Path("arch.json").write_text(net.genotype.to_json(), encoding="utf-8")
     for arch in ("vit_tiny_patch2", "arch.json"):
         assert same(find_weights("plain.safetensors", arch, 8).network.state_dict(), net.state_dict())
         assert same(find_weights(str(described), arch).network.state_dict(), net.state_dict())

@@ -40,7 +40,7 @@ def array(pairs: Pairs) -> np.ndarray:
 
 def lines(path: Path, *lines: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(lines) + "\n")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def class_folders(parts: Mapping[str, Path], names: Mapping[str, str], file: str = "{}.jpg") -> Told:

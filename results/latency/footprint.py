@@ -39,7 +39,7 @@ def peak_memory(model: Path, image: tuple[int, int, int], batch: int = 1, thread
 
 
 def _own_peak(field: str = "VmHWM") -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
 
 
@@ -50,7 +50,7 @@ def _measure_here(model: str, shape: list[int], threads: int) -> int:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     x_BCHW = np.zeros(shape, np.float32)
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew from what is resident now
+    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # the peak starts anew from what is resident now
     before = _own_peak()
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     session.run(None, {session.get_inputs()[0].name: x_BCHW})
@@ -87,8 +87,8 @@ def _rapl(folder: Path) -> EnergyMeter:
     if not zones:
         return EnergyMeter(f"not available: no RAPL counter in {folder}")
     try:
-        wraps_at = sum(int((zone / "max_energy_range_uj").read_text()) for zone in zones) / 1e3
-        read = lambda: sum(int((zone / "energy_uj").read_text()) for zone in zones) / 1e3  # noqa: E731
+        wraps_at = sum(int((zone / "max_energy_range_uj").read_text(encoding="utf-8")) for zone in zones) / 1e3
+        read = lambda: sum(int((zone / "energy_uj").read_text(encoding="utf-8")) for zone in zones) / 1e3  # noqa: E731
         read()
     except (OSError, ValueError) as error:
         return EnergyMeter(f"not available: {zones[0] / 'energy_uj'} cannot be read ({error})")

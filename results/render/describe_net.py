@@ -106,7 +106,7 @@ def find_arch(
         return Genotype.from_dict(record.genotype), spec
     if arch.endswith(".json"):
         try:
-            return Genotype.from_json(Path(arch).read_text()), spec
+            return Genotype.from_json(Path(arch).read_text(encoding="utf-8")), spec
         except InputError as error:
             raise InputError(f"{arch}: {error}") from None
         except (OSError, UnicodeDecodeError) as error:

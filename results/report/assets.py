@@ -67,6 +67,9 @@ def _copy_picture(path: Path, folder: Path) -> list[Path]:
     shutil.copyfile(path, copies[0])
     if table.is_file():
         copies.append(folder / f"explain_{table.name}")
-        with open(table, newline="", errors="replace") as theirs, open(copies[1], "w", newline="") as ours:
+        with (
+            open(table, encoding="utf-8", newline="", errors="replace") as theirs,
+            open(copies[1], "w", encoding="utf-8", newline="") as ours,
+        ):
             csv.writer(ours).writerows(map(csv_cell, row) for row in csv.reader(theirs))
     return copies

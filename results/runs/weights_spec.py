@@ -215,10 +215,10 @@ def _exported(folder: Path) -> dict[str, Any]:
     if not (net.is_file() and config.is_file()):
         return {}
     try:
-        facts = json.loads(config.read_text())
+        facts = json.loads(config.read_text(encoding="utf-8"))
         if not isinstance(facts, dict):
             raise InputError("config.json must hold an object")
-        genotype, size = Genotype.from_json(net.read_text()), as_map(facts.get("image_size"))  # pyright: ignore
+        genotype, size = Genotype.from_json(net.read_text(encoding="utf-8")), as_map(facts.get("image_size"))  # pyright: ignore
     except (OSError, ValueError, RecursionError) as error:  # InputError is a ValueError
         raise InputError(f"weights: {folder}: not an exported folder ({error})") from None
     return facts | {"genotype": genotype, "image_size": size}

@@ -126,7 +126,7 @@ def _storage(folder: Path, token: str) -> str:
     path = folder / TOKEN
     if not path.exists():
         raise OperationError(f"{folder} is not the driver's folder: what the driver has written is not there")
-    if path.read_text() != token:
+    if path.read_text(encoding="utf-8") != token:
         raise OperationError(f"{path} is not what the driver has written")
     with tempfile.NamedTemporaryFile(dir=folder, prefix=f"{TOKEN}-") as file:
         file.write(token.encode())
@@ -139,7 +139,7 @@ def _checkpoints(store: ArtifactStore, token: str) -> str:
     """Check that the store has the driver's file, and that a file can be sent and deleted, as workers do."""
     with scratch() as folder:
         here, theirs = replace(store, home=folder), folder / "starts" / TOKEN
-        if not here.download(theirs) or theirs.read_text() != token:
+        if not here.download(theirs) or theirs.read_text(encoding="utf-8") != token:
             raise OperationError(f"{store}: is not the driver's, what the driver has sent is not there")
         own = folder / "checkpoints" / uuid.uuid4().hex
         atomic_write(own, lambda file: file.write(token.encode()))
@@ -225,7 +225,7 @@ def _marked_folder(folder: Path, token: str) -> Iterator[None]:
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        (folder / TOKEN).write_text(token)
+        (folder / TOKEN).write_text(token, encoding="utf-8")
         yield
     finally:
         (folder / TOKEN).unlink(missing_ok=True)

@@ -275,7 +275,7 @@ class ControllerSearcher(Searcher):
 
     def save(self, checkpoint_path: str) -> None:
         """The run's folder is what is saved; Tune wants a file."""
-        Path(checkpoint_path).write_text(f"{run_folder(self._config.name).absolute()}\n")
+        Path(checkpoint_path).write_text(f"{run_folder(self._config.name).absolute()}\n", encoding="utf-8")
 
     def restore(self, checkpoint_path: str) -> None:
         """The run's folder is read when the first task is asked for."""

@@ -102,7 +102,7 @@ class ArtifactStore:
             atomic_write(path, lambda file: file.write(token.encode()))
             here.upload(path)
             path.unlink()
-            same = here.download(path) and path.read_text() == token
+            same = here.download(path) and path.read_text(encoding="utf-8") == token
             here.delete(path)
         if not same:
             raise StoreError(f"storage-path: {shown_url(self.uri)} does not give back what is sent there")

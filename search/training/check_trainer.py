@@ -58,7 +58,7 @@ def check_trainer(
                 raise InputError(f"trainer {trainer.path}: takes longer than {SECONDS:g} s for a step") from None
         answer = here / "answer.json"
         error = f"its process ended with exit code {done.returncode}"
-        error = json.loads(answer.read_text()) if answer.exists() else error
+        error = json.loads(answer.read_text(encoding="utf-8")) if answer.exists() else error
     if error:
         raise InputError(f"trainer {trainer.path}: {error}")
 
@@ -92,7 +92,7 @@ def main() -> None:
     job, data, gpu, answer, seconds = pickle.load(sys.stdin.buffer)
 
     def answer_with(error: str) -> None:
-        Path(answer).write_text(json.dumps(error))
+        Path(answer).write_text(json.dumps(error), encoding="utf-8")
 
     def stop() -> None:
         frames = sys._current_frames()
