@@ -1,9 +1,8 @@
-"""Writes that survive a power cut, safe reads, strict JSON, array headers, errors of the disk in one line."""
+"""Writes that survive a power cut, safe reads, array headers, errors of the disk in one line."""
 
 from __future__ import annotations
 
 import errno
-import json
 import os
 import stat
 import zlib
@@ -134,27 +133,6 @@ def naming(path: Path) -> Iterator[None]:
         if (cause := _of_disk(error)) and not cause.filename:
             cause.filename = str(path)
         raise
-
-
-def parse_json(text: str | bytes, finite: bool = False) -> Any:
-    """The value of a JSON text (bytes are UTF-8); `finite` refuses NaN and Infinity, which JSON does not have.
-
-    Raises:
-        ValueError: if it is no JSON, or nested deeper than Python can follow.
-    """
-    try:
-        if finite:
-            return FINITE.decode(text if isinstance(text, str) else text.decode())
-        return json.loads(text)
-    except RecursionError:
-        raise ValueError("nested too deep") from None
-
-
-def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is no number")
-
-
-FINITE = json.JSONDecoder(parse_constant=_no_number)  # made once: a run may hold thousands of lines
 
 
 def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:

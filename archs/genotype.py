@@ -10,12 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
 from .blocks.spec import BLOCKS
 from .errors import InputError, short_repr
+from .json_files import check_fields, convert, parse_json
 from .layout import ImageSize, Layout, layout
 from .parts import GROUPS, PREACTIVATION, Encoder, Head, Part, Stem, Style
 from .stage import Stage
@@ -41,7 +42,7 @@ class Genotype(Part):
     style: Style = PREACTIVATION
 
     def __post_init__(self) -> None:
-        self._check_types()
+        check_fields(self, "genotype")
         if not self.stages and self.encoder is None:
             raise InputError("genotype: needs at least one stage or an encoder, got neither")
         if len(self.stages) > MOST_STAGES:
@@ -62,16 +63,6 @@ class Genotype(Part):
             raise InputError("head: pool 'token' needs an encoder, got none")
         if self.encoder is not None and (self.head.norm != "style" or self.head.conv):
             raise InputError("head: norm and conv are of nets without an encoder, got one")
-
-    def _check_types(self) -> None:
-        for name, kind in {"stem": Stem, "stages": tuple, "head": Head, "style": Style}.items():
-            if not isinstance(getattr(self, name), kind):
-                raise InputError(f"genotype: {name} must be a {kind.__name__}, got {short_repr(getattr(self, name))}")
-        for stage in self.stages:
-            if not isinstance(stage, Stage):
-                raise InputError(f"genotype: stages must hold Stages, got {short_repr(stage)}")
-        if self.encoder is not None and not isinstance(self.encoder, Encoder):
-            raise InputError(f"genotype: encoder must be an Encoder or None, got {short_repr(self.encoder)}")
 
     def plan(self, image_size: ImageSize, in_chans: int = 3) -> Layout:
         """Lay the net out at `image_size` (one side, or height and width, in pixels).
@@ -151,58 +142,17 @@ class Genotype(Part):
         """
         if isinstance(data, Mapping) and set(data) == {TIMM_FIELD}:
             raise InputError(f"genotype: timm's net {short_repr(data[TIMM_FIELD])} has none, and this needs one")
-        given = _fields("genotype", cls, data)
-        stages = given.get("stages", [])
-        if not isinstance(stages, list):
-            raise InputError(f"genotype: stages must be a list, got {short_repr(stages)}")
-        stages = [_fields(f"stage {number}", Stage, stage) for number, stage in enumerate(stages, start=1)]
-        for stage in stages:
-            if isinstance(stage.get("msa"), list):
-                stage["msa"] = tuple(stage["msa"])
-        encoder = given.get("encoder")
-        stem = _fields("stem", Stem, given["stem"])
-        if isinstance(stem.get("before"), list):
-            stem["before"] = tuple(stem["before"])
-        return cls(
-            Stem(**stem),
-            tuple(Stage(**stage) for stage in stages),
-            None if encoder is None else Encoder(**_fields("encoder", Encoder, encoder)),
-            Head(**_fields("head", Head, given.get("head", {}))),
-            Style(**_fields("style", Style, given.get("style", {}))),
-        )
+        return convert(data, cls, "genotype")
 
     @classmethod
-    def from_json(cls, text: str) -> Genotype:
+    def from_json(cls, text: str | bytes) -> Genotype:
         """Rebuild from `to_json`; InputError if the text is not JSON or not a genotype."""
         try:
-            data = json.loads(text, object_pairs_hook=_json_object)
+            return cls.from_dict(parse_json(text))
         except InputError:
             raise
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"genotype: not JSON ({error})") from None
-        return cls.from_dict(data)
-
-
-def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    data: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in data:  # a dict would silently lose the first
-            raise InputError(f"genotype: field {short_repr(name)} stands there twice")
-        data[name] = value
-    return data
-
-
-def _fields(place: str, kind: type, data: Any) -> dict[str, Any]:
-    """`data` as arguments of the record `kind`."""
-    if not isinstance(data, Mapping):
-        raise InputError(f"{place}: must be an object, got {short_repr(data)}")
-    known = [f.name for f in fields(kind)]
-    for name in sorted(set(data) - set(known), key=str):
-        raise InputError(f"{place}: unknown field {short_repr(name)}; known: {', '.join(known)}")
-    for f in fields(kind):
-        if f.default is MISSING and f.default_factory is MISSING and f.name not in data:
-            raise InputError(f"{place}: missing field {f.name!r}")
-    return dict(data)
+        except ValueError as error:
+            raise InputError(f"genotype: not JSON ({error!s:.200})") from None
 
 
 def _without_defaults(part: Any) -> Any:

@@ -1,6 +1,6 @@
 """What a net can be made of, from the code: every field of a genotype's parts, every kind of block. Torch-free.
 
-Meanings are those of the docstrings. What is allowed is what a part answers to a value that is none: its own rule.
+Meanings are those of the docstrings; what is allowed, the field's type says, or a part that is given an unknown name.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from dataclasses import Field, fields
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from .blocks.spec import BLOCKS, BlockForm, BlockSpec
 from .errors import InputError
+from .json_files import rule_of
 from .parts import STEMS, Encoder, Head, Stem, Style
 from .stage import OPTIONS, Stage
 
 PARTS: tuple[type[Any], ...] = (Stem, Stage, Encoder, Head, Style)
-WIDEST: dict[type[Any], dict[str, Any]] = {Stem: {"before": (1,) * 16}, Stage: {"depth": 1024}}  # ranges go by these
 Row = dict[str, str]
 HEAD = """# The grammar of nets
 
@@ -61,7 +61,12 @@ def field_rows(part: type[Any]) -> list[Row]:
     """
     said = meanings(part) | ({name: option.about for name, option in OPTIONS.items()} if part is Stage else {})
     return [
-        {"field": f"`{f.name}`", "default": _default(f, part), "allowed": allowed(part, f), "meaning": said[f.name]}
+        {
+            "field": f"`{f.name}`",
+            "default": _default(f, part),
+            "allowed": allowed(part, f.name),
+            "meaning": said[f.name],
+        }
         for f in fields(part)
     ]
 
@@ -83,28 +88,17 @@ def stem_kinds() -> dict[str, str]:
     return {kind: meaning.strip() for kind, meaning in zip(parts[::2], parts[1::2], strict=True)}
 
 
-def allowed(part: type[Any], field: Field[Any]) -> str:
+def allowed(part: type[Any], name: str) -> str:
     """The values that a field may have."""
-    rule = _rule(part, field.name, object())
-    if "tuple" not in str(field.type):
-        return rule
-    several = ", or several" if "|" in str(field.type) else ""
-    return f"{rule}{several}, each {_rule(part, field.name, (object(),))}"
-
-
-def _rule(part: type[Any], name: str, value: object) -> str:
-    """What a part says that a field must be, if it is given a value that is none."""
+    hint = get_type_hints(part, include_extras=True)[name]
+    if str not in (hint, *get_args(hint)):
+        return rule_of(hint).removesuffix(" or null")
     try:
-        record = part(**WIDEST.get(part, {}) | {name: value})
-        if isinstance(record, Stage):
-            record.check("stage")
+        made = part(**{name: "?"})
+        made.check("stage") if isinstance(made, Stage) else None
     except InputError as error:
-        text = str(error)
-    else:
-        raise AssertionError(f"{part.__name__} takes any {name}")
-    if "known: " in text:
-        return ", ".join(f"`{choice}`" for choice in text.partition("known: ")[2].split(", "))
-    return text.partition(" must be ")[2].rpartition(", got ")[0]
+        return ", ".join(f"`{choice}`" for choice in str(error).partition("known: ")[2].split(", "))
+    raise AssertionError(f"{part.__name__} takes any {name}")
 
 
 def _default(field: Field[Any], part: type[Any]) -> str:

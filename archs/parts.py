@@ -11,9 +11,12 @@ networks leave default values out.
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, fields, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from .errors import InputError, check_choice, check_int, short_repr
+from msgspec import Meta
+
+from .errors import InputError, check_choice
+from .json_files import check_fields
 
 STEMS = ("cifar", "imagenet", "patchify", "bit", "conv", "none")
 STEM_NORMS = ("none", "layer", "layer_no_bias")
@@ -30,6 +33,10 @@ ACTS = ("relu", "silu", "gelu", "hard_swish", "tanh", "squared_relu")
 GROUPS = 32  # of every GroupNorm
 LAYER_EPS = 1e-6
 MOST_CLASSES = 10_000_000
+
+Width = Annotated[int, Meta(ge=1, le=65536)]
+Side = Annotated[int, Meta(ge=0, le=1024)]
+Ratio = Annotated[float, Meta(gt=0, le=64)]  # of hidden channels over the block's
 
 
 class Part:
@@ -72,33 +79,28 @@ class Stem(Part):
     """
 
     kind: str = "cifar"
-    width: int = 64
-    patch: int = 0
-    kernel: int = 0
+    width: Width = 64
+    patch: Side = 0
+    kernel: Side = 0
     norm: str = "none"
-    before: tuple[int, ...] = ()
-    halvings: int = 1
+    before: Annotated[tuple[Width, ...], Meta(max_length=16, description="up to 16 widths")] = ()
+    halvings: Annotated[int, Meta(ge=0, le=17)] = 1
     act: str = "relu"
     ends_with: str = "act"
     bias: bool = False
 
     def __post_init__(self) -> None:
+        check_fields(self, "stem")
         check_choice("stem: kind", self.kind, STEMS)
-        check_int("stem", "width", self.width)
-        check_int("stem", "patch", self.patch, 1 if self.kind == "patchify" else 0, 1024)
-        if self.kind == "bit" and self.width % GROUPS:
-            raise InputError(f"stem: width of a bit stem must be a multiple of {GROUPS}, got {self.width}")
-        check_int("stem", "kernel", self.kernel, 0, 1024)
         check_choice("stem: norm", self.norm, STEM_NORMS)
         check_choice("stem: act", self.act, ACTS)
         check_choice("stem: ends_with", self.ends_with, STEM_ENDS)
-        if not isinstance(self.bias, bool):
-            raise InputError(f"stem: bias must be true or false, got {short_repr(self.bias)}")
-        if not isinstance(self.before, tuple) or len(self.before) > 16:
-            raise InputError(f"stem: before must be up to 16 widths, got {short_repr(self.before)}")
-        for channels in self.before:
-            check_int("stem", "width in before", channels)
-        check_int("stem", "halvings", self.halvings, 0, 1 + len(self.before))
+        if self.kind == "patchify" and not self.patch:
+            raise InputError("stem: patch of a patchify stem must be 1 or more, got 0")
+        if self.kind == "bit" and self.width % GROUPS:
+            raise InputError(f"stem: width of a bit stem must be a multiple of {GROUPS}, got {self.width}")
+        if self.halvings > 1 + len(self.before):
+            raise InputError(f"stem: halvings must be at most its {1 + len(self.before)} convs, got {self.halvings}")
         if self.side % 2 == 0 and self.kind == "conv":
             raise InputError(f"stem: kernel must be odd, got {self.kernel}")
         if self.kind == "patchify" and self.side < self.patch:
@@ -147,6 +149,7 @@ class Style(Part):
     norm: str = "batch"
 
     def __post_init__(self) -> None:
+        check_fields(self, "style")
         check_choice("style: order", self.order, ORDERS)
         check_choice("style: norm", self.norm, NORMS)
 
@@ -177,30 +180,27 @@ class Encoder(Part):
 
     POSITIONAL = 3
 
-    embed_dim: int = 192
-    depth: int = 12
-    heads: int = 3
-    mlp_ratio: float = 4.0
-    patch: int = 1
+    embed_dim: Width = 192
+    depth: Annotated[int, Meta(ge=1, le=1024)] = 12
+    heads: Annotated[int, Meta(ge=1, le=1024)] = 3
+    mlp_ratio: Ratio = 4.0
+    patch: Annotated[int, Meta(ge=1, le=1024)] = 1
     qkv_bias: bool = True
     position: str = "1d"
     position_at: str = "stem"
-    local: int = 0
-    skipless: int = 0
+    local: Annotated[int, Meta(ge=0, le=1023)] = 0
+    skipless: Annotated[int, Meta(ge=0)] = 0
 
     def __post_init__(self) -> None:
-        for field in ("embed_dim", "depth", "heads", "patch"):
-            check_int("encoder", field, getattr(self, field), 1, 1024 if field != "embed_dim" else 65536)
+        check_fields(self, "encoder")
         if self.embed_dim % self.heads:
             rule = "heads must divide embed_dim"
             raise InputError(f"encoder: {rule}, got embed_dim {self.embed_dim}, heads {self.heads}")
-        object.__setattr__(self, "mlp_ratio", check_ratio("encoder", self.mlp_ratio, self.embed_dim))
-        if not isinstance(self.qkv_bias, bool):
-            raise InputError(f"encoder: qkv_bias must be true or false, got {short_repr(self.qkv_bias)}")
-        check_int("encoder", "local", self.local, 0, 1023)
+        check_hidden("encoder", self.mlp_ratio, self.embed_dim)
         if self.local and (self.local < 3 or self.local % 2 == 0):
             raise InputError(f"encoder: local must be 0 (global) or odd and at least 3, got {self.local}")
-        check_int("encoder", "skipless", self.skipless, 0, self.depth)
+        if self.skipless > self.depth:
+            raise InputError(f"encoder: skipless must be from 0 to {self.depth}, got {self.skipless}")
         check_choice("encoder: position", self.position, POSITIONS)
         check_choice("encoder: position_at", self.position_at, POSITIONS_AT)
         if self.position == "2d" and self.embed_dim % 2:
@@ -245,27 +245,21 @@ class Head(Part):
     POSITIONAL = 1
 
     pool: str = "avg"
-    hidden: int = 0
+    hidden: Annotated[int, Meta(ge=0, le=65536)] = 0
     norm: str = "style"
-    conv: int = 0
+    conv: Annotated[int, Meta(ge=0, le=65536)] = 0
     act: str = "tanh"
     hidden_norm: str = "none"
     act_first: bool = False
     distilled: bool = False
-    norm_eps: float = LAYER_EPS
+    norm_eps: Annotated[float, Meta(gt=0, lt=1)] = LAYER_EPS
 
     def __post_init__(self) -> None:
+        check_fields(self, "head")
         check_choice("head: pool", self.pool, POOLS)
-        check_int("head", "hidden", self.hidden, 0)
         check_choice("head: norm", self.norm, HEAD_NORMS)
-        check_int("head", "conv", self.conv, 0)
         check_choice("head: act", self.act, ACTS)
         check_choice("head: hidden_norm", self.hidden_norm, HIDDEN_NORMS)
-        for name in ("act_first", "distilled"):
-            if not isinstance(getattr(self, name), bool):
-                raise InputError(f"head: {name} must be true or false, got {short_repr(getattr(self, name))}")
-        if type(self.norm_eps) is not float or not 0 < self.norm_eps < 1:  # neither does NaN pass
-            raise InputError(f"head: norm_eps must be a number above 0 and below 1, got {short_repr(self.norm_eps)}")
 
     def canonical(self) -> Head:
         normed = bool(self.hidden) and self.hidden_norm != "none"
@@ -279,11 +273,7 @@ class Head(Part):
         )
 
 
-def check_ratio(place: str, value: Any, width: int) -> float:
-    """The mlp_ratio `value` as a float, if it leaves a hidden unit at `width`."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not 0 < value <= 64:  # neither does NaN pass
-        raise InputError(f"{place}: mlp_ratio must be a number above 0 and at most 64, got {short_repr(value)}")
-    if int(width * value + 1e-6) < 1:
-        raise InputError(f"{place}: mlp_ratio {value} leaves no hidden unit at width {width}")
-    return float(value)
+def check_hidden(place: str, ratio: float, width: int) -> None:
+    """Raise InputError if an mlp_ratio leaves no hidden unit at `width`."""
+    if int(width * ratio + 1e-6) < 1:
+        raise InputError(f"{place}: mlp_ratio {ratio} leaves no hidden unit at width {width}")

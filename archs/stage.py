@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+from msgspec import Meta
 
 from .blocks.spec import BLOCKS, attention_kinds, conv_kinds
-from .errors import InputError, check_choice, check_int, short_repr
-from .parts import ACTS, GROUPS, Part, Style, check_ratio
+from .errors import InputError, check_choice
+from .json_files import Share, check_fields
+from .parts import ACTS, GROUPS, Part, Ratio, Style, Width, check_hidden
 
 MLP_RATIO = 4.0
 MOST_SIDE = 255  # of a kernel
+
+Heads = Annotated[int, Meta(ge=1, le=4096)]
+Stride = Annotated[int, Meta(ge=0, le=MOST_SIDE)]
+Odd = Annotated[int, Meta(ge=0, le=MOST_SIDE, description=f"an odd number up to {MOST_SIDE}")]
+OddOr0 = Annotated[int, Meta(ge=0, le=MOST_SIDE, description=f"0 or an odd number up to {MOST_SIDE}")]
+Multiple = Annotated[float, Meta(ge=0, le=64)]
 
 
 class Option(NamedTuple):
@@ -19,39 +28,33 @@ class Option(NamedTuple):
 
     Attributes:
         about: its meaning.
-        allowed: a text, or the numbers that are: "odd" (0, too, of kinds that say so), "odd or 0", "whole", "side"
-            (whole, above 0), "share" (0 to 1), "multiple" (0 to 64), "ratio" (above 0), "flag", or names.
+        allowed: names; or "odd" (0, too, of kinds that say so), "odd or 0" or "side" of a kernel's side; "" where the
+            field's type says it all.
         nests: whether blocks that differ in it alone share weights, the smaller one's a slice of the larger one's.
     """
 
     about: str
-    allowed: str | tuple[str, ...]
+    allowed: str | tuple[str, ...] = ""
     nests: bool = True
 
 
-WHOLE = {
-    "odd": "an odd number",
-    "odd or 0": "0 or an odd number",
-    "whole": "a whole number",
-    "side": "a whole number from 1",
-}
 OPTIONS = {
     "kernel": Option("side of the depthwise conv", "odd"),
-    "expand": Option("inner channels over the block's", "ratio"),
-    "se": Option("squeeze-and-excitation: its hidden channels over the block's; 0 for none", "multiple"),
-    "fused": Option("expansion and depthwise conv as one conv", "flag", nests=False),
+    "expand": Option("inner channels over the block's"),
+    "se": Option("squeeze-and-excitation: its hidden channels over the block's; 0 for none"),
+    "fused": Option("expansion and depthwise conv as one conv", "", nests=False),
     "act": Option("activation", ACTS, nests=False),
     "start_kernel": Option("side of a depthwise conv in front of the expansion; 0 for none", "odd or 0"),
-    "kv_stride": Option("stride on the map of keys and values", "whole", nests=False),
-    "layer_scale": Option("what the learned scale of each branch begins at; 0 for none", "share", nests=False),
-    "attention_stride": Option("attention on a map smaller by this stride, enlarged again; 0 for none", "whole", False),
-    "fewer_norms": Option("a norm behind the last conv alone, biases in the others", "flag", nests=False),
+    "kv_stride": Option("stride on the map of keys and values", "", nests=False),
+    "layer_scale": Option("what the learned scale of each branch begins at; 0 for none", "", nests=False),
+    "attention_stride": Option("attention on a map smaller by this stride, enlarged again; 0 for none", "", False),
+    "fewer_norms": Option("a norm behind the last conv alone, biases in the others", "", nests=False),
     "side": Option("side of a downsampling conv", "side", nests=False),
-    "norm_first": Option("norm in front of a downsampling conv instead of behind it", "flag", nests=False),
-    "res_scale": Option("learned scales of the shortcuts, as MetaFormers' last stages have them", "flag", nests=False),
-    "kv_heads": Option("heads of keys and values, which heads of queries share; 0 for as many", "whole", nests=False),
+    "norm_first": Option("norm in front of a downsampling conv instead of behind it", "", nests=False),
+    "res_scale": Option("learned scales of the shortcuts, as MetaFormers' last stages have them", "", nests=False),
+    "kv_heads": Option("heads of keys and values, which heads of queries share; 0 for as many", "", nests=False),
     "mix": Option("side of a depthwise conv that mixes near places; 0 for none", "odd or 0"),
-    "part": Option("share of the channels that attend", "share"),
+    "part": Option("share of the channels that attend"),
     "position": Option("what attention knows of places", ("relative", "conditional", "none"), nests=False),
 }
 
@@ -82,32 +85,32 @@ class Stage(Part):
     POSITIONAL = 3
 
     block: str = "basic"
-    depth: int = 2
-    width: int = 64
-    stride: int = 1
-    msa: int | tuple[int, ...] = 0
-    heads: int = 1
-    head_dim: int = 64
-    window: int = 0
+    depth: Annotated[int, Meta(ge=1, le=1024)] = 2
+    width: Width = 64
+    stride: Annotated[int, Meta(ge=1, le=8)] = 1
+    msa: Annotated[int, Meta(ge=0, le=1024)] | tuple[Annotated[int, Meta(ge=0, le=1023)], ...] = 0
+    heads: Heads = 1
+    head_dim: Heads = 64
+    window: Annotated[int, Meta(ge=0, le=4096)] = 0
     attention: str = "msa"
     per_head: bool = False
-    mlp_ratio: float = MLP_RATIO
-    kernel: int | None = None
-    expand: float | None = None
-    se: float | None = None
+    mlp_ratio: Ratio = MLP_RATIO
+    kernel: Odd | None = None
+    expand: Ratio | None = None
+    se: Multiple | None = None
     fused: bool | None = None
     act: str | None = None
-    start_kernel: int | None = None
-    kv_stride: int | None = None
-    layer_scale: float | None = None
-    attention_stride: int | None = None
+    start_kernel: OddOr0 | None = None
+    kv_stride: Annotated[int, Meta(ge=1, le=MOST_SIDE)] | None = None
+    layer_scale: Share | None = None
+    attention_stride: Stride | None = None
     fewer_norms: bool | None = None
-    side: int | None = None
+    side: Annotated[int, Meta(ge=1, le=MOST_SIDE)] | None = None
     norm_first: bool | None = None
     res_scale: bool | None = None
-    kv_heads: int | None = None
-    mix: int | None = None
-    part: float | None = None
+    kv_heads: Stride | None = None
+    mix: OddOr0 | None = None
+    part: Share | None = None
     position: str | None = None
 
     def check(self, place: str) -> None:
@@ -120,37 +123,35 @@ class Stage(Part):
             self.__dict__["sound"] = True
 
     def _check(self, place: str) -> None:
+        check_fields(self, place)
         check_choice(f"{place}: block", self.block, conv_kinds())
         check_choice(f"{place}: attention", self.attention, attention_kinds())
-        check_int(place, "depth", self.depth, 1, 1024)
-        check_int(place, "width", self.width)
-        check_int(place, "stride", self.stride, 1, 8)
-        check_int(place, "heads", self.heads, 1, 4096)
-        check_int(place, "head_dim", self.head_dim, 1, 4096)
-        check_int(place, "window", self.window, 0, 4096)
-        if not isinstance(self.per_head, bool):
-            raise InputError(f"{place}: per_head must be true or false, got {short_repr(self.per_head)}")
-        object.__setattr__(self, "mlp_ratio", check_ratio(place, self.mlp_ratio, self.channels))
+        check_hidden(place, self.mlp_ratio, self.channels)
         for name, value in self.given.items():
-            object.__setattr__(self, name, _check_option(place, name, value))
+            allowed = OPTIONS[name].allowed
+            if isinstance(allowed, tuple):
+                check_choice(f"{place}: {name}", value, allowed)
+            elif allowed.startswith("odd") and value and value % 2 == 0:
+                rule = "0 or an odd number" if allowed == "odd or 0" else "an odd number"
+                raise InputError(f"{place}: {name} must be {rule}, got {value}")
             specs = [spec for kind in (self.block, self.attention) if name in (spec := BLOCKS[kind]).options]
             if not specs:
                 kinds = [kind for kind, spec in BLOCKS.items() if name in spec.options]
                 raise InputError(f"{place}: {name} is of blocks {', '.join(kinds)}, got block {self.block!r}")
-            if OPTIONS[name].allowed == "odd" and value == 0 and not all(name in spec.optional for spec in specs):
+            if allowed == "odd" and value == 0 and not all(name in spec.optional for spec in specs):
                 raise InputError(f"{place}: {name} of {specs[0].name} blocks must be odd, got 0")
         for kind in (self.block, self.attention):
             if (rule := BLOCKS[kind].check) is not None:
                 rule(place, self)
         self._check_keys(place)
         if not isinstance(self.msa, tuple):
-            check_int(place, "msa", self.msa, 0, 1024)
             if self.depth < 2 * self.msa:
                 rule = "the build-up rule needs depth >= 2 msa"
                 raise InputError(f"{place}: {rule}, got depth {self.depth}, msa {self.msa}")
             return
         for at in self.msa:
-            check_int(place, "place in msa", at, 0, self.depth - 1)
+            if at >= self.depth:
+                raise InputError(f"{place}: place in msa must be below depth {self.depth}, got {at}")
         if len(set(self.msa)) != len(self.msa):
             raise InputError(f"{place}: msa names a place twice, got {list(self.msa)}")
         if 0 in self.msa and self.stride != 1 and not BLOCKS[self.attention].strided:
@@ -158,11 +159,9 @@ class Stage(Part):
 
     def _check_keys(self, place: str) -> None:
         """The rules of keys and values that queries share."""
-        if self.kv_stride is not None:
-            check_int(place, "kv_stride", self.kv_stride)
-            if self.kv_stride > 1 and self.window and "window" not in BLOCKS[self.attention].ignores:
-                rule = "a kv_stride above 1 needs window 0, the whole map"
-                raise InputError(f"{place}: {rule}, got kv_stride {self.kv_stride}, window {self.window}")
+        if (self.kv_stride or 0) > 1 and self.window and "window" not in BLOCKS[self.attention].ignores:
+            rule = "a kv_stride above 1 needs window 0, the whole map"
+            raise InputError(f"{place}: {rule}, got kv_stride {self.kv_stride}, window {self.window}")
         if self.kv_heads and self.heads % self.kv_heads:
             rule = "kv_heads must divide heads"
             raise InputError(f"{place}: {rule}, got kv_heads {self.kv_heads}, heads {self.heads}")
@@ -254,27 +253,6 @@ def _canonical(stage: Stage) -> Stage:
         **options,
     )
     return replace(spelt, **{name: getattr(Stage, name) for name in BLOCKS[stage.attention].ignores})
-
-
-def _check_option(place: str, name: str, value: Any) -> Any:
-    """The value of an option, if it is allowed."""
-    allowed = OPTIONS[name].allowed
-    if isinstance(allowed, tuple):
-        return check_choice(f"{place}: {name}", value, allowed)
-    if allowed == "flag":
-        fits, rule = isinstance(value, bool), "true or false"
-    elif allowed in WHOLE:
-        rule, least = WHOLE[allowed], int(allowed == "side")
-        odd = allowed.startswith("odd") and value != 0
-        fits = type(value) is int and least <= value <= MOST_SIDE and not (odd and value % 2 == 0)
-        rule = f"{rule} up to {MOST_SIDE}"
-    else:
-        number, least, most = type(value) in (int, float), 0.0, 1.0 if allowed == "share" else 64.0
-        fits = number and least <= value <= most and (value > 0 or allowed != "ratio")  # neither does NaN pass
-        rule = "a number above 0 and at most 64" if allowed == "ratio" else f"a number from 0 to {most:g}"
-    if not fits:
-        raise InputError(f"{place}: {name} must be {rule}, got {short_repr(value)}")
-    return float(value) if allowed in ("share", "multiple", "ratio") else value
 
 
 def build_up(depth: int, count: int) -> tuple[int, ...]:

@@ -9,27 +9,42 @@ import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from msgspec import Meta
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import nn
 
-from .errors import InputError, check_int, short_repr
+from .errors import InputError, short_repr
 from .files import atomic_write
 from .genotype import Genotype
+from .json_files import convert, parse_json
 from .layout import ImageSize, as_map
 from .network import Network, build
-from .parts import MOST_CLASSES
+from .parts import MOST_CLASSES, Width
 from .timm_network import TimmNetwork
 
 NAME = "alternas"  # of the one entry among a file's metadata: with two, their order would be chance
-FIELDS = ("genotype", "image_size", "in_chans", "num_classes")
 FLOATS = ("F64", "F32", "F16", "BF16")
 INTEGERS = ("I64", "I32")
 MOST_TOLD = 1_000_000  # characters of a description; that of 1024 attention blocks in 64 stages has 16,000
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a file says that it is of."""
+
+    genotype: Genotype
+    image_size: tuple[int, int]
+    in_chans: Width
+    num_classes: Annotated[int, Meta(ge=1, le=MOST_CLASSES)]
+
+
+FIELDS = tuple(field.name for field in fields(Description))
 PICKLES = (b"PK", b"\x80")  # how files of torch.save begin
 
 
@@ -130,19 +145,12 @@ def _described(path: Path, file: Any) -> dict[str, Any] | None:
     if len(text) > MOST_TOLD:
         raise _wrong(path, f"its description has {len(text):,} characters, at most {MOST_TOLD:,} are read")
     try:
-        facts = json.loads(text)
-        if not isinstance(facts, dict) or sorted(facts) != sorted(FIELDS):
-            raise InputError(f"must be an object with {', '.join(FIELDS)}, got {short_repr(facts)}")
-        return {
-            "genotype": Genotype.from_dict(facts["genotype"]),
-            "num_classes": check_int("head", "num_classes", facts["num_classes"], 1, MOST_CLASSES),
-            "image_size": as_map(facts["image_size"]),
-            "in_chans": check_int("image", "channels", facts["in_chans"]),
-        }
+        facts = convert(parse_json(text), Description, "its description")
     except InputError as error:
-        raise _wrong(path, f"its description: {error}") from None
-    except (ValueError, RecursionError):
+        raise _wrong(path, error) from None
+    except ValueError:
         raise _wrong(path, f"its description is not JSON, got {short_repr(text)}") from None
+    return {name: getattr(facts, name) for name in FIELDS} | {"image_size": as_map(facts.image_size)}
 
 
 def _given(path: Path, file: Any, genotype: Genotype | None, image_size: ImageSize | None) -> dict[str, Any]:

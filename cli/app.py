@@ -32,6 +32,7 @@ app = typer.Typer(
 )
 
 MOST = 1000  # characters of a message: what was typed may be of any length, and hold what terminals obey
+NO_MEMORY = ("failed to map segment", "cannot allocate memory")  # of a library that could not be loaded
 INTERRUPTED, TERMINATED = 130, 143  # 128 and the signal's number, as shells have it; the first is typer's own answer
 
 for command in COMMANDS:
@@ -83,6 +84,10 @@ def _run() -> int:
         code = _print_error(str(error), 2)
     except OperationError as error:
         code = _print_error(str(error), 1)
+    except (ImportError, MemoryError) as error:
+        if isinstance(error, ImportError) and not any(words in str(error).lower() for words in NO_MEMORY):
+            raise
+        code = _print_error(f"memory: there is not enough ({str(error) or 'it could not be had'}); free some", 1)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one changes nothing any more
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -16,16 +16,14 @@ from typing import Any
 from ..archs import Genotype, zoo
 from ..archs.candidate import candidate_key, recipe_genes, tuned_values
 from ..archs.errors import InputError, short_repr
-from ..archs.files import parse_json
+from ..archs.json_files import convert, parse_json
 from ..archs.layout import ImageSize
-from ..results.ranking.metric import complete_settings
 from ..results.ranking.run_leaderboard import leaderboard_of
 from ..results.runs.record import Record, now
 from ..results.runs.run_spec import run_and_trial
 from ..results.runs.store import find_run, read_records, read_settings
 from ..spaces import FixedChooser, Genes, JointSpace, Space, find_genes, options_of, plain_genes
 from .samplers.sampler_context import features
-from .training.recipe import completed
 
 # Settings of runs that train a net alike.
 SAME = ("recipe", "tune", "data_split", "image_size", "seed", "repeats", "metric", "trainer")
@@ -216,13 +214,12 @@ def _of_json(where: str, text: bytes) -> list[Candidate]:
     """A genotype, genes, or a list of such."""
     try:
         value = parse_json(text)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise InputError(f"start-with: {short_repr(where)}: cannot be read ({error!s:.80})") from None
-    nets = value if isinstance(value, list) else [value]
-    if not nets or not all(isinstance(net, dict) for net in nets):
-        raise InputError(
-            f"start-with: {where}: must hold genotypes or genes, which are objects, got {short_repr(value)}"
-        )
+    rule = f"start-with: {where}: must hold genotypes or genes, which are objects"
+    nets = convert(value if isinstance(value, list) else [value], list[dict[str, Any]], rule)
+    if not nets:
+        raise InputError(f"{rule}, got []")
     return [_of_value(f"net {number}", net) for number, net in enumerate(nets, start=1)]
 
 
@@ -242,8 +239,6 @@ def noted_genes(facts: Mapping[str, Any], space: Space) -> list[Genes]:
         InputError: if that are no genes of the space.
     """
     noted, options = facts.get("start_with", []), options_of(space)
-    if not isinstance(noted, list) or not all(isinstance(genes, dict) for genes in noted):
-        raise InputError("run.json: start_with must be a list of genes")
     for genes in noted:
         if genes.keys() != options.keys() or not all(genes[name] in choices for name, choices in options.items()):
             raise InputError(f"run.json: start_with holds genes of another space, {short_repr(genes)}")
@@ -252,8 +247,7 @@ def noted_genes(facts: Mapping[str, Any], space: Space) -> list[Genes]:
 
 def trained_alike(run: Path, record: Record, settings: Mapping[str, Any], steps: int) -> bool:
     """Whether a net of an earlier run was trained as one with these settings would be: alone and to the end."""
-    theirs = complete_settings(read_settings(run).get("settings", {}))
-    theirs["recipe"] = completed(theirs.get("recipe"))
+    theirs = read_settings(run).get("settings", {})
     same = all(name in theirs and theirs[name] == settings[name] for name in SAME)
     whole = record.status == "ok" and record.budget.get("full") == record.budget.get("done") == steps
     return same and whole and record.weights == "alone" and record.kind in ("search", "baseline")

@@ -15,7 +15,7 @@ from ..archs import Cost, Genotype, InputError, deployed_cost
 from ..results.export.formats import check_formats
 from ..results.latency.device_command import split_number
 from ..results.latency.measurements import LatencySetting
-from ..results.ranking.metric import class_of, complete_settings
+from ..results.ranking.metric import class_of
 from ..results.runs.bank_progress import read_progress
 from ..results.runs.record import Record, versions
 from ..results.runs.store import find_run, has_trained, read_records, read_settings, run_folder
@@ -32,7 +32,7 @@ from .supernet.budget import LEAST_BATCH
 from .supernet.draws import NetSampler
 from .training.artifacts import artifact_store, check_store
 from .training.check_trainer import check_trainer
-from .training.recipe import check_devices, check_on, completed
+from .training.recipe import check_devices, check_on
 from .training.trainer_file import TrainerFile
 from .training.tuned import own_genes, single_changes
 from .trials.devices import Device, Devices
@@ -202,8 +202,8 @@ def bank_trainings(run: str) -> float:
     Raises:
         InputError: if it is no search on shared weights.
     """
-    trainings = previous_settings(find_run(run)).get("supernet")
-    if not isinstance(trainings, int | float) or not trainings >= 1:
+    trainings = previous_settings(find_run(run)).get("supernet", 0)
+    if not trainings >= 1:
         raise InputError(f"supernet: run {run!r} is no search on shared weights")
     return float(trainings)
 
@@ -247,9 +247,7 @@ def _check_same_run(folder: Path, config: SearchConfig, settings: dict[str, Any]
                 f"run {config.name!r}: has records but no run.json with its settings; choose another --name"
             )
         return
-    trials, differing = read_settings(folder).get("trials"), differences(previous_settings(folder), settings)
-    if not isinstance(trials, int):
-        raise InputError(f"{folder / 'run.json'}: must hold trials")
+    trials, differing = read_settings(folder).get("trials", 0), differences(previous_settings(folder), settings)
     if not has_trained(folder):
         return
     if differing:
@@ -268,18 +266,15 @@ def default_scheduler(name: str, strategy: str, trials: int) -> str:
     """
     folder = run_folder(name)
     used = previous_settings(folder).get("scheduler") if (folder / "run.json").exists() else None
-    if isinstance(used, str):
+    if used:
         return used
     return "mo-asha" if trials >= SCHEDULER_FROM_TRIALS and not find_strategy(strategy).planned else "none"
 
 
 def previous_settings(folder: Path) -> dict[str, Any]:
-    """The settings of an existing run, with what an older alternas did not write: metric, trainer, tune, recipe fields.
+    """The settings of an existing run.
 
     Raises:
-        InputError: if `run.json` holds none.
+        InputError: if `run.json` cannot be read.
     """
-    settings = read_settings(folder).get("settings")
-    if not isinstance(settings, dict):
-        raise InputError(f"{folder / 'run.json'}: must hold settings")
-    return complete_settings(settings) | {"recipe": completed(settings.get("recipe"))}
+    return read_settings(folder).get("settings", {})

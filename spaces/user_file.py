@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 from ..archs import Genotype, InputError, static_cost
 from ..archs.errors import short_repr
+from ..archs.json_files import Integer, Number, Text, convert
 from ..archs.layout import ImageSize, as_map
 from ..archs.user_code import time_limit, user_code_errors
 from .base import Chooser, FixedChooser, Gene, Genes, Option, RandomChooser, RecordingChooser, members
@@ -202,10 +203,8 @@ class _GeneCheck:
             raise InputError(f"a gene's name must be a text, got {short_repr(name)}")
         if not isinstance(options, (tuple, list)) or not options:
             raise InputError(f"gene {name}: options must be a tuple of one or more, got {short_repr(options)}")
-        texts = all(isinstance(option, str) for option in options)
-        numbers = all(isinstance(option, (int, float)) and math.isfinite(option) for option in options)
-        if not (texts or numbers):
-            raise InputError(f"gene {name}: options must be numbers alone or texts alone, got {short_repr(options)}")
+        kind = list[Text] if isinstance(options[0], str) else list[bool | Integer | Number]
+        convert(list(options), kind, f"gene {name}: options are texts alone or numbers alone")
         if len(set(options)) < len(options):
             raise InputError(f"gene {name}: an option stands there twice, got {short_repr(options)}")
         return self._chooser.choose(name, tuple(options))

@@ -1,4 +1,4 @@
-"""Malformed inputs drawn from a seed: arguments, genotype files, run folders, data folders and .npz files.
+"""Malformed inputs drawn from a seed: arguments, data folders and .npz files.
 
 Each case is what was harmed, the words of the command, and a way to lay it out in the current folder. Each is wrong
 for certain: a value is replaced by one that its place can never hold.
@@ -7,10 +7,9 @@ for certain: a value is replaced by one that its place can never hold.
 from __future__ import annotations
 
 import copy
-import json
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,6 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from alternas.archs import zoo
-from alternas.results.runs.record import Record
-from alternas.search.training.recipes import get as get_recipe
 from runs import finished_run
 
 LONG = "x" * 5000
@@ -85,7 +81,6 @@ BASE = {  # what each command needs besides
     "study": ["data-size", "--data", "digits"], "latency": ["alternet18"], "dashboard": ["mine"],
     "explain": ["mine"],
 }  # fmt: skip
-WRONG: list[Any] = [None, True, -1, 1.5, 10**400, "", "x", LONG, [], [[]], {}, {"x": {}}, [None], "\ud800", "<b>"]
 
 
 @dataclass(frozen=True)
@@ -122,14 +117,6 @@ def kind_of(command: str, name: str) -> str:
     return KINDS.get(f"{command}.{name}", KINDS.get(name, ""))
 
 
-def places_in(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The path of every value within `value`, itself included."""
-    yield path
-    if isinstance(value, dict | list):
-        for key in value if isinstance(value, dict) else range(len(value)):
-            yield from places_in(value[key], (*path, key))
-
-
 def at(value: Any, path: tuple[Any, ...]) -> Any:
     for key in path:
         value = value[key]
@@ -143,137 +130,6 @@ def replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     whole = copy.deepcopy(value)
     at(whole, path[:-1])[path[-1]] = new
     return whole
-
-
-def unlike(draw: random.Random, old: Any) -> Any:
-    """A value of another kind: of a number none, of a text no text."""
-    kind = "number" if isinstance(old, int | float) and not isinstance(old, bool) else type(old)
-    other = [
-        new for new in WRONG
-        if ("number" if isinstance(new, int | float) and not isinstance(new, bool) else type(new)) != kind
-    ]  # fmt: skip
-    return draw.choice(other)
-
-
-def torn(draw: random.Random, text: str) -> bytes:
-    """Bytes that are no JSON of an object."""
-    raw = text.encode()
-    deep = b"[" * 100_000
-    ways = [b"", b"null", b"3", b"[]", b'"x"', raw[: draw.randrange(1, len(raw) - 1)], b"\xff\xfe" + raw, deep, raw * 2]
-    return draw.choice([*ways, b"\x00" * 40, b'{"a":' * 50_000, raw.replace(b'"', b"'")])
-
-
-def genotypes(draw: random.Random) -> Iterator[Case]:
-    """A net's JSON file with one thing wrong."""
-    nets = [zoo.get(name, 32).to_dict() for name in ("alternet18", "vit_tiny_r_s16_p8", "resnet50", "vit_tiny_patch16")]
-    while True:
-        what, raw = harmed(draw, draw.choice(nets))
-        words = draw.choice([["--json"], ["--svg", "net.svg"], ["--image-size", "64"], []])
-        yield Case(f"genotype {what}", ("cost", "net.json", *words), partial(Path("net.json").write_bytes, raw))
-
-
-def harmed(draw: random.Random, net: dict[str, Any]) -> tuple[str, bytes]:
-    """What is wrong, and the file's bytes."""
-    text = json.dumps(net)
-    path = draw.choice([path for path in places_in(net) if path and path[-1] != "encoder"])
-    old = at(net, path)
-    number = isinstance(old, int | float) and not isinstance(old, bool)
-    way = draw.choice(["torn", "kind", "kind", "unknown", "twice", "number", "missing"])
-    if way == "kind":
-        new = unlike(draw, old)
-        return f"{path}: {new!r:.20}", json.dumps(replaced(net, path, [None] if new == [] else new)).encode()
-    if way == "number" and number:
-        new = draw.choice([-1, 10**400, float("nan"), float("inf"), -0.5, 65537, 1e308])
-        return f"{path}: {new!r:.20}", json.dumps(replaced(net, path, new)).encode()
-    if way == "unknown" and isinstance(old, dict):
-        return f"{path}: unknown field", json.dumps(replaced(net, (*path, draw.choice(ODD)), 1)).encode()
-    if way == "missing":
-        return "no stem", json.dumps({name: part for name, part in net.items() if name != "stem"}).encode()
-    if way == "twice":
-        return "a field twice", text.replace('"kind":', '"kind": "cifar", "kind":').encode()
-    return "torn", torn(draw, text)
-
-
-def recipes(draw: random.Random) -> Iterator[Case]:
-    """A recipe's JSON file with one thing wrong."""
-    recipe = get_recipe("paper_cifar").to_dict()
-    while True:
-        path = draw.choice([path for path in places_in(recipe) if path])
-        new = draw.choice([unlike(draw, at(recipe, path)), unlike(draw, at(recipe, path)), -1, 10**400, float("nan")])
-        raw = draw.choice([json.dumps(replaced(recipe, path, new)).encode()] * 3 + [torn(draw, json.dumps(recipe))])
-        words = draw.choice([("recipes", "mine.json"), ("search", "resnet", "--recipe", "mine.json")])
-        if path != ("name",) or not isinstance(new, str):
-            yield Case(f"recipe {path}: {new!r:.20}", words, partial(Path("mine.json").write_bytes, raw))
-
-
-FILES = ("run.json", "records.jsonl", "latency.jsonl", "retrain/records.jsonl")
-TOLD = ("settings", "trials", "data", "command", "versions")
-READERS = [
-    ("front", "mine"), ("front", "mine", "--json"), ("leaderboard", "mine"), ("compare", "mine", "other"),
-    ("report", "mine"), ("export", "mine", "--out", "d"),
-]  # fmt: skip
-
-
-ALL_READERS = [words for words in READERS if "--json" not in words]  # of the facts of the data too
-
-
-def runs(draw: random.Random) -> Iterator[Case]:
-    """A run's folder with one thing wrong in one of its files."""
-    while True:
-        file = draw.choices(FILES, [4, 6, 1, 1])[0]
-        yield from (_facts if file == "run.json" else _lines)(draw, file, draw.choice(READERS))
-
-
-def _facts(draw: random.Random, file: str, words: tuple[str, ...]) -> Iterator[Case]:
-    path = draw.choice(
-        [(name,) for name in TOLD] + [("data", name) for name in ("image_size", "in_chans", "classes", "mean", "std", "name")]
-        + [("data", "mean", 0), ("data", "image_size", 1), ("data", "classes", 3), ("settings", "objective"),
-           ("settings", "limits"), ("settings", "limits", "macs"), ("settings", "latency"), ()]
-    )  # fmt: skip
-
-    own = random.Random(draw.random())  # so that a case is the same whichever others are run
-
-    def lay() -> None:
-        where = Path("runs/mine") / file
-        facts = json.loads(where.read_text(encoding="utf-8"))
-        new = unlike(own, at(facts, path))
-        raw = json.dumps(replaced(facts, path, new)).encode() if path else torn(own, where.read_text(encoding="utf-8"))
-        where.write_bytes(raw)
-
-    reads_data = path[:1] == ("data",) and len(path) > 1
-    yield Case(f"{file} {path}", draw.choice(ALL_READERS) if reads_data else words, lay)
-
-
-def _lines(draw: random.Random, file: str, words: tuple[str, ...]) -> Iterator[Case]:
-    """A line of JSON with another value at one place of it, or torn."""
-    own = random.Random(draw.random())
-
-    def lay() -> None:
-        where = Path("runs/mine") / file
-        first, *rest = where.read_text(encoding="utf-8").splitlines(keepends=True)
-        value = json.loads(first)
-        path = own.choice([p for p in places_in(value) if known(p)])
-        new = unlike(own, at(value, path)) if len(path) < 2 else "x"  # null is a number that is not known
-        new = [] if new is None else new
-        raw = json.dumps(replaced(value, path, new)).encode() if path else torn(own, first.strip()).replace(b"\n", b"")
-        where.write_bytes(raw + b"\n" + "".join(rest).encode())
-
-    yield Case(file, words, lay)
-
-
-def known(path: tuple[Any, ...]) -> bool:
-    """Whether a record's rules say what stands there: not within what is kept to be read by people."""
-    if path and path[0] in ("device", "batch"):  # of a latency they are any
-        return False
-    return len(path) < 2 or path[0] in (
-        "cost",
-        "budget",
-        "accuracies",
-        "metrics",
-        "curve",
-        "rungs",
-        "constraint_violation",
-    )
 
 
 def data(draw: random.Random) -> Iterator[Case]:
@@ -362,25 +218,13 @@ def lay_base() -> None:
     """A run, another, and things that are in the way."""
     Path("taken").write_text("in the way", encoding="utf-8")
     Path("folder.json").mkdir()
-    folder = finished_run()
+    finished_run()
     finished_run("other")
-    facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    facts["settings"] |= {"limits": {"macs": 10**9}, "latency": ""}
-    facts |= {"command": ["alternas", "search"], "versions": {"torch": "2"}}
-    (folder / "run.json").write_text(json.dumps(facts), encoding="utf-8")
-    rows = [json.loads(line) | MORE for line in (folder / "records.jsonl").read_text(encoding="utf-8").splitlines()]
-    text = "".join(json.dumps(asdict(Record(**row))) + "\n" for row in rows)
-    (folder / "records.jsonl").write_text(text, encoding="utf-8")
-    (folder / "retrain").mkdir()
-    (folder / "retrain" / "run.json").write_text(json.dumps(facts), encoding="utf-8")
-    (folder / "retrain" / "records.jsonl").write_text(text.replace('"search"', '"retrain"'), encoding="utf-8")
-    measured = {"key": rows[0]["key"], "latency_ms": 1.5, "latency_spread_ms": 0.1, "device": "cpu", "batch": 1}
-    (folder / "latency.jsonl").write_text(2 * (json.dumps(measured) + "\n"), encoding="utf-8")
 
 
 MORE: dict[str, Any] = {
     "metrics": {"nll": 0.5}, "curve": [{"step": 1, "loss": 0.5, "accuracy": 0.1}], "accuracies": {"0": 0.9},
-    "rungs": [{"step": 1, "accuracy": 0.5, "on": True}], "constraint_violation": {"macs": 0.1}, "budget": {"full": 16, "done": 16},
+    "rungs": [{"step": 1, "accuracy": 0.5, "promoted": True}], "constraint_violation": {"macs": 0.1}, "budget": {"full": 16, "done": 16},
     "recipe": {"name": "smoke", "batch_size": 64}, "data": {"name": "digits", "fraction": 1.0, "split": "x"},
     "seconds": 1.5, "started_at": "2026-01-01T00:00:00.000+00:00",
     "finished_at": "2026-01-01T00:00:01.500+00:00", "device": "cpu",

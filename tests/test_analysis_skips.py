@@ -67,7 +67,7 @@ def test_a_block_trained_without_skips_is_one_that_drops_them() -> None:
     assert [place.name for place in additions(net)] == [place.name for place in others]
     with without_skip(whole, msa), without_skip(whole, mlp), torch.no_grad():
         torch.testing.assert_close(net(x), whole(x), rtol=1e-5, atol=1e-5)
-    with pytest.raises(InputError, match="skipless must be a whole number from 0 to 2"):
+    with pytest.raises(InputError, match="skipless must be from 0 to 2, got 3"):
         replace(vit.encoder, skipless=vit.encoder.depth + 1)
 
 

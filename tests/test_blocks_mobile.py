@@ -74,7 +74,10 @@ def test_channels_are_multiples_of_8(channels: float, rounded: int) -> None:
         (Stage("uib", 1, 8, start_kernel=4), "stage 1: start_kernel must be 0 or an odd number"),
         (Stage("uib", 1, 8, se=65), "stage 1: se must be a number from 0 to 64, got 65"),
         (Stage("convnext", 1, 8, kernel=0), "stage 1: kernel of convnext blocks must be odd, got 0"),
-        (Stage("uib", 2, 8, msa=1, attention="mqa", kv_stride=0), "stage 1: kv_stride must be at least 1, got 0"),
+        (
+            Stage("uib", 2, 8, msa=1, attention="mqa", kv_stride=0),
+            "stage 1: kv_stride must be a whole number from 1 to 255, got 0",
+        ),
         (Stage("mbconv", 1, 8, start_kernel=3), "stage 1: start_kernel is of blocks uib, got block 'mbconv'"),
     ],
 )

@@ -223,7 +223,7 @@ def test_a_scheduler_where_it_pays(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert {default_scheduler("new", name, 99) for name in ("buildup", "enumerate")} == {"none"}, (
         "all of a plan is trained"
     )
-    for kept, trials, there in (("none", 99, "none"), ("asha", 3, "asha"), (None, 99, "mo-asha"), (7, 3, "none")):
+    for kept, trials, there in (("none", 99, "none"), ("asha", 3, "asha")):
         folder = run_folder("old")
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / "run.json", {"format": 3, "settings": {"scheduler": kept}})

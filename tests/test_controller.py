@@ -159,7 +159,7 @@ def test_failures_are_records_and_the_search_goes_on(open_controller: Open, stat
 def test_baselines_began_when_their_first_seed_did(open_controller: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """One worker: the seeds of baselines take turns, so the end less the seconds is no beginning."""
     at = itertools.count(1)  # the minute in which each job ends
-    monkeypatch.setattr(base_controller, "now", lambda less=0.0: f"minute {next(at)} less {less:g}")
+    monkeypatch.setattr(base_controller, "now", lambda less=0.0: f"2026-01-01T00:{next(at):02}:{less / 60:02.0f}+00:00")
     controller = open_controller(get("all", 8), trials=1)
     count = len(controller.baselines)
     for _ in range(2 * count):
@@ -168,7 +168,7 @@ def test_baselines_began_when_their_first_seed_did(open_controller: Open, monkey
         controller.report(JobResult(job.trial, "ok", job.stop_step, 0.5, seconds=60.0))
     records = controller.store.records
     assert [r.seconds for r in records] == [120.0] * count
-    assert [r.started_at for r in records] == [f"minute {i + 1} less 60" for i in range(count)]
+    assert [r.started_at for r in records] == [f"2026-01-01T00:{i + 1:02}:01+00:00" for i in range(count)]
 
 
 def test_a_lost_worker_is_tried_again_twice(open_controller: Open) -> None:

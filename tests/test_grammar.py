@@ -55,7 +55,7 @@ def test_what_stands_in_the_rows() -> None:
     assert stem["act"]["allowed"] == ", ".join(f"`{act}`" for act in ACTS)
     assert head["norm"]["allowed"] == ", ".join(f"`{norm}`" for norm in HEAD_NORMS)
     assert stem["before"]["allowed"] == "up to 16 widths, each a whole number from 1 to 65536"
-    assert stage["msa"]["allowed"] == "a whole number from 0 to 1024, or several, each a whole number from 0 to 1023"
+    assert stage["msa"]["allowed"] == "a whole number from 0 to 1024 or a list, each a whole number from 0 to 1023"
     assert stage["kernel"]["meaning"] == OPTIONS["kernel"].about
     for kind, spec in BLOCKS.items():
         for name, own in spec.options.items():

@@ -1,4 +1,7 @@
-"""Three hundred malformed inputs, drawn from a seed: each is one line and exit code 2, and writes nothing."""
+"""Malformed arguments and data, drawn from a seed: each is one line and exit code 2, and writes nothing.
+
+What is wrong within JSON files: test_json_files.py.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from malformed import ANY, Case, kind_of
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
 COMMANDS: dict[str, Any] = get_command(cli.app).commands  # type: ignore[attr-defined]
-DRAWN = {"arguments": 110, "genotypes": 60, "recipes": 20, "runs": 70, "data": 40}
+DRAWN = {"arguments": 60, "data": 40}
 
 
 def drawn() -> list[Any]:
@@ -29,18 +32,13 @@ def drawn() -> list[Any]:
         draw = random.Random(kind)
         made = malformed.arguments(draw, COMMANDS) if kind == "arguments" else getattr(malformed, kind)(draw)
         cases += itertools.islice(made, count)
-    slow = [[], [pytest.mark.slow]]  # every other one
-    return [pytest.param(case, id=f"{n}-{case.what:.40}", marks=slow[n % 2]) for n, case in enumerate(cases)]
+    return [pytest.param(case, id=f"{n}-{case.what:.40}") for n, case in enumerate(cases)]
 
 
 def listing() -> dict[str, tuple[int, int]]:
     """Every file below the current folder, with its size and time of change; the cache of pictures is apart."""
     files = [path for path in Path().rglob("*") if path.parts[0] != "home"]
     return {str(path): (path.lstat().st_size, path.lstat().st_mtime_ns) for path in files}
-
-
-def test_there_are_three_hundred() -> None:
-    assert sum(DRAWN.values()) == 300
 
 
 def test_no_option_is_forgotten() -> None:

@@ -70,7 +70,7 @@ def test_names_are_checked_and_directions_known() -> None:
         ("accurcy", False, "did you mean 'accuracy'"),
         ("auroc", True, "minimize: of auroc more is better"),
         ("x" * 300, False, "metric: "),
-        ("recall:\x1b[31m", False, "metric: must be a name"),
+        ("recall:\x1b[31m", False, "metric: name must be printable"),
     ):
         with pytest.raises(InputError, match=rule.replace("(", r"\(")):
             parse_metric(name, minimize, has_trainer=False)
@@ -103,7 +103,7 @@ def test_the_floor_is_what_guessing_gives() -> None:
     assert parse_metric("miou", False, True, chance=0.3) == Metric("miou", chance=0.3)
     with pytest.raises(InputError, match="chance: of nll it is known"):
         parse_metric("nll", False, False, chance=0.1)
-    with pytest.raises(InputError, match="metric: chance must be a number, got inf"):
+    with pytest.raises(InputError, match="metric: chance must be a number from"):
         Metric("miou", chance=math.inf)
 
 
@@ -194,8 +194,6 @@ def test_an_old_run_is_ranked_by_accuracy_and_an_odd_metric_refused(alternas: An
     assert run_metric(folder) == Metric()
     assert json.loads(alternas("front", "mine", "--json")[1])[0]["accuracy"] == 0.91
     for odd in (
-        {},
-        {"name": "nll"},
         {"name": "x", "minimize": True, "chance": "much"},
         {"name": 3, "minimize": True},
         {"name": "x", "minimize": 1},

@@ -208,4 +208,4 @@ def test_image_counts_that_are_none_are_named(alternas: Any, images: Any) -> Non
     (folder / "run.json").write_text(json.dumps(told | {"data": digits() | {"images": images}}), encoding="utf-8")
     code, _, err = alternas("front", "mine")
     assert code == 2
-    assert "data has no valid images" in err
+    assert "data: images must" in err

@@ -87,7 +87,7 @@ def test_a_record_names_no_file_elsewhere(field: str) -> None:
     row |= {"format": 3, "trial": 0, "kind": "search"}
     row |= {"genotype": {}, "genes": {}, "cost": {"macs": 1, "params": 1}, "status": "ok"}
     assert Record.from_dict(row)
-    with pytest.raises(InputError, match=f"{field} is not a name"):
+    with pytest.raises(InputError, match=f"{field} must be a name"):
         Record.from_dict(row | {field: "../../secret"})
 
 

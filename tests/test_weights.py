@@ -178,18 +178,18 @@ GOOD = {"genotype": NET.to_dict(), "num_classes": 5, "image_size": [16, 16], "in
 WRONG_DESCRIPTIONS = {
     "not JSON": "{",
     "is not JSON": "[" * 100_000,
-    "must be an object with genotype, image_size": "[]",
-    "must be an object": json.dumps(GOOD | {"more": 1}),
-    "must be an object with": json.dumps({k: v for k, v in GOOD.items() if k != "in_chans"}),
+    "its description must be an object, got []": "[]",
+    "field: unknown value 'more'": json.dumps(GOOD | {"more": 1}),
+    "in_chans is missing": json.dumps({k: v for k, v in GOOD.items() if k != "in_chans"}),
     "num_classes must be a whole number": json.dumps(GOOD | {"num_classes": 5.0}),
     "num_classes must be a whole number from 1 to 10000000": json.dumps(GOOD | {"num_classes": 10**9}),
-    "channels must be a whole number": json.dumps(GOOD | {"in_chans": True}),
-    "image size: one side": json.dumps(GOOD | {"image_size": [16]}),
-    "image size: side": json.dumps(GOOD | {"image_size": "16"}),
+    "in_chans must be a whole number from 1 to 65536": json.dumps(GOOD | {"in_chans": True}),
+    "image_size must be a list of 2": json.dumps(GOOD | {"image_size": [16]}),
+    "image_size must be a list": json.dumps(GOOD | {"image_size": "16"}),
     "patch 4 does not divide a 18x18 map": json.dumps(GOOD | {"image_size": [18, 18]}),
     "embed_dim must be": json.dumps(GOOD | {"genotype": NET.to_dict() | {"encoder": {"embed_dim": "wide"}}}),
-    "genotype: must be an object": json.dumps(GOOD | {"genotype": []}),
-    "genotype: unknown field": json.dumps(GOOD | {"genotype": NET.to_dict() | {"wings": 2}}),
+    "genotype must be an object": json.dumps(GOOD | {"genotype": []}),
+    "genotype: field: unknown value 'wings'": json.dumps(GOOD | {"genotype": NET.to_dict() | {"wings": 2}}),
 }
 
 
@@ -586,11 +586,11 @@ def test_an_exported_folder(described: bool) -> None:
     exported(net, described, mean=[1.0, 2.0])
     assert "config.json: has 2 mean, its weights are for 1" in complaint(lambda: find_weights("best"))
     exported(net, described, std="wide")
-    assert "config.json: has no valid std" in complaint(lambda: find_weights("best"))
+    assert "config.json: std must be a list" in complaint(lambda: find_weights("best"))
     exported(net, described, image_size=None)
-    assert "not an exported folder (image size" in complaint(lambda: find_weights("best"))
+    assert "config.json: image_size must be a list" in complaint(lambda: find_weights("best"))
     (folder / "config.json").write_text("[]", encoding="utf-8")
-    assert "must hold an object" in complaint(lambda: find_weights("best"))
+    assert "must be an object, got []" in complaint(lambda: find_weights("best"))
     exported(made(NETS["basic"], 10, 8, 1), described)
     complaint(lambda: find_weights("best"))
 

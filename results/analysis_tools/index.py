@@ -6,12 +6,15 @@ import csv
 import io
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
+
+from msgspec import Meta
 
 from ...archs.errors import InputError, short_repr
-from ...archs.files import atomic_write, parse_json, read_own
+from ...archs.files import atomic_write
+from ...archs.json_files import Text, convert, read_json
 from ..render.terminal import csv_cell
 from ..runs.store import NAME, write_json
 from .findings import Finding
@@ -20,29 +23,25 @@ log = logging.getLogger(__name__)
 
 FOLDER = "explain"  # in the run's
 INDEX = "explain.json"
+FileName = Annotated[str, Meta(pattern=rf"^({NAME.pattern})?\Z", description="the name of a file, without a folder")]
 
 
 @dataclass(frozen=True)
 class Explained:
     """What one analysis came to, for all nets that it was done on."""
 
-    analysis: str  # as in its results
-    title: str  # likewise
+    analysis: Text  # as in its results
+    title: Text  # likewise
     findings: list[Finding]  # of each net; where the analysis does not fit one, a finding without a name says why
-    png: str = ""  # name of the picture, "" where no net fits
-    csv: str = ""  # name of the table of all numbers, likewise
-    npz: str = ""  # name of the file of maps, "" where there are none
+    png: FileName = ""  # name of the picture, "" where no net fits
+    csv: FileName = ""  # name of the table of all numbers, likewise
+    npz: FileName = ""  # name of the file of maps, "" where there are none
 
-    @staticmethod
-    def from_dict(facts: dict[str, Any]) -> Explained:
-        """What `asdict` made, as JSON gives it back; TypeError if a text is none or a file lies elsewhere."""
-        part = replace(Explained(**facts), findings=[Finding.from_dict(finding) for finding in facts["findings"]])
-        files = [name for name in (part.png, part.csv, part.npz) if name != ""]
-        if not all(isinstance(text, str) for text in (part.analysis, part.title)):
-            raise TypeError("an analysis needs a name and a title")
-        if not all(isinstance(name, str) and NAME.fullmatch(name) for name in files):
-            raise TypeError("files must be named without a folder")
-        return part
+
+class Index(TypedDict):
+    """What is looked at in explain.json."""
+
+    analyses: list[Explained]
 
 
 def open_folder(folder: Path) -> Path:
@@ -111,8 +110,5 @@ def _analyses_in(folder: Path) -> list[dict[str, Any]]:
 def read_index(folder: Path) -> dict[str, Any]:
     """What `write_index` wrote, its parts as `Explained`; InputError if it cannot be read, or is not that."""
     path = folder / INDEX
-    try:
-        facts = parse_json(read_own(path))
-        return facts | {"analyses": [Explained.from_dict(part) for part in facts["analyses"]]}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: is not what `alternas explain` writes ({error!s:.200})") from None
+    facts = dict[str, Any](read_json(path, Index))
+    return facts | {"analyses": convert(facts["analyses"], list[Explained], str(path))}

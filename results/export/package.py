@@ -8,7 +8,7 @@ from typing import Any
 
 from ...archs import Genotype
 from .export_net import ExportNet, Format
-from .source import net_source, sections
+from .source import net_source
 
 FILE = "model.py"
 CLASS = "labels = [model.classes()[i] for i in logits.argmax(1)]"
@@ -45,11 +45,12 @@ def write(net: ExportNet, folder: Path) -> dict[str, Any]:
     genotype = net.network.genotype
     assert isinstance(genotype, Genotype), "of timm's nets no package is written"
     text = (Path(__file__).parent / "model_template.txt").read_text(encoding="utf-8")
+    source, sections = net_source(genotype, text.replace("NET_", ""))
     parts = {
         "NET_NAME": net.facts["name"],
         "NET_LAYOUT": "\n".join(f"    {line}" for line in layout(genotype, net.network.image_size)),
-        "NET_SECTIONS": "\n".join(f"    {name:<10} {about}" for name, about in sections(genotype)),
-        "# SOURCES": net_source(genotype),
+        "NET_SECTIONS": "\n".join(f"    {name:<10} {about}" for name, about in sections),
+        "# SOURCES": source,
     }
     for mark, part in parts.items():
         text = text.replace(mark, part)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...archs.errors import InputError, check_choice, short_repr
+from ...archs.json_files import check_fields, convert
 from ..export.formats import FORMATS
 from .measurements import DEVICES, Measurement, is_cost_value, settings_in
 
@@ -46,6 +47,7 @@ class DeviceCommand:
     device = property(lambda self: self.name)
 
     def __post_init__(self) -> None:
+        check_fields(self, "latency-command")
         if not _NAME.fullmatch(self.name) or self.name in DEVICES:
             rule = f"a letter, then letters, digits, '.', '_' and '-', and not {' or '.join(DEVICES)}"
             raise InputError(f"latency-command: the name of a device is {rule}, got {short_repr(self.name)}")
@@ -140,10 +142,7 @@ def devices_in(settings: Mapping[str, Any], where: str) -> dict[str, DeviceComma
     Raises:
         InputError: if they are none; `where` they stand.
     """
-    try:
-        found = [DeviceCommand(**device) for device in settings.get("devices") or ()]
-    except (TypeError, AttributeError) as error:
-        raise InputError(f"{where}: settings devices are none ({error})") from None
+    found = convert(settings.get("devices") or [], list[DeviceCommand], f"{where}: settings.devices")
     return {device.name: device for device in found}
 
 

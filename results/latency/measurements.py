@@ -12,16 +12,18 @@ from __future__ import annotations
 import json
 import os
 import platform
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Required, TypedDict
+
+from msgspec import Meta
 
 from ...archs.cost import MAX_COST, MIN_COST
 from ...archs.errors import InputError, check_choice, is_whole, short_repr
-from ...archs.files import open_own, parse_json
+from ...archs.files import open_own
+from ...archs.json_files import Amount, Text, Whole, convert, parse_line
 from ..runs.store import cut_torn_line, read_lines
 
 DEVICES = ("cpu", "cuda")
@@ -145,19 +147,21 @@ class Measurement:
 
     def value(self, number: str) -> float | None:
         """One of its numbers, None where it has not been measured."""
-        return (self.ms or None) if number == "latency_ms" else self.numbers.get(number)
+        value = self.ms if number == "latency_ms" else self.numbers.get(number, 0.0)
+        return value if value >= MIN_COST else None
 
 
 def keep(folder: Path, key: str, image_size: Sequence[int], measured: Mapping[str, Any]) -> Measurement:
     """Add one measurement, on disk when this returns; `measured` is `Latency.to_dict()`."""
     path = folder / FILE
-    cut_torn_line(path)
     line = json.dumps({"key": key, "image_size": list(image_size), **measured}).encode()
+    measurement = _parse(path, 0, line)  # what is written can be read
+    cut_torn_line(path)
     with open_own(path, "ab") as file:
         file.write(line + b"\n")
         file.flush()
         os.fsync(file.fileno())
-    return _parse(path, 0, line)
+    return measurement
 
 
 def read_latencies(folder: Path) -> list[Measurement]:
@@ -170,28 +174,42 @@ def read_latencies(folder: Path) -> list[Measurement]:
     return [_parse(path, number, line) for number, line in enumerate(read_lines(path), start=1)]
 
 
+CostValue = Annotated[float, Meta(ge=MIN_COST, le=MAX_COST)]
+OtherMs = Annotated[float, Meta(ge=0, le=MAX_COST)]  # 0 where other numbers were measured
+
+
+class _Row(TypedDict, total=False):
+    """What is looked at in a line."""
+
+    key: Required[Text]
+    latency_ms: Required[OtherMs]
+    latency_spread_ms: Amount | None
+    numbers: dict[str, CostValue] | None
+    seconds: Amount | None
+    device: Text | None
+    batch: Whole | None
+    dtype: Text | None
+    runtime: Text | None
+    threads: Whole | None
+    image_size: list[Whole] | None
+    machine: Text | None
+
+
 def _parse(path: Path, number: int, line: bytes) -> Measurement:
     try:
-        row = parse_json(line)
-        ms, spread_ms, numbers = row["latency_ms"], row.get("latency_spread_ms"), row.get("numbers") or {}
-        seconds = row.get("seconds") or 0.0
-        costs = [*([] if ms == 0 and numbers else [ms]), *numbers.values()]
-        known = [value for value in (ms, spread_ms, seconds) if value is not None]
-        if not (all(map(is_cost_value, costs)) and all(map(_finite, known)) and isinstance(row["key"], str)):
-            raise ValueError(f"key {row['key']!r:.40}, latency_ms {ms!r:.40}")
-        parts = (tuple(p) if isinstance(p := row.get(name), list) else p for name in SETTING)
-        return Measurement(row["key"], ms, spread_ms, _setting(*parts), numbers, seconds)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: line {number} is broken ({type(error).__name__}: {error})") from None
-
-
-def _finite(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+        row: Any = convert(parse_line(line), _Row, "")
+        ms, numbers = row["latency_ms"], row.get("numbers") or {}
+        if ms < MIN_COST and (ms or not numbers):
+            raise InputError(f"latency_ms must be a number from {MIN_COST:g}, got {ms!r}")
+    except ValueError as error:
+        raise InputError(f"{path}: line {number} is broken ({error})") from None
+    setting = _setting(*(tuple(p) if isinstance(p := row.get(name), list) else p for name in SETTING))
+    return Measurement(row["key"], ms, row.get("latency_spread_ms"), setting, numbers, row.get("seconds") or 0.0)
 
 
 def is_cost_value(value: Any) -> bool:
     """Whether a value can be a net's cost: a number from `MIN_COST` to `MAX_COST`."""
-    return _finite(value) and MIN_COST <= value <= MAX_COST
+    return isinstance(value, int | float) and not isinstance(value, bool) and MIN_COST <= value <= MAX_COST
 
 
 @cache

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+from msgspec import Meta
 
 from ...archs.errors import InputError, check_choice, short_repr
+from ...archs.json_files import Number, check_fields, convert
 from ..runs.record import Record
 from ..runs.store import read_settings
 from .stats import ANY, SHARE
@@ -20,7 +23,6 @@ if TYPE_CHECKING:
 OWN = ("accuracy", "balanced_accuracy", "macro_f1", "nll", "auroc", "top5", "ece")
 OF_LABELS = ("map", "auroc", "label_accuracy", "nll")  # of pictures with several labels
 RECALL = "recall:"
-LONGEST = 200  # characters of a name
 MINIMIZED = ("nll", "ece", "loss")
 OF_IMAGES = ("accuracy", "top5")  # shares of independent images, whose noise is binomial
 SHOWN_AS = {"accuracy": "value", "accuracies": "values", "best_accuracy": "best_value"}
@@ -39,17 +41,14 @@ class Metric:
         chance: its value by guessing, of a metric of the user's own; None if nobody says.
     """
 
-    name: str = "accuracy"
+    name: Annotated[str, Meta(min_length=1, max_length=200)] = "accuracy"
     minimize: bool = False
-    chance: float | None = None
+    chance: Number | None = None
 
     def __post_init__(self) -> None:
-        printable = isinstance(self.name, str) and 0 < len(self.name) <= LONGEST and self.name.isprintable()
-        if not (printable and isinstance(self.minimize, bool)):
-            rule = f"must be a name of at most {LONGEST} characters, and minimize true or false"
-            raise InputError(f"metric: {rule}, got {short_repr(self.name)}, {short_repr(self.minimize)}")
-        if self.chance is not None and not (type(self.chance) in (int, float) and math.isfinite(self.chance)):
-            raise InputError(f"metric: chance must be a number, got {short_repr(self.chance)}")
+        check_fields(self, "metric")
+        if not self.name.isprintable():
+            raise InputError(f"metric: name must be printable, got {short_repr(self.name)}")
 
     def score(self, value: float) -> float:
         """Of a value."""
@@ -149,21 +148,8 @@ def run_metric(folder: Path) -> Metric:
     Raises:
         InputError: if it holds something else.
     """
-    found = read_settings(folder).get("settings", {}).get("metric", asdict(Metric()))
-    if not isinstance(found, dict) or not {"name", "minimize"} <= found.keys() <= asdict(Metric()).keys():
-        raise InputError(f"{folder / 'run.json'}: metric must hold name, minimize and chance, got {short_repr(found)}")
-    try:
-        return Metric(**found)
-    except InputError as error:
-        raise InputError(f"{folder / 'run.json'}: {error}") from None
-
-
-def complete_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A run's settings with what an older alternas did not write: its metric, trainer, tuned fields, devices."""
-    metric = settings.get("metric", {})
-    whole = asdict(Metric()) | metric if isinstance(metric, dict) else metric
-    older = {"trainer": "", "tune": {}, "other_costs": [], "devices": []}
-    return older | dict(settings) | {"metric": whole}
+    found = read_settings(folder).get("settings", {}).get("metric", {})
+    return convert(found, Metric, f"{folder / 'run.json'}: settings.metric")
 
 
 def guessing(metric: Metric, data: Mapping[str, Any]) -> float | None:

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from ...archs import Cost, Genotype, InputError, deployed_cost, static_cost, zoo
 from ...archs.errors import check_count, is_whole, short_repr
+from ...archs.json_files import read_json
 from ...archs.layout import as_map
 from ...archs.timm_net import TIMM, CountedCost, Net, TimmNet, net_cost, net_from_dict
 from ...archs.zoo import timm_name
@@ -105,12 +106,7 @@ def find_arch(
     if record:
         return Genotype.from_dict(record.genotype), spec
     if arch.endswith(".json"):
-        try:
-            return Genotype.from_json(Path(arch).read_text(encoding="utf-8")), spec
-        except InputError as error:
-            raise InputError(f"{arch}: {error}") from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{arch}: cannot be read ({error})") from None
+        return read_json(Path(arch), Genotype, Path.read_bytes), spec
     if arch not in zoo.names() and (":" in arch or "/" in arch):
         raise InputError(f"architecture: a zoo name, a genotype's .json file or RUN:TRIAL, got {short_repr(arch)}")
     return zoo.get(arch, size), spec

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Required, TypedDict
 
-from ...archs.errors import InputError, short_repr
-from ...archs.files import parse_json, read_own
-from .record import LARGEST
+from ...archs.json_files import Amount, Count, Number, Whole, read_json
 from .store import write_json
 
 FILE = "supernet.json"
 FORMAT = 1
-FLOPS = ("train_flops", "eval_flops")
+
+
+class Progress(TypedDict, total=False):
+    """What is looked at in supernet.json."""
+
+    format: Required[Literal[1]]
+    step: Required[Whole]
+    total_steps: Count
+    attempts: Whole
+    curve: list[dict[str, Number | None]]
+    seconds: Amount
+    predicted: dict[str, Number]
+    train_flops: Amount
+    eval_flops: Amount
+    facts: dict[str, Any]
 
 
 def read_progress(folder: Path) -> dict[str, Any] | None:
@@ -21,18 +34,8 @@ def read_progress(folder: Path) -> dict[str, Any] | None:
     Raises:
         InputError: if it cannot be read, or is of another format.
     """
-    try:
-        progress = parse_json(read_own(folder / FILE))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{folder / FILE}: cannot be read ({error})") from None
-    if not isinstance(progress, dict) or progress.get("format") != FORMAT or not isinstance(progress.get("step"), int):
-        raise InputError(f"{folder / FILE}: must be an object of format {FORMAT} with a step")
-    for name in FLOPS:
-        if type(flops := progress.get(name, 0)) not in (int, float) or not 0 <= flops < LARGEST:
-            raise InputError(f"{folder / FILE}: {name} must be a number from 0, got {short_repr(flops)}")
-    return progress
+    path = folder / FILE
+    return dict(read_json(path, Progress)) if os.path.lexists(path) else None
 
 
 def write_progress(folder: Path, progress: dict[str, Any]) -> None:

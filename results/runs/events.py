@@ -12,12 +12,13 @@ the ends alone pass over them unread:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, TypedDict
 
-from ...archs.errors import InputError, short_repr
-from .record import FORMS
+from ...archs.errors import InputError, check_choice
+from ...archs.json_files import Choice, Number, Text, Whole, convert, parse_line
+from .record import Inner, Name, Seconds, Trial, check_time
 
 START = b'{"event": '
 EVENTS = ("strategy", "started", "paused", "promoted")
@@ -27,54 +28,62 @@ EVENTS = ("strategy", "started", "paused", "promoted")
 class Event:
     """What happened to one trial; fields that its kind does not need keep their defaults, and are not written."""
 
-    event: str
-    trial: int
-    key: str = ""  # started: of the net, or of net and recipe
-    genes: dict[str, Any] = field(default_factory=dict)  # started
-    parent: int | None = None  # started: the trial whose weights it inherits
-    step: int = 0  # paused: optimiser steps so far
-    accuracy: float = 0.0  # paused
-    started_at: str = ""  # paused: when its first job began
+    event: Text
+    trial: Trial
+    key: Name = ""  # started: of the net, or of net and recipe
+    genes: dict[str, Choice] = field(default_factory=dict)  # started
+    parent: Trial | None = None  # started: the trial whose weights it inherits
+    step: Whole = 0  # paused: optimiser steps so far
+    accuracy: Number = 0.0  # paused
+    started_at: Text = ""  # paused: when its first job began
     result: dict[str, Any] = field(default_factory=dict)  # paused: fields of the record that it would have
     study: dict[str, Any] = field(default_factory=dict)  # strategy: attributes of the study
     attrs: dict[str, Any] = field(default_factory=dict)  # strategy: attributes of the trial
 
     def to_line(self) -> bytes:
+        """Its line of records.jsonl.
+
+        Raises:
+            InputError: if it could not be read again.
+        """
         given = {name: value for name, value in asdict(self).items() if value != DEFAULTS.get(name)}
-        return json.dumps(given, allow_nan=False).encode() + b"\n"
+        line = json.dumps(given).encode()
+        try:
+            self.from_dict(parse_line(line))
+        except ValueError as error:
+            raise InputError(f"the event {self.event} of trial {self.trial} cannot be kept: {error}") from None
+        return line + b"\n"
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Event:
+    def from_dict(cls, data: Any) -> Event:
         """Rebuild from a line's object.
 
         Raises:
             InputError: if a field is missing, unknown, or of the wrong kind.
         """
-        try:
-            event = cls(**data)
-        except TypeError as error:
-            raise InputError(f"not an event ({str(error).replace('Event.__init__() ', '')})") from None
+        convert(data, cls, "")
+        event = cls(**data)
         if event.event not in EVENTS:
-            raise InputError(f"unknown event {short_repr(event.event)}")
-        for name, value in event._checked():
-            form, is_right = CHECKS[name]
-            if not is_right(value):
-                raise InputError(f"{name} is not {form} but {short_repr(value)}")
+            check_choice("event", event.event, EVENTS)
+        check_time("started_at", event.started_at)
+        if event.event == "paused":
+            convert(event.result, Outcome, "result")
+            convert(event.result, Inner, "result")
         return event
 
-    def _checked(self) -> Iterator[tuple[str, Any]]:
-        """Values with the field of a record whose rule they keep."""
-        yield from ((name, getattr(self, name)) for name in ("trial", "key", "genes", "started_at"))
-        yield from (("trial", self.parent or 0), ("seed", self.step), ("recipe", self.study), ("recipe", self.attrs))
-        if self.event == "paused":
-            yield "accuracies", {"accuracy": self.accuracy}
-            yield "recipe", self.result
-            yield from ((name, self.result.get(name)) for name in OF_RESULT)
+
+class Outcome(TypedDict):
+    """What is looked at in the result of a trial that pauses."""
+
+    metrics: dict[str, Number | None]
+    curve: list[dict[str, Number | None]]
+    seconds: Seconds
+    device: Text
+    runtime: dict[str, Any]
+    lineage: dict[str, Any]
 
 
-OF_RESULT = ("metrics", "curve", "seconds", "device", "runtime", "lineage")
 DEFAULTS = {f.name: f.default_factory() if callable(f.default_factory) else f.default for f in fields(Event)}
-CHECKS = {name: (form, is_right) for form, (names, is_right) in FORMS.items() for name in names}
 
 
 @dataclass

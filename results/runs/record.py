@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import platform
-import re
-from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
-from itertools import chain
-from types import NoneType
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
-from ...archs.errors import InputError, short_repr
+from msgspec import Meta
+
+from ...archs.errors import InputError, check_choice, short_repr
+from ...archs.json_files import Choice, Count, Number, Share, Text, Whole, convert, parse_line
 
 STATUSES = ("ok", "pruned", "error", "nan", "oom", "timeout", "lost", "infeasible", "duplicate")
 WEIGHTS = ("alone", "inherited", "shared", "polished")
@@ -23,57 +23,63 @@ FREE = ("infeasible", "duplicate")  # never trained, so they use up no trial
 PACKAGES = ("alternas", "torch", "timm", "optuna", "ray")
 FORMAT = 3  # of run.json and records.jsonl; raised when what they hold changes
 
+Trial = Annotated[int, Meta(ge=0, le=10**7)]
+Seconds = Annotated[float, Meta(ge=0, le=1e10)]  # three centuries
+Name = Annotated[  # of keys and trainings, which name files
+    str, Meta(pattern=r"^[A-Za-z0-9_-]{0,64}\Z", description="a name of at most 64 letters and digits")
+]
+
 
 @dataclass(frozen=True)
 class Record:
     """What came of one trial."""
 
     format: int = field(default=FORMAT, kw_only=True)  # version of the fields below; another one is refused
-    trial: int  # its number, unique in the run
-    kind: str  # who asked for it: search, baseline, reference, retrain or study
-    family: str  # resnet, alternet, hybrid, vit or modern; timm for one of timm's nets
-    key: str  # of the genotype; two spellings of one net share it
+    trial: Trial  # its number, unique in the run
+    kind: Text  # who asked for it: search, baseline, reference, retrain or study
+    family: Text  # resnet, alternet, hybrid, vit or modern; timm for one of timm's nets
+    key: Name  # of the genotype; two spellings of one net share it
     genotype: dict[str, Any]  # as JSON; of one of timm's nets its name there, as "timm"
-    genes: dict[str, Any]  # what the strategy chose, by gene, dormant ones included; `genotype` is the net
-    cost: dict[str, int]  # params, macs and activation_bytes of one image
-    status: str  # ok, pruned, error, nan, oom, timeout, lost, infeasible or duplicate
-    error: str = ""  # one line, where the status is a failure or says why a net was not trained
+    genes: dict[str, Choice]  # what the strategy chose, by gene, dormant ones included; `genotype` is the net
+    cost: dict[str, Count]  # params, macs and activation_bytes of one image
+    status: Text  # ok, pruned, error, nan, oom, timeout, lost, infeasible or duplicate
+    error: Text = ""  # one line, where the status is a failure or says why a net was not trained
     # on the validation split, a fraction, or the score of the run's other metric, more is better; for a duplicate, its
     # twin's. None if unknown
-    accuracy: float | None = None
-    metrics: dict[str, float | None] = field(default_factory=dict)  # further measurements of the same weights
+    accuracy: Number | None = None
+    metrics: dict[str, Number | None] = field(default_factory=dict)  # further measurements of the same weights
     # points of step, loss and accuracy; None where a number was not finite
-    curve: list[dict[str, float | None]] = field(default_factory=list)
+    curve: list[dict[str, Number | None]] = field(default_factory=list)
     # of a net that was trained with several seeds, at full budget by seed; `accuracy` is their mean
-    accuracies: dict[str, float] = field(default_factory=dict)
-    rung: int = 0  # rungs passed; the last one is the full budget
+    accuracies: dict[str, Number] = field(default_factory=dict)
+    rung: Trial = 0  # rungs passed; the last one is the full budget
     # each of them: step, accuracy there, and whether the scheduler sent the net on
     rungs: list[dict[str, Any]] = field(default_factory=list)
     # of an infeasible net: by which share it is over each limit
-    constraint_violation: dict[str, float] = field(default_factory=dict)
+    constraint_violation: dict[str, Number | None] = field(default_factory=dict)
     # optimiser steps "done" and "full"; a net that inherits weights has a smaller full budget
-    budget: dict[str, int] = field(default_factory=dict)
+    budget: dict[str, Whole] = field(default_factory=dict)
     recipe: dict[str, Any] = field(default_factory=dict)  # as a dict
     data: dict[str, Any] = field(default_factory=dict)  # name, fraction and split hash
-    seed: int = 0  # of the training
+    seed: Whole = 0  # of the training
     # alone (from fresh ones), inherited (from another net's), shared (slices of a supernet's bank) or polished
     # (trained on from such slices)
-    weights: str = "alone"
+    weights: Text = "alone"
     # the weights it started from, what was taken of them part by part, and the steps they cost
     lineage: dict[str, Any] = field(default_factory=dict)
     # of a study: what this training varies, by name; its seeds repeat them
     factors: dict[str, Any] = field(default_factory=dict)
     # of a retraining, a study, or a search that draws recipes: 12 hexadecimal digits that identify all that defines it,
     # or net and recipe; its weights are weights/TRAINING_ID.safetensors
-    training_id: str = ""
+    training_id: Name = ""
     # RUN:TRIAL of the earlier run that trained it and whose record this is; "" if this run did
-    taken_from: str = ""
-    seconds: float = 0.0  # of training and evaluation
+    taken_from: Text = ""
+    seconds: Seconds = 0.0  # of training and evaluation
     # when its first training began, in UTC and ISO 8601; "" if it was never trained. Between that and its end other
     # nets may have had the worker: between its seeds, and while it waited at a rung
-    started_at: str = ""
-    finished_at: str = ""  # when it was recorded, likewise
-    device: str = ""  # what it ran on
+    started_at: Text = ""
+    finished_at: Text = ""  # when it was recorded, likewise
+    device: Text = ""  # what it ran on
     # what the trainer settled: loader, precision, passes a step, whether compiled, images evaluated
     runtime: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)  # of python, alternas, torch, ...
@@ -112,38 +118,104 @@ class Record:
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
+    def to_line(self) -> bytes:
+        """Its line of records.jsonl.
+
+        Raises:
+            InputError: if it could not be read again.
+        """
+        line = json.dumps(self.to_dict()).encode()
+        try:
+            self.from_line(line)
+        except ValueError as error:
+            raise InputError(f"the record of trial {self.trial} cannot be kept: {error}") from None
+        return line + b"\n"
+
+    @classmethod
+    def from_line(cls, line: bytes) -> Record:
+        """The record of a line.
+
+        Raises:
+            ValueError: if it is no JSON, has another format, a field is missing or unknown, or a value is none.
+        """
+        return cls.from_dict(parse_line(line))
+
     @classmethod
     def from_dict(cls, data: Any) -> Record:
         """Rebuild from `to_dict`.
 
         Raises:
-            InputError: if it has another format, a field is missing or unknown, or a value is of the wrong kind.
+            InputError: if it has another format, a field is missing or unknown, or a value is none.
         """
-        if not isinstance(data, dict):
-            raise InputError(f"not an object but {short_repr(data)}")
-        check_format("record", data)
-        try:
-            record = cls(**data)
-        except TypeError as error:
-            raise InputError(f"not a record ({str(error).replace('Record.__init__() ', '')})") from None
-        record._check()
+        if isinstance(data, dict):
+            check_format("record", data)
+        convert(data, cls, "")
+        convert(data, Inner, "")
+        record = cls(**data)
+        for name, known in {"status": STATUSES, "kind": KINDS, "weights": WEIGHTS}.items():
+            if getattr(record, name) not in known:
+                check_choice(name, getattr(record, name), known)
+        check_time("started_at", record.started_at)
+        check_time("finished_at", record.finished_at)
         return record
 
-    def _check(self) -> None:
-        for form, (names, is_right) in FORMS.items():
-            for name in names:
-                if not is_right(getattr(self, name)):
-                    raise InputError(f"{name} is not {form} but {short_repr(getattr(self, name))}")
-        for name, inner, form, is_right in INNER:
-            value = getattr(self, name)
-            if inner in value and not is_right(value[inner]):
-                raise InputError(f"{name} {inner} is not {form} but {short_repr(value[inner])}")
-        if "macs" not in self.cost or "params" not in self.cost:
-            raise InputError(f"cost does not hold the numbers macs and params but {short_repr(self.cost)}")
-        if self.status not in STATUSES or self.kind not in KINDS:
-            raise InputError(f"unknown status {short_repr(self.status)} or kind {short_repr(self.kind)}")
-        if self.weights not in WEIGHTS:
-            raise InputError(f"unknown weights {short_repr(self.weights)}")
+
+class _Cost(TypedDict):
+    macs: Count
+    params: Count
+
+
+class _Point(TypedDict):
+    step: Whole
+
+
+class _Rung(_Point):
+    accuracy: Number
+    promoted: bool
+
+
+class _Recipe(TypedDict, total=False):
+    batch_size: Whole
+
+
+class _Lineage(TypedDict, total=False):
+    trial: Whole
+    steps: Whole | None
+    flops: Number | None
+
+
+class _Runtime(TypedDict, total=False):
+    evaluated: Whole
+
+
+class _Data(TypedDict, total=False):
+    fraction: Share
+    draw: Whole
+    classes: list[Whole]
+    split: Text
+
+
+class Inner(TypedDict, total=False):
+    """What is reckoned with inside of a record's objects."""
+
+    cost: _Cost
+    factors: dict[str, Choice | list[Choice | None] | None]
+    curve: list[_Point]
+    rungs: list[_Rung]
+    recipe: _Recipe
+    data: _Data
+    lineage: _Lineage
+    runtime: _Runtime
+
+
+def check_time(name: str, text: str) -> None:
+    """Raise InputError unless a text is empty or a time with its zone."""
+    try:
+        fine = not text or datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        fine = False
+    if not fine:
+        raise InputError(f"{name} must be a time with its zone, got {short_repr(text)}")
 
 
 def check_format(name: str, data: dict[str, Any]) -> None:
@@ -152,123 +224,6 @@ def check_format(name: str, data: dict[str, Any]) -> None:
     if type(number) is not int or number != FORMAT:
         rule = f"has format {short_repr(number)}, this alternas reads {FORMAT}"
         raise InputError(f"{name}: {rule}; train it again or use the alternas that made it")
-
-
-MOST = 2**63 - 1  # of whole numbers
-LARGEST = 1e150  # of numbers: its square is one too
-MOST_TRIAL = 10**7
-MOST_SECONDS = 1e10  # three centuries
-LONGEST = 20_000  # characters of a text
-NAME = re.compile(r"[A-Za-z0-9_-]{0,64}")  # of keys and trainings, which name files
-NUMBERS = (int, float)
-POINT_TYPES = {int, float, bool, NoneType}
-
-
-def _between(least: float, most: float, *types: type) -> Callable[[Any], bool]:
-    """A check for a number, or None if that is one of the types, from `least` to `most`."""
-    return lambda value: type(value) in types and (value is None or least <= value <= most)
-
-
-def _is_text(value: Any) -> bool:
-    return type(value) is str and len(value) <= LONGEST
-
-
-def _is_time(value: Any) -> bool:
-    """ "" or a time with its zone."""
-    try:
-        return type(value) is str and (not value or datetime.fromisoformat(value).tzinfo is not None)
-    except ValueError:
-        return False
-
-
-def _numbers_by_name(least: float, most: float, *types: type) -> Callable[[Any], bool]:
-    """A check for objects of numbers (or None, if that is one of the types) from `least` to `most`."""
-    return lambda value: (
-        isinstance(value, dict)
-        and set(map(type, value.values())) <= {*types}
-        and all(least <= number <= most for number in value.values() if number is not None)
-    )
-
-
-def _are_within(values: Iterable[Any], most: float) -> bool:
-    """Whether numbers, or None for those not known, are finite and no larger. All at once: a run may hold millions."""
-    try:
-        return sum(map(abs, filter(None, values))) <= most  # not so of NaN
-    except OverflowError:  # a whole number too large for a float, among floats
-        return False
-
-
-def _are_choices(values: Iterable[Any]) -> bool:
-    """Whether these are what a gene can be: texts, numbers, True or False."""
-    values = list(values)
-    types_fit = set(map(type, values)) <= {str, bool, *NUMBERS}
-    return types_fit and _are_within([value for value in values if type(value) is not str], LARGEST)
-
-
-def _are_factors(value: Any) -> bool:
-    """Choices, lists of them, or None, by name."""
-    if not isinstance(value, dict):
-        return False
-    levels = [part for level in value.values() for part in (level if isinstance(level, list) else [level])]
-    return _are_choices(level for level in levels if level is not None)
-
-
-def _are_points(value: Any) -> bool:
-    """Numbers that are known at steps, of which the step itself is looked at."""
-    if not isinstance(value, list) or not set(map(type, value)) <= {dict}:
-        return False
-    numbers = list(chain.from_iterable(map(dict.values, value)))
-    if not set(map(type, numbers)) <= POINT_TYPES or not _are_within(numbers, LARGEST):
-        return False
-    steps = [point.get("step") for point in value]
-    return set(map(type, steps)) <= {int} and min(steps, default=0) >= 0 and max(steps, default=0) <= MOST
-
-
-_is_whole = _between(0, MOST, int)
-FORMS: dict[str, tuple[tuple[str, ...], Callable[[Any], bool]]] = {  # what a field is: which fields, and whether it is
-    f"a whole number from 0 to {MOST_TRIAL:,}": (("trial", "rung"), _between(0, MOST_TRIAL, int)),
-    "a whole number from 0": (("seed",), _is_whole),
-    f"a number from 0 to {MOST_SECONDS:g}": (("seconds",), _between(0, MOST_SECONDS, *NUMBERS)),
-    "a number, or null": (("accuracy",), _between(-LARGEST, LARGEST, *NUMBERS, NoneType)),
-    f"a text of at most {LONGEST:,} characters": (
-        ("kind", "family", "status", "error", "device", "taken_from"),
-        _is_text,
-    ),
-    "a name of at most 64 letters and digits": (
-        ("key", "training_id"),
-        lambda value: type(value) is str and NAME.fullmatch(value) is not None,
-    ),
-    "a time": (("started_at", "finished_at"), _is_time),
-    "an object": (
-        ("genotype", "recipe", "data", "lineage", "runtime", "versions"),
-        lambda value: isinstance(value, dict),
-    ),
-    "choices by name": (("genes",), lambda value: isinstance(value, dict) and _are_choices(value.values())),
-    "choices, or lists of them, by name": (("factors",), _are_factors),
-    "whole numbers above 0 by name": (("cost",), _numbers_by_name(1, MOST, int)),
-    "whole numbers from 0 by name": (("budget",), _numbers_by_name(0, MOST, int)),
-    "numbers by name": (("accuracies",), _numbers_by_name(-LARGEST, LARGEST, *NUMBERS)),
-    "numbers or null by name": (
-        ("metrics", "constraint_violation"),
-        _numbers_by_name(-LARGEST, LARGEST, *NUMBERS, NoneType),
-    ),
-    "a list of points, each with a step": (("curve",), _are_points),
-    "a list of points, each with step and accuracy": (
-        ("rungs",),
-        lambda value: _are_points(value) and all(point.get("accuracy") is not None for point in value),
-    ),
-}
-INNER: tuple[tuple[str, str, str, Callable[[Any], bool]], ...] = (  # what is reckoned with inside of objects
-    ("recipe", "batch_size", "a whole number from 0", _is_whole),
-    ("lineage", "trial", "a whole number from 0", _is_whole),
-    ("lineage", "steps", "a whole number from 0, or null", _between(0, MOST, int, NoneType)),
-    ("lineage", "flops", "a number, or null", _between(-LARGEST, LARGEST, *NUMBERS, NoneType)),
-    ("runtime", "evaluated", "a whole number from 0", _is_whole),
-    ("data", "fraction", "a number from 0 to 1", _between(0, 1, *NUMBERS)),
-    ("data", "draw", "a whole number from 0", _is_whole),
-    ("data", "classes", "a list of whole numbers from 0", lambda v: isinstance(v, list) and all(map(_is_whole, v))),
-    ("data", "split", "a text", _is_text),
-)
 
 
 def now(less: float = 0.0) -> str:

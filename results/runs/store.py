@@ -29,39 +29,75 @@ from contextlib import contextmanager
 from math import prod
 from pathlib import Path
 from tokenize import TokenError
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 from zipfile import ZipFile
 
+from msgspec import Meta
+
 from ...archs.errors import InputError, short_repr
-from ...archs.files import (
-    atomic_write,
-    check_own,
-    make_folder,
-    naming,
-    open_own,
-    parse_json,
-    read_own,
-    sync_folder,
-)
-from ...archs.parts import MOST_CLASSES
+from ...archs.files import atomic_write, check_own, make_folder, naming, open_own, read_own, sync_folder
+from ...archs.json_files import Amount, Number, Share, Whole, convert, parse_line, read_json
+from ...archs.parts import MOST_CLASSES, Width
 from .events import START, Event, UnderWay, under_way
-from .record import LARGEST, Record, check_format
+from .record import Record, check_format
 
 if TYPE_CHECKING:
     import numpy as np
 
 
-KINDS = {dict: "an object", list: "a list", int: "a whole number", str: "a text"}
-FIELDS = {  # of run.json
-    "settings": dict, "trials": int, "data": dict, "command": list, "versions": dict, "storage_path": dict,
-}  # fmt: skip
-OPTIONAL = ("command", "versions")  # may be null: only a report needs them
-SETTINGS = {  # of run.json's settings, those that other commands than the search read
-    "study": str, "objective": str, "latency": str, "loader": str, "recipe": dict, "limits": dict, "seed": int,
-    "metric": dict, "tune": dict,
-}  # fmt: skip
+class Settings(TypedDict, total=False):
+    """The settings in run.json that other commands than the search read."""
+
+    space: str | None
+    study: str | None
+    objective: str
+    other_costs: list[str]
+    devices: list[dict[str, Any]]
+    latency: str | None
+    loader: str
+    trainer: str
+    recipe: dict[str, Any] | None
+    limits: dict[str, Amount] | None
+    seed: Whole
+    metric: dict[str, Any]
+    tune: dict[str, Any]
+    quantized: bool
+    supernet: Amount
+    scheduler: str
+
+
+class RunFacts(TypedDict, total=False):
+    """What run.json holds."""
+
+    settings: Settings
+    trials: Whole
+    data: dict[str, Any]
+    command: list[str] | None  # only a report needs these
+    versions: dict[str, str] | None
+    storage_path: dict[str, Any]
+    start_with: list[dict[str, Any]]
+    ended: bool
+
+
+class _Notes(TypedDict, total=False):
+    split: str
+    notes: dict[str, Any]
+    images: dict[str, Whole]
+    positives: Share  # of several labels
+
+
+class DataFacts(_Notes):
+    """What run.json says of the data."""
+
+    name: str
+    image_size: Annotated[list[Annotated[int, Meta(ge=1, le=16384)]], Meta(min_length=2, max_length=2)]
+    in_chans: Width
+    classes: Annotated[list[str], Meta(min_length=1, max_length=MOST_CLASSES)]
+    mean: list[Number]
+    std: list[Amount]
+
+
 MOST_BYTES = 2**32  # of an array: the confusion of 23,000 classes
-MOST_PIXELS, MOST_CHANNELS = 16384, 65536  # of a side, and of an image: what a net can be built for
 RUNS = Path("runs")
 SAMPLE = 32  # validation images in sample.npz, at most
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -119,26 +155,9 @@ def read_settings(folder: Path) -> dict[str, Any]:
         InputError: if it cannot be read as an object, has another format, or one of its parts is of the wrong kind.
     """
     path = folder / "run.json"
-    try:
-        settings = parse_json(read_own(path))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read ({error})") from None
-    if not isinstance(settings, dict):
-        raise InputError(f"{path}: must hold an object")
-    check_format(_label(folder), settings)
-    for name, kind in FIELDS.items():
-        if name in settings and not (settings[name] is None and name in OPTIONAL):
-            _check_kind(f"{path}: {name}", settings[name], kind)
-    for name, kind in SETTINGS.items():
-        value = settings.get("settings", {}).get(name)
-        if value is not None:
-            _check_kind(f"{path}: settings {name}", value, kind)
-    return settings
-
-
-def _check_kind(place: str, value: Any, kind: type) -> None:
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise InputError(f"{place} must be {KINDS[kind]}, got {short_repr(value)}")
+    facts = read_json(path, dict[str, Any])
+    check_format(_label(folder), facts)
+    return dict[str, Any](convert(facts, RunFacts, str(path)))
 
 
 def _label(folder: Path) -> str:
@@ -153,31 +172,12 @@ def read_data_facts(folder: Path) -> dict[str, Any]:
     Raises:
         InputError: if one of them is missing or of the wrong form.
     """
-    facts = read_settings(folder).get("data", {})
-    channels, classes, images = facts.get("in_chans"), facts.get("classes"), facts.get("images", {})
-    forms = {
-        "name": isinstance(facts.get("name"), str),
-        "image_size": _numbers(facts.get("image_size"), 2, int, 1, MOST_PIXELS),
-        "in_chans": _numbers([channels], 1, int, 1, MOST_CHANNELS),
-        "classes": isinstance(classes, list)
-        and 0 < len(classes) <= MOST_CLASSES
-        and all(isinstance(name, str) for name in classes),
-        "mean": _numbers(facts.get("mean"), channels, int | float, -LARGEST, LARGEST),
-        "std": _numbers(facts.get("std"), channels, int | float, 0, LARGEST),
-        "split": isinstance(facts.get("split", ""), str),
-        "positives": _numbers([facts.get("positives", 0)], 1, int | float, 0, 1),  # of several labels
-        "notes": isinstance(facts.get("notes", {}), dict),
-        "images": isinstance(images, dict) and _numbers([*images.values()], len(images), int, 0, MOST_BYTES),
-    }
-    for name, is_right in forms.items():
-        if not is_right:
-            raise InputError(f"{folder / 'run.json'}: data has no valid {name}")
-    return facts
-
-
-def _numbers(value: Any, count: int | None, kind: Any, least: float, most: float) -> bool:
-    fine = isinstance(value, list) and len(value) == count
-    return fine and all(isinstance(v, kind) and not isinstance(v, bool) and least <= v <= most for v in value)
+    place = f"{folder / 'run.json'}: data"
+    facts = convert(read_settings(folder).get("data", {}), DataFacts, place)
+    for name in ("mean", "std"):
+        if len(facts[name]) != facts["in_chans"]:
+            raise InputError(f"{place}: {name} must hold {facts['in_chans']} numbers, got {len(facts[name])}")
+    return dict[str, Any](facts)
 
 
 def read_records(folder: Path) -> list[Record]:
@@ -236,7 +236,7 @@ def no_collection() -> Iterator[None]:
 
 def _parse(path: Path, number: int, line: bytes) -> Record | Event:
     try:
-        row = parse_json(line, finite=True)
+        row = parse_line(line)
     except ValueError as error:  # bad UTF-8 or bad JSON
         raise InputError(f"{path}: line {number} is broken ({error})") from None
     is_event = isinstance(row, dict) and "event" in row
@@ -309,7 +309,7 @@ class Store:
         self.records = [row for row in rows if isinstance(row, Record)]
         self.events = [row for row in rows if isinstance(row, Event)]
         if not self.records and (taken := list(records)):
-            atomic_write(path, lambda file: file.writelines(map(_line, taken)))
+            atomic_write(path, lambda file: file.writelines(record.to_line() for record in taken))
             self.records, self.events = taken, []
         cut_torn_line(path)
         self._file = open_own(path, "ab", buffering=0)
@@ -324,9 +324,10 @@ class Store:
         """Write one record; it is on disk when this returns, and the events before it.
 
         Raises:
+            InputError: if it could not be read again.
             OSError: if the disk is full or broken. What is torn then is cut when the run is opened again.
         """
-        self._write(_line(record))
+        self._write(record.to_line())
         with naming(self.folder / "records.jsonl"):
             os.fsync(self._file.fileno())
         self.records.append(record)
@@ -347,10 +348,6 @@ class Store:
 
     def close(self) -> None:
         self._file.close()
-
-
-def _line(record: Record) -> bytes:
-    return (json.dumps(record.to_dict(), allow_nan=False) + "\n").encode()
 
 
 def cut_torn_line(path: Path) -> None:

@@ -5,19 +5,20 @@ Of a net of a run that was retrained, the best retraining's weights are taken.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
+from msgspec import Meta
 from safetensors.torch import save
 from torch import nn
 
 from ...archs import Genotype, Network
 from ...archs import timm as timm_nets
 from ...archs.errors import InputError, OperationError
+from ...archs.json_files import Amount, Number, read_json
 from ...archs.layout import ImageSize, Map, as_map
 from ...archs.timm_net import TIMM, net_from_dict
 from ...archs.timm_network import TimmNetwork
@@ -209,33 +210,30 @@ def _from_file(path: Path, label: str, arch: str, size: Map | None) -> LoadedWei
     return _loaded(network, label, exported, _file_digest(path))
 
 
+class ExportFacts(TypedDict):
+    """What is looked at in an export's config.json."""
+
+    classes: list[str]
+    mean: list[Number]
+    std: list[Amount]
+    image_size: Annotated[list[int], Meta(min_length=2, max_length=2)]
+
+
 def _exported(folder: Path) -> dict[str, Any]:
     """What an exported folder says of its net; empty if this is none."""
     net, config = folder / "genotype.json", folder / "config.json"
     if not (net.is_file() and config.is_file()):
         return {}
-    try:
-        facts = json.loads(config.read_text(encoding="utf-8"))
-        if not isinstance(facts, dict):
-            raise InputError("config.json must hold an object")
-        genotype, size = Genotype.from_json(net.read_text(encoding="utf-8")), as_map(facts.get("image_size"))  # pyright: ignore
-    except (OSError, ValueError, RecursionError) as error:  # InputError is a ValueError
-        raise InputError(f"weights: {folder}: not an exported folder ({error})") from None
-    return facts | {"genotype": genotype, "image_size": size}
+    facts = read_json(config, ExportFacts, Path.read_bytes)
+    genotype = read_json(net, Genotype, Path.read_bytes)
+    return facts | {"genotype": genotype, "image_size": as_map((facts["image_size"][0], facts["image_size"][1]))}
 
 
 def _check_facts(path: Path, facts: Mapping[str, Any], network: Network) -> None:
-    """Raise InputError unless classes, mean and std are there and as many as the net has classes and channels."""
-    for name, kind, count in (
-        ("classes", str, network.num_classes),
-        ("mean", int | float, network.in_chans),
-        ("std", int | float, network.in_chans),
-    ):
-        values = facts.get(name)
-        if not isinstance(values, list) or not all(isinstance(value, kind) and value == value for value in values):
-            raise InputError(f"weights: {path}: has no valid {name}")
-        if len(values) != count:
-            raise InputError(f"weights: {path}: has {len(values)} {name}, its weights are for {count}")
+    """Raise InputError unless classes, mean and std are as many as the net has classes and channels."""
+    for name, count in (("classes", network.num_classes), ("mean", network.in_chans), ("std", network.in_chans)):
+        if len(facts[name]) != count:
+            raise InputError(f"weights: {path}: has {len(facts[name])} {name}, its weights are for {count}")
 
 
 def _loaded(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 
 from ...archs import Genotype, InputError
 from ...archs.errors import short_repr
-from ...archs.files import atomic_write, parse_json, read_own
+from ...archs.files import atomic_write, read_own
 from ...archs.timm import create
 from ...archs.timm_net import Net, net_from_dict
 from ...archs.weights import fill, read
@@ -162,8 +163,8 @@ def cached(path: Path, measure: Callable[[], Any]) -> Any:
     path = path.with_suffix(f".{EDITION}.json")
     if path.exists():
         try:
-            return parse_json(read_own(path))
-        except (OSError, ValueError) as error:
+            return json.loads(read_own(path))  # some numbers are NaN
+        except (OSError, ValueError, RecursionError) as error:
             raise InputError(f"{path}: cannot be read ({error})") from None
     result = measure()
     write_json(path, result)

@@ -51,10 +51,10 @@ def read_table(path: Path, data: str = "", objective: str = "macs", floor: float
 
 
 def _read(path: Path) -> pd.DataFrame:
-    import pandas as pd
+    from pyarrow.parquet import read_table as read_parquet
 
     try:
-        return pd.read_parquet(BytesIO(path.read_bytes()))
+        return read_parquet(BytesIO(path.read_bytes())).to_pandas(ignore_metadata=True)  # which may be anything
     except FileNotFoundError:
         raise InputError(f"table {short_repr(str(path))}: not there") from None
     except (OSError, ValueError) as error:  # the latter is what pyarrow raises on a file that is no Parquet

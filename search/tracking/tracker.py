@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ...archs.errors import InputError, check_choice
-from ...archs.files import open_own, parse_json
+from ...archs.files import open_own
+from ...archs.json_files import convert, parse_line
 from ...archs.timm_net import Net
 from ...results.runs.store import cut_torn_line, read_data_facts, read_lines, read_settings
 
@@ -187,12 +188,9 @@ class Notes:
 
 def _parsed(path: Path, number: int, line: bytes) -> Note:
     try:
-        note = Note(**parse_json(line))
-        if [type(value) for value in vars(note).values()] != [str, str, str, int, bool]:
-            raise TypeError("a value is of the wrong kind")
-    except (ValueError, TypeError) as error:
+        return convert(parse_line(line), Note, "")
+    except ValueError as error:
         raise InputError(f"{path}: line {number} is broken ({error})") from None
-    return note
 
 
 class NotedTracker(ABC):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, asdict, dataclass, field, fields, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Annotated, Any
 
-from ...archs.errors import InputError, check_choice, short_repr
+from msgspec import Meta
+
+from ...archs.errors import InputError, check_choice
+from ...archs.json_files import Share, check_fields, convert
 
 CHOICES = {
     "schedule": ("cosine", "linear", "constant", "steps"),
@@ -15,30 +18,14 @@ CHOICES = {
     "precision": ("auto", "float32", "bfloat16", "float16"),
 }
 OPTIMIZERS = CHOICES["optimizer"]
-LATER = {"class_weights": "none", "balanced_sampler": False}  # what recipes had before there were these fields
 MOST_NAME = 200  # characters
 LEAST_PASS = 2  # images of a pass on each device: BatchNorm cannot train on one
-ABOVE_ZERO = ("epochs", "lr")
-# The least and the largest value of each number; what is no share ends far beyond any that trains.
-RANGES = {
-    "batch_size": (1, 2**20),
-    "grad_accum_steps": (1, 2**20),
-    "epochs": (0, 10**6),
-    "lr": (0, 1000),
-    "weight_decay": (0, 1000),
-    "avg_pool_lr": (0, 1000),
-    "clip_grad": (0, 10**9),
-    "sam_rho": (0, 1000),
-    **dict.fromkeys(("warmup", "cooldown", "label_smoothing", "ema_decay", "momentum"), (0, 1)),
-    **dict.fromkeys(("dropout", "drop_path"), (0, 0.99)),
-}
-AUGMENT_RANGES = {
-    **dict.fromkeys(("rrc_min_scale", "reprob", "mix"), (0, 1)),
-    **dict.fromkeys(("pad", "cutout"), (0, 2**12)),
-    **dict.fromkeys(("ra_num_ops", "ra_magnitude_std"), (0, 100)),
-    "ra_magnitude": (0, 10),
-    **dict.fromkeys(("mixup", "cutmix"), (0, 1000)),
-}
+
+# Bounds of what is no share lie far beyond anything that trains.
+Images = Annotated[int, Meta(ge=1, le=2**20)]
+Pixels = Annotated[int, Meta(ge=0, le=2**12)]
+Rate = Annotated[float, Meta(ge=0, le=1000)]
+Dropped = Annotated[float, Meta(ge=0, le=0.99)]
 
 
 @dataclass(frozen=True)
@@ -60,21 +47,21 @@ class Augment:
         mix: share of batches mixed.
     """
 
-    rrc_min_scale: float = 0.0
-    pad: int = 0
+    rrc_min_scale: Share = 0.0
+    pad: Pixels = 0
     flip: bool = False
-    ra_num_ops: int = 0
-    ra_magnitude: float = 0.0
-    ra_magnitude_std: float = 0.0
+    ra_num_ops: Annotated[int, Meta(ge=0, le=100)] = 0
+    ra_magnitude: Annotated[float, Meta(ge=0, le=10)] = 0.0
+    ra_magnitude_std: Annotated[float, Meta(ge=0, le=100)] = 0.0
     ra_increasing: bool = False
-    cutout: int = 0
-    reprob: float = 0.0
-    mixup: float = 0.0
-    cutmix: float = 0.0
-    mix: float = 1.0
+    cutout: Pixels = 0
+    reprob: Share = 0.0
+    mixup: Rate = 0.0
+    cutmix: Rate = 0.0
+    mix: Share = 1.0
 
     def __post_init__(self) -> None:
-        _check(self, AUGMENT_RANGES, "augment.")
+        check_fields(self, "recipe: augment")
 
     @property
     def any(self) -> bool:
@@ -125,38 +112,36 @@ class Recipe:
         augment: of the training images.
     """
 
-    name: str
-    epochs: float
-    batch_size: int
+    name: Annotated[str, Meta(max_length=MOST_NAME)]
+    epochs: Annotated[float, Meta(gt=0, le=10**6)]
+    batch_size: Images
     optimizer: str
-    lr: float
-    weight_decay: float
+    lr: Annotated[float, Meta(gt=0, le=1000)]
+    weight_decay: Rate
     decay_all: bool = False
-    momentum: float = 0.9
+    momentum: Share = 0.9
     schedule: str = "cosine"
-    warmup: float = 0.1
-    cooldown: float = 0.0
-    avg_pool_lr: float = 0.0
+    warmup: Share = 0.1
+    cooldown: Share = 0.0
+    avg_pool_lr: Rate = 0.0
     loss: str = "cross_entropy"
-    label_smoothing: float = 0.0
+    label_smoothing: Share = 0.0
     class_weights: str = "none"
     balanced_sampler: bool = False
-    dropout: float = 0.0
-    drop_path: float = 0.0
-    clip_grad: float = 0.0
-    ema_decay: float = 0.0
-    sam_rho: float = 0.0
-    grad_accum_steps: int = 1
+    dropout: Dropped = 0.0
+    drop_path: Dropped = 0.0
+    clip_grad: Annotated[float, Meta(ge=0, le=10**9)] = 0.0
+    ema_decay: Share = 0.0
+    sam_rho: Rate = 0.0
+    grad_accum_steps: Images = 1
     precision: str = "auto"
     compile: bool = False
     augment: Augment = field(default_factory=Augment)
 
     def __post_init__(self) -> None:
-        _check(self, RANGES, "")
+        check_fields(self, "recipe")
         for name, known in CHOICES.items():
             check_choice(f"recipe: {name}", getattr(self, name), known)
-        if len(self.name) > MOST_NAME:
-            raise InputError(f"recipe: name must be at most {MOST_NAME} characters, got {len(self.name)}")
         if self.class_weights != "none" and self.balanced_sampler:
             rule = "class_weights and balanced_sampler both make up for uneven classes; choose one"
             raise InputError(f"recipe: {rule}, got {self.class_weights} and true")
@@ -190,17 +175,7 @@ class Recipe:
         Raises:
             InputError: if a field is unknown, missing or wrong.
         """
-        data = dict(_known_fields(cls, data, "recipe"))
-        data["augment"] = Augment(**_known_fields(Augment, data.get("augment", {}), "recipe: augment"))
-        for f in fields(cls):
-            if f.name not in data and f.default is MISSING:
-                raise InputError(f"recipe: {f.name} is missing")
-        return cls(**data)
-
-
-def completed(recipe: Any) -> Any:
-    """A recipe as JSON that an older alternas wrote, with the fields that are new since; what is no object stays."""
-    return LATER | recipe if isinstance(recipe, dict) else recipe
+        return convert(data, cls, "recipe")
 
 
 def check_devices(recipe: Recipe, images: int, devices: int) -> None:
@@ -227,25 +202,3 @@ def check_on(
     if how.pad > min(size):
         sides = f"{size[0]}x{size[1]}"
         raise InputError(f"recipe {recipe.name}: augment.pad {how.pad} is more than a side of {sides} images")
-
-
-def _known_fields(cls: type, data: Any, where: str) -> dict[str, Any]:
-    if not isinstance(data, dict):
-        raise InputError(f"{where}: must be an object, got {short_repr(data)}")
-    for name in data:
-        check_choice(f"{where}: field", name, [f.name for f in fields(cls)])
-    return data
-
-
-def _check(value: Any, ranges: dict[str, tuple[float, float]], where: str) -> None:
-    """Raise unless each field is of its annotation's type, an int for a float too, and within its range."""
-    types = {"float": (int, float), "int": (int,), "bool": (bool,), "str": (str,), "Augment": (Augment,)}
-    for f in fields(value):
-        given, kind = getattr(value, f.name), str(f.type)
-        if not isinstance(given, types[kind]) or (isinstance(given, bool) and kind != "bool"):
-            raise InputError(f"recipe: {where}{f.name} must be of type {kind}, got {short_repr(given)}")
-    for name, (least, most) in ranges.items():
-        given, above = getattr(value, name), name in ABOVE_ZERO
-        if not ((least < given if above else least <= given) and given <= most):  # true of NaN
-            rule = f"above {least}, at most {most}" if above else f"{least} to {most}"
-            raise InputError(f"recipe: {where}{name} must be {rule}, got {short_repr(given)}")

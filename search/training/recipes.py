@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ...archs.errors import InputError, check_choice, short_repr
-from ...archs.files import parse_json
+from ...archs.errors import InputError, check_choice
+from ...archs.json_files import convert, read_json
 from .recipe import Augment, Recipe
 
 
@@ -173,12 +173,6 @@ def read(name: str) -> tuple[Recipe, dict[str, Any]]:
     """As `get`, with what a file has as "tune": ranges of fields, see `tuned.tuned_genes`."""
     if not name.endswith(".json"):
         return RECIPES[check_choice("recipe", name, RECIPES)](), {}
-    try:
-        data = parse_json(Path(name).read_bytes())
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"recipe: {name} cannot be read ({reason})") from None
-    ranges = data.pop("tune", {}) if isinstance(data, dict) else {}
-    if not isinstance(ranges, dict):
-        raise InputError(f"recipe: {name}: tune must be an object of ranges by field, got {short_repr(ranges)}")
-    return Recipe.from_dict(data), ranges
+    data = dict(read_json(Path(name), dict[str, Any], Path.read_bytes))
+    ranges = convert(data.pop("tune", {}), dict[str, Any], f"recipe: {name}: tune")
+    return convert(data, Recipe, name), ranges

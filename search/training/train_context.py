@@ -18,6 +18,7 @@ from ...archs import Genotype, InputError, Network, build
 from ...archs.errors import short_repr
 from ...archs.features import Features
 from ...archs.files import atomic_write
+from ...archs.json_files import MAX_NUMBER
 from ...archs.weights import save
 from .inherit import init_weights
 from .job import JobResult, Point, Progress, TrainJob
@@ -239,9 +240,13 @@ def _number(name: str, value: Any) -> float:
     """A metric's value.
 
     Raises:
-        InputError: if it is none.
+        InputError: if it is none, or finite and so large that a record cannot hold it.
     """
     try:
-        return float(value.detach() if isinstance(value, torch.Tensor) else value)
-    except (TypeError, ValueError, RuntimeError):  # RuntimeError: a tensor of several values
+        number = float(value.detach() if isinstance(value, torch.Tensor) else value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: a tensor of several values
         raise InputError(f"report: {name} must be a number, got {short_repr(value)}") from None
+    if math.isfinite(number) and abs(number) > MAX_NUMBER:
+        rule = f"must be a number from {-MAX_NUMBER:g} to {MAX_NUMBER:g}"
+        raise InputError(f"report: {name} {rule}, got {short_repr(number)}")
+    return number

@@ -34,7 +34,7 @@ from .inherit import init_weights
 from .job import JobResult, Point, Progress, TrainJob
 from .loaders import MIX, Batch, DeviceLoader
 from .optim import Ema, Gradients, autocast, kept_steps, memory_format, optimizer_for, peak_rate, rate_at
-from .recipe import check_devices, completed
+from .recipe import check_devices
 from .task import task_of
 
 CHECKPOINT_SECONDS = 20.0
@@ -249,7 +249,7 @@ class Trainer:
         if state is None:
             self.checkpoint_broken = True
             return
-        ours, theirs = self._identity(), state["of"] | {"recipe": completed(state["of"].get("recipe"))}
+        ours, theirs = self._identity(), state["of"]
         other = [name for name in sorted(ours.keys() | theirs.keys()) if ours.get(name) != theirs.get(name)]
         if other:
             raise InputError(f"checkpoint {self.job.checkpoint}: is of a training with another {', '.join(other)}")

@@ -10,13 +10,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, product
-from typing import Any, cast
+from typing import Any, cast, get_type_hints
 
 from ...archs.candidate import RECIPE, tuned_values
 from ...archs.errors import InputError, check_choice, short_repr
 from ...spaces import Gene, Genes
 from . import recipes
-from .recipe import AUGMENT_RANGES, CHOICES, RANGES, Augment, Recipe
+from .recipe import CHOICES, Augment, Recipe
 
 POINTS = 7  # values of a range, beside the recipe's own
 MOST_VALUES = 20  # of a list
@@ -28,8 +28,9 @@ AUGMENTS = (NONE, OWN, "fast", "paper_cifar")  # without, own, flips and shifts,
 LENGTHS = ("epochs", "batch_size", "grad_accum_steps")
 WHOLE = ("pad", "cutout", "ra_num_ops")  # numbers of an augmentation that must be whole
 
-NUMBERS = [name for name in RANGES if name not in LENGTHS]
-NAMES = [*NUMBERS, *CHOICES, "augment", *(f"augment.{name}" for name in AUGMENT_RANGES)]
+NUMBERS = [name for name, hint in get_type_hints(Recipe).items() if hint is float and name not in LENGTHS]
+PARTS = [f"augment.{name}" for name, hint in get_type_hints(Augment).items() if hint in (int, float)]
+NAMES = [*NUMBERS, *CHOICES, "augment", *PARTS]
 
 
 def tuned_genes(recipe: Recipe, names: Sequence[str], ranges: Mapping[str, Any]) -> dict[str, tuple[Gene, ...]]:

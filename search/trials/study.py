@@ -249,6 +249,7 @@ def ended_trial(
 ) -> FrozenTrial:
     """A trial with a record, as its study had it; rungs are those where it was compared."""
     passed = [rung for rung in record.rungs if rung["step"] < record.budget.get("full", 0)]
+    violation = {name: share for name, share in record.constraint_violation.items() if share is not None}
     attrs: dict[str, Any] = {"key": record.trial_key} | {f"rung{i}": rung["accuracy"] for i, rung in enumerate(passed)}
     return create_trial(
         **_end_of(known, cost_of),
@@ -256,7 +257,7 @@ def ended_trial(
         distributions=shared,
         user_attrs=attrs | ({"accuracies": known.accuracies} if len(known.accuracies) > 1 else {}),
         system_attrs=noted,
-        constraints=OUT_OF_MEMORY if known.status == "oom" else record.constraint_violation or None,
+        constraints=OUT_OF_MEMORY if known.status == "oom" else violation or None,
     )
 
 

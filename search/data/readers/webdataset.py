@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image
 
 from ....archs.errors import InputError, is_whole, short_repr
-from ....archs.files import parse_json
+from ....archs.json_files import parse_json
 from ....archs.pictures import decode
 from ..dataset import DataConfig, RawDataset, RawSplit
 from ..images import one_line
