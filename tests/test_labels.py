@@ -23,7 +23,7 @@ from alternas.results.metrics import label_scores
 from alternas.results.ranking.metric import floor_name, parse_metric, score_range
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load, one_class_each, summary
-from alternas.search.data.splits import iterative_three_ways
+from alternas.search.data.splits import iterative_split
 from alternas.search.training import recipes
 from alternas.search.training.augment import mixed
 from alternas.search.training.job import JobResult, TrainJob
@@ -102,12 +102,12 @@ def test_labels_are_split_by_shares_however_rare() -> None:
     y_NK = (np.random.default_rng(2).random((500, 6)) < [0.02, 0.04, 0.1, 0.3, 0.6, 0.9]).astype(np.uint8)
     y_NK[:, 0] |= y_NK[:, 1]  # never one without the other
     y_NK[::20] = 0
-    parts = iterative_three_ways(y_NK)
+    parts = iterative_split(y_NK)
     assert sorted(np.concatenate(parts)) == list(range(500))
     for at, share in zip(parts, (0.6, 0.2, 0.2), strict=True):
         assert y_NK[at].sum(0) == pytest.approx(share * y_NK.sum(0), abs=2.5)
         assert len(at) == pytest.approx(share * 500, abs=5)
-    five = iterative_three_ways(np.repeat(np.eye(2, dtype=np.uint8), 5, 0))
+    five = iterative_split(np.repeat(np.eye(2, dtype=np.uint8), 5, 0))
     assert [np.sort(at // 5).tolist() for at in five] == [[0, 0, 0, 1, 1, 1], [0, 1], [0, 1]]
 
 

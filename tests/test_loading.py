@@ -15,9 +15,9 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from alternas.archs import InputError
+from alternas.archs.pictures import ImageSpec, to_array
 from alternas.search.data import load as loading
-from alternas.search.data.dataset import BrokenPicturesError, DataConfig, DataSet, ImageSpec, Pictures
-from alternas.search.data.images import to_array
+from alternas.search.data.dataset import BrokenPicturesError, DataConfig, DataSet, Pictures
 from alternas.search.data.load import images_at, load
 from alternas.search.data.readers.folder import read_folder
 from alternas.search.training import recipes

@@ -70,8 +70,12 @@ def read_npz(config: DataConfig) -> RawDataset:
         log.warning("data: %s: %s", path, notes[0])
     if len(shapes := {x_NCHW.shape[1:] for x_NCHW in parts.values()}) > 1:
         raise InputError(f"data: {path}: images of its splits differ in shape: {sorted(shapes)}")
-    names = dict.fromkeys(labels, _class_names(path, arrays))
-    y, classes = numbered(config.name, labels, names)
+    names = _class_names(path, arrays)
+    known = np.unique(np.concatenate(list(labels.values())))
+    if len(names) and 0 <= known[0] and known[-1] < len(names):  # a class without a picture is none
+        labels = {part: np.searchsorted(known, values) for part, values in labels.items()}
+        names = [names[label] for label in known]
+    y, classes = numbered(config.name, labels, dict.fromkeys(labels, names))
     raw = {part: RawSplit(x, y[part], keys[part][0], _not_finite(x)) for part, x in parts.items()}
     white_level = 255.0 if all(x_NCHW.dtype == np.uint8 for x_NCHW in parts.values()) else 0.0
     return RawDataset(raw, classes, white_level, notes={"arrays": notes[0]} if notes else {})
@@ -143,13 +147,13 @@ def _images(x: np.ndarray) -> tuple[np.ndarray, str]:
     if x.ndim == 3:
         return np.ascontiguousarray(x[:, None]), ""
     _, first, middle, last = shape
-    if (middle == last != first) or (first != middle and first < last):
+    if (middle == last and last != first) or (first != middle and first < last):
         order, x_NCHW = "first", x
     else:
         order, x_NCHW = "last", x.transpose(0, 3, 1, 2)
     _, channels, height, width = x_NCHW.shape
     usual = order == "last" and channels <= 4
-    note = f"arrays of shape {shape} are read as images of {height}x{width} px with {channels} channels, which come {order}"
+    note = f"{shape} is read as images of {height}x{width} px with {channels} channels, which come {order}"
     return np.ascontiguousarray(x_NCHW), "" if usual else note
 
 
