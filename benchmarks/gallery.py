@@ -19,9 +19,10 @@ from typing import Any
 
 from machine import RESULTS, TINY, keep, options, sized
 
+from alternas.results.ranking.leaderboard import recommended
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.run_leaderboard import leaderboard_of
-from alternas.results.ranking.verdict import chosen, verdict_of
+from alternas.results.ranking.verdict import verdict_of
 from alternas.results.runs.overview import run_row
 
 PICTURES = Path() if TINY else Path(__file__).parents[1] / "docs" / "pictures"
@@ -59,7 +60,7 @@ def searched(name: str) -> dict[str, Any]:
     folder = Path("runs") / run
     board = leaderboard_of(folder, RankingQuery())
     searched_for = [row for row in board.front if row["kind"] == "search"]
-    taken = max(searched_for, key=lambda row: row["accuracy"])["trial"] if searched_for else chosen(board)["trial"]
+    taken = max(searched_for, key=lambda row: row["accuracy"])["trial"] if searched_for else recommended(board)["trial"]
     alternas("front", run, "--svg", str(PICTURES / f"front-{name}.svg"))
     alternas("show", f"{run}:{taken}", "--svg", str(PICTURES / f"net-{name}.svg"))
     facts = run_row(folder)

@@ -23,7 +23,10 @@ def export(
     run: Net,
     out: Annotated[Path, option("Folder to create.")],
     trial: Annotated[int | None, option("Trial to export instead of the best.")] = None,
-    pick: Annotated[str, option("Which net of the front to export: accuracy (default), gain, or cheapest.")] = "",
+    pick: Annotated[
+        str,
+        option("Which net of the front to export: recommended (default, the verdict's), accuracy, gain, or cheapest."),
+    ] = "",
     formats: Annotated[str, option(f"Export formats, separated by commas: {', '.join(FORMATS)}.")] = "package",
     as_json: Json = False,
 ) -> None:
@@ -37,7 +40,7 @@ def export(
             f"export: a trial names a net and --pick chooses one: only one of them, got both {trial} and {pick!r}"
         )
     images_of = partial(scoring_images, console=console_for(as_json))
-    facts = export_net(folder, out, trial, pick or "accuracy", formats.split(","), images_of)
+    facts = export_net(folder, out, trial, pick or "recommended", formats.split(","), images_of)
     if as_json:
         print_json(facts)
     else:

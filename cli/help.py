@@ -22,7 +22,7 @@ GROUPS = {
     ),
     "Data": ("loader", "skip-broken", "download"),
     "Training": ("trainer", "tune", "compile", "save-weights-at"),
-    "How long": ("patience", "trial-minutes", "max-hours", "max-train-steps"),
+    "How long": ("patience", "baselines", "trial-minutes", "max-hours", "max-train-steps"),
     "Where": (
         "cpus-per-trial", "gpus-per-trial", "address", "storage-path", "track",
     ),

@@ -232,6 +232,7 @@ class RunOptions:
         train_steps: float = math.inf,
         patience: int | None = None,
         measuring_seconds: float | None = None,
+        baselines: float = 0.25,
     ) -> RunConfig:
         """Raise InputError if a number is wrong, the storage path is no URI, or a tracker is not installed.
 
@@ -240,6 +241,7 @@ class RunOptions:
             train_steps: limit on the optimiser steps of all trainings.
             patience: nets without growth of the front after which a search ends.
             measuring_seconds: limit on one run of a command that measures a net; None is the usual one.
+            baselines: share of the hours that baselines and references may take first.
         """
         from ..search.config import Budget, RunConfig
         from ..search.engine.resources import Resources
@@ -253,7 +255,7 @@ class RunOptions:
             latency_on,
             self.storage_path,
         )
-        budget = Budget(self.trial_minutes, self.max_hours, train_steps, patience)
+        budget = Budget(self.trial_minutes, self.max_hours, train_steps, patience, baselines=baselines)
         budget = budget if measuring_seconds is None else replace(budget, measuring_seconds=measuring_seconds)
         return RunConfig(resources, budget, trackers_of(self.track))
 

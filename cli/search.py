@@ -158,6 +158,13 @@ def search(
         int | None,
         option("End the search once this many nets in a row have not lifted the front by more than the seed noise."),
     ] = None,
+    baselines: Annotated[
+        float,
+        option(
+            "Share of --max-hours after which plain ResNets and the nets of --with wait for the search's own nets; 0 "
+            "trains no plain ResNets, without which neither gain nor seed noise is known."
+        ),
+    ] = 0.25,
     with_nets: Annotated[
         str,
         option(
@@ -231,7 +238,7 @@ def search(
         latency_of((*costs, *limits), latency, devices), trainings, bank, polish, ranked_by,
         file.identity if file else "", genes, costs[1:], devices,
     )  # fmt: skip
-    running_config = running.config(latency_on, max_train_steps, patience, measuring.latency_timeout)
+    running_config = running.config(latency_on, max_train_steps, patience, measuring.latency_timeout, baselines)
     references, pretrained = parse_references(with_nets), _pretrained(weights, arch, from_size)
     config = SearchConfig(
         settings, images.of(data), nets, run_name, running_config, start_with, file, references, pretrained

@@ -74,11 +74,11 @@ class SavedRun:
         """The net of a trial; InputError if there is none."""
         return SavedNet(self, trial)
 
-    def best(self, pick: str = "accuracy") -> SavedNet:
-        """The net of the front that an export takes.
+    def best(self, pick: str = "recommended") -> SavedNet:
+        """The net of the front that the verdict recommends and an export takes.
 
         Args:
-            pick: accuracy, gain or cheapest.
+            pick: recommended, accuracy, gain or cheapest.
 
         Raises:
             InputError: if no trained net qualifies.

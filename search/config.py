@@ -186,6 +186,8 @@ class Budget:
         train_steps: limit on the optimiser steps of all trainings; then no trial is started or promoted.
         patience: nets in a row without growth of the front after which a search proposes no more; None for no end.
         measuring_seconds: time limit of one run of a command that measures a net on a device.
+        baselines: share of `hours` after which baselines and references wait until the search's nets have been
+            trained; 0 trains no baselines.
     """
 
     trial_minutes: float = math.inf
@@ -193,8 +195,11 @@ class Budget:
     train_steps: float = math.inf
     patience: int | None = None
     measuring_seconds: float = TIMEOUT_SECONDS
+    baselines: float = 0.25
 
     def __post_init__(self) -> None:
+        if not 0 <= self.baselines <= 1:
+            raise InputError(f"baselines: must be a share from 0 to 1, got {self.baselines}")
         limits = {"trial-minutes": self.trial_minutes, "max-hours": self.hours, "max-train-steps": self.train_steps}
         limits["latency-timeout"] = self.measuring_seconds
         for name, most in limits.items():

@@ -74,6 +74,8 @@ class SearchConfig:
                 "a supernet's nets start from its bank" if self.settings.supernet else "--inherit names other parents"
             )
             raise InputError(f"from: {rule}; leave one of the two out")
+        if not self.run.budget.baselines and self.settings.strategy == "buildup":
+            raise InputError("baselines: strategy 'buildup' walks from them; leave it out")
         if self.references and self.trainer:
             raise InputError("with: a trainer trains nets of the space alone; leave one of the two out")
         if self.trainer:

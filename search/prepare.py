@@ -16,7 +16,7 @@ from ..results.export.formats import check_formats
 from ..results.latency.device_command import split_number
 from ..results.latency.measurements import LatencySetting
 from ..results.ranking.metric import class_of
-from ..results.runs.bank_progress import read_progress
+from ..results.runs.bank_progress import read_about, read_progress
 from ..results.runs.record import Record, versions
 from ..results.runs.store import find_run, has_trained, read_records, read_settings, run_folder
 from ..spaces import FileSpace, JointSpace, Space
@@ -212,7 +212,7 @@ def find_bank(run: str, facts: dict[str, Any]) -> Path:
     """The file of the bank of another run, which must be of the same space and data.
 
     Raises:
-        InputError: if it has none, or one for something else.
+        InputError: if it has none, a broken one, or one for something else.
     """
     folder = find_run(run).absolute()
     progress = read_progress(folder)
@@ -221,6 +221,7 @@ def find_bank(run: str, facts: dict[str, Any]) -> Path:
     differing = differences(progress.get("facts", {}), facts)
     if differing:
         raise InputError(f"supernet: the bank of run {run!r} is for something else: {'; '.join(differing)}")
+    read_about(folder / "bank.safetensors")
     return folder / "bank.safetensors"
 
 

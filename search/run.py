@@ -53,7 +53,8 @@ def search(config: SearchConfig, console: Console) -> Path:
         data, latency = context.data, context.measured_by_workers
         shown = shown_search(controller)
         if not controller.complete:
-            _announce(controller, shown.left(), console)
+            is_shared = isinstance(controller, SupernetController)
+            _announce(controller, sum(controller.flops_left().values()) if is_shared else shown.left(), console)
         most = config.trials + len(controller.live)
         if drive(controller, shown, config.run, data.without_test(), most, console, latency):
             conclude(controller, console)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import random
+import statistics
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -91,3 +93,22 @@ def finished_run(name: str = "mine") -> Path:
     ]
     (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return folder
+
+
+def near_noise(groups: Sequence[Sequence[float]], score: float) -> tuple[float, float]:
+    """Standard deviation and degrees of freedom of the nets within 0.05 of a score, or of the nearest that give 3."""
+    apart = sorted(groups, key=lambda group: abs(statistics.mean(group) - score))
+    used, degrees = list[Sequence[float]](), 0
+    for group in apart:
+        if abs(statistics.mean(group) - score) <= 0.05 or degrees < 3:
+            used.append(group)
+            degrees += len(group) - 1
+    return math.sqrt(sum((len(g) - 1) * statistics.variance(g) for g in used) / degrees), degrees
+
+
+def width_of(groups: Sequence[Sequence[float]], one: tuple[float, int], other: tuple[float, int]) -> float:
+    """Half width of the 95 % interval of the difference of two nets, each a score and its seeds."""
+    from scipy.stats import t
+
+    (sd, degrees), (other_sd, others) = near_noise(groups, one[0]), near_noise(groups, other[0])
+    return t.ppf(0.975, min(degrees, others)) * math.sqrt(sd**2 / one[1] + other_sd**2 / other[1])

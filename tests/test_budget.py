@@ -230,3 +230,32 @@ def test_a_scheduler_where_it_pays(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert default_scheduler("old", "evolution", trials) == there
     with pytest.raises(InputError, match="name"):
         default_scheduler("../elsewhere", "evolution", 99)
+
+
+def test_baselines_wait_once_they_have_had_their_share_of_the_time(open_controller: Open) -> None:
+    """Each training is said to take 10 s of 100: a quarter is over after three, and the rest come last."""
+    from alternas.archs.timm_net import TimmNet
+
+    def order(share: float) -> list[str]:
+        budget = Budget(hours=100 / 3600, baselines=share)
+        controller = open_controller(trials=4, budget=budget, references=(TimmNet("test_resnet"),))
+        kinds = list[str]()
+
+        def fate(job: TrainJob) -> JobResult:
+            kinds.append(controller.live[job.trial].kind)
+            return JobResult(job.trial, "ok", job.stop_step, 0.5, seconds=10.0)
+
+        assert run_loop(controller, FakeExecutor(1, fate), SilentView())
+        assert controller.complete
+        controller.store.close()
+        (controller.folder / "records.jsonl").unlink()
+        return kinds
+
+    first = order(1.0)
+    beside = [kind for kind in first if kind != "search"]
+    assert first == [*beside, *["search"] * 4]
+    assert len(beside) > 5
+    assert order(0.25) == [*beside[:3], *["search"] * 4, *beside[3:]]
+    assert order(0.0) == [*["search"] * 4, "reference", "reference"]
+    with pytest.raises(InputError, match="baselines: must be a share from 0 to 1, got 2"):
+        Budget(baselines=2)

@@ -13,18 +13,16 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from scipy import stats
 
 from alternas.archs import InputError, static_cost, zoo
 from alternas.results.latency.measurements import latencies_of, read_latencies
 from alternas.results.ranking.leaderboard import ExtraResults, front, leaderboard, noise_of, pick, rank_rows
 from alternas.results.ranking.objectives import RankingQuery, parse_objectives, train_flops, train_seconds
 from alternas.results.ranking.run_leaderboard import leaderboard_of
-from alternas.results.ranking.stats import Noise
 from alternas.results.render.board import board_drawing, summary_lines
 from alternas.results.render.tables import nets_table
 from alternas.results.runs.record import Record
-from runs import made_run
+from runs import made_run, width_of
 
 
 def record(
@@ -193,11 +191,11 @@ def test_noise_is_pooled_over_all_that_was_repeated() -> None:
     assert found[2] == (None, 1, pytest.approx(0.75), 2)
 
 
-def brute_ties(rows: list[dict[str, Any]], noise: Noise) -> dict[int, set[int]]:
+def brute_ties(rows: list[dict[str, Any]], groups: list[list[float]]) -> dict[int, set[int]]:
     """By scipy's t, pair by pair."""
 
     def within(a: dict[str, Any], b: dict[str, Any]) -> bool:
-        width = stats.t.ppf(0.975, noise.degrees) * noise.sd * math.sqrt(1 / a["seeds"] + 1 / b["seeds"])
+        width = width_of(groups, (a["accuracy"], a["seeds"]), (b["accuracy"], b["seeds"]))
         return abs(a["accuracy"] - b["accuracy"]) <= width
 
     def beaten(row: dict[str, Any]) -> bool:
@@ -221,19 +219,18 @@ def test_ties_are_those_of_brute_force() -> None:
         for trial in range(1, 14):
             seeds = [chance.randint(30, 70) / 100 + 0.001 * i for i in range(chance.randint(1, 3))]
             records.append(with_seeds(trial, seeds, chance.randint(1, 9) * 10))
-        noise = noise_of(records)
+        groups = [list(r.accuracies.values()) for r in records if len(r.accuracies) > 1]
         rows = leaderboard(
             [r if len(r.accuracies) > 1 else record(r.trial, r.accuracy, r.cost["macs"]) for r in records]
         )
-        assert noise
-        expected = brute_ties(rows, noise)
+        expected = brute_ties(rows, groups)
         assert {row["trial"]: set(row["tied_with"]) for row in rows} == expected, round_
         sizes.add(sum(map(len, expected.values())))
     assert len(sizes) > 10
 
 
 def test_ties_name_the_closest_first_and_need_noise() -> None:
-    records = [with_seeds(0, [0.50, 0.52], 10), record(1, 0.53, 20), record(2, 0.56, 30), record(3, 0.99, 40)]
+    records = [with_seeds(0, [0.50, 0.52, 0.52], 10), record(1, 0.53, 20), record(2, 0.56, 30), record(3, 0.99, 40)]
     found = {row["trial"]: row["tied_with"] for row in leaderboard(records)}
     assert found == {0: [1, 2], 1: [0, 2], 2: [1, 0], 3: []}
     assert all(row["tied_with"] is None for row in leaderboard(RECORDS))

@@ -173,7 +173,7 @@ def test_objectives_that_a_run_does_not_have(alternas: Any) -> None:
 
 def test_ties_ask_that_no_objective_is_worse() -> None:
     """Net 1 leads net 0 by more than the noise at equal cost, but has more of a metric of which less is better."""
-    noise = Noise(0.01, 10, 20, 10)
+    noise = Noise([(0.5, 10 * 0.01**2, 10)], 20, 10)
 
     def tied(delay: float) -> list[dict[str, Any]]:
         rows = [
@@ -208,14 +208,14 @@ def test_an_old_run_is_ranked_by_accuracy_and_an_odd_metric_refused(alternas: An
 @pytest.mark.usefixtures("elsewhere")
 def test_gain_ties_and_noise_are_of_the_metric(alternas: Any) -> None:
     plain = [row(5, -1.0, 100, kind="baseline"), row(6, -0.5, 10_000, kind="baseline")]
-    seeds = {"accuracies": {"0": -0.60, "1": -0.64}}
+    seeds = {"accuracies": {"0": -0.60, "1": -0.64, "2": -0.62}}
     run_of("mine", [*plain, row(7, -0.62, 1000, **seeds)])
     rows = {r["trial"]: r for r in json.loads(alternas("leaderboard", "mine", "--json")[1])}
     assert rows[7]["gain"] == pytest.approx(13.0), "halfway in log10 from 1.0 to 0.5 is 0.75: 0.13 less"
-    assert rows[7]["sd"] == pytest.approx(0.04 / math.sqrt(2))
-    assert rows[7]["tied_with"] == [6, 5], "one degree of freedom"
+    assert rows[7]["sd"] == pytest.approx(0.02)
+    assert rows[7]["tied_with"] == [], "0.099 is their half width"
     out = " ".join(alternas("front", "mine")[1].split())
-    assert "seed noise: 2.8 hundredths of nll (sd over 2 trainings of 1 net)" in out
+    assert "seed noise: 2 hundredths of nll (sd over 3 trainings of 1 net)" in out
     assert "gain: hundredths of nll above plain ResNets" in out
 
 
@@ -224,7 +224,7 @@ def test_rising_is_told_by_the_seed_noise() -> None:
     budget = {"full": 16, "done": 16}
     net = Record(0, "search", "resnet", "n", {}, {}, {"macs": 1, "params": 1}, "ok", curve=curve, budget=budget)
     metric = Metric("nll", True)
-    rose = [still_rose(net, 1000, metric, Noise(sd, 1, 2, 1)) for sd in (0.07, 0.071)]
+    rose = [still_rose(net, 1000, metric, Noise([(-0.9, sd**2, 1)], 2, 1)) for sd in (0.07, 0.071)]
     assert rose == [True, False], "0.2 is 2 sqrt(2) x 0.0707"
     assert still_rose(net, 1000, metric, None) is None
 

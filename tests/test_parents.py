@@ -449,6 +449,14 @@ class Seeded(Stubborn):
         choices = param_distribution.choices
         return choices[hash((self.seed, trial.number, len(param_name), len(choices))) % len(choices)]
 
+class Short(Seeded):
+    """Has had enough after some nets that it is told of, baselines too."""
+    told = 0
+    def after_trial(self, study, trial, state, values):
+        self.told += 1
+        if self.told == 8:
+            study.stop()
+
 NUMBER = 3
 def function():
     return RandomSampler()
@@ -477,6 +485,13 @@ def test_a_sampler_of_a_module_in_the_current_folder(opened: Open, module: str) 
         nets.append([r.key for r in searched(controller)])
         (controller.context.folder / "records.jsonl").unlink()
     assert nets[0] == nets[1] != nets[2]
+
+
+def test_a_sampler_may_end_the_search(opened: Open, module: str) -> None:
+    controller = opened(10, f"{module}:Short", seed=1)
+    finish(controller)
+    assert controller.complete
+    assert 0 < len(searched(controller)) < 10
 
 
 def test_a_sampler_that_starts_anew_gets_another_seed(opened: Open, module: str) -> None:
@@ -522,6 +537,8 @@ def test_the_rehearsal_is_for_samplers_of_ones_own(opened: Open, module: str) ->
     ground = opened(5).context.sampler_context()
     with pytest.raises(InputError, match="CmaEsSampler cannot be used"):
         validate_sampler("optuna.samplers:CmaEsSampler", ground)
+    with pytest.raises(InputError, match="BruteForceSampler': ValueError: param_name mismatch"):
+        validate_sampler("optuna.samplers:BruteForceSampler", ground)
     for name in ("nsga2", "buildup", f"{module}:Seeded", "optuna.samplers:NSGAIIISampler"):
         validate_sampler(name, ground)
 

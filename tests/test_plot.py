@@ -136,7 +136,7 @@ def test_the_front_has_its_noise_its_ties_its_knee_and_marks_of_weights(tmp_path
     assert noise
     for record, (low, high), accuracy in zip(run.front, front.bars, front.y, strict=True):
         seeds = run.row_of[record.trial]["seeds"]
-        assert high - low == pytest.approx(2 * half_width(noise.sd, noise.degrees, seeds, math.inf), abs=1e-4)
+        assert high - low == pytest.approx(2 * half_width(*noise.at(accuracy), seeds, math.inf), abs=1e-4)
         assert (low + high) / 2 == pytest.approx(accuracy, abs=1e-4)
     (knee,) = (row["trial"] for row in run.rows if row["knee"])
     assert f"knee: {knee}" in front.labels

@@ -15,7 +15,7 @@ from alternas.results.render.describe_net import find_trial
 from alternas.results.runs.record import Record
 from alternas.results.runs.retrained import by_net, failures, prune, retrainings, spreads, summary, summary_line, table
 from alternas.results.runs.weights_spec import facts_of, select_net, trained_weights
-from alternas.search.experiments.retrain import over_limits
+from alternas.search.experiments.retrain import over_limits, unseen_seeds
 from runs import finished_run
 
 NET = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
@@ -107,6 +107,14 @@ def test_the_table_fits_80_columns_and_leaves_out_empty_ones() -> None:
 def test_failures_are_told() -> None:
     assert failures(RECORDS) == [f"failed: 1; the first, seed 4 of net {NET.key}: oom no room"]
     assert failures(RECORDS[:3]) == []
+
+
+def test_no_seed_that_the_search_has_seen_is_retrained_with() -> None:
+    """Baselines have two seeds or those of --repeats; other nets of the run are compared with the same new ones."""
+    once, baseline = record(0, 0.9), record(0, 0.8, OTHER, kind="baseline", accuracies={"0": 0.8, "1": 0.7})
+    assert unseen_seeds([once], 3) == [1, 2, 3]
+    assert unseen_seeds([once, baseline], 3) == [2, 3, 4]
+    assert unseen_seeds([record(5, 0.9, accuracies={"5": 0.9, "6": 0.8, "7": 0.7})], 6) == [0, 1, 2, 3, 4, 8]
 
 
 def test_the_best_retraining_of_the_best_net_is_meant(run: Path) -> None:

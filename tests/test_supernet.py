@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import zipfile
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from alternas.archs import Genotype, InputError, Stage, Stem, build, static_cost
 from alternas.archs.blocks.axes import Axis
 from alternas.archs.blocks.spec import BLOCKS
+from alternas.results.runs.bank_progress import BANK_NAME
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from alternas.search.samplers.sampler_context import features
@@ -27,8 +29,8 @@ from alternas.search.supernet.bank import Bank, NetInput, skeleton
 from alternas.search.supernet.budget import MAX_WATCHES, NETS_A_STEP, divide, evaluation_flops
 from alternas.search.supernet.draws import NetSampler
 from alternas.search.supernet.evaluate import evaluate_job, evaluate_net
-from alternas.search.supernet.files import NAME, load_bank, save_bank
-from alternas.search.supernet.trainer import BankTrainer, train_bank
+from alternas.search.supernet.files import load_bank, save_bank
+from alternas.search.supernet.trainer import BankTrainer, read_state, train_bank
 from alternas.search.training import recipes
 from alternas.search.training.job import EvaluateJob, JobResult, Progress, SupernetJob
 from alternas.search.training.loaders import DeviceLoader, open_loader
@@ -261,7 +263,7 @@ def digits_draws() -> NetSampler:
 def job_of(folder: Path, start: int, stop: int, **changes: Any) -> SupernetJob:
     space, draws = get("all", 8), digits_draws()
     nets = tuple(draws.nets(step, 2) for step in range(start, stop))
-    files = str(folder / "bank.pt"), str(folder / "bank.safetensors")
+    files = str(folder / "bank"), str(folder / "bank.safetensors")
     largest = tuple(drawn(space, 50))
     job = SupernetJob(-1, nets, start, 12, largest, largest[:2], recipes.get("smoke"), 0, *files, {"space": "all"})
     return replace(job, **changes)
@@ -317,19 +319,20 @@ def test_every_recipe_trains_a_bank(recipe: str, tmp_path: Path, loader: DeviceL
 @pytest.mark.slow
 def test_a_loss_that_is_not_finite_leaves_the_last_good_state(tmp_path: Path, loader: DeviceLoader) -> None:
     assert run(job_of(tmp_path, 0, 4), loader).status == "ok"
-    before = (tmp_path / "bank.pt").read_bytes()
+    before = (tmp_path / "bank-4.pt").read_bytes()
     wild = replace(recipes.get("smoke"), lr=1000.0, clip_grad=0.0)
     result = run(replace(job_of(tmp_path, 4, 8), recipe=wild), loader)
     assert result.status == "nan"
     assert "training loss" in result.error
-    assert (tmp_path / "bank.pt").read_bytes() == before
+    assert (tmp_path / "bank-4.pt").read_bytes() == before
     assert run(job_of(tmp_path, 4, 8), loader).status == "ok"
 
 
 def test_a_larger_net_makes_bank_averages_and_moments_grow(tmp_path: Path, loader: DeviceLoader) -> None:
     small = replace(job_of(tmp_path, 0, 4), nets=((SMALL, SMALL),) * 4, largest=(SMALL,), validated=())
     assert run(small, loader).status == "ok"
-    trainer = BankTrainer(replace(small, start_step=4), loader)
+    later = replace(small, start_step=4)
+    trainer = BankTrainer(later, loader, read_state(later, torch.device("cpu")))
     role = "stage 1 block 1 basic pre batch/conv2.weight"
     moment = trainer.optimizer.state[trainer.bank.tensor(role)]["exp_avg"].clone()
     trainer.grow([LARGE])
@@ -341,6 +344,27 @@ def test_a_larger_net_makes_bank_averages_and_moments_grow(tmp_path: Path, loade
     later = replace(small, start_step=4, nets=((LARGE, SMALL),) * 4)
     assert run(later, loader).status == "ok"
     assert run(replace(later, start_step=8), loader).status == "ok"  # from the grown bank's checkpoint
+
+
+@pytest.mark.parametrize("harm", ["empty", "cut", "a bit flipped", "gone"])
+def test_a_broken_state_is_put_aside_and_asks_for_an_earlier_one(
+    harm: str, tmp_path: Path, loader: DeviceLoader
+) -> None:
+    small = replace(job_of(tmp_path, 0, 2), nets=((SMALL, SMALL),) * 2, largest=(SMALL,), validated=())
+    for start in (0, 2):
+        assert run(replace(small, start_step=start), loader).status == "ok"
+    file = tmp_path / "bank-4.pt"
+    whole = bytearray(file.read_bytes())
+    with zipfile.ZipFile(file) as parts:
+        largest = max(map(parts.read, parts.namelist()), key=len)
+    whole[whole.index(largest) + len(largest) // 2] ^= 1
+    file.unlink()
+    if harm != "gone":
+        file.write_bytes({"empty": b"", "cut": whole[: len(whole) // 2], "a bit flipped": whole}[harm])
+    result = run(replace(small, start_step=4), loader)
+    assert (result.status, result.error) == ("rewind", f"{file} is broken or gone")
+    assert (tmp_path / "bank-4.pt.broken").exists() == (harm != "gone")
+    assert run(replace(small, start_step=2), loader).step == 4
 
 
 def test_a_checkpoint_of_another_bank_is_refused(tmp_path: Path, loader: DeviceLoader) -> None:
@@ -372,7 +396,7 @@ def test_a_bank_comes_back_from_its_file(tmp_path: Path) -> None:
     assert (back.inputs, back.seed, back.axes) == (bank.inputs, bank.seed, bank.axes)
     assert all(torch.equal(back.tensor(role), bank.tensor(role)) for role in bank.axes)
     with safe_open(tmp_path / "bank.safetensors", "pt") as file:
-        assert json.loads(file.metadata()[NAME])["facts"] == {"space": "all"}
+        assert json.loads(file.metadata()[BANK_NAME])["facts"] == {"space": "all"}
 
 
 @pytest.mark.parametrize("content", [b"", b"no bank", b"\x02\0\0\0\0\0\0\0{}"])

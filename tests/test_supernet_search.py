@@ -11,14 +11,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from safetensors.numpy import save_file
 
-from alternas.archs import Genotype, OperationError, static_cost
+from alternas.archs import Genotype, InputError, OperationError, static_cost
 from alternas.results.ranking.leaderboard import rank_rows
 from alternas.results.ranking.metric import Metric
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.pareto import hypervolume
 from alternas.results.render.board import sharing_lines
-from alternas.results.runs.bank_progress import read_progress
+from alternas.results.runs.bank_progress import BANK_FORMAT, BANK_NAME, read_progress
 from alternas.results.runs.store import Store, read_records, weights_file
 from alternas.search.config import RunConfig, Settings
 from alternas.search.context import UNLIMITED, SearchConfig, SearchContext
@@ -83,7 +84,9 @@ def open_supernet(tmp_path: Path, pool: list[Genotype]) -> Iterator[Open]:
 def answer(job: Job) -> JobResult | None:
     """What a worker would say; None trains as `FakeExecutor` does."""
     if isinstance(job, SupernetJob):
-        Path(job.weights).touch()
+        Path(job.checkpoint).parent.mkdir(exist_ok=True)
+        job.state_at(job.stop_step).touch()
+        save_file({}, job.weights, {BANK_NAME: json.dumps({"format": BANK_FORMAT, "axes": {}})})
         curve = (Point(job.stop_step, 1.0, 0.5 if job.validated else float("nan")),)
         losses = tuple((1.0,) * len(nets) for nets in job.nets)
         return JobResult(job.trial, "ok", job.stop_step, curve=curve, seconds=1.0, losses=losses)
@@ -276,20 +279,93 @@ def test_a_restarted_driver_draws_the_nets_of_an_unbroken_run(open_supernet: Ope
     assert broken == {start: job.nets for start, job in segments.items()}
 
 
-def test_a_bank_that_is_trained_leaves_no_checkpoint(open_supernet: Open, tmp_path: Path) -> None:
-    controller = open_supernet()
-    (tmp_path / "checkpoints").mkdir()
-    checkpoint, seen = tmp_path / "checkpoints" / "bank.pt", list[bool]()
+def test_two_checkpoints_are_kept_until_the_bank_is_trained(open_supernet: Open, tmp_path: Path) -> None:
+    kept: list[int] = []
 
     def fate(job: Any) -> Any:
-        if isinstance(job, SupernetJob):
-            assert job.checkpoint == str(checkpoint)
-            checkpoint.touch()
-        seen.append(checkpoint.exists())
+        kept.append(len([*(tmp_path / "checkpoints").glob("bank-*.pt")]))
         return answer(job)
 
-    jobs = run(controller, fate, slots=1).ran
-    assert [isinstance(job, SupernetJob) for job in jobs] == seen
+    run(open_supernet(), fate, slots=1)
+    assert max(kept) == 2
+    assert kept[-1] == 0
+
+
+@pytest.mark.parametrize("gone", [1, 2])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_bank_goes_on_from_the_last_good_checkpoint(
+    open_supernet: Open, tmp_path: Path, caplog: pytest.LogCaptureFixture, gone: int, restarted: bool
+) -> None:
+    """The last, or both, are broken as the fourth segment begins: the third is trained again, or all."""
+
+    class KilledError(Exception):
+        pass
+
+    starts: list[int] = []
+    broken: set[int] = set()
+
+    def fate(job: Any) -> Any:
+        if not isinstance(job, SupernetJob):
+            return answer(job)
+        starts.append(job.start_step)
+        if len(starts) == 4:
+            broken.update(starts[4 - gone : 4])
+            if restarted:
+                raise KilledError
+        if job.start_step in broken:
+            return JobResult(job.trial, "rewind", error="bank-7.pt is broken or gone")
+        broken.discard(job.stop_step)
+        return answer(job)
+
+    if restarted:
+        with pytest.raises(KilledError):
+            run(open_supernet(), fate, slots=1)
+    run(open_supernet(), fate, slots=1)
+    assert (
+        starts[3:][restarted : restarted + 4]
+        == {
+            1: [starts[3], starts[2], starts[3], starts[4 + restarted + 2]],
+            2: [starts[3], starts[2], 0, starts[1]],
+        }[gone]
+    )
+    assert "bank-7.pt is broken or gone; its training goes on from step" in caplog.text
+    progress = read_progress(tmp_path)
+    assert progress is not None
+    assert progress["step"] == progress["total_steps"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", '{"format": 1, "st', '{"format": 1, "step": -3}', '{"format": 1, "step": 1, "predicted": [1]}'],
+)
+def test_a_broken_note_of_the_bank_is_put_aside(
+    open_supernet: Open, tmp_path: Path, caplog: pytest.LogCaptureFixture, content: str
+) -> None:
+    (tmp_path / "supernet.json").write_text(content, encoding="utf-8")
+    run(open_supernet())
+    assert "kept as supernet.json.broken, and the supernet's training begins anew" in caplog.text
+    assert (tmp_path / "supernet.json.broken").read_text(encoding="utf-8") == content
+    assert any(r.weights == "polished" for r in read_records(tmp_path))
+
+
+@pytest.mark.parametrize("harm", ["empty", "halved", "gone"])
+def test_nets_are_not_blamed_for_a_broken_bank(open_supernet: Open, tmp_path: Path, harm: str) -> None:
+    class KilledError(Exception):
+        pass
+
+    def fate(job: Any) -> Any:
+        if isinstance(job, EvaluateJob):
+            raise KilledError
+        return answer(job)
+
+    with pytest.raises(KilledError):
+        run(open_supernet(), fate)
+    before, file = len(read_records(tmp_path)), tmp_path / "bank.safetensors"
+    whole = file.read_bytes()
+    file.unlink() if harm == "gone" else file.write_bytes(whole[: len(whole) // 2 if harm == "halved" else 0])
+    with pytest.raises(InputError, match=r"supernet: .*bank\.safetensors cannot be read"):
+        open_supernet()
+    assert len(read_records(tmp_path)) == before
 
 
 @pytest.mark.parametrize("status", ["nan", "lost", "error"])

@@ -44,7 +44,7 @@ from alternas.search.training.member import Member
 from alternas.search.training.recipe import Recipe
 from alternas.search.trials.bank_training import BANK, MAX_LOST, SEGMENTS, TRIES
 from alternas.search.trials.study import study_of
-from alternas.search.trials.supernet_controller import SupernetController
+from alternas.search.trials.supernet_controller import USUAL_PACE, SupernetController
 from alternas.spaces import get
 from command_line import run, start, wait_for
 from fakes import STEPS, FakeExecutor, lose, price
@@ -104,7 +104,7 @@ def job_of(folder: Path, start: int, stop: int, recipe: Recipe = RANDOM) -> Supe
     nets = tuple(sampler().nets(step, NETS_A_STEP) for step in range(start, stop))
     first = sampler().nets(0, 2)
     folder.mkdir(exist_ok=True)
-    return SupernetJob(BANK, nets, start, 8, first, first, recipe, 0, str(folder / "bank.pt"), str(folder / "bank"))
+    return SupernetJob(BANK, nets, start, 8, first, first, recipe, 0, str(folder / "bank"), str(folder / "bank"))
 
 
 def alone(job: SupernetJob, loader: DeviceLoader) -> JobResult:
@@ -177,12 +177,12 @@ def test_a_worker_that_dies_is_no_fault_of_the_bank(tmp_path: Path, loader: Devi
     one, two = tmp_path / "one", tmp_path / "two"
     alone(job_of(one, 0, 8), loader)
     alone(job_of(two, 0, 4), loader)
-    before = (two / "bank.pt").read_bytes()
+    before = (two / "bank-4.pt").read_bytes()
     (lost,) = together(job_of(two, 4, 8), loader, "dies")
     assert lost.status == "lost"
     assert "is gone" in lost.error
     assert "\n" not in lost.error
-    assert (two / "bank.pt").read_bytes() == before
+    assert (two / "bank-4.pt").read_bytes() == before
     (two / "rendezvous-4").unlink(missing_ok=True)
     together(job_of(two, 4, 8), loader)
     assert apart(one / "bank", two / "bank") < 1e-5
@@ -360,13 +360,16 @@ def test_the_plain_view_has_one_line_a_segment(controller: SupernetController) -
             view.started(job)
             if not job.member.rank:
                 view.tick(Progress(job.trial, Point(job.stop_step, 1.0, 0.5), 1.0))
-                assert view.seconds_left() == pytest.approx(controller.flops_left() - bank * len(job.nets) / total)
+                left = sum(controller.flops_left().values()) - bank * len(job.nets) / total
+                assert view.seconds_left() == pytest.approx(left * USUAL_PACE)
             result = trained(job)
             assert result is not None
             assert len(view.jobs) == (0 if job.member.rank else 1)
             view.ended(controller.report(result), job.trial)
     assert console.export_text().count("supernet: step ") == 2
-    assert view._done == pytest.approx(bank * controller.bank_training.progress["step"] / total), "not twice"
+    assert view._done == pytest.approx(USUAL_PACE * bank * controller.bank_training.progress["step"] / total), (
+        "not twice"
+    )
 
 
 # All of it, on Ray.
@@ -394,3 +397,19 @@ def test_a_killed_worker_leaves_the_bank_of_the_unbroken_run(
     assert "its segment is tried again" in err
     assert apart(tmp_path / "runs" / "one" / "bank.safetensors", folder / "bank.safetensors") < 1e-5
     assert not list(folder.glob("checkpoints/rendezvous*"))
+
+
+def test_the_time_left_is_learned_in_seconds_of_each_kind_of_work(controller: SupernetController) -> None:
+    """The bank takes a minute a sixteenth, whatever its FLOPs: after three there are thirteen minutes left of it."""
+    shown, began = ShownSupernet(controller), 0.0
+    controller.idle = 1
+    for _ in range(3):
+        job = controller.next_job()
+        assert isinstance(job, SupernetJob)
+        began += 60.0 * len(job.nets)
+        result = trained(job)
+        assert result is not None
+        controller.report(replace(result, seconds=began))
+    left, step = controller.flops_left(), controller.bank_training.progress["step"]
+    assert shown.paces["bank"] * left["bank"] == pytest.approx(60.0 * (controller.budget.steps - step))
+    assert shown.left() == pytest.approx(60.0 * (controller.budget.steps - step) * sum(left.values()) / left["bank"])

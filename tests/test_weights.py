@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import io
 import json
 import os
 import pickle
@@ -428,6 +429,33 @@ def test_a_failed_download_says_what_to_do(error: Exception, monkeypatch: pytest
     with pytest.raises(OperationError, match=r"--from FILE.safetensors --arch timm:resnet18\.a1_in1k") as caught:
         find_weights("timm:resnet18")
     assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("reachable", [True, False])
+def test_a_hub_that_does_not_answer_is_asked_nothing(reachable: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its library would try for a minute; with `HF_HUB_OFFLINE` it looks into its cache alone."""
+    from huggingface_hub import constants
+
+    from alternas.results.runs import weights_spec
+
+    real, seen = timm.create_model, list[bool]()
+
+    def create(name: str, pretrained: bool = False, **options: Any) -> nn.Module:
+        if pretrained:
+            seen.append(constants.HF_HUB_OFFLINE)
+        return real(name, **options)
+
+    def connect(address: tuple[str, int], timeout: float) -> Any:
+        if not reachable:
+            raise OSError("no route")
+        return io.BytesIO()
+
+    monkeypatch.setattr(timm, "create_model", create)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(weights_spec, "getproxies", dict)
+    monkeypatch.setattr(weights_spec.socket, "create_connection", connect)
+    find_weights("timm:resnet18")
+    assert (seen, constants.HF_HUB_OFFLINE) == ([not reachable], False)
 
 
 def test_what_timm_cannot_give() -> None:

@@ -42,7 +42,7 @@ def export_net(
     run: Path,
     out: Path,
     trial: int | None = None,
-    how: str = "accuracy",
+    how: str = "recommended",
     formats: Sequence[str] = ("package",),
     images_of: ImagesOf | None = None,
 ) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def export_net(
         run: folder of the run. Of a net that was retrained, the best of its retrainings is taken.
         out: folder to create; it must not exist, or be empty.
         trial: which net; None takes from the front, under the run's own limits, the one that `how` picks.
-        how: accuracy, gain or cheapest.
+        how: recommended, accuracy, gain or cheapest.
         formats: names of `formats.FORMATS`.
         images_of: reads the images that formats of lower precision are made and measured on.
 

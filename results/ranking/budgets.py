@@ -53,7 +53,7 @@ def still_rose(
         return None
     after = known[-1][1]
     if seed_noise and not binomial:
-        noise = math.sqrt(2) * seed_noise.sd
+        noise = math.sqrt(2) * seed_noise.at(after)[0]
     else:
         noise = math.sqrt(max(0.0, before * (1 - before) + after * (1 - after)) / images)
     return after - before > DEVIATIONS * noise

@@ -85,6 +85,7 @@ def compare(names: Sequence[str], query: RankingQuery) -> Comparison:
     noise = noise_of(
         [r for board in boards.values() for r in board.records],
         [r for folder in folders.values() for r in retrained(folder)],
+        max((board.noise.resolution for board in boards.values() if board.noise), default=0.0),
     )
     rows = [{"run": name} | row for name, board in boards.items() for row in board.rows]
     rows = resolve_objectives(rows, query, noise, lambda row: f"{row['run']}:{row['trial']}")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import mul
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 from ...archs.candidate import tuned_values
@@ -17,7 +19,7 @@ from ..runs.record import FAILED, Record
 from ..runs.retrained import RETRAINED, by_net, retrainings
 from ..runs.store import read_data_facts
 from .budgets import LongerTraining, longer_training, rising_line, still_rose
-from .metric import score_range, trained_scores, validation_metrics
+from .metric import OF_IMAGES, guessing, score_range, trained_scores, validation_metrics
 from .objectives import (
     ACCURACY,
     RankingQuery,
@@ -27,9 +29,10 @@ from .objectives import (
     title,
 )
 from .pareto import Bounds, above_chance, dominated_volume, envelope, gain, knee, min_max, normalized_cost, pareto_ranks
-from .stats import Noise, Row, count_nets, deviation, mark_ties, pooled_noise
+from .stats import LEVEL, Noise, Row, count_nets, deviation, mark_ties, pooled_noise, resolution_of
 
-PICKS = ("accuracy", "gain", "cheapest")
+RECOMMENDED = "recommended"
+PICKS = (RECOMMENDED, "accuracy", "gain", "cheapest")
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,7 @@ class Leaderboard:
     measured: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # on devices, by objective and key
     places: Sequence[str] = ()  # settings that these were measured in
     folder: Path = Path()  # of the run, where it was read from one
+    images: int = 0  # that accuracies are measured on; 0 if unknown
 
     @property
     def front(self) -> list[Row]:
@@ -116,7 +120,7 @@ class Leaderboard:
 def failures(records: Sequence[Record]) -> list[str]:
     """How many nets failed, and the last one's cause, in a line; none where none did."""
     failed = [record for record in records if record.status in FAILED]
-    cause = f"; the last, trial {failed[-1].trial} ({failed[-1].label}): {failed[-1].error}" if failed else ""
+    cause = f"; the last, {failed[-1].name} ({failed[-1].label}): {failed[-1].error}" if failed else ""
     return [f"failed: {count_nets(len(failed))}{cause}"] if failed else []
 
 
@@ -144,7 +148,8 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
     give the curve its shape. Where recipes were searched, a net has one row, of its best `recipe` of so many `recipes`.
     """
     extra = extra or ExtraResults()
-    again, noise = retrainings(extra.retrained, query.metric), noise_of(records, extra.retrained)
+    resolution = resolution_of(query.metric.name, {"val": extra.images})
+    again, noise = retrainings(extra.retrained, query.metric), noise_of(records, extra.retrained, resolution)
     trained = [r for r in records if r.status == "ok" and r.accuracy is not None]
     by_trial, recipes = {r.trial: r for r in trained}, Counter((r.kind, r.key) for r in trained)
     every = [
@@ -169,7 +174,16 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
     rows = resolve_objectives(rows, query, noise, lambda row: row["trial"])
     missing = {name: n for name, n in unknown.items() if n}
     return Leaderboard(
-        query, rows, noise, missing, len(known) - len(rows), records, extra.latencies, extra.measured, extra.places
+        query,
+        rows,
+        noise,
+        missing,
+        len(known) - len(rows),
+        records,
+        extra.latencies,
+        extra.measured,
+        extra.places,
+        images=extra.images,
     )
 
 
@@ -262,22 +276,56 @@ def resolve_objectives(
     return rows
 
 
-def noise_of(records: Sequence[Record], retrained: Iterable[Record] = ()) -> Noise | None:
-    """The seed noise of a run; None where every net was trained once.
+def noise_of(records: Sequence[Record], retrained: Iterable[Record] = (), resolution: float = 0.0) -> Noise | None:
+    """The seed noise of a run; None where too few nets were trained again.
 
     Args:
         records: of the search; those with `accuracies` were trained with several seeds, baselines or not. Of a plan
             one for each seed.
         retrained: trainings of its nets again. Those of another recipe or budget make a group of their own.
+        resolution: of accuracies, one image of all; 0 if unknown.
     """
     groups = [(r.key, list(r.accuracies.values())) for r in records if r.status == "ok" and len(r.accuracies) > 1]
     single = [*retrained, *(r for r in records if r.kind == "study")]
     groups += [(g[0].key, [r.accuracy for r in g if r.accuracy is not None]) for g in by_net(single) if len(g) > 1]
-    return pooled_noise(groups)
+    return pooled_noise(groups, resolution)
+
+
+def recommended(board: Leaderboard) -> Row:
+    """The net to take of a front: the cheapest of those that the noise does not tell from the most accurate.
+
+    Nets that only guess are left out where others do not. Where the noise is unknown, it is the most accurate net.
+    What verdict, report, export and `SavedRun.best` say is this one. (As the one-standard-error rule: Breiman,
+    Friedman, Olshen & Stone, Classification and Regression Trees, 1984.)
+
+    Raises:
+        InputError: if the front is empty.
+    """
+    best = pick(board.front, "accuracy", board.query.cost)
+    as_good = [row for row in board.front if row["trial"] in (best["trial"], *(best["tied_with"] or ()))]
+    return pick([row for row in as_good if is_above_chance(board, row)] or [best], "cheapest", board.query.cost)
+
+
+def is_above_chance(board: Leaderboard, row: Row) -> bool:
+    """Whether a net is better than guessing by more than the noise; True where nobody knows what guessing gives.
+
+    Noise is that of the seeds, and of an accuracy that of guessing on so many images, at 95 % for all nets of the
+    board together (Bonferroni): the best of many guessing nets is above chance.
+    """
+    metric = board.query.metric
+    chance = guessing(metric, read_data_facts(board.folder)) if board.images and board.folder.name else None
+    if chance is None:
+        return True
+    low = board.noise.interval(row[ACCURACY], row["seeds"])[0] if board.noise else row[ACCURACY]
+    margin = 0.0
+    if metric.name in OF_IMAGES:  # whose noise is binomial
+        deviations = NormalDist().inv_cdf(1 - (1 - LEVEL) / len(board.rows))
+        margin = deviations * math.sqrt(chance * (1 - chance) / board.images)
+    return low > chance and row[ACCURACY] > chance + margin
 
 
 def pick(rows: Sequence[Row], how: str = "accuracy", cost: str = "macs") -> Row:
-    """One row of a front: the most accurate, the one with most gain, or the cheapest.
+    """One row of a front: the most accurate, the one with most gain, or the cheapest; see `recommended` for another.
 
     A gain that is known, or a lower bound, goes before one of which nothing but an upper bound is known.
 

@@ -11,7 +11,7 @@ from ..latency.measurements import LatencySetting, Measurement, latencies_of, re
 from ..runs.retrained import retrained
 from ..runs.store import no_collection, read_records, read_settings
 from .budgets import validation_images
-from .leaderboard import ExtraResults, Leaderboard, pick, rank_rows
+from .leaderboard import RECOMMENDED, ExtraResults, Leaderboard, pick, rank_rows, recommended
 from .metric import run_metric
 from .objectives import (
     ACCURACY,
@@ -23,14 +23,15 @@ from .objectives import (
 RUN_COSTS = [name for name in OBJECTIVES if name != ACCURACY]  # what a run can weigh accuracy against
 
 
-def best_trial(folder: Path, how: str = "accuracy") -> int:
-    """The trial of the net that `pick` takes from a run's front, under the run's own limits.
+def best_trial(folder: Path, how: str = RECOMMENDED) -> int:
+    """The trial of the `recommended` net of a run's front, or of that which `pick` takes, under the run's own limits.
 
     Raises:
         InputError: as `pick`.
     """
     board = leaderboard_of(folder)
-    return pick(board.front, how, board.query.cost)["trial"]
+    row = recommended(board) if how == RECOMMENDED else pick(board.front, how, board.query.cost)
+    return row["trial"]
 
 
 def leaderboard_of(folder: Path, query: RankingQuery | None = None) -> Leaderboard:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 import statistics
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
+from itertools import accumulate
 from typing import Any
 
 from ...archs.errors import InputError
@@ -20,7 +22,10 @@ ANY = (-math.inf, math.inf)
 SHARES_OF_IMAGES = ("accuracy", "error", "top5")  # ends of the names of metrics
 Row = dict[str, Any]  # of a leaderboard
 TIED = "= A +N: tied with net A and N more, which the noise does not tell apart (95 %)"
-UNKNOWN_NOISE = "seed noise: unknown (one training per net); estimate it with `--repeats` or `alternas retrain`"
+UNKNOWN_NOISE = "seed noise: unknown (too few nets trained again); estimate it with `--repeats` or `alternas retrain`"
+NEAR = 0.05  # in accuracy or score: nets that are alike in their noise
+NEAR_DEGREES = 3  # of freedom that a net's noise is pooled from, where there are so many
+MIN_DEGREES = 2
 
 
 @dataclass(frozen=True)
@@ -138,16 +143,78 @@ def half_width(sd: float, degrees: int, n: float, m: float) -> float:
 
 @dataclass(frozen=True)
 class Noise:
-    """What another seed does to an accuracy or score: the standard deviation within nets, pooled over them."""
+    """What another seed does to an accuracy or score: the standard deviation within nets, pooled over nets alike.
 
-    sd: float  # a fraction, as accuracies are, or in the units of another metric
-    degrees: int  # of freedom that it is known from
+    Nets that are far from one another in accuracy differ in their noise: one that has hardly begun to learn says
+    nothing of one at 98 %. A net's noise is that of the nets with repeats within NEAR of it, and of the next ones
+    until they give NEAR_DEGREES degrees of freedom.
+    """
+
+    groups: Sequence[tuple[float, float, int]]  # of nets with repeats: mean, squares about it, degrees; by their means
     trainings: int  # that it is worked out from
     nets: int  # that they are of
+    resolution: float = 0.0  # step that accuracies are measured in, one image of all; 0 if unknown
 
-    def half_width(self, seeds: int) -> float:
+    @property
+    def degrees(self) -> int:
+        """Degrees of freedom in all."""
+        return sum(degrees for _, _, degrees in self.groups)
+
+    @property
+    def sd(self) -> float:
+        """Standard deviation pooled over all nets: a fraction, or in the units of another metric."""
+        return math.sqrt(math.fsum(squares for _, squares, _ in self.groups) / self.degrees)
+
+    @cached_property
+    def _sums(self) -> tuple[list[float], list[float], list[int]]:
+        """Means, and running sums of squares and of degrees from 0 on."""
+        means, squares, degrees = zip(*self.groups, strict=True)
+        return [*means], [0.0, *accumulate(squares)], [0, *accumulate(degrees)]
+
+    def at(self, score: float) -> tuple[float, int]:
+        """The noise of a net of this accuracy or score, and the degrees of freedom that it is known from.
+
+        No less than what rounding to the resolution does: resolution / sqrt(12) (Sheppard, 1898).
+        """
+        means, squares, degrees = self._sums
+        low, high = bisect_left(means, score - NEAR), bisect_right(means, score + NEAR)
+        while degrees[high] - degrees[low] < NEAR_DEGREES and high - low < len(means):
+            if low and (high == len(means) or score - means[low - 1] <= means[high] - score):
+                low -= 1
+            else:
+                high += 1
+        known = degrees[high] - degrees[low]
+        variance = max(0.0, squares[high] - squares[low]) / known
+        return max(math.sqrt(variance), self.resolution / math.sqrt(12)), known
+
+    def half_width(self, score: float, seeds: int) -> float:
         """Half width of the 95 % interval of a net's mean over so many seeds."""
-        return half_width(self.sd, self.degrees, seeds, math.inf)
+        return half_width(*self.at(score), seeds, math.inf)
+
+    def interval(self, score: float, seeds: int, within: tuple[float, float] = ANY) -> tuple[float, float]:
+        """The 95 % interval of a net's mean over so many seeds, cut to what it can be."""
+        half = self.half_width(score, seeds)
+        return max(within[0], score - half), min(within[1], score + half)
+
+    def difference(self, one: tuple[float, int], other: tuple[float, int]) -> float:
+        """Half width of the 95 % interval of the difference of two nets, each a mean score over so many seeds."""
+        return float(self.differences([one], [other])[0, 0])
+
+    def differences(self, rows: Sequence[tuple[float, int]], others: Sequence[tuple[float, int]]) -> Any:
+        """The half widths of all pairs, an array (rows, others): t x sqrt(s1^2 / n1 + s2^2 / n2).
+
+        t is of the fewer degrees of freedom of the two; of nets that are equally noisy it is `half_width`.
+        """
+        import numpy as np  # is loaded for the interval anyway
+
+        (variance_R, degrees_R), (variance_O, degrees_O) = (
+            np.array([(sd**2 / n, degrees) for (score, n) in side for sd, degrees in [self.at(score)]]).T
+            for side in (rows, others)
+        )
+        fewer_RO = np.minimum(degrees_R[:, None], degrees_O)
+        unique, places_RO = np.unique(fewer_RO, return_inverse=True)
+        t_RO = np.array([t_quantile(int(degrees)) for degrees in unique])[places_RO.reshape(fewer_RO.shape)]
+        return t_RO * np.sqrt(variance_R[:, None] + variance_O)
 
     def line(self, points: str = "points") -> str:
         """The noise in words, counted in points or what a metric's gains are counted in."""
@@ -160,13 +227,19 @@ def count_nets(count: int) -> str:
     return f"{count} net{'s' * (count != 1)}"
 
 
-def pooled_noise(groups: Sequence[tuple[str, Sequence[float]]]) -> Noise | None:
-    """The noise from (key of a net, accuracies that differ in the seed alone); None where every net has one."""
-    sd = pooled_sd([accuracies for _, accuracies in groups])
-    if sd is None:
-        return None
-    trainings = sum(len(accuracies) for _, accuracies in groups)
-    return Noise(sd, trainings - len(groups), trainings, len({key for key, _ in groups}))
+def pooled_noise(groups: Sequence[tuple[str, Sequence[float]]], resolution: float = 0.0) -> Noise | None:
+    """The noise from (key of a net, accuracies that differ in the seed alone); None where too little is known.
+
+    One degree of freedom is too little: its interval is 12.7 deviations wide. So is a noise of 0 of an unknown
+    resolution.
+    """
+    repeated = [(key, accuracies) for key, accuracies in groups if len(accuracies) > 1]
+    spread = sorted(
+        (statistics.fmean(values), (len(values) - 1) * deviation(values) ** 2, len(values) - 1)
+        for _, values in repeated
+    )
+    noise = Noise(spread, sum(len(values) for _, values in repeated), len({key for key, _ in repeated}), resolution)
+    return noise if noise.degrees >= MIN_DEGREES and (noise.sd or resolution) else None
 
 
 def mark_ties(rows: Sequence[Row], losses: Sequence[Sequence[float]], noise: Noise, name: Callable[[Row], Any]) -> None:
@@ -186,10 +259,9 @@ def mark_ties(rows: Sequence[Row], losses: Sequence[Sequence[float]], noise: Noi
     front = [i for i, row in enumerate(rows) if row["rank"] == 1]
     accuracy_R = np.array([row["accuracy"] for row in rows])
     costs_RC = np.array(losses, dtype=float)
-    counts, at_R = np.unique([row["seeds"] for row in rows], return_inverse=True)
-    widths = np.array([[half_width(noise.sd, noise.degrees, int(n), int(m)) for m in counts] for n in counts])
+    nets = [(row["accuracy"], row["seeds"]) for row in rows]
     lead_RF = accuracy_R[None, front] - accuracy_R[:, None]
-    within_RF = np.abs(lead_RF) <= widths[at_R][:, at_R[front]]
+    within_RF = np.abs(lead_RF) <= noise.differences(nets, [nets[i] for i in front])
     no_dearer_RF = np.all([cost_R[None, front] <= cost_R[:, None] for cost_R in costs_RC.T], axis=0)
     near_R = ~((lead_RF > 0) & ~within_RF & no_dearer_RF).any(1)
     tied_RF = within_RF & near_R[:, None]

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from ..render.tables import short
 from ..runs.store import as_argument
-from .leaderboard import Leaderboard, pick
+from .leaderboard import Leaderboard, is_above_chance, pick, recommended
 from .objectives import ACCURACY, LATENCY, title
-from .stats import Row, count_nets, half_width
+from .stats import Row, count_nets
 
 NAMED = 3  # nets that a sentence names
 WEIGHTS = {
@@ -22,36 +22,36 @@ WEIGHTS = {
 def verdict_of(board: Leaderboard) -> list[str]:
     """What a front says, a sentence each: the net to take, another worth a look, what is not known, what measures it.
 
-    The net is the knee of the front, see `pareto.knee`; of a front without one the cheapest of those that the seed
-    noise does not tell from the most accurate. Intervals are 95 %, by the seed noise pooled over the run.
+    The net is the `recommended` one. Intervals are 95 %, by the seed noise of nets of about its accuracy.
 
     Returns:
-        No sentence where accuracy is no objective; why it is empty, of an empty front.
+        No sentence where accuracy is no objective; why it is empty, of an empty front; that all nets guess.
     """
     if not board.rows:
         return [f"{board.why_empty[:1].upper()}{board.why_empty[1:]}."]
     if ACCURACY not in board.query.objectives:
         return []
-    row = chosen(board)
+    row = recommended(board)
+    if not is_above_chance(board, row):
+        best = f"the best, {_name(board, row['trial'])}, has {score_text(board, row)}"
+        return [f"No net is above chance ({board.score_range[0]:.3f}) by more than the noise; {best}: train longer."]
     again = _measured_again(board, row)
     return [_take(board, row), *_others(board, row), *order_by_time(board), *_doubts(board, row), *again]
 
 
-def chosen(board: Leaderboard) -> Row:
-    """The row of the net to take, of a front that is not empty."""
-    for row in board.front:
-        if row["knee"]:
-            return row
-    best = pick(board.front, "accuracy", board.query.cost)
-    as_good = [row for row in board.front if row["trial"] in (best["trial"], *(best["tied_with"] or ()))]
-    return pick(as_good, "cheapest", board.query.cost)
-
-
 def score_text(board: Leaderboard, row: Row) -> str:
-    """Accuracy, or another metric, with the half width of its interval where the noise is known: "0.767 ± 0.027"."""
+    """Accuracy, or another metric, with its interval where the noise is known: "0.767 ± 0.027".
+
+    Where the interval is cut by what is possible, its ends: "0.981 (0.920 to 1.000)".
+    """
     metric = board.query.metric
-    value = f"{metric.value(row['accuracy']):.3f}"
-    return f"{value} ± {board.noise.half_width(row['seeds']):.3f}" if board.noise else value
+    value = metric.value(row["accuracy"])
+    if not board.noise:
+        return f"{value:.3f}"
+    low, high = sorted(map(metric.value, board.noise.interval(row["accuracy"], row["seeds"])))
+    if metric.within[0] <= low and high <= metric.within[1]:
+        return f"{value:.3f} ± {(high - low) / 2:.3f}"
+    return f"{value:.3f} ({max(low, metric.within[0]):.3f} to {min(high, metric.within[1]):.3f})"
 
 
 def _cost_text(board: Leaderboard, row: Row) -> str:
@@ -60,10 +60,10 @@ def _cost_text(board: Leaderboard, row: Row) -> str:
 
 
 def _take(board: Leaderboard, row: Row) -> str:
-    known_as = {"baseline": " (a plain ResNet)", "reference": f" ({row['label']})"}.get(row["kind"], "")
     name = "" if board.query.metric.is_accuracy else f"{board.query.metric.name} "
     facts = [_cost_text(board, row), f"{name}{score_text(board, row)}", *_gain_text(board, row)]
-    return f"Take net {row['trial']}{known_as}: {', '.join(facts)}{_ties_text(board, row)}."
+    what = _name(board, row["trial"]) + " (a plain ResNet)" * (row["kind"] == "baseline")
+    return f"Take {what}: {', '.join(facts)}{_ties_text(board, row)}."
 
 
 def _gain_text(board: Leaderboard, row: Row) -> list[str]:
@@ -76,7 +76,7 @@ def _gain_text(board: Leaderboard, row: Row) -> list[str]:
     said = f"{most}{abs(gain):.1f} {metric.points} {side} a plain ResNet of its cost"
     seeds = [other["seeds"] for other in board.rows if other["kind"] == "baseline"]
     if board.noise and seeds:
-        width = half_width(board.noise.sd, board.noise.degrees, row["seeds"], min(seeds))
+        width = board.noise.difference((row["accuracy"], row["seeds"]), (row["accuracy"] - gain / 100, min(seeds)))
         said += " (within the noise)" * (abs(gain) <= 100 * width)
     return [said]
 
@@ -88,9 +88,9 @@ def _ties_text(board: Leaderboard, row: Row) -> str:
         return ""
     tied, cost = [other for other in board.rows if other["trial"] in ties], board.query.cost
     cheapest = min(tied, key=lambda other: other[cost])
-    which = f"the cheapest of them net {cheapest['trial']} " if len(ties) > 1 else ""
+    which = f"the cheapest of them {_name(board, cheapest['trial'])} " if len(ties) > 1 else ""
     cheaper = f", {which}at {_cost_text(board, cheapest)}" if cheapest[cost] < row[cost] else ""
-    return f"; {_names(ties)} {'is' if len(ties) == 1 else 'are'} tied with it{cheaper}"
+    return f"; {_names(board, ties)} {'is' if len(ties) == 1 else 'are'} tied with it{cheaper}"
 
 
 def order_by_time(board: Leaderboard) -> list[str]:
@@ -108,12 +108,20 @@ def order_by_time(board: Leaderboard) -> list[str]:
     _, slow, fast = max(pairs, key=lambda pair: pair[0])
     few, many = (f"{short(row['macs'])} MACs take {short(row[LATENCY])} ms" for row in (slow, fast))
     where = board.latency_setting.split("/")[0]
-    return [f"MACs mislead here: net {slow['trial']}'s {few}, net {fast['trial']}'s {many} ({where}, measured)."]
+    one, other = (_name(board, row["trial"]) for row in (slow, fast))
+    return [f"MACs mislead here: {one}'s {few}, {other}'s {many} ({where}, measured)."]
 
 
-def _names(trials: Sequence[int]) -> str:
-    """ "net 7", "nets 7 and 12", "nets 7, 12, 3 and 5 more"."""
-    words = [str(trial) for trial in trials[:NAMED]]
+def _name(board: Leaderboard, trial: int) -> str:
+    """ "net 7", or the name of a reference."""
+    return next(
+        (row["label"] for row in board.rows if row["trial"] == trial and row["kind"] == "reference"), f"net {trial}"
+    )
+
+
+def _names(board: Leaderboard, trials: Sequence[int]) -> str:
+    """ "net 7", "nets 7 and 12", "nets 7, 12, timm:resnet18 and 5 more"."""
+    words = [_name(board, trial).removeprefix("net ") for trial in trials[:NAMED]]
     if len(trials) > NAMED:
         words.append(f"{len(trials) - NAMED} more")
     listed = f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
@@ -128,7 +136,7 @@ def _others(board: Leaderboard, row: Row) -> list[str]:
     so = ", which the noise does not tell from it" if best["trial"] in (row["tied_with"] or ()) else ""
     most = "most accurate" if board.query.metric.is_accuracy else f"best by {board.query.metric.name}"
     cost = _cost_text(board, best)
-    return [f"The {most} is net {best['trial']}: {cost}, {score_text(board, best)}{so}."]
+    return [f"The {most} is {_name(board, best['trial'])}: {cost}, {score_text(board, best)}{so}."]
 
 
 def _measured_again(board: Leaderboard, row: Row) -> list[str]:
@@ -149,7 +157,7 @@ def _doubts(board: Leaderboard, row: Row) -> list[str]:
     """What is not known, and what may change."""
     said = []
     if not board.noise:
-        said.append("Every net was trained once: the seed noise is not known, nor which nets are tied.")
+        said.append("Too few nets were trained again: the seed noise is not known, nor which nets are tied.")
     elif row["seeds"] == 1 and row["weights"] != "shared":
         said.append(f"It was trained once; ± is 95 % by the noise of {count_nets(board.noise.nets)} trained again.")
     if not any(r.kind == "baseline" and r.status == "ok" for r in board.records):

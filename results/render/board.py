@@ -45,7 +45,9 @@ def print_leaderboard(folder: Path, query: RankingQuery, top: int, as_json: bool
     board = leaderboard_of(folder, query)
     rows = board.rows[: top or None]
     cut = f" (the first {len(rows)} of {len(board.rows)})" if len(rows) < len(board.rows) else ""
-    _print(board, rows, f"Leaderboard of {folder.name}{cut}", as_json, ranks=True)
+    _print(
+        board, rows, f"Leaderboard of {folder.name}, by rank and {title(board.query.cost)}{cut}", as_json, ranks=True
+    )
 
 
 def _print(board: Leaderboard, rows: list[Row], heading: str, as_json: bool, ranks: bool = False) -> None:

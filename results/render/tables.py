@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -65,7 +65,9 @@ def nets_table(
     if not rows:
         return Group(plain(title, style="italic"), plain(none))
     tuned = [name for name, values in tuned_columns(rows).items() if len(values) > 1]
-    cells = [_cells(row, [name for name in others if name not in ("macs", "params")], metric, tuned) for row in rows]
+    beside = [name for name in others if name not in ("macs", "params")]
+    names = {row["trial"]: row["label"] for row in rows if row["kind"] == "reference"}  # rather than their numbers
+    cells = [_cells(row, beside, metric, tuned, names) for row in rows]
     budgets = {(row["weights"], row["budget_steps"]) for row in rows if row["weights"] in ("alone", "inherited")}
     optional = {"steps": len(budgets) > len({weights for weights, _ in budgets}), "rank": ranks}
     names = [name for name in cells[0] if optional.get(name, any(row[name] for row in cells))]
@@ -102,15 +104,19 @@ def tuned_text(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def _cells(row: dict[str, Any], others: Sequence[str], metric: Metric, tuned: Sequence[str]) -> dict[str, str]:
-    """One row's text by column; `tuned` are fields of the recipe."""
+def _cells(
+    row: dict[str, Any], others: Sequence[str], metric: Metric, tuned: Sequence[str], names: Mapping[Any, str]
+) -> dict[str, str]:
+    """One row's text by column; `tuned` are fields of the recipe, `names` those of trials that have one."""
     again, tied = row["retrained_accuracy"], row["tied_with"] or ()
-    ties = [f"= {tied[0]}" + f" +{len(tied) - 1}" * (len(tied) > 1)] if tied else []  # the closest net, and how many
-    marks = [row["label"]] * (row["kind"] == "reference") + ["knee"] * row["knee"]
+    ties = (
+        [f"= {names.get(tied[0], tied[0])}" + f" +{len(tied) - 1}" * (len(tied) > 1)] if tied else []
+    )  # the closest net, and how many
+    marks = [row["kind"]] * (row["kind"] in BESIDE) + ["knee"] * row["knee"]
     marks += ["rising"] * bool(row["rising"]) + [row["weights"]] * (row["weights"] != "alone")
     return {
         "run": row.get("run", ""),
-        "trial": str(row["trial"]),
+        "trial": names.get(row["trial"], str(row["trial"])),
         "rank": str(row["rank"]),
         metric.name: metric.text(row["accuracy"]),
         "sd (seeds)": _deviation(row["sd"], row["seeds"]),
@@ -124,7 +130,7 @@ def _cells(row: dict[str, Any], others: Sequence[str], metric: Metric, tuned: Se
         "retrained": ""
         if again is None
         else f"{metric.text(again)} {_deviation(row['retrained_sd'], row['retrained_seeds'])}",
-        "family": row["kind"] if row["kind"] in BESIDE else row["family"],
+        "family": row["family"],
         "net": row["key"],
         "note": ", ".join([*ties, *marks]),
     }

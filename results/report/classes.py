@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..ranking.leaderboard import recommended
 from ..ranking.objectives import ACCURACY
-from ..ranking.verdict import chosen
 from ..render.confusion import mistakes, per_class, read_confusion
 from .elements import Matrix, Run, Table, thin
 
@@ -23,7 +23,7 @@ def class_parts(run: Run) -> tuple[Table | Matrix, ...]:
         InputError: if the file of a confusion cannot be read as one.
     """
     classes = [str(name) for name in run.data["classes"]]
-    take = chosen(run.board)["trial"] if run.rows and ACCURACY in run.board.query.objectives else None
+    take = recommended(run.board)["trial"] if run.rows and ACCURACY in run.board.query.objectives else None
     some = [r.trial for r in thin(run.front, MOST_NETS)]
     read = {r.trial: read_confusion(run.folder, r, len(classes)) for r in run.front if r.trial in (*some, take)}
     known = {trial: confusion_KK for trial, confusion_KK in read.items() if confusion_KK is not None}

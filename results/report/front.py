@@ -80,7 +80,7 @@ def _caption(run: Run) -> str:
         bars = f"Bars are 95 % intervals by the seed noise of {count_nets(noise.nets)}"
         ties = "dashed rings, where there are few, are nets behind the front that the noise does not tell from it."
     else:
-        bars, ties = "There are no bars: every net was trained once", "the seed noise is not known."
+        bars, ties = "There are no bars: too few nets were trained again", "the seed noise is not known."
     return (
         f"A point is a net: {up} is {better}, left is cheaper. The line is the front: no net is both {better} "
         f"and cheaper. {bars}; {ties} Nets {above} the dashed curve beat plain ResNets of their cost. Hover or tap "
@@ -145,8 +145,8 @@ def _interval(run: Run, record: Record) -> tuple[float, float]:
     """The ends of a net's 95 % interval, cut to what the metric can be."""
     row, metric = run.row_of[record.trial], run.metric
     assert run.board.noise
-    value, half = metric.value(row["accuracy"]), run.board.noise.half_width(row["seeds"])
-    return max(metric.within[0], value - half), min(metric.within[1], value + half)
+    low, high = sorted(map(metric.value, run.board.noise.interval(row["accuracy"], row["seeds"])))
+    return max(metric.within[0], low), min(metric.within[1], high)
 
 
 def _again_series(run: Run) -> list[Series]:

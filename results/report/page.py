@@ -11,8 +11,9 @@ from typing import Any
 
 from ...archs.errors import InputError
 from ...archs.files import atomic_write, read_own
+from ..ranking.leaderboard import recommended
 from ..ranking.metric import as_shown
-from ..ranking.verdict import chosen, verdict_of
+from ..ranking.verdict import verdict_of
 from ..render.tables import gain_text, short
 from .assets import write_assets
 from .classes import class_parts
@@ -121,7 +122,8 @@ def _page(run: Run, sections: list[Section], numbers: dict[str, Any]) -> str:
     )
     columns = [run.metric.name if name == "accuracy" else name for name in COLUMNS]
     data: dict[str, Any] = {"nets": {"columns": columns, "genes": run.genes, "rows": page_rows(run)}}
-    data["take"] = next((i for i, r in enumerate(run.nets) if run.rows and r.trial == chosen(run.board)["trial"]), 0)
+    taken = recommended(run.board)["trial"] if run.rows else None
+    data["take"] = next((i for i, r in enumerate(run.nets) if r.trial == taken), 0)
     verdict, shown, left_out = verdict_of(run.board), _filled(sections), _empty(sections)
     render = partial(
         Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(template).render,

@@ -11,6 +11,7 @@ from ..analysis_tools.findings import shown_rows
 from ..analysis_tools.index import FOLDER, INDEX, read_index
 from ..ranking.objectives import COSTS
 from ..render.tables import list_text, tuned_columns
+from ..runs.record import BESIDE
 from .elements import Picture, Run, Table
 from .front import WEIGHT_NAMES, unit
 
@@ -35,14 +36,14 @@ def _leaderboard_row(run: Run, row: dict[str, Any], tuned: Mapping[str, Any]) ->
         "trial": row["trial"],
         "rank": row["rank"],
         metric.name: metric.value(row["accuracy"]),
-        "±": round(run.board.noise.half_width(row["seeds"]), 4) if run.board.noise else None,
+        "±": round(run.board.noise.half_width(row["accuracy"], row["seeds"]), 4) if run.board.noise else None,
         "retrained": None if again is None else round(metric.value(again), 4),
         "retrained_sd": row["retrained_sd"],
         "test": None if row["retrained_test"] is None else round(row["retrained_test"], 4),
         **{unit(cost): row[cost] for cost in costs},
         "gain": row["gain"],
         "gain_bound": row["gain_bound"],
-        "family": row["kind"] if row["kind"] == "baseline" else row["label"],
+        "family": row["label"],
         "note": note_of(row),
         "seeds": row["seeds"],
         "rising": row["rising"],
@@ -57,7 +58,7 @@ def note_of(row: Mapping[str, Any]) -> str:
     """What a net is marked by: the knee, and nets that the noise does not tell from it."""
     tied = row["tied_with"] or []
     more = f" and {len(tied) - 3} more" if len(tied) > 3 else ""
-    notes = ["knee"] * row["knee"] + ["reference"] * (row["kind"] == "reference")
+    notes = ["knee"] * row["knee"] + [row["kind"]] * (row["kind"] in BESIDE)
     notes += [f"tied with {', '.join(map(str, tied[:3]))}{more}"] if tied else []
     return "; ".join(notes)
 

@@ -96,6 +96,11 @@ class Record:
         return f"timm:{self.genotype.get('timm')}" if self.family == "timm" else self.family
 
     @property
+    def name(self) -> str:
+        """What a person calls it: its trial, but a reference by its name, for whose number nobody asked."""
+        return self.label if self.kind == "reference" else f"trial {self.trial}"
+
+    @property
     def training_macs(self) -> int:
         """MACs of a forward pass while the net is trained; its `cost` is of what is shipped."""
         return self.cost.get("training_macs", self.cost["macs"])

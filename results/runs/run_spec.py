@@ -5,11 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...archs.errors import InputError, is_whole, short_repr
-from .store import find_run
+from .store import find_run, read_records
 
 
 def run_and_trial(text: str) -> tuple[str, int | None]:
-    """The run and the trial that RUN:TRIAL names; a text without a number behind a colon is a run alone."""
+    """The run and the trial that RUN:TRIAL or RUN:timm:NAME names, a reference; without one behind it a run alone.
+
+    Raises:
+        InputError: if the run has no such reference.
+    """
+    run, _, net = text.partition(":timm:")
+    if run and net and _is_run(run):
+        numbers = [r.trial for r in read_records(find_run(run)) if r.kind == "reference" and r.label == f"timm:{net}"]
+        if not numbers:
+            raise InputError(f"run {run}: no reference timm:{net}")
+        return run, numbers[0]
     name, _, number = text.rpartition(":")
     return (name, int(number)) if name and is_whole(number) else (text, None)
 

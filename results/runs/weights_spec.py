@@ -6,10 +6,14 @@ Of a net of a run that was retrained, the best retraining's weights are taken.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from msgspec import Meta
 from safetensors.torch import save
@@ -30,16 +34,17 @@ from .retrained import FOLDER, best_of, by_net, mean_of, retrained
 from .run_spec import parse_run_spec
 from .store import read_data_facts, read_records, weights_file
 
+CONNECT_SECONDS = 5.0
 FORMS = "timm:NAME, FILE.safetensors, an exported folder, RUN, RUN:TRIAL"
 
 
-def select_net(run: Path, trial: int | None = None, how: str = "accuracy") -> tuple[Path, Record]:
+def select_net(run: Path, trial: int | None = None, how: str = "recommended") -> tuple[Path, Record]:
     """The folder and the record of the weights to take: of a net that was retrained, its best retraining's.
 
     Args:
         run: folder of the run.
         trial: which net; None takes from the front, under the run's own limits, the one that `how` picks.
-        how: accuracy, gain or cheapest.
+        how: recommended, accuracy, gain or cheapest.
 
     Raises:
         InputError: if there is no such net.
@@ -272,15 +277,43 @@ def timm_pretrained(name: str, **sizes: Any) -> nn.Module:
         OperationError: if they cannot be had, or timm refuses the sizes.
     """
     from huggingface_hub.errors import HTTPError  # pyright: ignore[reportPrivateImportUsage] - its library changed
+    from huggingface_hub.utils.logging import disable_propagation  # which prints its own lines
 
+    disable_propagation()
     try:
-        return timm_nets.create(name, True, **sizes)
+        with _offline_unless_reachable():
+            return timm_nets.create(name, True, **sizes)
     except (OSError, HTTPError, InputError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         config = _timm_config(name)
         raise OperationError(
             f"timm: the weights of {config.architecture}.{config.tag} cannot be had ({reason})"
         ) from None
+
+
+@contextmanager
+def _offline_unless_reachable() -> Iterator[None]:
+    """Have the hub's library look into its cache alone where the hub does not answer: it asks for a minute else."""
+    from huggingface_hub import constants
+
+    was_offline = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = was_offline or not _is_reachable(constants.ENDPOINT)
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = was_offline
+
+
+def _is_reachable(address: str) -> bool:
+    """Whether a server takes connections; one behind a proxy is not asked."""
+    url = urlsplit(address)
+    if getproxies().get(url.scheme):
+        return True
+    try:
+        socket.create_connection((url.hostname or "", url.port or 443), CONNECT_SECONDS).close()
+    except OSError:
+        return False
+    return True
 
 
 def _from_timm_file(path: Path, name: str, size: Map | None) -> LoadedWeights:

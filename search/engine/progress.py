@@ -196,9 +196,13 @@ class LiveView(ProgressCounts):
 
     def _left(self) -> list[str]:
         """How much work is left, and how long that takes."""
-        work, seconds = f"about {short(self.work_left())} {self.shown.unit} left", self.seconds_left()
+        in_seconds = self.shown.unit == "s"
+        amount = duration(self.work_left()) if in_seconds else f"{short(self.work_left())} {self.shown.unit}"
+        work, seconds = f"about {amount} left", self.seconds_left()
         if seconds is None:
             return [work, "workers are starting" if not self.ticks else "no rate yet"]
+        if in_seconds:
+            return [f"{duration(seconds)} left"]
         return [f"{short(self.rate())} {self.shown.unit}/s", work, f"{duration(seconds)} at this rate"]
 
 

@@ -13,7 +13,7 @@ from ...results.ranking.leaderboard import ExtraResults, rank_rows
 from ...results.ranking.objectives import RankingQuery, parse_objectives
 from ...results.render.tables import nets_table, short
 from ...results.runs.record import BESIDE, FREE, Record
-from ..training.job import Job, LatencyJob, SupernetJob
+from ..training.job import EvaluateJob, Job, LatencyJob, SupernetJob
 from ..trials.controller import SearchController
 from ..trials.forecast import ComputeForecast
 from ..trials.supernet_controller import SupernetController
@@ -78,8 +78,8 @@ class ShownSearch:
         if isinstance(job, SupernetJob):
             return f"supernet  steps {job.start_step} to {job.stop_step} of {job.total_steps}"
         net = job.genotype
-        what = f"{TIMM}{net.name}" if isinstance(net, TimmNet) else net.family
-        return f"trial {job.trial}  {what}{'  latency' if isinstance(job, LatencyJob) else ''}"
+        what = f"{TIMM}{net.name}" if isinstance(net, TimmNet) else f"trial {job.trial}  {net.family}"
+        return f"{what}{'  latency' if isinstance(job, LatencyJob) else ''}"
 
     def line(self, record: Record) -> str:
         metric = self.controller.context.settings.metric
@@ -87,7 +87,7 @@ class ShownSearch:
         what = f"{record.status} {result}, {short(record.cost['macs'])} MACs, {record.label}"
         notes = [record.kind] * (record.kind in BESIDE) + [record.weights] * (record.weights != "alone")
         note = f" ({', '.join(notes)})" if notes else ""
-        return f"trial {record.trial}: {what}{note}"
+        return f"{record.name}: {what}{note}"
 
     def table(self) -> RenderableType:
         settings, devices = self.controller.context.settings, self.controller.context.devices
@@ -99,11 +99,25 @@ class ShownSearch:
 
 
 class ShownSupernet(ShownSearch):
-    """A search on shared weights, whose compute is divided beforehand."""
+    """A search on shared weights, whose compute is divided beforehand: its work is counted in seconds of a worker.
+
+    A FLOP of the bank takes longer than one of a net alone, so seconds are learned of each kind.
+    """
+
+    unit = "s"
 
     def __init__(self, controller: SupernetController) -> None:
         super().__init__(controller)
         self.supernet = controller
+        self._paces, self._known_from = controller.seconds_a_flop(), (0, 0)
+
+    @property
+    def paces(self) -> dict[str, float]:
+        """Seconds a FLOP by kind, as records and the bank's progress say so far."""
+        known_from = len(self.records), self.supernet.bank_training.progress["step"]
+        if known_from != self._known_from:
+            self._paces, self._known_from = self.supernet.seconds_a_flop(), known_from
+        return self._paces
 
     @property
     def target(self) -> int:
@@ -112,10 +126,11 @@ class ShownSupernet(ShownSearch):
         return ended + beside + self.supernet.nets_left
 
     def amount(self, job: Job, step: int) -> float:
-        return self.supernet.flops_of(job, step)
+        kind = {SupernetJob: "bank", EvaluateJob: "shared"}.get(type(job), "alone")
+        return self.paces[kind] * self.supernet.flops_of(job, step)
 
     def left(self) -> float:
-        return self.supernet.flops_left()
+        return sum(self.paces[kind] * flops for kind, flops in self.supernet.flops_left().items())
 
 
 def shown_search(controller: SearchController) -> ShownSearch:

@@ -11,6 +11,7 @@ from rich.console import Console
 from ...archs import InputError
 from ...archs.errors import MOST_SEEDS, check_count
 from ...archs.timm_net import net_from_dict
+from ...results.ranking.leaderboard import recommended
 from ...results.ranking.metric import run_metric
 from ...results.ranking.objectives import OBJECTIVES, RankingQuery
 from ...results.ranking.run_leaderboard import costs_of, leaderboard_of, limits_of
@@ -38,7 +39,7 @@ class Retrain:
         search: folder of its run.
         seeds: trainings of each net.
         run: where, for how long, and which trackers are told.
-        top: so many nets: by Pareto rank, then by accuracy.
+        top: so many nets: the recommended one, then by Pareto rank and accuracy.
         trials: these nets instead.
         limits: largest cost of a net, by kind of cost.
         recipe: None takes that of the search, which is each net's own where it was searched too.
@@ -81,10 +82,7 @@ def retrain(config: Retrain, console: Console) -> list[Record]:
     if not test:
         of = trainer.name if trainer else data.name
         console.print(f"{of} has no test split: validation accuracy is all there is", highlight=False)
-    used = (
-        read_settings(run).get("settings", {}).get("seed", 0)
-    )  # made these nets look good, which a mean should not keep
-    seeds = [seed for seed in range(config.seeds + 1) if seed != used][: config.seeds]
+    seeds = unseen_seeds(read_records(run), config.seeds)
     plan = list[Training]()
     for net in nets:
         how = recipe if config.recipe else tuned_recipe(recipe, net.genes)
@@ -99,6 +97,15 @@ def retrain(config: Retrain, console: Console) -> list[Record]:
     records = run_experiment(plan, context, console)
     prune(run)
     return records
+
+
+def unseen_seeds(records: Sequence[Record], count: int) -> list[int]:
+    """The first so many seeds that no net of the search was trained with: those made nets look good.
+
+    One list for all nets, so that they can be compared seed by seed.
+    """
+    seen = {seed for r in records for seed in (r.seed, *map(int, r.accuracies))}
+    return [seed for seed in range(count + len(seen)) if seed not in seen][:count]
 
 
 def _check_trainer(run: Path, trainer: TrainerFile | None) -> None:
@@ -119,7 +126,8 @@ def _chosen(config: Retrain) -> Sequence[Record]:
     board = leaderboard_of(config.search, RankingQuery(limits=config.limits))
     if board.why_empty:
         raise InputError(f"run {config.search.name}: {board.why_empty}")
-    rows = sorted(board.rows, key=lambda row: (row["rank"], -row["accuracy"]))
+    first = recommended(board)["trial"]
+    rows = sorted(board.rows, key=lambda row: (row["trial"] != first, row["rank"], -row["accuracy"]))
     by_trial = {r.trial: r for r in records}
     return [by_trial[row["trial"]] for row in rows[: config.top]]
 

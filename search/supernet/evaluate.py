@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from ...archs import Network
+from ...archs import InputError, Network
 from ...archs.files import atomic_write
 from ...archs.weights import save
 from ...results.metrics import Scores, evaluate
@@ -28,7 +28,10 @@ from .files import load_bank
 def evaluate_job(job: EvaluateJob, loader: DeviceLoader) -> JobResult:
     """Evaluate one net on slices of the bank in `job.bank`, and leave its weights and confusion in their files."""
     start, path = time.perf_counter(), Path(job.bank)
-    bank = _loaded(path, path.stat().st_mtime_ns, loader.device)
+    try:
+        bank = _loaded(path, path.stat().st_mtime_ns, loader.device)
+    except (InputError, FileNotFoundError) as error:
+        return JobResult(job.trial, "full", error=str(error))  # a fault of the disk, not of the net
     bank.reserve([job.genotype])  # one with a part that no net of the training had
     net = bank.network(job.genotype)
     scores = evaluate_net(net, job.recipe, loader)

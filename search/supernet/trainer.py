@@ -39,13 +39,18 @@ log = logging.getLogger("alternas")
 
 
 def train_bank(job: SupernetJob, loader: DeviceLoader) -> Iterator[Progress | JobResult]:
-    """Train the bank of `job` up to its stop: a `Progress`, then one `JobResult`, "ok", "nan" or "lost".
+    """Train the bank of `job` up to its stop: a `Progress`, then one `JobResult`, "ok", "nan", "lost" or "rewind".
 
-    The state is left in the job's checkpoint and, at the full budget, the bank in its file. A loss that is not finite
-    or that jumps leaves the checkpoint as it was: the last good state. Of several workers the first alone evaluates,
-    writes and reports progress; "lost" is what the others report where one has died.
+    The state is left in a checkpoint and, at the full budget, the bank in its file. A loss that is not finite or that
+    jumps leaves none: the state at the start is the last good one. Of several workers the first alone evaluates,
+    writes and reports progress; "lost" is what the others report where one has died. "rewind": there is no good state
+    at the start.
     """
-    trainer = BankTrainer(job, loader)
+    state = read_state(job, loader.device)
+    if state is None and job.start_step:
+        yield JobResult(job.trial, "rewind", error=f"{job.state_at(job.start_step)} is broken or gone")
+        return
+    trainer = BankTrainer(job, loader, state)
     try:
         with open_group(job.member, loader.device, trainer.step) as trainer.gradients.group:
             loss = trainer.train()
@@ -66,6 +71,23 @@ def train_bank(job: SupernetJob, loader: DeviceLoader) -> Iterator[Progress | Jo
         save_bank(trainer.best, Path(job.weights), job.facts)
     yield Progress(job.trial, trainer.curve[-1], trainer.seconds)
     yield trainer.result("ok", accuracy=accuracy, losses=tuple(map(tuple, trainer.losses)))
+
+
+def read_state(job: SupernetJob, device: torch.device) -> dict[str, Any] | None:
+    """The state that a job goes on from; None if it is gone or broken, which puts it aside.
+
+    That at the job's end goes first: a driver that died may not have noted it.
+
+    Raises:
+        InputError: if it is of another bank.
+    """
+    for path in (job.state_at(job.stop_step), job.state_at(job.start_step)):
+        state = read_checkpoint(path, device) if path.exists() else None
+        if state is not None and state["of"] != job.facts:
+            raise InputError(f"checkpoint {path}: is of another bank")
+        if state is not None:
+            return state
+    return None
 
 
 class SharedGradients(Gradients):
@@ -122,12 +144,17 @@ class BankTrainer:
         losses: of the nets of each step of the job, as they were trained.
     """
 
-    def __init__(self, job: SupernetJob, loader: DeviceLoader) -> None:
+    def __init__(self, job: SupernetJob, loader: DeviceLoader, state: dict[str, Any] | None = None) -> None:
+        """`state`: of `read_state`, to go on from; None begins anew."""
         self.job, self.loader, self.recipe = job, loader, job.recipe
         data, device = loader.data, loader.device
         inputs = NetInput(len(data.classes), data.image_size, data.in_chans, job.recipe.dropout, job.recipe.drop_path)
         self.bank = Bank(inputs, job.seed)
-        self.bank.reserve([*job.largest, *job.validated])
+        if state is None:
+            self.bank.reserve([*job.largest, *job.validated])  # which takes seconds: each net is built
+        else:
+            for role, axes in state["axes"].items():
+                self.bank.put(role, tuple(Axis(*axis) for axis in axes), state["bank"][role.replace(".", ":")])
         self.bank.to(device)
         self.ema = Ema(self.bank, self.recipe.ema_decay) if self.recipe.ema_decay else None
         self.optimizer: torch.optim.Optimizer
@@ -137,10 +164,8 @@ class BankTrainer:
         self.gradients = SharedGradients(self.bank, self.recipe, partial(_loss, self.recipe, weight_K), device)
         self.step, self.seconds, self.curve = 0, 0.0, list[Point]()
         self.losses: list[list[float]] = []
-        if Path(job.checkpoint).exists():
-            self._load()
-        if self.step not in (job.start_step, job.stop_step):
-            raise InputError(f"checkpoint {job.checkpoint}: is at step {self.step}, not at {job.start_step}")
+        if state is not None:
+            self._restore(state)
 
     @property
     def best(self) -> Bank:
@@ -225,23 +250,9 @@ class BankTrainer:
         state |= {"step": self.step, "seconds": self.seconds, "passes": self.gradients.passes}
         state |= {"axes": {role: [tuple(axis) for axis in axes] for role, axes in self.bank.axes.items()}}
         state |= {"of": self.job.facts, "curve": [astuple(point) for point in self.curve], "losses": self.losses}
-        atomic_write(Path(self.job.checkpoint), lambda file: torch.save(state, file))
+        atomic_write(self.job.state_at(self.step), lambda file: torch.save(state, file))
 
-    def _load(self) -> None:
-        """Continue from the job's checkpoint.
-
-        Raises:
-            InputError: if it is of another bank.
-        """
-        state = read_checkpoint(Path(self.job.checkpoint), self.loader.device)
-        if state is None:
-            return
-        if state["of"] != self.job.facts:
-            raise InputError(f"checkpoint {self.job.checkpoint}: is of another bank")
-        for name, bank in {"bank": self.bank, "ema": self.best}.items():
-            for role, axes in state["axes"].items():  # it may have grown
-                bank.put(role, tuple(Axis(*axis) for axis in axes), state[name][role.replace(".", ":")])
-        self._new_optimizer()
+    def _restore(self, state: dict[str, Any]) -> None:
         for name, part in self._parts().items():
             part.load_state_dict(state[name])
         self.step, self.seconds, self.gradients.passes = state["step"], state["seconds"], state["passes"]

@@ -205,13 +205,13 @@ class SupernetJob:
     Attributes:
         trial: number of the trial, unique in its run.
         nets: those trained in each step, from `start_step` on.
-        start_step: where the bank's checkpoint stands; 0 where there is none yet.
+        start_step: at which the training goes on from its state there; 0 begins anew.
         total_steps: the full budget, in optimiser steps, which the learning-rate schedule spans.
         largest: nets that a new bank is made large enough for.
         validated: nets that are measured as the bank trains.
         recipe: how to train.
         seed: of the initial weights, the order of the images and their augmentation.
-        checkpoint: file to continue from and to leave the state in.
+        checkpoint: stem of the files that hold the state at a step; see `state_at`.
         weights: safetensors file of the bank, written when `stop_step` equals `total_steps`.
         facts: what the bank is trained on and for; a checkpoint of another bank is refused.
         timeout_s: the worker of a job that takes longer is killed.
@@ -238,6 +238,10 @@ class SupernetJob:
     def stop_step(self) -> int:
         """The optimiser step at which to stop and report."""
         return self.start_step + len(self.nets)
+
+    def state_at(self, step: int) -> Path:
+        """The file of the training's state at a step."""
+        return Path(f"{self.checkpoint}-{step}.pt")
 
     @property
     def progress_steps(self) -> int:
@@ -302,7 +306,8 @@ class JobResult:
         trial: number of the trial.
         status: "ok" (reached `stop_step`, or measured), "nan", "oom", "timeout", "error", "infeasible" (a device does
             not run it), or what is no fault of the net: "full", the disk is, "lost", the worker died or cannot reach
-            the artifact store, and "unreachable", the device that measures it is.
+            the artifact store, "unreachable", the device that measures it is, and "rewind", the state that a bank's
+            training was to go on from is broken or gone.
         step: the optimiser step reached.
         accuracy: validation accuracy of the EMA weights, a fraction, or the score of another metric; None unless
             trained and ok.

@@ -1,7 +1,8 @@
 """`BankTraining`: the training of a bank of shared weights, segment by segment, on one worker or several.
 
-supernet.json of the run says how far it is. Each segment leaves a checkpoint; one whose loss diverges, or whose workers
-are lost, is tried again from the last. No Ray, no torch.
+supernet.json of the run says how far it is. Each segment leaves a checkpoint, and the last two are kept; one whose loss
+diverges, or whose workers are lost, is tried again from the last. Where that is broken or gone, training goes on from
+the one before, or begins anew. No Ray, no torch.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from collections import defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from ...archs import Genotype
 from ...archs.cost import BACKWARD_FACTOR
-from ...archs.errors import OperationError
-from ...results.runs.bank_progress import read_progress, write_progress
+from ...archs.errors import InputError, OperationError
+from ...results.runs.bank_progress import FILE, FLOPS, read_progress, write_progress
 from ..context import SearchContext
 from ..supernet.attentive import LossPredictor
 from ..supernet.budget import NETS_A_STEP, SupernetBudget, evaluation_flops
@@ -33,6 +35,7 @@ MAX_ATTEMPTS = 3  # at a segment whose loss diverges, each at half the learning 
 TRIES = 2  # segments that each number of workers is tried for
 MAX_LOST = 2  # times that a segment's worker is lost in a row
 RENDEZVOUS = "rendezvous-"  # beginning of the names of files where workers meet
+NEW: dict[str, Any] = {"step": 0, "curve": [], "attempts": 0}  # the progress of a bank that is not trained yet
 START_SECONDS = 120.0  # that a segment waits for workers that are starting, at the beginning and after a loss
 
 
@@ -47,16 +50,31 @@ class BankTraining:
         """`bank`: its file."""
         self._context, self._settings, self._folder = context, context.settings, context.folder
         self._sampler, self._budget, self._bank = sampler, budget, bank
-        self.progress = read_progress(context.folder) or {"step": 0, "curve": [], "attempts": 0}
-        self.progress |= {"total_steps": budget.steps, "budget": asdict(budget), "facts": context.bank_facts}
-        sampler.prefer(LossPredictor(self.progress.get("predicted", {})))
+        self._take_up(self._noted())
         self._dealt, self._out = deque[SupernetJob](), set[int]()  # of a segment: jobs to hand out, and those out
         self._results: list[JobResult] = []  # of the segment's other workers
         self._lost = 0
         self._workers = 1  # of this segment
         self._rates = defaultdict[int, list[float]](list)  # optimiser steps a second in each segment, by workers
         self._patient_until = time.monotonic() + START_SECONDS
-        self._drop_checkpoint()
+        if self.done:
+            self._drop_checkpoints()
+
+    def _noted(self) -> dict[str, Any]:
+        """What supernet.json says; of a new bank where there is none, or a broken one, which is put aside."""
+        try:
+            return read_progress(self._folder) or NEW
+        except InputError as error:
+            file = self._folder / FILE
+            file.replace(file.with_name(f"{FILE}.broken"))
+            log.warning("%s; kept as %s.broken, and the supernet's training begins anew", error, FILE)
+            return NEW
+
+    def _take_up(self, progress: dict[str, Any]) -> None:
+        """Go on from a state of the training."""
+        about = {"total_steps": self._budget.steps, "budget": asdict(self._budget), "facts": self._context.bank_facts}
+        self.progress = progress | about
+        self._sampler.prefer(LossPredictor(self.progress.get("predicted", {})))
 
     @property
     def done(self) -> bool:
@@ -117,15 +135,12 @@ class BankTraining:
     def _checkpoints(self) -> Path:
         return self._folder / "checkpoints"
 
-    @property
-    def _checkpoint(self) -> Path:
-        """State of the bank's training."""
-        return self._checkpoints / "bank.pt"
-
-    def _drop_checkpoint(self) -> None:
-        """Once the bank is trained, its file is all that is needed."""
-        if self.done:
-            self._checkpoint.unlink(missing_ok=True)
+    def _drop_checkpoints(self) -> None:
+        """Keep the last two; once the bank is trained, its file is all that is needed."""
+        steps = () if self.done else (self.progress["step"], self.progress.get("previous", NEW)["step"])
+        for file in self._checkpoints.glob("bank-*.pt"):
+            if file.stem not in {f"bank-{step}" for step in steps}:
+                file.unlink(missing_ok=True)
 
     def _clear_rendezvous(self) -> None:
         """Delete the files where workers met, of an earlier driver too."""
@@ -148,7 +163,7 @@ class BankTraining:
             self._sampler.fixed() if is_watched else (),
             replace(settings.recipe, lr=settings.recipe.lr * 0.5**attempts),
             settings.seed + 7919 * attempts,
-            str(self._checkpoint),
+            str(self._checkpoints / "bank"),
             str(self._bank),
             self._context.bank_facts,
             metric=settings.metric,
@@ -179,10 +194,19 @@ class BankTraining:
             self.progress["attempts"] += 1
             write_progress(self._folder, self.progress)
             log.warning("supernet: %s; goes on from the last checkpoint at half the learning rate", result.error)
+        elif result.status == "rewind":
+            self._rewind(result.error)
         elif result.status != "ok":
             raise OperationError(f"supernet: training ended as {result.status}: {result.error}")
         else:
             self._advance(result)
+
+    def _rewind(self, why: str) -> None:
+        """Go back to the state before the last; what was spent is spent all the same."""
+        spent = {name: self.progress[name] for name in FLOPS if name in self.progress}
+        self._take_up(self.progress.get("previous", NEW) | spent)
+        log.warning("supernet: %s; its training goes on from step %d", why, self.progress["step"])
+        write_progress(self._folder, self.progress)
 
     def _advance(self, result: JobResult) -> None:
         """Note that the bank stands at a new step."""
@@ -195,7 +219,9 @@ class BankTraining:
         validated = self._sampler.fixed() if curve[-1]["accuracy"] is not None else ()
         seconds = result.seconds - self.progress.get("seconds", 0.0)
         self._rates[self._workers].append((result.step - before) / max(seconds, 1e-9))
+        rest = ("previous", "total_steps", "budget", "facts")
         self.progress |= {
+            "previous": {name: value for name, value in self.progress.items() if name not in rest},
             "step": result.step,
             "curve": curve,
             "seconds": round(result.seconds, 3),
@@ -208,7 +234,7 @@ class BankTraining:
         self._lost = 0
         self._sampler.prefer(predicted)
         write_progress(self._folder, self.progress)
-        self._drop_checkpoint()
+        self._drop_checkpoints()
 
     def _evaluation_flops(self, nets: Iterable[Genotype]) -> float:
         data = self._context.data

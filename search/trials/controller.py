@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import cast
@@ -61,7 +62,7 @@ class SearchController(Controller):
         self.pretrained = Parent(context.pretrained.start) if context.pretrained else None
         self.exhausted, nets = False, context.config.run.budget.patience
         self.patience = Patience(nets, settings, context.cost_of) if nets else None
-        self._over_in_a_row = 0
+        self._over_in_a_row, self._seconds_beside = 0, 0.0
         # As the records say: nets of the search and references that have ended, optimiser steps of all trainings.
         self._ended = self._references = self._steps = 0
         for record in store.records:
@@ -97,6 +98,13 @@ class SearchController(Controller):
         return most < math.inf and self.steps_done >= most
 
     @property
+    def _beside_waits(self) -> bool:
+        """Whether baselines and references have had their share of the time, and nets are still to be proposed."""
+        budget = self.context.config.run.budget
+        share = 3600 * budget.hours * budget.baselines if budget.baselines else 0.0
+        return self._seconds_beside >= share and not self.proposed_all
+
+    @property
     def stalled(self) -> bool:
         """Whether the last nets have not made the front better. One that still ends may."""
         return self.patience is not None and self.patience.is_over
@@ -116,6 +124,16 @@ class SearchController(Controller):
         return [self.end(trial, "pruned") for trial in [*self.live.values()] if trial.paused]
 
     # What runs next.
+
+    def next_job(self) -> Job | None:
+        """As `Controller`; baselines and references wait for the search once they have had their share of the time."""
+        if not self._beside_waits:
+            return super().next_job()
+        waiting = [number for number in self._queue if number in self._beside]
+        self._queue = deque(number for number in self._queue if number not in self._beside)
+        job = super().next_job()
+        self._queue.extend(waiting)
+        return job or super().next_job()
 
     def _next_trial(self) -> Trial | None:
         """The first paused trial that the scheduler promotes, from the highest rung down; else a new one."""
@@ -208,6 +226,7 @@ class SearchController(Controller):
 
     def report(self, result: JobResult) -> Record | None:
         self.context.devices.release(self.live[result.trial].job)
+        self._seconds_beside += result.seconds * (result.trial in self._beside)
         return super().report(result)
 
     def _take(self, trial: Trial, result: JobResult) -> Record | None:
@@ -234,7 +253,7 @@ class SearchController(Controller):
         device = self.context.devices.at_work(trial.job)
         if result.status == "ok":
             device.add(trial.net, result.latency)
-            if over := self.context.devices.over(trial.net):
+            if trial.kind != "reference" and (over := self.context.devices.over(trial.net)):
                 self._over_in_a_row += 1
                 self.exhausted |= self._over_in_a_row >= MAX_OVER
                 return self._end_infeasible(trial, over)

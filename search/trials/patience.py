@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...results.ranking.stats import Noise, half_width, pooled_noise
+from ...results.ranking.stats import Noise, pooled_noise
 from ...results.runs.record import Record
 from ..config import Settings
 from .study import CostOf
@@ -24,7 +24,7 @@ class Patience:
 
     The last `nets` nets of the search that were trained to the end are held against the front of all that ended
     before the first of them. One that is above it by more than the noise is growth: its score exceeds that of each
-    earlier net that costs no more by more than `stats.half_width`, the 95 % interval that ties are told by; a net
+    earlier net that costs no more by more than `Noise.difference`, the 95 % interval that ties are told by; a net
     cheaper than all earlier ones must exceed the worst of them so. Without growth the search is over.
 
     Attributes:
@@ -58,9 +58,7 @@ class Patience:
         return pooled_noise(self._groups)
 
     def __str__(self) -> str:
-        noise = self.noise
-        width = f" ({100 * half_width(noise.sd, noise.degrees, 1, 1):.2g} points)" if noise else ""
-        what = f"none of the last {self.nets} nets is above the front before them by more than the seed noise{width}"
+        what = f"none of the last {self.nets} nets is above the front before them by more than the seed noise"
         return f"patience: {what}; the same command with more --patience goes on"
 
     def _has_stalled(self) -> bool:
@@ -76,5 +74,5 @@ def is_growth(net: TrainedNet, before: list[TrainedNet], noise: Noise | None) ->
     """Whether a net is above the front of others by more than the noise."""
     no_dearer = [other for other in before if other.cost <= net.cost]
     rival = max(no_dearer, key=lambda other: other.score) if no_dearer else min(before, key=lambda other: other.score)
-    width = half_width(noise.sd, noise.degrees, net.seeds, rival.seeds) if noise else 0.0
+    width = noise.difference((net.score, net.seeds), (rival.score, rival.seeds)) if noise else 0.0
     return net.score > rival.score + width

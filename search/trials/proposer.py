@@ -28,8 +28,10 @@ def choose_baselines(candidates: Sequence[Genotype], context: SearchContext) -> 
     """The first candidates that together cost less to train than the search; one within the limits in any case.
 
     The one over the limits comes last, and only if it costs less than a third of the run. A build-up walks from the
-    baselines, so it has all within the limits.
+    baselines, so it has all within the limits. None where the run is to have none.
     """
+    if not context.config.run.budget.baselines:
+        return []
     settings, search, spent, chosen = context.settings, search_macs(context), 0.0, list[Genotype]()
     for net in candidates:
         cost = context.cost_fn(net)

@@ -67,14 +67,22 @@ class StudyAdapter:
         self.study = optuna.create_study(
             storage=self._memory, directions=DIRECTIONS, sampler=sampler(strategy, context, offset)
         )
+        self.study.stop = self._stop  # which Optuna lets its own loop alone call
+        self._is_stopped = False
         self._open: dict[int, Trial] = {}
         self._baselines = set[int]()
         self._kept: dict[str, Any] = {}  # attributes of the study, at the last look
         self._asked: int | None = None  # the trial that was proposed last
 
+    def _stop(self) -> None:
+        """What a sampler calls that has nothing more to propose, as Optuna's BruteForceSampler."""
+        self._is_stopped = True
+
     @property
     def ready(self) -> bool:
         """Whether the strategy has a net to propose now; some must wait for results, or come to an end."""
+        if self._is_stopped:
+            return False
         ready = getattr(self.study.sampler, "ready", None)
         return ready is None or ready(self.study)
 
@@ -295,12 +303,16 @@ def validate_sampler(strategy: str, context: SamplerContext) -> None:
     """Have a sampler of the user's own propose nets in a study that is thrown away.
 
     Raises:
-        InputError: if it raises anything, as Optuna's samplers for one objective do.
+        InputError: if it raises anything, as Optuna's samplers for one objective do, and those that want the same
+            genes of all trials.
     """
     if not is_own(strategy):
         return
     quiet()
     study = optuna.create_study(directions=DIRECTIONS, sampler=sampler(strategy, context))
+    study.add_trial(
+        create_trial(state=TrialState.FAIL)
+    )  # without genes, as a plain ResNet that the space does not have
     for accuracy in (0.5, 0.6, 0.7):  # made up
         with user_sampler_errors(strategy):
             trial = study.ask()

@@ -7,6 +7,7 @@ A net on slices of the bank has weights
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from ...archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
 from ...archs.timm_net import TimmNet
 from ...results.ranking.objectives import own_flops
 from ...results.ranking.pareto import pareto_ranks
+from ...results.runs.bank_progress import read_about
 from ...results.runs.record import Record
 from ...results.runs.store import Store, weights_file
 from ...spaces import plain_genes
@@ -31,6 +33,7 @@ from .trial import Parent, Trial
 
 MAX_POLISHED = 10  # nets of the front: each gets as many FLOPs, so that more of them get less
 MAX_POLISH = 2.0  # full trainings that a cheap net is polished for, at most
+USUAL_PACE = 1e-9  # seconds a FLOP, before anything is known
 POLISH_RATE = 0.75  # of the recipe's learning rate
 
 
@@ -57,6 +60,8 @@ class SupernetController(SearchController):
         if not store.records:  # evaluated first: the same nets trained alone tell what sharing is worth
             genes = [plain_genes(context.space, net) for net in self.baselines]
             study.enqueue([known for known in genes if known])
+        if self.bank_training.done and not self.complete:
+            read_about(self.bank)  # before every net fails that would be evaluated on it
 
     # What runs next: baselines, the bank, then nets on slices of it, then the front once more.
 
@@ -84,7 +89,7 @@ class SupernetController(SearchController):
         return self.context.config.trials < UNLIMITED
 
     def next_job(self) -> Job | None:
-        if self._queue or self.bank_training.done:
+        if self.bank_training.done or (self._queue and not self._beside_waits):
             return super().next_job()
         return self.bank_training.next_job(self.idle, self.starting)
 
@@ -164,8 +169,8 @@ class SupernetController(SearchController):
         macs = self.context.references[net].macs if isinstance(net, TimmNet) else self.sampler.macs(net)
         return BACKWARD_FACTOR * macs * step * self.settings.recipe.batch_size
 
-    def flops_left(self) -> float:
-        """FLOPs still to be spent on baselines, references, bank, evaluation and polish."""
+    def flops_left(self) -> dict[str, float]:
+        """FLOPs still to be spent: "alone" on baselines, references and polish, "bank", and "shared" on slices."""
         steps, batch, records = self.context.steps, self.settings.recipe.batch_size, self.store.records
         trained = {r.key for r in records if r.kind == "baseline"}
         macs = BASELINE_SEEDS * sum(self.sampler.macs(net) for net in self.baselines if net.key not in trained)
@@ -175,7 +180,30 @@ class SupernetController(SearchController):
         polished = sum(own_flops(r) for r in records if r.weights == "polished")
         evaluation = 0.0 if self.proposed_all else self._to_evaluate * self._mean_evaluation
         polish = max(0.0, self.budget.polish - polished)
-        return BACKWARD_FACTOR * macs * steps * batch + self.bank_training.flops_left + evaluation + polish
+        alone = BACKWARD_FACTOR * macs * steps * batch + polish
+        return {"alone": alone, "bank": self.bank_training.flops_left, "shared": evaluation}
+
+    def seconds_a_flop(self) -> dict[str, float]:
+        """What a FLOP of each kind has taken so far; of a kind that is still to come as much as of another.
+
+        A step of the bank's small batches takes several times as long as its FLOPs say.
+        """
+        seconds, flops = defaultdict[str, float](float), defaultdict[str, float](float)
+        for record in self.store.records:
+            if record.status == "ok" and not record.taken_from:
+                kind = "shared" if record.weights == "shared" else "alone"
+                seconds[kind] += record.seconds
+                flops[kind] += (
+                    self._evaluation_flops(Genotype.from_dict(record.genotype))
+                    if kind == "shared"
+                    else own_flops(record) * max(1, len(record.accuracies))
+                )
+        progress = self.bank_training.progress
+        seconds["bank"] = progress.get("seconds", 0.0)
+        flops["bank"] = self.budget.bank * progress["step"] / self.budget.steps
+        known = {kind: seconds[kind] / flops[kind] for kind in seconds if seconds[kind] and flops[kind]}
+        usual = known.get("bank") or next(iter(known.values()), USUAL_PACE)
+        return {kind: known.get(kind, usual) for kind in ("alone", "bank", "shared")}
 
     # The front.
 
