@@ -72,7 +72,7 @@ def read_npz(config: DataConfig) -> RawDataset:
         raise InputError(f"data: {path}: images of its splits differ in shape: {sorted(shapes)}")
     names = _class_names(path, arrays)
     known = np.unique(np.concatenate(list(labels.values())))
-    if len(names) and 0 <= known[0] and known[-1] < len(names):  # a class without a picture is none
+    if len(names) and known[0] >= 0 and known[-1] < len(names):  # a class without a picture is none
         labels = {part: np.searchsorted(known, values) for part, values in labels.items()}
         names = [names[label] for label in known]
     y, classes = numbered(config.name, labels, dict.fromkeys(labels, names))
