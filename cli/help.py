@@ -20,7 +20,7 @@ GROUPS = {
     "Device": (
         "max-latency-ms", "latency", "latency-command", "latency-format", "latency-timeout",
     ),
-    "Data": ("loader", "skip-broken", "download"),
+    "Data": ("loader", "skip-broken", "group-by", "download"),
     "Training": ("trainer", "tune", "compile", "save-weights-at"),
     "How long": ("patience", "baselines", "trial-minutes", "max-hours", "max-train-steps"),
     "Where": (

@@ -147,6 +147,10 @@ class ImageOptions:
     ] = ""
     loader: Annotated[str, option("How data are read: memory, stream, or auto (memory up to 2 GiB).")] = "auto"
     skip_broken: Annotated[bool, option("Skip images that cannot be read.", "--skip-broken")] = False
+    group_by: Annotated[
+        str,
+        option("Keep pictures of a group in one split: a CSV of file and group, or a pattern of names (patient\\d+)."),
+    ] = ""
     download: Annotated[bool, option("Download the data if they are missing.", "--download")] = False
 
     def of(self, data: str) -> DataConfig:
@@ -155,7 +159,7 @@ class ImageOptions:
         from ..search.data.dataset import DataConfig
 
         size = parse_size(self.image_size) if self.image_size else None
-        return DataConfig(data, size, self.loader, self.skip_broken, self.download)
+        return DataConfig(data, size, self.loader, self.skip_broken, self.download, self.group_by)
 
 
 @dataclass(frozen=True)

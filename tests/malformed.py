@@ -28,6 +28,7 @@ FREE: dict[str, list[str]] = {  # by option: what it can never be
     "whole": ["-1", "1.5", "9" * 5000, *NO_NUMBER],
     "number": ["0", "-1", "-inf", *NO_NUMBER],
     "number or 0": ["-1", "-inf", *NO_NUMBER],
+    "share of 1": ["-0.1", "1.5", "inf", *NO_NUMBER],
     "chance": ["inf", "-inf", *NO_NUMBER],
     "amount": ["0", "-5M", "1.2.3G", "5X", "1e3", "inf", *NO_NUMBER],
     "numbers": ["1;2", "-1", "1.5", "9" * 5000, *NO_NUMBER],
@@ -62,10 +63,11 @@ KINDS = {  # which it is, by the option's name; those of other commands than the
     "data": "file", "data.name": "file", "weights": "file", "arch": "file", "target": "file", "latency": "place",
     "latency_of": "place", "storage_path": "storage path", "svg": "picture", "out": "out", "assets": "out", "plot": "out",
     "supernet": "place", "polish": "number or 0", "floor": "number or 0", "table": "file", "start_with": "file", "with_nets": "word", "port": "port", "samples": "count", "against": "file", "analyses": "word",
-    "report.out": "picture", "metric": "word", "trainer": "file", "patience": "count", "chance": "chance",
+    "report.out": "picture", "metric": "word", "trainer": "file", "patience": "count", "chance": "chance", "baselines": "share of 1",
     "track": "word", "tune": "word",
 }  # fmt: skip
 ANY = {  # options that may hold anything, with the reason
+    "group_by": "a file, or a pattern of names: test_data_in_silence.py",
     "host": "the name of a machine",
     "doctor.data": "what cannot be loaded is a finding of the doctor's",
     "doctor.shared_folder": "likewise",

@@ -111,4 +111,4 @@ def width_of(groups: Sequence[Sequence[float]], one: tuple[float, int], other: t
     from scipy.stats import t
 
     (sd, degrees), (other_sd, others) = near_noise(groups, one[0]), near_noise(groups, other[0])
-    return t.ppf(0.975, min(degrees, others)) * math.sqrt(sd**2 / one[1] + other_sd**2 / other[1])
+    return float(t.ppf(0.975, min(degrees, others))) * math.sqrt(sd**2 / one[1] + other_sd**2 / other[1])

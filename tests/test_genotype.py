@@ -71,7 +71,7 @@ def test_build_up_goes_backwards_from_the_end() -> None:
         (lambda: Stem(width=10**5000), ("stem", "width", "16610 bits")),
         (lambda: Stem("c" * 10_000), ("stem", "unknown value", "...")),
         (lambda: Genotype(CIFAR, (Stage(), "x")), ("stages[1] must be an object", "'x'")),
-        (lambda: Genotype(CIFAR, (Stage(),), "x"), ("encoder must be an object or null", "'x'")),
+        (lambda: Genotype(CIFAR, (Stage(),), "x"), ("encoder must be an object", "'x'")),
         (lambda: Genotype(None, (Stage(),)), ("stem must be an object", "None")),
         (lambda: build(net(Stage()), 0, 32), ("num_classes", "0")),
         (lambda: build(net(Stage()), 10, 32, dropout=None), ("dropout", "None")),

@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
+from alternas.archs.pictures import ImageSpec, decode, form_of, to_array, to_mode
 from alternas.search.data import images as pictures
-from alternas.search.data.dataset import ImageSpec, Pictures
-from alternas.search.data.images import BROKEN, check_all, decode, form_of, read_all, survey, to_array, to_mode
+from alternas.search.data.dataset import Pictures
+from alternas.search.data.images import BROKEN, check_all, read_all, survey
 from image_files import ORIENTATION, encoded, noise
 
 
@@ -312,7 +313,7 @@ def test_broken_ones_are_named_by_place_and_black() -> None:
     assert "mode F" in read.broken[4]
     assert read.values.any(axis=(1, 2, 3)).tolist() == [False, True, False, True]
     assert checked.broken == {place: read.broken[place] for place in (3, 4)}
-    assert checked.values.dtype == np.uint32
+    assert checked.values.dtype == np.uint64
     assert checked.values[3] == checked.values[4] == 0
 
 

@@ -16,8 +16,7 @@ from safetensors.torch import load_file
 
 from alternas.archs import InputError
 from alternas.search.data import load as loading
-from alternas.search.data.dataset import BrokenPicturesError, DataConfig, DataSet, ImageSpec, Pictures
-from alternas.search.data.images import to_array
+from alternas.search.data.dataset import BrokenPicturesError, DataConfig, DataSet, Pictures
 from alternas.search.data.load import images_at, load
 from alternas.search.data.readers.folder import read_folder
 from alternas.search.training import recipes
@@ -61,7 +60,7 @@ def images(data: DataSet) -> np.ndarray:
         ((16, 16), "L", None, (1, 16, 16)),
         ((40, 24), "RGB", None, (3, 40, 24)),
         ((16, 16), "RGB", (8, 12), (3, 8, 12)),
-        ((120, 100), "RGB", None, (3, 224, 224)),
+        ((120, 100), "RGB", None, (3, 96, 96)),
     ],
 )
 def test_the_look_of_a_set(
@@ -145,7 +144,7 @@ def test_a_class_that_is_named_but_has_no_pictures(tmp_path: Path) -> None:
     """As Hugging Face's sets and the classes.txt of shards name them."""
     request = DataConfig(str(draw(tmp_path / "set")))
     found = read_folder(request)
-    found = dataclasses.replace(found, classes=(*found.classes, "none"), identity="")
+    found = dataclasses.replace(found, classes=(*found.classes, "none"))
     with pytest.raises(InputError, match="'none' has 0; --skip-broken leaves out classes that have none"):
         loading.build_dataset(request, found, lambda what, done, total: None)
     data = loading.build_dataset(dataclasses.replace(request, skip_broken=True), found, lambda what, done, total: None)
@@ -180,12 +179,13 @@ def test_what_is_unlike_most_is_counted(tmp_path: Path, loader: str, monkeypatch
     for place, size, mode in ((places[4], (20, 16), "L"), (places[5], (9, 12), "RGB")):
         path = tmp_path / "grey" / ("dark", "light")[place // 12] / f"{place // 12}{place % 12:03}.png"
         Image.new(mode, size, "red" if mode == "RGB" else 50).save(path)
-    odd = "but for 2 of 24, of 12x9 to 16x20, brought to 16x16; 1 of 24 have colour, which is left out"
+    brought = ", brought to 16x16, which --image-size changes"
+    odd = f"but for 2 of 24, of 12x9 to 16x20{brought}; 1 of 24 have colour, which is left out"
     assert note("grey") == f"grey, of 16x16 {odd}{sample}"
-    assert note("grey", image_size=(8, 8)) == f"grey, of 16x16 {odd.replace('to 16x16', 'to 8x8')}{sample}"
+    assert note("grey", image_size=(8, 8)) == f"grey, of 16x16 {odd.replace(brought, ', brought to 8x8')}{sample}"
     for number, path in enumerate(sorted((tmp_path / "grey").rglob("*.png"))):
         Image.new("RGB", (20 + number, 30)).save(path)
-    assert note("grey") == f"colour, of 30x20 to 30x43, brought to 224x224{sample}"
+    assert note("grey") == f"colour, of 30x20 to 30x43, brought to 28x28, which --image-size changes{sample}"
 
 
 def test_memory_or_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,26 +320,3 @@ def test_a_resumed_streamed_training_is_the_unbroken_one(tmp_path: Path) -> None
     assert whole.how["loader"] == "stream"
     ours, theirs = (load_file(tmp_path / name / "w.safetensors") for name in ("whole", "broken"))
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-
-
-@pytest.mark.parametrize("mode", ["RGB", "L", "RGBA", "P", "CMYK", "LA", "I;16", "1"])
-@pytest.mark.parametrize("channels", [1, 3])
-def test_an_export_opens_pictures_as_training_does(tmp_path: Path, mode: str, channels: int) -> None:
-    import alternas.results.export.package as export
-
-    template = (Path(export.__file__).parent / "model_template.txt").read_text(encoding="utf-8")
-    start = template.index("def open_image")
-    source = template[start : template.index("\n\n\ndef load", start)]
-    facts = {"pictures": True, "image_size": [12, 20], "in_chans": channels}
-    names: dict[str, Any] = {"config": lambda: facts, "Tensor": torch.Tensor}
-    exec("from __future__ import annotations\n" + source, names)
-    array = np.random.default_rng(0).integers(0, 256, (37, 50, 4), np.uint8)
-    deep = Image.fromarray(array[..., 0].astype(np.uint16) * 257)
-    image = deep if mode == "I;16" else Image.fromarray(array).convert(mode)
-    path = tmp_path / ("a.tif" if mode == "CMYK" else "a.png")
-    image.save(path)
-    wanted = to_array(Image.open(path), ImageSpec((12, 20), channels))
-    assert names["open_image"](path)[0].numpy().tolist() == wanted.tolist()
-    facts["pictures"] = False
-    with pytest.raises(ValueError, match="arrays"):
-        names["open_image"](path)

@@ -19,9 +19,9 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from alternas.archs import Encoder, Genotype, InputError, Stage, Stem, build
+from alternas.archs.pictures import MOST_PIXELS
 from alternas.archs.weights import MOST_TOLD, read, save
 from alternas.search.data.dataset import DataConfig
-from alternas.search.data.images import MOST_PIXELS
 from alternas.search.data.load import load
 from alternas.search.data.readers import npz, webdataset
 from alternas.search.training.checkpoint import read_checkpoint

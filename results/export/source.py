@@ -52,7 +52,7 @@ def net_source(net: Genotype, more: str = "") -> tuple[str, list[tuple[str, str]
     Returns:
         The text, which ends with `GENOTYPE`, the net; and the sections of it, each with its use.
     """
-    names = [*MODULES[:-2], *more_modules(net), *["fusing"] * net.reparametrised, *MODULES[-2:]]
+    names = [*MODULES[:-2], *more_modules(net), *["fusing"] * net.reparametrised, *MODULES[-2:], "pictures"]
     modules = {name: _Module(name, _spec_text(net) if name == "blocks/spec" else _text(name), names) for name in names}
     literal = f"GENOTYPE = {net!r}\n"
     forms = [BLOCKS[kind].form(net.style.order).module.partition(":")[2] for kind in net.kinds]

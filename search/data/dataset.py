@@ -19,6 +19,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from ...archs.errors import InputError, check_choice
+from ...archs.pictures import ImageSpec
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -39,6 +40,7 @@ class DataConfig:
     loader: str = "auto"  # "memory" (one array on the device), "stream" (read while training), or "auto"
     skip_broken: bool = False  # leave out what cannot be read, and count it, instead of refusing the set
     download: bool = False  # fetch the set if it is not there
+    group_by: str = ""  # a file of groups, or a regular expression on names, of pictures that belong in one split
 
     def __post_init__(self) -> None:
         check_choice("loader", self.loader, ("auto", "memory", "stream"))
@@ -57,6 +59,14 @@ class ImageSource(Protocol):
         """What a person would call it: a path, or a place in a set."""
         ...
 
+    def key(self, place: int) -> str:
+        """Its name within the set, by which it belongs to a group."""
+        ...
+
+    def identity(self) -> str:
+        """Differs once the pictures do; "" where that cannot be told without reading them."""
+        ...
+
 
 @dataclass(frozen=True)
 class RawSplit:
@@ -64,6 +74,16 @@ class RawSplit:
 
     images: ImageSource | np.ndarray
     y_N: np.ndarray
+    label: str = "the set"  # what a person would call an array
+    broken: dict[int, str] = field(default_factory=dict)  # why images of an array count as broken, by their place
+
+    def name(self, place: int) -> str:
+        """What a person would call an image."""
+        return f"image {place} of {self.label}" if isinstance(self.images, np.ndarray) else self.images.name(place)
+
+    def key(self, place: int) -> str:
+        """The image's name within its part, by which it belongs to a group."""
+        return str(place) if isinstance(self.images, np.ndarray) else self.images.key(place)
 
 
 @dataclass(frozen=True)
@@ -89,19 +109,9 @@ class RawDataset:
 
     parts: dict[str, RawSplit]  # "train" with or without "val" and "test", or "all" for a set in one piece
     classes: tuple[str, ...]  # names by label
-    identity: str = ""  # differs once the files do; "" where that cannot be told without reading them
     white_level: float = 255.0  # the raw value of white: 255 for pictures, 16 for digits; 0 where there is none
     moments: Moments | None = None  # where they are part of the set's definition
-    broken: tuple[Broken, ...] = ()  # the images that the reader left out
     notes: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class ImageSpec:
-    """Form that every picture is brought to: (height, width), and 1 or 3 channels."""
-
-    size: tuple[int, int]
-    channels: int
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,6 @@ from .dataset import Broken, BrokenPicturesError, DataConfig, DataSet, Moments, 
 SEED = 0  # the split belongs to the data, not to the run: runs stay comparable
 SHARES = (0.6, 0.2, 0.2)  # train, validation, test of a set in one piece
 VAL_SHARE = 0.1  # of train, where a set has no validation split
-LEAST = {"all": 5, "train": 2}  # images of each class, so that every split gets one
 CHUNK = 1024
 Places = dict[str, tuple[str, np.ndarray]]  # of each split: its part, and the places there
 log = logging.getLogger("alternas")
@@ -28,7 +27,8 @@ def three_ways(y_N: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     parts: tuple[list[np.ndarray], ...] = ([], [], [])
     for label in range(int(y_N.max()) + 1):
         places = random.permutation(np.flatnonzero(y_N == label))
-        ends = np.rint(np.cumsum(SHARES)[:2] * len(places)).astype(int)
+        train_end, val_end = np.rint(np.cumsum(SHARES)[:2] * len(places)).astype(int)
+        ends = (train_end, max(val_end, min(train_end + 1, len(places))))  # of few images one is for validation
         for part, chunk in zip(parts, np.split(places, ends), strict=True):
             part.append(chunk)
     train, val, test = (random.permutation(np.concatenate(part)) for part in parts)
@@ -36,37 +36,48 @@ def three_ways(y_N: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def two_ways(y_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Train and validation places: VAL_SHARE of each class, at least one image, is validation."""
+    """Train and validation places: VAL_SHARE of each class, at least one image of two, is validation."""
     random = np.random.default_rng(SEED)
     train, val = [], []
     for label in range(int(y_N.max()) + 1):
         places = random.permutation(np.flatnonzero(y_N == label))
-        cut = max(1, round(VAL_SHARE * len(places)))
+        cut = min(max(1, round(VAL_SHARE * len(places))), max(len(places) - 1, 0))
         val.append(places[:cut])
         train.append(places[cut:])
     return random.permutation(np.concatenate(train)), random.permutation(np.concatenate(val))
 
 
-def iterative_three_ways(y_NK: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Train, validation and test places of pictures with several labels, each label split by SHARES as far as it can.
+def iterative_split(
+    y_NK: np.ndarray, shares: Sequence[float] = SHARES, group_N: np.ndarray | None = None
+) -> tuple[np.ndarray, ...]:
+    """Places of each split, each label split by `shares` as far as it can be; images of one group stay together.
 
     Iterative stratification (Sechidis, Tsoumakas & Vlahavas, ECML PKDD 2011): label by label, of those that are left
-    the rarest first, each picture goes where the label is missing most; at last those without any.
+    the rarest first, each group, the largest first, goes where the label is missing most; at last those without any.
+
+    Args:
+        y_NK: 1 where an image has a label.
+        shares: of the images in each split.
+        group_N: number of each image's group, from 0; None is a group for each.
     """
-    random, split_N = np.random.default_rng(SEED), np.full(len(y_NK), -1)
-    left_K = y_NK.sum(0, dtype=np.int64)
-    missing_S, missing_SK = np.multiply(SHARES, len(y_NK)), np.outer(SHARES, left_K)
-    while (split_N < 0).any():
+    group_N = np.arange(len(y_NK)) if group_N is None else group_N
+    random, size_G = np.random.default_rng(SEED), np.bincount(group_N)
+    y_GK = np.zeros((len(size_G), y_NK.shape[1]), np.int64)
+    np.add.at(y_GK, group_N, y_NK)
+    split_G, left_K = np.full(len(size_G), -1), y_GK.sum(0)
+    missing_S, missing_SK = np.multiply(shares, len(y_NK)), np.outer(shares, left_K)
+    while (split_G < 0).any():
         label = int(np.where(left_K > 0, left_K, len(y_NK) + 1).argmin()) if left_K.any() else None
-        now_N = (split_N < 0) & (y_NK[:, label] > 0 if label is not None else True)
-        for place in random.permutation(np.flatnonzero(now_N)):
+        now_G = (split_G < 0) & (y_GK[:, label] > 0 if label is not None else True)
+        order = random.permutation(np.flatnonzero(now_G))
+        for group in order[np.argsort(-size_G[order], kind="stable")]:
             missing = missing_S if label is None else missing_SK[:, label]
-            split = max(range(len(SHARES)), key=lambda s: (missing[s], missing_S[s]))
-            split_N[place] = split
-            missing_S[split] -= 1
-            missing_SK[split] -= y_NK[place]
-        left_K -= y_NK[now_N].sum(0, dtype=np.int64)
-    return tuple(random.permutation(np.flatnonzero(split_N == split)) for split in range(len(SHARES)))
+            split = max(range(len(shares)), key=lambda s: (missing[s], missing_S[s]))
+            split_G[group] = split
+            missing_S[split] -= size_G[group]
+            missing_SK[split] -= y_GK[group]
+        left_K = left_K - y_GK[now_G].sum(0)
+    return tuple(random.permutation(np.flatnonzero(split_G[group_N] == split)) for split in range(len(shares)))
 
 
 def moments(x_NCHW: np.ndarray) -> Moments:
@@ -83,47 +94,56 @@ def moments(x_NCHW: np.ndarray) -> Moments:
     return tuple(mean.tolist()), tuple(std.tolist())
 
 
-def places_of(name: str, labels: dict[str, np.ndarray], classes: tuple[str, ...]) -> tuple[Places, str]:
+def places_of(
+    name: str, labels: dict[str, np.ndarray], classes: tuple[str, ...], groups: dict[str, np.ndarray] | None = None
+) -> tuple[Places, str]:
     """Choose the images of each split, as (part, places); the second value says in words where they come from.
 
-    `labels` has y_N by part: "all", or "train" with or without "val" and "test"; (N, K) of several labels.
+    A class of few images has one in train and, of two or more, one in validation; classes that a split lacks are
+    logged.
+
+    Args:
+        name: of the set.
+        labels: y_N by part: "all", or "train" with or without "val" and "test"; (N, K) of several labels.
+        classes: their names.
+        groups: number of each image's group, by part; a split that is made here keeps each whole.
 
     Raises:
-        InputError: if there are fewer than two classes, or a class has too few images to be split.
+        InputError: if there are fewer than two classes, or train has no image of one.
     """
     first = "all" if "all" in labels else "train"
     counts = images_of_each(labels[first], len(classes))
-    least = 1 if "val" in labels else LEAST[first]
     if len(classes) < 2:
         raise InputError(f"data: {name}: needs at least 2 classes, got {len(classes)}")
-    if counts.min() < least:
+    if not counts.min():
         few = classes[int(counts.argmin())]
-        rule = f"needs at least {least} images of each class to split them"
-        hint = "" if counts.min() else "; --skip-broken leaves out classes that have none"
-        raise InputError(f"data: {name}: {rule}; {few!r} has {counts.min()}{hint}")
-    if labels[first].ndim == 2:
-        return _places_of_labels(name, labels[first], classes)
-    if first == "all":
-        three = zip(("train", "val", "test"), three_ways(labels["all"]), strict=True)
-        return {to: ("all", at) for to, at in three}, f"{' / '.join(f'{share:.0%}' for share in SHARES)} of each class"
+        hint = "--skip-broken leaves out classes that have none"
+        raise InputError(f"data: {name}: needs images of each class; {few!r} has 0; {hint}")
     places: Places = {part: (part, np.arange(len(y_N))) for part, y_N in labels.items()}
-    if "val" in labels:
-        return places, "as the set has them"
-    train, val = two_ways(labels["train"])
-    two: Places = {"train": ("train", train), "val": ("train", val)}
-    test = {part: at for part, at in places.items() if part == "test"}
-    return two | test, f"validation: {VAL_SHARE:.0%} of each class of train"
-
-
-def _places_of_labels(name: str, y_NK: np.ndarray, labels: tuple[str, ...]) -> tuple[Places, str]:
-    """As `places_of`, of a set in one piece whose pictures have several labels."""
-    places = dict(zip(("train", "val", "test"), iterative_three_ways(y_NK), strict=True))
-    for split, at in places.items():
-        if len(missing := np.flatnonzero(~y_NK[at].any(0))):
-            few, rule = labels[missing[0]], "needs more pictures with each label to split them"
-            raise InputError(f"data: {name}: {rule}; no picture of {split} has {short_repr(few)}")
-    shares = " / ".join(f"{share:.0%}" for share in SHARES)
-    return {to: ("all", at) for to, at in places.items()}, f"{shares} of each label, as far as they can be"
+    note, shares = "as the set has them", SHARES if first == "all" else (1 - VAL_SHARE, VAL_SHARE)
+    if "val" not in labels:
+        y_N = labels[first]
+        if groups or y_N.ndim == 2:
+            y_NK = y_N if y_N.ndim == 2 else np.eye(len(classes), dtype=np.uint8)[y_N]
+            made = iterative_split(y_NK, shares, groups[first] if groups else None)
+        else:
+            made = three_ways(y_N) if first == "all" else two_ways(y_N)
+        test = {part: at for part, at in places.items() if part == "test"}
+        places = {to: (first, at) for to, at in zip(("train", "val", "test"), made, strict=False)} | test
+        what = "label, as far as they can be" if y_N.ndim == 2 else "class"
+        note = f"{' / '.join(f'{share:.0%}' for share in SHARES)} of each {what}"
+        note = note if first == "all" else f"validation: {VAL_SHARE:.0%} of each {what} of train"
+    for split, (part, at) in places.items():
+        if not len(at):
+            raise InputError(f"data: {name}: no image is left for {split}; there are too few{' groups' * bool(groups)}")
+        lacking = [classes[k] for k in np.flatnonzero(images_of_each(labels[part][at], len(classes)) == 0)]
+        if lacking:
+            what = f"{split} has none of {len(lacking)} of {len(classes)} classes: {short_repr(', '.join(lacking))}"
+            if split == "train":
+                raise InputError(f"data: {name}: {what}; their groups are too few")
+            log.warning("data: %s: %s", name, what)
+            note += f"; {what}"
+    return places, note
 
 
 def labelled(name: str, labels: dict[str, Sequence[Any]]) -> dict[str, np.ndarray]:
@@ -145,21 +165,20 @@ def labelled(name: str, labels: dict[str, Sequence[Any]]) -> dict[str, np.ndarra
 
 
 def numbered(
-    name: str, labels: dict[str, np.ndarray], names: Sequence[str] = ()
+    name: str, labels: dict[str, np.ndarray], names: Mapping[str, Sequence[str]]
 ) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
-    """Number the labels of each part as y_N, int64 from 0, and name the classes.
+    """Number the classes alike in all parts as y_N, int64 from 0, in the order of the first part; and name them.
 
-    Labels are places in `names` if the classes have names. Else they are numbered in their order, and are their names.
+    Labels are places in their part's `names`; of a part without names they are the names. Without any names they are
+    numbered in their order.
 
     Raises:
         InputError: if a label has no name, there are fewer than two classes, or a part has one that train lacks.
     """
-    known = np.unique(np.concatenate(list(labels.values())))
-    if len(names):
-        if len(wrong := known[(known < 0) | (known >= len(names))]):
-            raise InputError(f"data: {name}: {len(names)} classes are named, but there is a label {wrong[0]}")
-        y, classes = {part: values.astype(np.int64) for part, values in labels.items()}, tuple(map(str, names))
+    if any(len(names.get(part, ())) for part in labels):
+        y, classes = _by_name(name, labels, names)
     else:
+        known = np.unique(np.concatenate(list(labels.values())))
         y, classes = {part: np.searchsorted(known, v) for part, v in labels.items()}, tuple(map(str, known))
     trained = np.unique(y["all"] if "all" in y else y["train"])
     if len(trained) == 1:
@@ -170,6 +189,34 @@ def numbered(
         if len(new := np.setdiff1d(y_N, trained)):
             raise InputError(f"data: {name}: {part} has a class that train lacks: {short_repr(classes[new[0]])}")
     return y, classes
+
+
+def _by_name(
+    name: str, labels: dict[str, np.ndarray], names: Mapping[str, Sequence[str]]
+) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
+    """Labels of parts that name their classes, each part in an order of its own perhaps."""
+    lists, y = dict[str, tuple[str, ...]](), dict[str, np.ndarray]()
+    for part, values in labels.items():
+        lists[part], y[part] = tuple(map(str, names.get(part, ()))), values
+        if not lists[part] and values.dtype.kind == "U":
+            known, y[part] = np.unique(values, return_inverse=True)
+            lists[part] = tuple(map(str, known))
+        if not lists[part]:
+            raise InputError(f"data: {name}: {part} numbers its classes, and another part names them")
+        wrong = y[part][(y[part] < 0) | (y[part] >= len(lists[part]))]
+        if len(wrong):
+            rule = f"{len(lists[part])} classes are named, but there is a label {wrong[0]}"
+            raise InputError(f"data: {name}: {rule} in {part}")
+    classes = next(iter(lists.values()))
+    if len(set(lists.values())) == 1:  # a name may stand twice, as two of ImageNet's do
+        return {part: values.astype(np.int64) for part, values in y.items()}, classes
+    for part, own in lists.items():
+        if len(set(own)) < len(own):
+            raise InputError(f"data: {name}: parts list their classes differently, and {part} has a name twice")
+    used = (own[label] for part, own in lists.items() for label in np.unique(y[part]))
+    classes = tuple(dict.fromkeys((*classes, *used)))
+    place = {called: label for label, called in enumerate(classes)}
+    return {part: np.array([place.get(c, -1) for c in lists[part]])[values] for part, values in y.items()}, classes
 
 
 def skip_broken(config: DataConfig, broken: tuple[Broken, ...], total: int) -> dict[str, dict[str, int]]:

@@ -18,8 +18,8 @@ import torch
 from torch import Generator, Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from ...archs.pictures import fit, to_mode
 from ..data.dataset import DataSet, Pictures, Split
-from ..data.images import fit, to_mode
 from .augment import Draws, RandAugment, cropped, cut_out, erased, flipped, shifted
 from .member import ALONE, Member
 from .recipe import Augment, Recipe

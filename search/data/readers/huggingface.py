@@ -13,10 +13,11 @@ from typing import Any
 from PIL import Image
 
 from ....archs.errors import InputError
+from ....archs.pictures import decode
 from ..dataset import DataConfig, RawDataset, RawSplit, downloads, missing_package
-from ..images import decode, one_line
+from ..images import one_line
 from ..splits import labelled, numbered
-from .folder import parts_named
+from .folder import parts_among, stamp
 
 IMAGES = ("image", "img")
 LABELS = ("label", "labels", "fine_label")
@@ -46,6 +47,16 @@ class Rows:
     def name(self, place: int) -> str:
         return f"row {place} of {self.label}"
 
+    def key(self, place: int) -> str:
+        return (self.rows[place][self.column] or {}).get("path") or str(place)
+
+    def identity(self) -> str:
+        """Of the files that hold the rows, and of the pictures where the rows hold paths alone."""
+        paths = [file["filename"] for file in self.rows.cache_files]
+        for chunk in self.rows.data.column(self.column).chunks:
+            paths += chunk.field("path").filter(chunk.field("bytes").is_null()).drop_null().to_pylist()
+        return f"{self.rows._fingerprint} {stamp('/', paths)}"
+
 
 def read_huggingface(config: DataConfig) -> RawDataset:
     """Read a folder written by `save_to_disk`, or what `load_dataset` makes of the name, kept with other downloads.
@@ -61,34 +72,40 @@ def read_huggingface(config: DataConfig) -> RawDataset:
     import datasets  # pyright: ignore[reportMissingImports]
 
     splits = _load(config)
-    if len(splits) == 1:
-        sets = {"all": next(iter(splits.values()))}
-    else:
-        named = parts_named(splits)
-        if not named["train"]:
-            raise InputError(f"data: {config.name}: no train split among {', '.join(splits)}")
-        for part, names in named.items():
-            if len(names) > 1:
-                raise InputError(f"data: {config.name}: which of the splits {', '.join(names)} is the {part} part?")
-        if others := [split for split in splits if not any(split in names for names in named.values())]:
-            log.warning("data: %s: left aside the splits %s", config.name, ", ".join(others))
-        sets = {part: splits[names[0]] for part, names in named.items() if names}
-    features = next(iter(sets.values())).features
-    images = [column for column, kind in features.items() if isinstance(kind, datasets.Image)]
-    image = _choose(config.name, "image", images, IMAGES, features)
-    labels = [column for column, kind in features.items() if isinstance(kind, datasets.ClassLabel)]
-    if not labels:
-        kinds = {column: str(getattr(features[column], "dtype", "")) for column in LABELS if column in features}
-        labels = [column for column, kind in kinds.items() if "int" in kind or "string" in kind]
-    label = _choose(config.name, "label", labels, LABELS, features)
-    values = {part: rows.select_columns([label])[:][label] for part, rows in sets.items()}
-    y, classes = numbered(config.name, labelled(config.name, values), getattr(features[label], "names", ()))
+    named = {"all": next(iter(splits))} if len(splits) == 1 else parts_among(config.name, splits)
+    if not named:
+        raise InputError(f"data: {config.name}: no train split among {', '.join(splits)}")
+    if others := splits.keys() - named.values():
+        log.warning("data: %s: left aside the splits %s", config.name, ", ".join(sorted(others)))
+    sets = {part: splits[name] for part, name in named.items()}
+    image = {part: _column_of_images(config.name, rows) for part, rows in sets.items()}
+    label = {part: _column_of_labels(config.name, rows) for part, rows in sets.items()}
+    values = {part: rows.select_columns([label[part]])[:][label[part]] for part, rows in sets.items()}
+    names = {part: getattr(rows.features[label[part]], "names", ()) for part, rows in sets.items()}
+    y, classes = numbered(config.name, labelled(config.name, values), names)
     parts = {}
     for part, y_N in y.items():
         # Left encoded: `datasets` would decode by its own rules.
-        rows = sets[part].cast_column(image, datasets.Image(decode=False)).select_columns([image])
-        parts[part] = RawSplit(Rows(f"{config.name} {part}", rows, image), y_N)
-    return RawDataset(parts, classes, " ".join(f"{part} {rows._fingerprint}" for part, rows in sets.items()))
+        rows = sets[part].cast_column(image[part], datasets.Image(decode=False)).select_columns([image[part]])
+        parts[part] = RawSplit(Rows(f"{config.name} {part}", rows, image[part]), y_N)
+    return RawDataset(parts, classes)
+
+
+def _column_of_images(name: str, rows: Any) -> str:
+    import datasets  # pyright: ignore[reportMissingImports]
+
+    images = [column for column, kind in rows.features.items() if isinstance(kind, datasets.Image)]
+    return _choose(name, "image", images, IMAGES, rows.features)
+
+
+def _column_of_labels(name: str, rows: Any) -> str:
+    import datasets  # pyright: ignore[reportMissingImports]
+
+    labels = [column for column, kind in rows.features.items() if isinstance(kind, datasets.ClassLabel)]
+    if not labels:
+        kinds = {column: str(getattr(rows.features.get(column), "dtype", "")) for column in LABELS}
+        labels = [column for column, kind in kinds.items() if "int" in kind or "string" in kind]
+    return _choose(name, "label", labels, LABELS, rows.features)
 
 
 def _load(config: DataConfig) -> dict[str, Any]:

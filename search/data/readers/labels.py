@@ -12,7 +12,7 @@ import numpy as np
 
 from ....archs.errors import InputError, short_repr
 from ..dataset import MEMORY_LIMIT, DataConfig, RawDataset, RawSplit
-from .folder import Files, identity_of, is_picture, root_of, stamp, walk
+from .folder import Files, Listing, identity_of, is_picture, root_of
 
 FILE, LABELS, SEPARATOR = "file", "labels", ";"
 
@@ -72,11 +72,12 @@ def read_labels(config: DataConfig) -> RawDataset:
     y_NK, places = np.zeros((len(files), len(names)), np.uint8), {name: k for k, name in enumerate(names)}
     for i, labels in enumerate(table.labels_of.values()):
         y_NK[i, [places[name] for name in labels]] = 1
-    found = (os.path.relpath(path, root) for path in walk(root, {identity_of(root)}) if is_picture(path))
+    listing = Listing()
+    found = (os.path.relpath(path, root) for path in listing.files(root, {identity_of(root)}) if is_picture(path))
     if unnamed := sorted(set(found) - set(files)):
         log.warning("data: %s: left aside %d pictures that it does not name: %s", table.path, len(unnamed), unnamed[0])
-    source = Files(root, tuple(files))
-    return RawDataset({"all": RawSplit(source, y_NK)}, tuple(names), stamp(root, files))
+    listing.warn(root)
+    return RawDataset({"all": RawSplit(Files(root, tuple(files)), y_NK)}, tuple(names))
 
 
 def _read_table(path: str) -> _Table:

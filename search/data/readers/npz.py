@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
 from zipfile import ZipFile
 
 import numpy as np
 
 from ....archs.errors import InputError
 from ....archs.files import UNREADABLE, npy_header
-from ..dataset import MEMORY_LIMIT, Broken, DataConfig, RawDataset, RawSplit
-from ..splits import skip_broken, warn_empty_classes
+from ..dataset import MEMORY_LIMIT, DataConfig, RawDataset, RawSplit
+from ..splits import numbered
 
 SPELLINGS = (("x_{}", "y_{}"), ("{}_images", "{}_labels"))  # of images and labels, by split
 DENSE = 100  # times its packed size: a larger array is nearly all one value
 LARGE = 2**28  # bytes of an array, from which on that counts
 NOT_FINITE = "holds values that are not finite as 32-bit numbers"
+log = logging.getLogger("alternas")
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Header:
 
 
 def read_npz(config: DataConfig) -> RawDataset:
-    """Read images (N, H, W) or (N, H, W, C) and N whole numbers as labels; `classes`, if it is there, names them.
+    """Read images (N, H, W), (N, H, W, C) or (N, C, H, W) and N whole numbers as labels; `classes` may name them.
 
     `x`, `y` give the part "all"; `x_train`, `y_train` (or `train_images`, `train_labels`), and the same for val and
     test, give these. Nothing is unpacked before its shape and size are right. An image is broken if a value of it is
@@ -46,6 +47,8 @@ def read_npz(config: DataConfig) -> RawDataset:
         InputError: if the file is not of that form.
     """
     path = Path(config.name)
+    if path.exists() and not path.is_file():  # a FIFO would be waited for
+        raise InputError(f"data: {path} is no regular file")
     headers = _headers(path)
     keys = _keys(path, headers)
     names = [name for pair in keys.values() for name in pair] + ["classes"] * ("classes" in headers)
@@ -58,35 +61,24 @@ def read_npz(config: DataConfig) -> RawDataset:
         raise InputError(f"data: {path} is not a readable .npz file ({type(error).__name__})") from None
     except MemoryError:
         raise InputError(f"data: {path}: the memory does not hold its arrays") from None
-    images = {part: _images(arrays[x_name]) for part, (x_name, _) in keys.items()}
-    labels = {part: arrays[y_name].reshape(-1).astype(np.int64) for part, (_, y_name) in keys.items()}
-    whole = {  # the images that hold finite values alone
-        part: np.isfinite(x).all(axis=(1, 2, 3)) if x.dtype == np.float32 else np.ones(len(x), bool)
-        for part, x in images.items()
-    }
-    broken = tuple(
-        Broken(part, f"image {place} of {keys[part][0]}", NOT_FINITE)
-        for part, whole_N in whole.items()
-        for place in np.flatnonzero(~whole_N)
-    )
-    notes: dict[str, Any] = {} | skip_broken(config, broken, sum(map(len, images.values())))
-    first = next(iter(keys))  # "all" or "train"
-    before = np.unique(labels[first])
-    if broken:
-        images = {part: x_NCHW[whole[part]] for part, x_NCHW in images.items()}
-        labels = {part: y_N[whole[part]] for part, y_N in labels.items()}
-    if len(shapes := {x_NCHW.shape[1:] for x_NCHW in images.values()}) > 1:
+    parts, labels, notes = dict[str, np.ndarray](), dict[str, np.ndarray](), []
+    for part, (x_name, y_name) in keys.items():
+        parts[part], note = _images(arrays[x_name])
+        notes += [note] * bool(note)
+        labels[part] = arrays[y_name].reshape(-1).astype(np.int64)
+    if notes:
+        log.warning("data: %s: %s", path, notes[0])
+    if len(shapes := {x_NCHW.shape[1:] for x_NCHW in parts.values()}) > 1:
         raise InputError(f"data: {path}: images of its splits differ in shape: {sorted(shapes)}")
-    known = np.unique(labels[first])
-    if len(empty := np.setdiff1d(before, known)):
-        notes["skipped_classes"] = list(_class_names(path, arrays, empty))
-        warn_empty_classes(config.name, notes["skipped_classes"], len(before))
-    for part, y_N in labels.items():
-        if len(new := np.setdiff1d(y_N, known)):
-            raise InputError(f"data: {path}: {part} has the label {new[0]}, which train has not")
-    parts = {part: RawSplit(images[part], np.searchsorted(known, y_N)) for part, y_N in labels.items()}
-    white_level = 255.0 if all(x_NCHW.dtype == np.uint8 for x_NCHW in images.values()) else 0.0
-    return RawDataset(parts, _class_names(path, arrays, known), "", white_level, None, broken, notes)
+    names = _class_names(path, arrays)
+    known = np.unique(np.concatenate(list(labels.values())))
+    if len(names) and known[0] >= 0 and known[-1] < len(names):  # a class without a picture is none
+        labels = {part: np.searchsorted(known, values) for part, values in labels.items()}
+        names = [names[label] for label in known]
+    y, classes = numbered(config.name, labels, dict.fromkeys(labels, names))
+    raw = {part: RawSplit(x, y[part], keys[part][0], _not_finite(x)) for part, x in parts.items()}
+    white_level = 255.0 if all(x_NCHW.dtype == np.uint8 for x_NCHW in parts.values()) else 0.0
+    return RawDataset(raw, classes, white_level, notes={"arrays": notes[0]} if notes else {})
 
 
 def _headers(path: Path) -> dict[str, Header]:
@@ -128,8 +120,6 @@ def _keys(path: Path, headers: dict[str, Header]) -> dict[str, tuple[str, str]]:
         if y.shape not in ((x.shape[0],), (x.shape[0], 1)) or y.dtype.kind not in "ui":
             form = f"{x.shape[0]} whole numbers in one dimension"
             raise InputError(f"data: {path}: {y_name} must be {form}, got {y.dtype} {y.shape}")
-        if len(x.shape) == 4 and x.shape[1] in (1, 3, 4) and x.shape[3] > 4:
-            raise InputError(f"data: {path}: {x_name} of shape {x.shape} has its channels first; they must be last")
     return keys
 
 
@@ -146,18 +136,37 @@ def _check_size(path: Path, headers: dict[str, Header]) -> None:
             raise InputError(f"data: {path}: {name} takes {rule}, as images do not; {remedy}")
 
 
-def _images(x: np.ndarray) -> np.ndarray:
-    """Images as x_NCHW, of 8 or 32 bits."""
+def _images(x: np.ndarray) -> tuple[np.ndarray, str]:
+    """Images as x_NCHW, of 8 or 32 bits, and in words how they were understood where that could be otherwise.
+
+    Channels are first where the other two sides alone are equal; else the smaller of the first and last side.
+    """
+    shape = x.shape
     with np.errstate(over="ignore"):
         x = x if x.dtype == np.uint8 else x.astype(np.float32)
-    x_NHWC = x[..., None] if x.ndim == 3 else x
-    return np.ascontiguousarray(x_NHWC.transpose(0, 3, 1, 2))
+    if x.ndim == 3:
+        return np.ascontiguousarray(x[:, None]), ""
+    _, first, middle, last = shape
+    if (middle == last and last != first) or (first != middle and first < last):
+        order, x_NCHW = "first", x
+    else:
+        order, x_NCHW = "last", x.transpose(0, 3, 1, 2)
+    _, channels, height, width = x_NCHW.shape
+    usual = order == "last" and channels <= 4
+    note = f"{shape} is read as images of {height}x{width} px with {channels} channels, which come {order}"
+    return np.ascontiguousarray(x_NCHW), "" if usual else note
 
 
-def _class_names(path: Path, arrays: dict[str, np.ndarray], labels: np.ndarray) -> tuple[str, ...]:
-    names = arrays.get("classes")
-    if names is None or not len(labels):
-        return tuple(str(label) for label in labels)
-    if names.ndim != 1 or labels[0] < 0 or labels[-1] >= len(names):
-        raise InputError(f"data: {path}: classes must name the labels 0 to {labels[-1]}, got {names.shape}")
-    return tuple(str(names[label]) for label in labels)
+def _not_finite(x_NCHW: np.ndarray) -> dict[int, str]:
+    """The images that hold other values than finite ones."""
+    if x_NCHW.dtype == np.uint8:
+        return {}
+    return dict.fromkeys(np.flatnonzero(~np.isfinite(x_NCHW).all(axis=(1, 2, 3))).tolist(), NOT_FINITE)
+
+
+def _class_names(path: Path, arrays: dict[str, np.ndarray]) -> list[str]:
+    """The names in `classes`, which may be bytes in UTF-8; none if there are none."""
+    names = arrays.get("classes", np.array([]))
+    if names.ndim != 1:
+        raise InputError(f"data: {path}: classes must be names in one dimension, got {names.shape}")
+    return [name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name) for name in names.tolist()]

@@ -18,7 +18,7 @@ from ....archs.errors import InputError
 from ..dataset import DataConfig, ImageSource, RawDataset, RawSplit, downloads, missing_package
 from ..images import one_line
 from ..splits import labelled, numbered
-from .folder import Files, stamp
+from .folder import Files, is_litter, stamp
 from .registry import TORCHVISION_SETS
 
 # Attributes in which torchvision's sets keep labels, paths, and pairs of a path and a label.
@@ -46,6 +46,12 @@ class HeldImages:
     def name(self, place: int) -> str:
         return f"picture {place} of {self.label}"
 
+    def key(self, place: int) -> str:
+        return str(place)
+
+    def identity(self) -> str:
+        return ""  # in arrays that have been read by now: nothing is gained by remembering them
+
 
 @dataclass(frozen=True)
 class Hdf5:
@@ -63,6 +69,12 @@ class Hdf5:
     def name(self, place: int) -> str:
         return f"picture {place} of {self.path}"
 
+    def key(self, place: int) -> str:
+        return str(place)
+
+    def identity(self) -> str:
+        return stamp("/", [self.path])
+
 
 def _hdf5(path: str, key: str, place: Any) -> np.ndarray:
     import h5py  # pyright: ignore[reportMissingImports]
@@ -74,25 +86,19 @@ def _hdf5(path: str, key: str, place: Any) -> np.ndarray:
 def read_torchvision(config: DataConfig) -> RawDataset:
     """Read a set of torchvision's, by its name in any case; it is fetched first if that is asked for.
 
-    Labels keep torchvision's numbers where it names the classes.
-
     Raises:
         InputError: if it is not there, cannot be fetched, or is broken.
     """
     name, root = config.name.lower(), downloads()
     datasets = _open_parts(name, root, config.download)
     read = {part: _read_part(f"{name} {part}", dataset, root) for part, dataset in datasets.items()}
-    known = [getattr(one, "classes", None) or getattr(one, "categories", None) or () for one in datasets.values()]
+    known = {
+        part: getattr(one, "classes", None) or getattr(one, "categories", None) or () for part, one in datasets.items()
+    }
     # those of ImageNet have several names each
-    names = [tuple(name if isinstance(name, str) else ", ".join(name) for name in classes) for classes in known]
-    if len(set(names)) > 1:
-        raise InputError(f"data: {name} in {root}: its parts {', '.join(datasets)} name different classes")
-    labels = labelled(name, {part: labels for part, (_, labels) in read.items()})
-    y, classes = numbered(name, labels, names[0])
-    files = [source for part in y if isinstance(source := read[part][0], Files)]
-    # Sets in arrays have been read by now, so that nothing is gained by remembering them.
-    identity = stamp(root, (path for source in files for path in source.paths)) if files else ""
-    return RawDataset({part: RawSplit(read[part][0], y_N) for part, y_N in y.items()}, classes, identity)
+    names = {part: [c if isinstance(c, str) else ", ".join(c) for c in classes] for part, classes in known.items()}
+    y, classes = numbered(name, labelled(name, {part: labels for part, (_, labels) in read.items()}), names)
+    return RawDataset({part: RawSplit(read[part][0], y_N) for part, y_N in y.items()}, classes)
 
 
 def _open_parts(name: str, root: Path, download: bool) -> dict[str, Any]:
@@ -143,5 +149,6 @@ def _read_part(label: str, dataset: Any, root: Path) -> tuple[ImageSource, Seque
     if not paths:
         return HeldImages(label, dataset), labels
     order = sorted(range(len(paths)), key=paths.__getitem__)  # SUN397 comes in the order of the file system
+    order = [place for place in order if not is_litter(os.path.relpath(paths[place], root))]
     relative = tuple(os.path.relpath(paths[place], root) for place in order)
     return Files(str(root.absolute()), relative), [labels[place] for place in order]

@@ -18,10 +18,11 @@ from PIL import Image
 
 from ....archs.errors import InputError, is_whole, short_repr
 from ....archs.json_files import parse_json
+from ....archs.pictures import decode
 from ..dataset import DataConfig, RawDataset, RawSplit
-from ..images import decode, one_line
+from ..images import one_line
 from ..splits import numbered
-from .folder import PARTS, stamp
+from .folder import PARTS, is_litter, stamp
 
 PICTURES = ("jpg", "jpeg", "png", "webp", "ppm", "pgm", "bmp", "gif", "tif", "tiff")
 COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
@@ -56,12 +57,18 @@ class Tars:
     def name(self, place: int) -> str:
         return f"{self.keys[place]} in {self.shards[self.shard_N[place]]}"
 
+    def key(self, place: int) -> str:
+        return self.keys[place]
+
+    def identity(self) -> str:
+        return stamp("/", self.shards)
+
 
 def read_webdataset(config: DataConfig) -> RawDataset:
     """Read a folder of .tar shards, or one, whose samples are a picture and a `.cls`, or a `.json` with a label.
 
     The parts are told by the words train, val and test in the names of shards or their folders; else there is one
-    part. Class names are the lines of a classes.txt beside the shards, else numbers.
+    part. Class names are the lines of a classes.txt beside the shards or in a folder above them, else numbers.
 
     Raises:
         InputError: if there are no shards, a shard is compressed or cut short, or a sample is not of that form.
@@ -79,18 +86,30 @@ def read_webdataset(config: DataConfig) -> RawDataset:
     if "all" not in by_part and "train" not in by_part:
         raise InputError(f"data: {path}: shards of {', '.join(by_part)}, but none of train")
     index = {part: _index(paths) for part, paths in by_part.items()}
-    file = (path if path.is_dir() else path.parent) / "classes.txt"
-    lines = file.read_text("utf-8-sig", "replace").splitlines() if file.is_file() else ()
-    names = [line.strip() for line in lines if line.strip()]
+    top = path if path.is_dir() else path.parent
+    names = {part: _class_names(top, paths) for part, paths in by_part.items()}
     y, classes = numbered(config.name, {part: labels for part, (_, labels) in index.items()}, names)
-    parts = {part: RawSplit(index[part][0], y_N) for part, y_N in y.items()}
-    return RawDataset(parts, classes, stamp(path.parent, (os.path.relpath(shard, path.parent) for shard in shards)))
+    return RawDataset({part: RawSplit(index[part][0], y_N) for part, y_N in y.items()}, classes)
+
+
+def _class_names(top: Path, shards: list[Path]) -> list[str]:
+    """The lines of the classes.txt nearest to these shards, from their folders up to `top`; none if there is none."""
+    found = dict[Path, list[str]]()
+    for folder in {shard.parent for shard in shards}:
+        above = (parent / "classes.txt" for parent in (folder, *folder.parents) if parent.is_relative_to(top))
+        if file := next((file for file in above if file.is_file()), None):
+            lines = file.read_text("utf-8-sig", "replace").splitlines()
+            found[file] = [line.strip() for line in lines if line.strip()]
+    if len(set(map(tuple, found.values()))) > 1:
+        raise InputError(f"data: {' and '.join(map(str, sorted(found)))} name different classes for shards of one part")
+    return next(iter(found.values()), [])
 
 
 def _shards(path: Path) -> list[Path]:
     if not os.path.exists(path):
         raise InputError(f"data: no such file or folder: {path}")
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    files = [file for file in files if file.is_file() and not is_litter(str(file.relative_to(path)))]
     if packed := next((file for file in files if file.name.endswith(COMPRESSED)), None):
         raise InputError(f"data: {packed} is compressed: pictures are read from the midst of a .tar; unpack it to one")
     shards = [file for file in files if file.suffix == ".tar" and not file.name.startswith(".")]
@@ -146,7 +165,7 @@ def _samples(shard: Path) -> dict[str, Sample]:
     samples: dict[str, Sample] = {}
     for member in members:
         split = re.fullmatch(r"((?:.*/)?[^./]+)\.([^/]*)", member.name)
-        if split is None or member.name.startswith("__"):
+        if split is None or member.name.startswith("__") or is_litter(member.name):
             continue
         key, kind = split[1], split[2].lower()
         if kind in samples.setdefault(key, {}):

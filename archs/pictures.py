@@ -1,0 +1,137 @@
+"""A picture file as an array of the size that a net takes: for training, and written out into every export.
+
+Pillow and NumPy are imported when a picture is read: an export whose images are arrays needs neither.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from PIL.Image import Image
+
+
+DEEP = ("I", "I;16", "I;16L", "I;16B")
+KNOWN_MODES = ("1", "L", "P", "RGB", "CMYK", "YCbCr", "LA", "PA", "RGBA")
+TURNS = {  # how to stand a picture up, by its EXIF orientation
+    2: "FLIP_LEFT_RIGHT",
+    3: "ROTATE_180",
+    4: "FLIP_TOP_BOTTOM",
+    5: "TRANSPOSE",
+    6: "ROTATE_270",
+    7: "TRANSVERSE",
+    8: "ROTATE_90",
+}
+SIDEWAYS = ("TRANSPOSE", "ROTATE_270", "TRANSVERSE", "ROTATE_90")
+ORIENTATION = 274  # the number of the EXIF field
+MOST_PIXELS = 2**26  # of one picture: cameras have 50 million; decoded they take up to 1 GB
+TOO_LARGE = f"has more than {MOST_PIXELS:,} pixels, the most that are read of one picture; shrink it first"
+
+
+@dataclass(frozen=True)
+class ImageSpec:
+    """Form that every picture is brought to: (height, width), and 1 or 3 channels."""
+
+    size: tuple[int, int]
+    channels: int
+
+
+def decode(file: str | os.PathLike[str] | IO[bytes]) -> Image:
+    """Decode the picture in a file, in its own mode; of a moving one the first frame.
+
+    Raises:
+        OSError, ValueError, SyntaxError and what else Pillow raises: if it is broken.
+    """
+    import PIL.Image
+
+    if isinstance(file, str | os.PathLike) and os.path.exists(file) and not os.path.isfile(file):
+        raise ValueError("is no regular file")  # a FIFO would be waited for
+    try:
+        with PIL.Image.open(file) as image:
+            if image.width * image.height > MOST_PIXELS:
+                raise ValueError(TOO_LARGE)
+            image.load()
+            return image
+    except PIL.Image.DecompressionBombError:
+        raise ValueError(TOO_LARGE) from None
+    except PIL.UnidentifiedImageError:
+        raise PIL.UnidentifiedImageError("not a picture, or of a format that Pillow does not know") from None
+    except (TypeError, RuntimeError) as error:  # of its TIFF and AVIF decoders, on broken files
+        raise ValueError(str(error) or type(error).__name__) from error
+
+
+def form_of(image: Image) -> tuple[int, int, bool]:
+    """Height and width of the picture once it stands upright, and whether its mode holds colour."""
+    height, width = image.size if _turn(image) in SIDEWAYS else image.size[::-1]
+    return height, width, image.mode not in ("1", "L", "LA", *DEEP)
+
+
+def to_mode(image: Image, channels: int) -> Image:
+    """Turn the picture upright, as its EXIF orientation says, and convert it to 8 bits: RGB for 3 channels, L for 1.
+
+    Raises:
+        ValueError: if its mode is none that a camera or a drawing has.
+    """
+    import numpy as np
+    import PIL.Image
+
+    # ImageOps.exif_transpose does the same, but also writes the EXIF anew, and fails where that is junk.
+    turn = _turn(image)
+    image = image if turn is None else image.transpose(PIL.Image.Transpose[turn])
+    if image.mode in DEEP:
+        # 65535 becomes 255: Pillow's own convert would clip at 255
+        deep_HW = np.asarray(image).astype(np.int64).clip(0, 65535)
+        grey_HW = ((deep_HW + 128) // 257).astype(np.uint8)
+        if "transparency" in image.info:
+            grey_HW[deep_HW == image.info["transparency"]] = 255
+        image = PIL.Image.fromarray(grey_HW)
+    elif image.mode not in KNOWN_MODES:
+        raise ValueError(f"pictures of mode {image.mode} are not supported")
+    elif image.has_transparency_data:
+        # on white, as a page would be: under what is transparent lie colours that mean nothing
+        image = image.convert("RGBA")
+        image = PIL.Image.alpha_composite(PIL.Image.new("RGBA", image.size, "white"), image).convert("RGB")
+    plain = image.convert("RGB" if channels == 3 else "L")
+    plain.info = {}  # its orientation holds no longer
+    return plain
+
+
+def _turn(image: Image) -> str | None:
+    return TURNS.get(image.getexif().get(ORIENTATION, 1))
+
+
+def fit(image: Image, spec: ImageSpec) -> Image:
+    """Resize the picture just to cover the size of `spec`, cut out the middle, and convert it to its channels.
+
+    Nothing is resampled where one side fits already.
+
+    Raises:
+        ValueError: as `to_mode` does.
+    """
+    import PIL.Image
+
+    image, (height, width) = to_mode(image, spec.channels), spec.size
+    if image.size == (width, height):
+        return image
+    scale = max(width / image.width, height / image.height)
+
+    def middle(old: int, new: int) -> tuple[float, float]:
+        """What resizing to cover, and cutting in whole pixels, would leave of a side."""
+        cover = max(new, round(old * scale))
+        start = (cover - new) // 2
+        return start * old / cover, (start + new) * old / cover
+
+    # resizing that box alone gives the same, and a long strip does not fill the memory on the way
+    (left, right), (top, bottom) = middle(image.width, width), middle(image.height, height)
+    return image.resize((width, height), PIL.Image.Resampling.BICUBIC, (left, top, right, bottom))
+
+
+def to_array(image: Image, spec: ImageSpec) -> np.ndarray:
+    """x_CHW, uint8, of a picture brought to a form by `fit`."""
+    import numpy as np
+
+    x_HWC = np.asarray(fit(image, spec)).reshape(*spec.size, spec.channels)
+    return np.ascontiguousarray(x_HWC.transpose(2, 0, 1))
