@@ -19,9 +19,9 @@ import pytest
 import torch
 from PIL import Image
 
-from alternas.archs import InputError
+from alternas.archs import InputError, build
 from alternas.archs.pictures import ImageSpec, decode, to_array
-from alternas.results.export.source import net_source
+from alternas.results.export.source import source_of
 from alternas.search.data.dataset import DataConfig, DataSet, Split
 from alternas.search.data.load import images_at, load
 from image_files import ORIENTATION, encoded, noise, one_line, write
@@ -304,7 +304,9 @@ def test_an_export_opens_odd_pictures_as_training_does(
     import alternas.results.export.package as export
 
     template = (Path(export.__file__).parent / "model_template.txt").read_text(encoding="utf-8")
-    text = template.replace("# SOURCES", net_source(NETS["basic"], template.replace("NET_", ""))[0])
+    text = template.replace(
+        "# SOURCES", source_of(build(NETS["basic"], 5, 16, 2), template.replace("NET_", ""), True)[0]
+    )
     (tmp_path / "odd_model.py").write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "odd_model", raising=False)

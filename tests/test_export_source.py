@@ -11,9 +11,16 @@ import torch
 from safetensors.torch import save_file
 
 from alternas.archs import build
-from alternas.results.export.source import more_modules, net_source
+from alternas.results.export.source import more_modules, source_of
 from nets import NETS, lively
 
+HEAD = """\
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+"""
 CHECK = """
 import importlib, pathlib, sys
 sys.modules["alternas"] = None
@@ -23,7 +30,7 @@ import torch
 from safetensors.torch import load_file
 for number in sys.argv[2:]:
     source, folder = importlib.import_module("net" + number), pathlib.Path(number)
-    net = source.build(source.GENOTYPE, 5, 16, 2)
+    net = source.build()
     net.load_state_dict(load_file(folder / "weights.safetensors"))
     torch.save(net.eval()(torch.load(folder / "x.pt")), folder / "y.pt")
 """
@@ -40,9 +47,7 @@ def test_sources_build_every_kind_of_net(needs: str, tmp_path: Path) -> None:
             continue
         folder, models[number] = tmp_path / str(number), lively(build(net, 5, 16, 2)).eval()
         folder.mkdir()
-        (tmp_path / f"net{number}.py").write_text(
-            "from __future__ import annotations\n" + net_source(net)[0], encoding="utf-8"
-        )
+        (tmp_path / f"net{number}.py").write_text(HEAD + source_of(models[number], "", False)[0], encoding="utf-8")
         save_file(models[number].state_dict(), folder / "weights.safetensors")
         torch.save(x, folder / "x.pt")
     command = [sys.executable, "-c", CHECK, needs, *map(str, models)]

@@ -402,8 +402,10 @@ def test_its_export_is_timms_own(alternas: Any) -> None:
     code, out, err = alternas("export", f"mine:{FIRST_REFERENCE}", "--out", "best", "--json")
     assert code == 0, err
     facts = json.loads(out)
-    assert facts["formats"]["reference"]["max_abs_difference"] == 0
-    assert {path.name for path in Path("best").iterdir()} == {"README.md", "config.json", "weights.safetensors"}
+    assert facts["formats"]["package"]["max_abs_difference"] == 0
+    files = {"README.md", "config.json", "model.py", "weights.safetensors"}
+    assert {path.name for path in Path("best").iterdir()} == files
+    assert len(Path("best/model.py").read_text(encoding="utf-8").splitlines()) < 100
     net = timm.create_model(facts["timm"]["name"], **facts["timm"]["arguments"])
     net.load_state_dict(load_file("best/weights.safetensors"))
     assert "timm.create_model('test_resnet', num_classes=10, in_chans=1)" in Path("best/README.md").read_text(

@@ -34,18 +34,6 @@ def timm(folder: Path) -> Answer:
     return lambda images: _run(lambda x: net.forward_head(net.forward_features(x)), _normalised(folder, images))
 
 
-def reference(folder: Path) -> Answer:
-    """By timm's `create_model` and its own `load_state_dict`."""
-    import timm as installed
-    from safetensors.torch import load_file
-
-    made = json.loads((folder / "config.json").read_text(encoding="utf-8"))["timm"]
-    net: Any = installed.create_model(made["name"], **made["arguments"])
-    net.load_state_dict(load_file(folder / "weights.safetensors"))
-    net.eval()
-    return lambda images: _run(net, _normalised(folder, images))
-
-
 def pt2(folder: Path) -> Answer:
     """By torch.export.load of model.pt2."""
     return _program(folder, "model.pt2")

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ...archs import Genotype
+from ...archs import Genotype, Network
+from ...archs.timm_network import TimmNetwork
 from .export_net import ExportNet, Format
-from .source import net_source
+from .source import source_of
 
 FILE = "model.py"
 CLASS = "labels = [model.classes()[i] for i in logits.argmax(1)]"
@@ -28,6 +29,9 @@ logits = net(model.preprocess(images))  # images: (N, C, H, W), a tensor or an a
 Where the data were pictures, `model.preprocess(model.open_image("a.jpg"))` brings a file to the net's size as in \
 training. `python model.py` loads the net and prints what it is.
 """
+OF_TIMM = """
+The net is timm's own: `timm.create_model(ARGUMENTS)` takes the weights by `load_state_dict`, too.
+"""
 FUSED = """
 `net` is as it was trained, and can be trained on. `model.fused(net)` gives it as it is shipped: each reparametrised \
 conv is one conv, and the outputs are the same. `model.onnx` and `model.pt2` are of that net.
@@ -37,25 +41,46 @@ conv is one conv, and the outputs are the same. `model.onnx` and `model.pt2` are
 def usage(facts: Mapping[str, Any]) -> str:
     """How to load it: with the likeliest class, or all labels that a sigmoid gives more than one half."""
     text = USAGE.replace(CLASS, SEVERAL) if facts.get("several_labels") else USAGE
+    if made := facts.get("timm"):
+        arguments = [repr(made["name"]), *(f"{name}={value!r}" for name, value in made["arguments"].items())]
+        text += OF_TIMM.replace("ARGUMENTS", ", ".join(arguments))
     return text + FUSED * ("training_params" in facts)
 
 
 def write(net: ExportNet, folder: Path) -> dict[str, Any]:
     """Write model.py."""
-    genotype = net.network.genotype
-    assert isinstance(genotype, Genotype), "of timm's nets no package is written"
-    text = (Path(__file__).parent / "model_template.txt").read_text(encoding="utf-8")
-    source, sections = net_source(genotype, text.replace("NET_", ""))
+    network, here = net.network, Path(__file__).parent
+    files = ("model_template.txt", "timm_template.txt")
+    template, of_timm = ((here / name).read_text(encoding="utf-8") for name in files)
+    pictures = bool(net.facts.get("pictures"))
+    if not pictures:
+        template = _without_pictures(template)
+    source, sections = source_of(network, template.replace("NET_", "") + of_timm.replace("NET_", ""), pictures)
     parts = {
         "NET_NAME": net.facts["name"],
-        "NET_LAYOUT": "\n".join(f"    {line}" for line in layout(genotype, net.network.image_size)),
+        "NET_LAYOUT": "\n".join(f"    {line}" for line in drawing(network)),
         "NET_SECTIONS": "\n".join(f"    {name:<10} {about}" for name, about in sections),
         "# SOURCES": source,
     }
     for mark, part in parts.items():
-        text = text.replace(mark, part)
-    (folder / FILE).write_text(text, encoding="utf-8")
+        template = template.replace(mark, part)
+    (folder / FILE).write_text(template, encoding="utf-8")
     return {}
+
+
+def drawing(network: Network | TimmNetwork) -> list[str]:
+    """A net from the image to the head, a line a part; of timm's its name there."""
+    if isinstance(network, Network):
+        return layout(network.genotype, network.image_size)
+    return [f"timm's {network.genotype.name}"]
+
+
+def _without_pictures(template: str) -> str:
+    """The template of a net that was trained on arrays, which opens no files."""
+    start = template.index("def open_image")
+    template = template[:start] + template[template.index("def load", start) :]
+    lines = [line for line in template.splitlines() if "model.open_image" not in line]
+    return "\n".join(lines).replace("`open_image`, ", "") + "\n"
 
 
 def layout(net: Genotype, image_size: tuple[int, int]) -> list[str]:

@@ -1,7 +1,8 @@
 """One Python file that holds what builds a net: of the sources of `archs` the parts that this net reaches.
 
-A class, function or constant is kept if its name stands in what is kept already, beginning with the net's own
-expression and `build`; of a class so are its methods. What checks a genotype is left out: this one was checked.
+The net is written down as the numbers that its modules read when they are made, so that no rules of genotypes and no
+geometry stand in the file. Of the modules a class, function or constant is kept if its name stands in what is kept
+already, beginning with `build`; of a class so are its methods.
 """
 
 from __future__ import annotations
@@ -11,23 +12,56 @@ import re
 from collections.abc import Iterable, Iterator
 from importlib import import_module, resources
 from pathlib import Path
-from typing import get_type_hints
+from types import MethodType
+from typing import Any, get_type_hints
 
-from ...archs import Genotype, Stage
+import torch
+
+from ...archs import Genotype, Network
 from ...archs.blocks.spec import BLOCKS
+from ...archs.timm_network import TimmNetwork
 
 MODULES = (
-    "errors", "blocks/spec", "parts", "stage", "layout", "genotype",
-    "blocks/attention", "blocks/residual", "blocks/encoder", "blocks/layers", "ends", "network",
+    "errors", "parts", "layout", "blocks/attention", "blocks/residual", "blocks/encoder", "blocks/layers", "ends",
+    "network",
 )  # fmt: skip
+WIDTH = 118  # letters of a line
 SPECIAL = ("__init__", "__call__")  # methods that are kept though nobody names them
 Definition = ast.FunctionDef | ast.ClassDef
+_PARTS = re.compile(r"(?<=: )(Stem|Style|Head|Encoder|Block|Layout|Genotype)\b(?=[,)=\n| ])")  # in annotations
+_SIZES = re.compile(r"(?<=: )(Map|ImageSize)\b(?=[,)=\n| ])")
+NET = '''\
+class Values(SimpleNamespace):
+    """What the modules of a net are made from: numbers and names of one of its parts."""
 
-# In place of what finds a block's class by its module: here all stand in one.
-LOAD = """\
+    def option(self, name: str) -> Any:
+        """An option of a block."""
+        return self.options[name]
+
+    def plan(self, *sizes: Any) -> Values:
+        """The net laid out: its blocks with their channels and maps."""
+        return self.laid_out
+
+
 def load_class(name: str) -> Any:
+    """The class of a block."""
     return globals()[name.partition(":")[2]]
-"""
+
+
+GENOTYPE = VALUES
+
+
+def build() -> Network:
+    """The net with fresh weights."""
+    return Network(GENOTYPE, SIZES, dropout=0.0)
+'''
+OF_TIMM = '''\
+def build() -> Any:
+    """The net with fresh weights."""
+    import timm
+
+    return timm.create_model(ARGUMENTS)
+'''
 
 
 def more_modules(net: Genotype) -> list[str]:
@@ -37,54 +71,141 @@ def more_modules(net: Genotype) -> list[str]:
     """
     names = list[str]()
     for kind in (kind for stage in net.stages for kind in stage.kinds):
-        name = BLOCKS[kind].form(net.style.order).module.partition(":")[0]
+        name = _form(net, kind).partition(":")[0]
         own = name.startswith(".")  # ".residual" or "package.module"
         names += [*_needed(f"blocks/{name[1:]}"), f"blocks/{name[1:]}"] if own else [name]
     return [name for name in dict.fromkeys(names) if name not in MODULES]
 
 
-def net_source(net: Genotype, more: str = "") -> tuple[str, list[tuple[str, str]]]:
-    """The sources that build `net`: torch alone, or torch and timm where a part of it is timm's.
+def source_of(network: Network | TimmNetwork, more: str, pictures: bool) -> tuple[str, list[tuple[str, str]]]:
+    """The sources that build a net, by `build()`: torch alone, or torch and timm where a part of it is timm's.
 
     Args:
         more: code that stands behind them, whose names are kept too.
+        pictures: whether it opens files of pictures.
 
     Returns:
-        The text, which ends with `GENOTYPE`, the net; and the sections of it, each with its use.
+        The text, and the sections of it, each with its use.
     """
-    names = [*MODULES[:-2], *more_modules(net), *["fusing"] * net.reparametrised, *MODULES[-2:], "pictures"]
-    modules = {name: _Module(name, _spec_text(net) if name == "blocks/spec" else _text(name), names) for name in names}
-    literal = f"GENOTYPE = {net!r}\n"
-    forms = [BLOCKS[kind].form(net.style.order).module.partition(":")[2] for kind in net.kinds]
-    used = {"build", "fused", *forms, *_names(ast.parse(literal)), *_names(ast.parse(more))}
-    while any([module.reach(used) for module in modules.values()]):
+    names, without = ["pictures"] * pictures, set[str]()
+    used = _names(ast.parse(more))
+    if isinstance(network, TimmNetwork):
+        from ...archs.timm import create_args
+
+        made = network.genotype.name, network.num_classes, network.in_chans, network.image_size
+        arguments = [repr(made[0]), *(f"{name}={value!r}" for name, value in create_args(*made).items())]
+        net = OF_TIMM.replace("ARGUMENTS", ", ".join(arguments))
+    else:
+        genotype = network.genotype
+        names += [*MODULES[:-2], *more_modules(genotype), *["fusing"] * genotype.reparametrised, *MODULES[-2:]]
+        used |= {"Network", "fused", *(_form(genotype, kind).partition(":")[2] for kind in genotype.kinds)}
+        without = {"load_class"} | ({"TransformerEncoder"} if genotype.encoder is None else set())
+        without |= {"conv_stem"} if genotype.stem.kind != "conv" else set()
+        sizes = f"{network.num_classes}, {network.image_size}, {network.in_chans}"
+        net = NET.replace("VALUES", _written(_values_of(network))).replace("SIZES", sizes)
+    used |= _names(ast.parse(net))
+    modules = {name: _Module(name, names) for name in names}
+    while any([module.reach(used, without) for module in modules.values()]):
         pass
     kept = {name: module for name, module in modules.items() if module.nodes}
     bodies = [f"# ---- {name}: {module.about}\n\n\n{module.source(used)}" for name, module in kept.items()]
-    text = "\n\n\n".join([_imports(modules.values(), used), *bodies, f"# ---- the net\n\n\n{literal}"])
-    return re.sub(r"\n{4,}", "\n\n\n", text), [(name, module.about) for name, module in kept.items()]
+    text = "\n\n\n".join([*bodies, f"# ---- net: what this one is\n\n\n{net}"])
+    text = f"{_imports(modules.values(), text)}\n\n\n{text}"
+    sections = [*((name, module.about) for name, module in kept.items()), ("net", "what this one is, and `build`")]
+    return re.sub(r"\n{4,}", "\n\n\n", text).strip(), sections
+
+
+class _Read:
+    """A part of a net that notes what is read of it."""
+
+    def __init__(self, value: Any) -> None:
+        self.__dict__.update(_value=value, read={})
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._value, name)
+        if isinstance(value, MethodType) and name == "option":
+            return lambda option: self.read.setdefault("options", {}).setdefault(option, value(option))
+        if isinstance(value, MethodType) and name == "plan":
+            return lambda *sizes: self.read.setdefault("laid_out", _Read(value(*sizes)))
+        if isinstance(value, MethodType) and name == "form":
+            return lambda *order: self.read.setdefault("form", _Read(value(*order)))
+        assert not isinstance(value, MethodType), f"a model.py has no method {name} of {type(self._value).__name__}"
+        if name not in self.read:
+            self.read[name] = _noting(value)
+        return self.read[name]
+
+
+def _noting(value: Any) -> Any:
+    """The value, or where it has fields something that notes what is read of it."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(_noting, value)) if type(value) in (list, tuple) else value
+    plain = value is None or isinstance(value, bool | int | float | str)
+    return value if plain else _Read(value)
+
+
+def _values_of(network: Network) -> _Read:
+    """What the modules of a net read of it, when they are made and when they are used."""
+    noted: Any = _Read(network.genotype)
+    with torch.device("meta"):
+        net = Network(noted, network.num_classes, network.image_size, network.in_chans, 0.0).eval()
+        net(torch.zeros(2, network.in_chans, *network.image_size))
+        net.train()(torch.zeros(2, network.in_chans, *network.image_size))
+    for part, name in (("head", "norm hidden hidden_norm pool conv distilled"), ("stem", "kind stride")):
+        for field in name.split():
+            getattr(getattr(noted, part), field)
+    for stage in noted.stages:
+        _ = stage.places, stage.window, stage.channels, stage.stride
+    if noted.encoder is not None:
+        _ = noted.encoder.position, noted.encoder.embed_dim
+    return noted
+
+
+def _written(value: Any, depth: int = 0) -> str:
+    """An expression of noted values, a part a line."""
+    if isinstance(value, _Read):
+        inner = [f"{name}={_written(of, depth + 1)}" for name, of in value.read.items()]
+        text = f"Values({', '.join(inner)})"
+        if len(text) + 4 * depth < WIDTH and "\n" not in text:
+            return text
+        indent, lines = "    " * (depth + 1), list[str]()
+        for item in inner:  # as many in a line as there is room for
+            if lines and "\n" not in lines[-1] + item and len(f"{indent}{lines[-1]} {item},") < WIDTH:
+                lines[-1] += f" {item},"
+            else:
+                lines.append(f"{item},")
+        return "Values(\n" + "".join(f"{indent}{line}\n" for line in lines) + "    " * depth + ")"
+    if type(value) in (list, tuple) and any(isinstance(item, _Read | list | tuple) for item in value):
+        lines = [f"{'    ' * (depth + 1)}{_written(item, depth + 1)},\n" for item in value]
+        return "(\n" + "".join(lines) + "    " * depth + ")"
+    return repr(value)
+
+
+def _form(net: Genotype, kind: str) -> str:
+    """The module of a kind of block in a net, as "package.module:Class"."""
+    return BLOCKS[kind].form(net.style.order).module
 
 
 class _Module:
     """A module of `archs`, or a user's, and what is kept of it."""
 
-    def __init__(self, name: str, text: str, here: list[str]) -> None:
+    def __init__(self, name: str, here: list[str]) -> None:
         """`here` are the modules in the file."""
+        text = _text(name)
         self.name, self._here, self._lines = name, here, text.splitlines()
         self.tree = ast.parse(text)
         self.about = (ast.get_docstring(self.tree) or "").split("\n")[0]
         self.nodes: list[ast.stmt] = []  # kept ones
         self._left = [n for n in self.tree.body if isinstance(n, Definition | ast.Assign | ast.AnnAssign)]
 
-    def reach(self, used: set[str]) -> bool:
-        """Keep what is named in `used`, and add the names in that. Returns whether anything was added."""
+    def reach(self, used: set[str], without: set[str]) -> bool:
+        """Keep what is named in `used`, and add the names in that but `without`. Returns whether any was added."""
         before = len(used)
         for node in [node for node in self._left if _defined(node) & used]:
             self._left.remove(node)
             self.nodes.append(node)
         for node in self.nodes:
             for part in _parts(node, used):
-                used |= _names(part)
+                used |= _names(part) - without
         return len(used) > before
 
     def source(self, used: set[str]) -> str:
@@ -106,7 +227,7 @@ class _Module:
         for node in sorted(self.nodes, key=lambda node: node.lineno):
             lines = [instead.get(n, self._lines[n - 1]) for n in self._span(node) if n not in gone]
             texts.append(("\n\n\n" if isinstance(node, Definition) else "\n") + "\n".join(lines))
-        return "".join(texts).strip()
+        return _PARTS.sub("Values", _SIZES.sub("tuple", "".join(texts))).strip()
 
     def _span(self, node: ast.stmt) -> range:
         """The lines of a statement, with its decorators; of a method, with the blank line before it."""
@@ -118,7 +239,7 @@ class _Module:
 
     def _annotations(self, node: ast.ClassDef) -> dict[int, str]:
         """Lines of fields, of plain types: what values they may have is not checked here."""
-        if self.name not in ("parts", "stage", "genotype"):
+        if self.name != "parts":
             return {}
         hints = get_type_hints(getattr(import_module(f"alternas.archs.{self.name}"), node.name))
         lines = {}
@@ -142,21 +263,20 @@ def _parts(node: ast.stmt, used: set[str]) -> Iterator[ast.AST]:
 
 
 def _names(node: ast.AST) -> set[str]:
-    """The names in a piece of code; what are texts, such as names of classes, may be ones too."""
-    found = set[str]()
-    for part in ast.walk(node):
+    """The names in a piece of code, apart from annotations; texts, such as names of classes, may be ones too."""
+    found, stack = {"forward"}, [node]
+    while stack:
+        part = stack.pop()
         match part:
             case ast.Name(id=name) | ast.Attribute(attr=name):
                 found.add(name)
             case ast.Constant(value=str(text)) if text.isidentifier():
                 found.add(text)
-            case ast.AnnAssign() if isinstance(part.target, ast.Name):
-                found -= _names(part.annotation)
-            case ast.arg(annotation=annotation) if annotation:
-                found |= _names(annotation)
             case _:
                 pass
-    return found | {"forward"}
+        hints = (getattr(part, "annotation", None), getattr(part, "returns", None))
+        stack += [child for child in ast.iter_child_nodes(part) if child not in hints]
+    return found
 
 
 def _defined(node: ast.stmt) -> set[str]:
@@ -167,9 +287,9 @@ def _defined(node: ast.stmt) -> set[str]:
     return {name.id for name in names if isinstance(name, ast.Name)}
 
 
-def _imports(modules: Iterable[_Module], used: set[str]) -> str:
-    """The imports from elsewhere of names that are used, gathered."""
-    plain, named = set[str](), dict[str, set[str]]()
+def _imports(modules: Iterable[_Module], text: str) -> str:
+    """The imports from elsewhere of names in a text, gathered."""
+    plain, named, used = set[str](), dict[str, set[str]](), set(re.findall(r"\w+", text))
     for module in modules:
         for node in module.tree.body:
             if isinstance(node, ast.Import | ast.ImportFrom):
@@ -196,18 +316,6 @@ def _text(module: str) -> str:
     if file.is_file():
         return file.read_text(encoding="utf-8")
     return Path(import_module(module).__file__ or "").read_text(encoding="utf-8")
-
-
-def _spec_text(net: Genotype) -> str:
-    """blocks/spec.py with the entries of this net's blocks, and of the kinds that a `Stage` names by default."""
-    text = _text("blocks/spec")
-    kinds = [
-        kind for stage in (Stage(), *net.stages, *net.canonical().stages) for kind in (stage.block, stage.attention)
-    ]
-    entries = "".join(f"    {kind!r}: {BLOCKS[kind]!r},\n" for kind in BLOCKS if kind in kinds)
-    load = next(node for node in ast.parse(text).body if getattr(node, "name", "") == "load_class")
-    text = text.replace((ast.get_source_segment(text, load) or "") + "\n", LOAD)
-    return text.replace("BLOCKS: dict[str, BlockSpec] = {}\n", f"BLOCKS: dict[str, BlockSpec] = {{\n{entries}}}\n")
 
 
 def _is_ours(node: ast.ImportFrom) -> bool:

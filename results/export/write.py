@@ -197,8 +197,8 @@ def export_network(
     Args:
         network: left as it is.
         out: folder to create; it must not exist, or be empty.
-        formats: names of `formats.FORMATS`; timm brings the package. Of one of timm's nets neither is written: its
-            weights are timm's.
+        formats: names of `formats.FORMATS`; timm brings the package. Of one of timm's nets
+            "timm" is not written: timm has it.
         about: what is known of the net (classes, mean, std, accuracy and so on), over what the net itself says.
         images: to check on, (N, C, H, W) in the data's own values; None makes random ones.
         head: safetensors file of a head of the user's own that was trained with the net.
@@ -210,7 +210,7 @@ def export_network(
     """
     names = check_formats(",".join(formats))
     if isinstance(network, TimmNetwork):
-        names = ("reference", *(name for name in names if name not in ("package", "timm")))
+        names = tuple(name for name in names if name != "timm")
     _must_be_free(out)
     about = dict(about or {}) | ({"head": {name: list(shape) for name, shape in shapes(head).items()}} if head else {})
     net = export_net_of(network, about, images, scoring)
@@ -265,11 +265,10 @@ def write_card(
     most = [of["max_abs_difference"] for name, of in found.items() if format_of(name).exact]
     facts = dict(net.facts) | {"checked": checked, "formats": formats, "max_abs_difference": max(most, default=None)}
     write_json(draft / "config.json", facts)
-    network = net.network
-    ours = isinstance(network, Network)
-    layout = package.layout(network.genotype, network.image_size) if ours else [f"timm's {network.genotype.name}"]
     # A class may have the name of a folder that is no UTF-8: shown escaped here, kept as it is in config.json.
-    (draft / "README.md").write_text(card(facts, layout), encoding="utf-8", errors="backslashreplace")
+    (draft / "README.md").write_text(
+        card(facts, package.drawing(net.network)), encoding="utf-8", errors="backslashreplace"
+    )
     return facts
 
 
