@@ -88,3 +88,37 @@ def test_they_end_with_a_process_that_is_killed(start: str, tmp_path: Path) -> N
         assert come_to(2, str(tmp_path))
         holder.kill()
     assert come_to(0, str(tmp_path))
+
+
+OTHERS = {
+    "a tracker": """
+from alternas.search.tracking.view import trackers
+try:
+    with trackers(("none",), None):
+        pass
+except Exception:
+    pass
+""",
+    "an exporter": """
+from pathlib import Path
+import torch
+from alternas.archs import build, zoo
+from alternas.results.export.write import export_network
+try:
+    export_network(build(zoo.get("resnet18", 32), 2, 32), Path("/dev/null/none"))
+except Exception:
+    pass
+""",
+}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_what_trackers_and_exporters_start_ends_with_their_process(what: str, tmp_path: Path) -> None:
+    text = HOLDER + OTHERS[what] + 'subprocess.run(["sh", "-c", sys.argv[1]])\nwait()\n'
+    command = [sys.executable, "-c", text, f"export OWN={tmp_path}; {LEAVES.format(out=tmp_path / 'out')}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"ready\n"
+        assert come_to(2, str(tmp_path))
+        holder.kill()
+    assert come_to(0, str(tmp_path))

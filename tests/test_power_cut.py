@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 import stat
@@ -12,12 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import save as to_bytes
 
 from alternas.archs.files import atomic_write
+from alternas.results.runs.bank_progress import BANK_FORMAT, BANK_NAME, read_about
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import Store, read_records, weights_file
-from alternas.search.training.job import TrainJob
-from fakes import FakePool
+from alternas.search.training.job import EvaluateJob, JobResult, Point, SupernetJob, TrainJob
+from alternas.search.trials import bank_training
+from fakes import FakePool, fake_accuracy
 
 SEARCH = ("search", "resnet", "--data", "digits", "--epochs", "1", "--strategy", "random", "--trials", "2")
 RUNGS = ("--scheduler", "mo-asha", "--trials", "5")
@@ -168,3 +172,55 @@ def test_a_disk_that_fails_at_any_sync_is_one_line_and_the_run_goes_on(
             check(Path("runs/mine"))
     assert (code, left > 4) == (0, True)
     check(Path("runs/mine"), ended=True)
+
+
+BANK = ("search", "bench", "--data", "digits", "--epochs", "1", "--strategy", "random", "--trials", "2", "--baselines", "0",
+        "--supernet", "1", "--name", "mine")  # fmt: skip
+
+
+def of_bank(job: Any) -> JobResult | None:
+    """What a worker does with a bank: goes on from the state at its step, or says that it is broken."""
+    match job:
+        case SupernetJob():
+            state = job.state_at(job.start_step)
+            if job.start_step and (not state.exists() or state.read_bytes() != str(job.start_step).encode()):
+                return JobResult(job.id, "rewind", error="its state is broken or gone")
+            atomic_write(job.state_at(job.stop_step), lambda file: file.write(str(job.stop_step).encode()))
+            if job.stop_step == job.total_steps:
+                bank = to_bytes({}, {BANK_NAME: json.dumps({"format": BANK_FORMAT, "axes": {}})})
+                atomic_write(Path(job.weights), lambda file: file.write(bank))
+            curve = (Point(job.stop_step, 1.0, 0.5),)
+            losses = tuple((1.0,) * len(nets) for nets in job.nets)
+            return JobResult(job.id, "ok", job.stop_step, curve=curve, seconds=1.0, losses=losses)
+        case EvaluateJob() | TrainJob():
+            if isinstance(job, EvaluateJob):
+                read_about(Path(job.bank))
+            atomic_write(Path(job.weights), lambda file: file.write(job.genotype.key.encode()))
+            return JobResult(job.id, "ok", getattr(job, "stop_step", 0), fake_accuracy(job.genotype, 0))
+    return None
+
+
+@pytest.mark.timeout(300)
+def test_a_power_cut_while_a_bank_trains_leaves_a_run_that_goes_on(
+    alternas: Any, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A state of the bank is on disk before supernet.json counts on it, the bank before a net is evaluated."""
+    monkeypatch.setattr(FakePool, "fate_of_all", staticmethod(of_bank))
+    monkeypatch.setattr(bank_training, "SEGMENTS", 4)
+    os.chdir("disk")
+    monkeypatch.setattr(os, "fsync", disk.sync)
+    assert alternas(*BANK)[0] == 0
+    whole = sorted((r.trial, r.key, r.weights) for r in read_records(Path("runs/mine")))
+    assert {weights for *_, weights in whole} == {"shared", "polished"}
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+    states = [i for i, state in enumerate(disk.states) if i == 0 or state != disk.states[i - 1]]
+    assert len(states) > 20
+    for state in states:
+        os.chdir("/")
+        disk.restore(state)
+        os.chdir(disk._top.with_name("restored"))
+        code, _, errors = alternas(*BANK)
+        assert code == 0, (state, errors)
+        assert "rewind" not in errors
+        assert "goes on from step" not in errors, "no state that supernet.json names was lost"
+        assert sorted((r.trial, r.key, r.weights) for r in read_records(Path("runs/mine"))) == whole

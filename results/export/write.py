@@ -16,6 +16,7 @@ import numpy as np
 
 from ...archs import InputError, Network, OperationError
 from ...archs.candidate import tuned_values
+from ...archs.children import mark_children
 from ...archs.errors import short_repr
 from ...archs.files import atomic_write, read_own
 from ...archs.timm_network import TimmNetwork
@@ -209,6 +210,7 @@ def export_network(
         OperationError: if a format cannot be written, or does not give the net's outputs. Nothing is left then.
     """
     names = check_formats(",".join(formats))
+    mark_children()  # what exporters start ends with this process
     if isinstance(network, TimmNetwork):
         names = tuple(name for name in names if name != "timm")
     _must_be_free(out)

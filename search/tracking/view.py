@@ -13,6 +13,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Protocol
 
+from ...archs.children import mark_children
 from ...archs.errors import InputError
 from ...archs.timm_net import Net, net_from_dict
 from ...results.ranking.metric import run_metric
@@ -56,6 +57,8 @@ def trackers(names: Sequence[str], run: Tracked) -> Iterator[Sequence[TrackerThr
         InputError: if a tracker cannot be opened.
     """
     threads: list[TrackerThread] = []
+    if names:
+        mark_children()  # what trackers start ends with this process
     try:
         for name in names:
             threads.append(TrackerThread(name, run.folder))
