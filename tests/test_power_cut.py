@@ -174,8 +174,8 @@ def test_a_disk_that_fails_at_any_sync_is_one_line_and_the_run_goes_on(
     check(Path("runs/mine"), ended=True)
 
 
-BANK = ("search", "bench", "--data", "digits", "--epochs", "1", "--strategy", "random", "--trials", "2", "--baselines", "0",
-        "--supernet", "1", "--name", "mine")  # fmt: skip
+BANK = ("search", "bench", "--data", "digits", "--epochs", "1", "--strategy", "random", "--trials", "2", "--name", "mine",
+        "--baselines", "0", "--supernet", "1")  # fmt: skip
 
 
 def of_bank(job: Any) -> JobResult | None:
