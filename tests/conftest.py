@@ -6,6 +6,7 @@ import dataclasses
 import os
 import signal
 import subprocess
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -31,21 +32,28 @@ from alternas.spaces import Space, get
 from alternas.spaces.presets import SpacePreset
 from command_line import Run, command_server, run_here, run_served
 from fakes import STEPS, FakePool
-from nets import FURTHER
 from s3_server import S3, serving
 
 RECIPE = recipes.get("smoke")
 
 
+CASES = 3  # of a test with many that run by default: the first, the last, and those evenly between
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Contract tests of nets that differ from others in options alone are slow ones."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of a test with many cases a few run by default, and the whole table is slow; `whole` marks those that run all."""
+    if any("[" in word for word in config.args):
+        return
+    tables = defaultdict[str, list[pytest.Item]](list)
     for item in items:
-        values = (
-            item.callspec.params.values() if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
-        )
-        if any(isinstance(value, str) and value in FURTHER for value in values):
-            item.add_marker(pytest.mark.slow)
+        if not item.get_closest_marker("slow") and not item.get_closest_marker("whole"):
+            tables[item.nodeid.partition("[")[0]].append(item)
+    for table in tables.values():
+        chosen = {round(i * (len(table) - 1) / (CASES - 1)) for i in range(CASES)}
+        for number, item in enumerate(table):
+            if number not in chosen:
+                item.add_marker(pytest.mark.slow)
 
 
 def pytest_configure() -> None:

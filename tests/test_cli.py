@@ -262,6 +262,7 @@ BAD = [
 ]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("words", "hint"), BAD, ids=lambda value: " ".join(value) if isinstance(value, tuple) else "")
 def test_bad_input_is_one_line_and_exit_code_2(
     alternas: Any, words: tuple[str, ...], hint: str, monkeypatch: pytest.MonkeyPatch

@@ -30,6 +30,7 @@ def test_build_up_goes_backwards_from_the_end() -> None:
     assert Stage("bottleneck", 4, msa=1).kinds == ("bottleneck", "bottleneck", "bottleneck", "msa")
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("make", "words"),
     [

@@ -89,6 +89,7 @@ UNRECORDABLE: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("wrong", "words"), UNRECORDABLE, ids=lambda value: f"{value!r:.30}")
 def test_a_record_that_cannot_be_read_is_not_written(tmp_path: Path, wrong: dict[str, Any], words: str) -> None:
     line = json.dumps(record(0).to_dict() | wrong).encode() + b"\n"
@@ -177,6 +178,7 @@ WRONG_RUNS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("wrong", "words"), WRONG_RUNS, ids=lambda value: f"{value!r:.40}")
 def test_a_run_json_says_what_it_must(tmp_path: Path, wrong: dict[str, Any], words: str) -> None:
     for facts in (RUN, RUN | wrong):
@@ -201,6 +203,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
 }
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("file", READERS)
 def test_every_reader_names_its_file(tmp_path: Path, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """JSON of another kind, values of another kind, no JSON, nested deep."""

@@ -365,6 +365,7 @@ REFUSED: list[tuple[Maker, str]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("make", "words"), REFUSED, ids=[words for _, words in REFUSED])
 def test_bad_sets_are_named(tmp_path: Path, make: Maker, words: str) -> None:
     name = make(tmp_path / "set")
