@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import sysconfig
+import time
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import current_thread, main_thread
 from types import CodeType, FrameType
-from typing import Any
 
 from .errors import InputError, short_repr
 
+log = logging.getLogger("alternas")
+SAID_AFTER = 10.0  # seconds, that it still runs
 SECONDS = 120.0  # for loading a file and drawing its nets; importing a large library takes half a minute
 
 
@@ -46,25 +49,38 @@ def time_limit(what: str) -> Iterator[None]:
         InputError: "WHAT: FILE:LINE: takes longer than 120 s".
     """
     heard = signal.getsignal(signal.SIGALRM)
-    if current_thread() is not main_thread() or heard is _stop:
+    if current_thread() is not main_thread() or isinstance(heard, _Alarm):
         yield
         return
-    signal.signal(signal.SIGALRM, _stop)
-    left, again = signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    signal.signal(signal.SIGALRM, _Alarm(what))
+    left, again = signal.setitimer(signal.ITIMER_REAL, min(SAID_AFTER, SECONDS))
+    began = time.monotonic()
     try:
         yield
     except Overtime as error:
         place = users_line(traceback.walk_tb(error.__traceback__))
         raise InputError(f"{what}: {place}takes longer than {SECONDS:g} s") from None
     finally:
-        spent = SECONDS - signal.setitimer(signal.ITIMER_REAL, 0)[0]
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        spent = time.monotonic() - began
         signal.signal(signal.SIGALRM, heard)
         if left:  # somebody else's alarm
             signal.setitimer(signal.ITIMER_REAL, max(left - spent, 1e-3), again)
 
 
-def _stop(*_: Any) -> None:
-    raise Overtime
+class _Alarm:
+    """Says once that code still runs and where, then ends it."""
+
+    def __init__(self, what: str) -> None:
+        self._what, self._said = what, False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self._said or SECONDS <= SAID_AFTER:
+            raise Overtime
+        place = users_line(reversed([*traceback.walk_stack(frame)]))
+        log.warning("%s: %sstill runs; it is ended after %g s", self._what, place, SECONDS)
+        self._said = True
+        signal.setitimer(signal.ITIMER_REAL, SECONDS - SAID_AFTER)
 
 
 def blamed(error: BaseException) -> str:

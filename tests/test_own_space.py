@@ -231,11 +231,23 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize("case", ENDLESS)
-def test_a_space_that_takes_for_ever_is_one_line(case: str, made: Made) -> None:
+def test_a_space_that_takes_for_ever_is_one_line(case: str, made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blame, "SAID_AFTER", 1000.0)
     alarm = signal.getsignal(signal.SIGALRM)
     with pytest.raises(InputError, match=r"^space \./mine\.py: mine\.py:\d+: takes longer than 120 s$"):
         made(ENDLESS[case])
     assert signal.getsignal(signal.SIGALRM) is alarm
+
+
+def test_a_space_that_takes_long_says_so_once(
+    made: Made, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(blame, "SAID_AFTER", 0.2)
+    monkeypatch.setattr(blame, "SECONDS", 0.6)
+    with pytest.raises(InputError, match=r"mine\.py:1: takes longer than 0\.6 s"):
+        made("while True: pass\n")
+    said = [record.getMessage() for record in caplog.records]
+    assert said == ["space ./mine.py: mine.py:1: still runs; it is ended after 0.6 s"]
 
 
 def test_a_net_that_takes_for_ever_is_one_line(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
