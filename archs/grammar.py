@@ -25,7 +25,7 @@ Row = dict[str, str]
 HEAD = """# The grammar of nets
 
 A net is a `Genotype`: one `Stem`, `Stage`s, an `Encoder` if it has one, one `Head` and one `Style`. This page is made \
-from the code by `alternas archs --grammar > docs/grammar.md`. Rules that take two fields together are checked when a \
+from the code by `alternas archs --grammar`. Rules that take two fields together are checked when a \
 net is made, and say in one line what they ask for."""
 
 

@@ -1,4 +1,4 @@
-"""docs/cli.md, all commands as one page, made from their help: python -m alternas.cli.reference > docs/cli.md."""
+"""All commands as one page, made from their help: python -m alternas.cli.reference."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .help import SECTIONS, option_groups
 ABOUT = (
     "# Commands",
     "",
-    "Made from the help by `python -m alternas.cli.reference > docs/cli.md`. `alternas COMMAND -h` says the same, "
+    "Made from the help by `python -m alternas.cli.reference`. `alternas COMMAND -h` says the same, "
     "`alternas --version` which version it is, and `alternas --install-completion` lets the shell complete commands, "
     "options, and the names of runs, spaces, recipes and nets.",
     "",

@@ -1,4 +1,4 @@
-"""What disks and clocks do to a run: full, torn, changed, set back. More faults are in docs/guarantees.md."""
+"""What disks and clocks do to a run: full, torn, changed, set back."""
 
 from __future__ import annotations
 

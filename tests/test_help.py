@@ -1,4 +1,4 @@
-"""Help: groups of options, examples that parse, docs/cli.md made from it, the version, what the shell completes."""
+"""Help: groups of options, examples that parse, the page of all commands, the version, what the shell completes."""
 
 from __future__ import annotations
 
@@ -31,9 +31,12 @@ def options_of(command: str) -> list[Any]:
     return [p for p in PARSED[command].params if p.param_type_name == "option"]
 
 
-def test_the_page_is_what_the_help_says() -> None:
-    made = "python -m alternas.cli.reference > docs/cli.md makes it anew"
-    assert (Path(package.__file__).parent / "docs" / "cli.md").read_text(encoding="utf-8") == page() + "\n", made
+def test_the_page_of_all_commands_has_every_option() -> None:
+    text = page()
+    for command in PARSED:
+        assert f"alternas {command}" in text
+        for option in options_of(command):
+            assert option.hidden or option.opts[0] in text, f"{command} {option.opts}"
 
 
 @pytest.mark.parametrize(("command", "example"), EXAMPLES)
