@@ -6,13 +6,11 @@ import shlex
 import subprocess
 import sys
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.main import get_command
 
-import alternas as package
 from alternas.archs import zoo
 from alternas.cli.app import app
 from alternas.cli.complete import analysis_names, run_names
