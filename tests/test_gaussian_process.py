@@ -22,31 +22,37 @@ from alternas.search.samplers.gaussian_process import (
 )
 
 GROUPS = np.array([0, 1, 1, 2])
-TREND, NET, NOISE = 0.7, 1.6, 0.05
+TREND, LINEAR, NET, NOISE = 0.7, 0.3, 1.6, 0.05
 RELEVANCE = np.array([0.4, 1.3, 0.02])
-THETA = np.log([*RELEVANCE, TREND, NET, NOISE])
+THETA = np.log([*RELEVANCE, TREND, LINEAR, NET, NOISE])
 
 
 def drawn(count: int, fidelities: int = 1) -> tuple[Data, Layout]:
     rng = np.random.default_rng(0)
     x, fidelity = rng.normal(size=(count, 4)), rng.integers(0, fidelities, count)
     y = np.sin(x[:, 0]) + 0.5 * x[:, 1] + 0.1 * rng.normal(size=count)
-    return Data(x, y, fidelity, np.ones(count)), Layout(GROUPS, 1, fidelities)
+    return Data(x, y, fidelity, np.ones(count)), Layout(GROUPS, 1, fidelities, linear=(1, 3))
 
 
-class OfFirst(DotProduct):
-    """1 + the product of the first column."""
+class DotOf(DotProduct):
+    """The square of `sigma_0` and the product of some columns."""
+
+    def __init__(self, sigma_0: float, first: int, end: int) -> None:
+        super().__init__(sigma_0, "fixed")
+        self.first, self.end = first, end
 
     def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
-        return super().__call__(X[:, :1], None if Y is None else Y[:, :1], False)
+        columns = slice(self.first, self.end)
+        return super().__call__(X[:, columns], None if Y is None else Y[:, columns], False)
 
     def diag(self, X: Any) -> Any:
-        return super().diag(X[:, :1])
+        return super().diag(X[:, self.first : self.end])
 
 
 def by_sklearn(data: Data) -> GaussianProcessRegressor:
     lengths = np.sqrt(0.5 / RELEVANCE[GROUPS])
-    kernel = ConstantKernel(TREND) * OfFirst(1.0) + ConstantKernel(NET) * RBF(lengths) + WhiteKernel(NOISE + JITTER)
+    kernel = ConstantKernel(TREND) * DotOf(1.0, 0, 1) + ConstantKernel(LINEAR) * DotOf(0.0, 1, 3)
+    kernel += ConstantKernel(NET) * RBF(lengths) + WhiteKernel(NOISE + JITTER)
     return GaussianProcessRegressor(kernel, alpha=0.0, optimizer=None).fit(data.x, data.y)
 
 
@@ -82,7 +88,8 @@ def by_definition(data: Data, constants: Constants) -> np.ndarray:
         for j in range(count):
             a, b, r, s = data.x[i], data.x[j], data.fidelity[i], data.fidelity[j]
             alike = np.exp(-sum(constants.relevance[g] * (a[c] - b[c]) ** 2 for c, g in enumerate(GROUPS)))
-            k[i, j] = scale[r] * scale[s] * (constants.trend[0] * (1 + a[0] * b[0]) + constants.net[0] * alike)
+            k[i, j] = constants.trend[0] * (1 + a[0] * b[0]) + constants.linear[0] * (a[1] * b[1] + a[2] * b[2])
+            k[i, j] = scale[r] * scale[s] * (k[i, j] + constants.net[0] * alike)
             k[i, j] += own[r] * (1 + alike) if r == s < last else 0.0
             k[i, j] += (constants.noise[r] / data.repeats[i] + JITTER) if i == j else 0.0
     return k
@@ -91,7 +98,7 @@ def by_definition(data: Data, constants: Constants) -> np.ndarray:
 def test_readings_at_rungs_are_scaled_and_have_a_function_of_their_own() -> None:
     data, layout = drawn(12, 3)
     data = Data(data.x, data.y, data.fidelity, np.arange(12) % 2 + 1.0, squares=0.3, freedom=2)
-    theta = np.log([*RELEVANCE, TREND, NET, 0.8, 0.9, 0.2, 0.1, 0.3, 0.2, NOISE])
+    theta = np.log([*RELEVANCE, TREND, LINEAR, NET, 0.8, 0.9, 0.2, 0.1, 0.3, 0.2, NOISE])
     k = by_definition(data, Constants.of(theta, layout))
     expected = multivariate_normal(np.zeros(12), k).logpdf(data.y)
     expected += norm.logpdf(np.sqrt(0.15), 0, np.sqrt(NOISE)) * 2  # two deviations that sum up to 0.3
@@ -115,7 +122,7 @@ def test_constants_are_those_that_the_data_were_drawn_from() -> None:
     k = by_definition(data, Constants.of(THETA, layout))
     data = Data(data.x, np.random.default_rng(4).multivariate_normal(np.zeros(300), k), data.fidelity, data.repeats)
     found = learn_constants(data, layout, np.full(len(THETA), -1.0), np.full(len(THETA), 3.0))
-    np.testing.assert_allclose(found[[0, 1, 4, 5]], THETA[[0, 1, 4, 5]], atol=0.6)  # the trend is one draw or two
+    np.testing.assert_allclose(found[[0, 1, 5, 6]], THETA[[0, 1, 5, 6]], atol=0.6)  # a linear term is one draw or two
     again = learn_constants(data, layout, np.full(len(THETA), -1.0), np.full(len(THETA), 3.0))
     np.testing.assert_array_equal(found, again)
 

@@ -88,7 +88,7 @@ def test_the_recipes_genes_are_a_group_of_their_own() -> None:
         means.append(surrogate._prior()[0])
         x = surrogate._encoder.encode(nets)
         assert ((x[0] - x[1]) ** 2).sum() == 1, "one end of the range apart"
-    few, many = (mean[2:-4] for mean in means)  # without costs, traits, trend, variance and noise
+    few, many = (mean[2:-5] for mean in means)  # without costs, traits, trend, linear term, variance and noise
     assert (len(few), len(many)) == (2 + 2, 18 + 2)
     assert few[-2:] == pytest.approx(many[-2:]), "the recipe's"
     assert few[0] - many[0] == pytest.approx(math.log(9)), "the net's"

@@ -79,10 +79,11 @@ class Evolution(JointSampler):
         candidates = self._candidates(front, number, draw)
         if not candidates:
             return None
-        best = self._most_promising(candidates, points)
+        floor = self._floor(points, number)
+        best = self._most_promising(candidates, points, floor)
         steps = mutations(best.genes, self._options)
         neighbors = [self._net(best.genes | step) for step in draw.sample(steps, min(N_NEIGHBORS, len(steps)))]
-        return self._most_promising([best, *filter(self._is_new, neighbors)], points).genes
+        return self._most_promising([best, *filter(self._is_new, neighbors)], points, floor).genes
 
     def _far_in_cost(self, number: int) -> Genes | None:
         """Of random draws the one whose cost is furthest from those of all nets so far; None without any."""
@@ -150,14 +151,24 @@ class Evolution(JointSampler):
             o.trial: (float(mean), Net(o.genes, o.features)) for o, mean in zip(observations, of_observed, strict=True)
         } | {t.number: (float(mean), net) for t, mean, net in zip(training, of_pending, pending, strict=True)}
 
+    def _floor(self, points: Sequence[tuple[float, float]], number: int) -> float:
+        """The accuracy that improvement counts from.
+
+        By turns that of use and the lowest: nets that are just good enough may be among those expected not to be.
+        """
+        lowest = min(accuracy for accuracy, _ in points)
+        return max(lowest, self._context.min_accuracy) if number % 2 else lowest
+
     def _predicted_front(self) -> tuple[list[tuple[float, float]], list[Net]]:
-        """Expected accuracy and cost of all nets that were trained or are in training, and those on their front.
+        """Expected accuracy and cost of all nets that were trained or are in training, and the useful of their front.
 
         Measured accuracy is partly luck: a front of lucky nets would hide those that are as good as it looks.
         """
         points = [(mean, net.features.costs.objective) for mean, net in self._expected.values()]
         ranks = pareto_ranks(points)
-        return points, [net for (_, net), rank in zip(self._expected.values(), ranks, strict=True) if rank == 1]
+        front = [(mean, net) for (mean, net), rank in zip(self._expected.values(), ranks, strict=True) if rank == 1]
+        useful = [(mean, net) for mean, net in front if mean >= self._context.min_accuracy]
+        return points, [net for _, net in useful or front]
 
     def _is_due(self, study: optuna.Study) -> bool:
         """Whether the surrogate's constants should be learned anew."""
@@ -216,10 +227,10 @@ class Evolution(JointSampler):
         """Whether a net is feasible and was never proposed, or never with this recipe."""
         return hash(net.candidate) not in self._proposed and net.features.is_feasible
 
-    def _most_promising(self, nets: Sequence[Net], points: Sequence[tuple[float, float]]) -> Net:
-        """The net that is expected to add most to the front, or most for what its training costs."""
+    def _most_promising(self, nets: Sequence[Net], points: Sequence[tuple[float, float]], floor: float) -> Net:
+        """The net that is expected to add most to the front above `floor`, or most for what its training costs."""
         costs = np.array([net.features.costs.objective for net in nets])
-        reference = min(accuracy for accuracy, _ in points), max(*costs, *(cost for _, cost in points))
+        reference = floor, max(*costs, *(cost for _, cost in points))
         mean, sd = self._surrogate.predict(nets)
         gains = expected_hypervolume_improvement(mean, sd, costs, points, reference)
         prices = np.array([net.features.costs.training for net in nets])

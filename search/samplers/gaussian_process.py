@@ -25,36 +25,39 @@ class Layout:
     Attributes:
         groups: (columns,), the number of each column's relevance, from 0 without gaps.
         trend: number of columns, the first ones, that the function has a linear trend in.
+        linear: first and behind the last of the columns whose effects may add up.
         fidelities: their number; the last is the one that is asked for.
     """
 
     groups: np.ndarray
     trend: int
     fidelities: int = 1
+    linear: tuple[int, int] = (0, 0)
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """Number of values of each of the `Constants`, in their order."""
-        return int(self.groups.max()) + 1, 1, 1, self.fidelities - 1, self.fidelities - 1, self.fidelities
+        return int(self.groups.max()) + 1, 1, 1, 1, self.fidelities - 1, self.fidelities - 1, self.fidelities
 
 
 @dataclass(frozen=True, eq=False)
 class Constants:
     """Constants of the process.
 
-    The function at the last fidelity has covariance trend (1 + t(x) t(y)) + net exp(-d(x, y)), where d sums relevance
-    times squared difference over the columns. At an earlier one it is `scale` times that function plus one of its own,
-    of covariance own (1 + exp(-d(x, y))).
+    The function at the last fidelity has covariance trend (1 + t(x) t(y)) + linear g(x) g(y) + net exp(-d(x, y)), where
+    d sums relevance times squared difference over the columns. At an earlier one it is `scale` times that function plus
+    one of its own, of covariance own (1 + exp(-d(x, y))).
 
     Attributes:
         relevance: (groups,).
-        trend, net: (1,), variances.
+        trend, linear, net: (1,), variances.
         scale, own: (fidelities - 1,).
         noise: (fidelities,), variance of one observation.
     """
 
     relevance: np.ndarray
     trend: np.ndarray
+    linear: np.ndarray
     net: np.ndarray
     scale: np.ndarray
     own: np.ndarray
@@ -102,18 +105,19 @@ class _Covariance:
         (x, of_x), (y, of_y) = a, b
         alike = np.exp(-_distance(x, y, constants.relevance[layout.groups]))
         self.trend = constants.trend * (1.0 + x[:, : layout.trend] @ y[:, : layout.trend].T)
+        self.linear = constants.linear * (x[:, slice(*layout.linear)] @ y[:, slice(*layout.linear)].T)
         self.net = constants.net * alike
         self.own, self.slope = np.zeros((1, 1)), -self.net
         if layout.fidelities > 1:
             scale, own = np.append(constants.scale, 1.0), np.append(constants.own, 0.0)
             scales = scale[of_x][:, None] * scale[of_y]
             owns = np.where(of_x[:, None] == of_y, own[of_x][:, None], 0.0)
-            self.trend, self.net = scales * self.trend, scales * self.net
+            self.trend, self.linear, self.net = scales * self.trend, scales * self.linear, scales * self.net
             self.own, self.slope = owns * (1.0 + alike), -self.net - owns * alike
 
     @property
     def total(self) -> np.ndarray:
-        return self.trend + self.net + self.own
+        return self.trend + self.linear + self.net + self.own
 
 
 def _distance(a: np.ndarray, b: np.ndarray, relevance: np.ndarray) -> np.ndarray:
@@ -157,11 +161,11 @@ def _gradient(inner: np.ndarray, parts: _Covariance, data: Data, constants: Cons
     def by_fidelity(of_rows: np.ndarray) -> np.ndarray:
         return np.bincount(data.fidelity, of_rows, layout.fidelities)
 
-    trend, net = inner * parts.trend, inner * parts.net
+    trend, linear, net = inner * parts.trend, inner * parts.linear, inner * parts.net
     return np.concatenate([
         np.bincount(layout.groups, by_column),
-        [trend.sum(), net.sum()],
-        by_fidelity(2.0 * (trend + net).sum(1))[:last],
+        [trend.sum(), linear.sum(), net.sum()],
+        by_fidelity(2.0 * (trend + linear + net).sum(1))[:last],
         by_fidelity((inner * parts.own).sum(1))[:last],
         by_fidelity(np.diag(inner) * _noise(data, constants)),
     ])  # fmt: skip
@@ -212,5 +216,6 @@ class Posterior:
         """Mean and standard deviation at the rows of `x`, without noise."""
         constants, outer = self._constants, self._outer(x)
         prior = constants.trend * (1.0 + (x[:, : self._layout.trend] ** 2).sum(1)) + constants.net
+        prior = prior + constants.linear * (x[:, slice(*self._layout.linear)] ** 2).sum(1)
         explained = (solve_triangular(self._root, outer.T, lower=True) ** 2).sum(0)
         return outer[:, : self._count] @ self._weights, np.sqrt(np.maximum(prior - explained, 1e-9))

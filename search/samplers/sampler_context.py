@@ -117,6 +117,7 @@ class SamplerContext:
         first: genes that are proposed before all others, whoever proposes those.
         expected_excess: share by which a net is, or is predicted to be, over all limits.
         resolution: of an accuracy, one validation image of all; 0 where it is not of images.
+        min_accuracy: a net below it is of no use; hypervolumes are counted above it.
     """
 
     space: Space
@@ -129,6 +130,7 @@ class SamplerContext:
     first: Sequence[Genes] = ()
     expected_excess: Callable[[Genotype], float] = lambda net: 0.0
     resolution: float = 0.0
+    min_accuracy: float = -math.inf
     _cached: dict[tuple[Any, ...], NetFeatures] = field(default_factory=dict, compare=False)
 
     @cached_property

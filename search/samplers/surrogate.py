@@ -26,6 +26,7 @@ COST_PRIOR = (-2.0, 1.0)
 GENE_PRIOR = (-1.5, 1.5)
 TRAITS_PRIOR = (0.0, 1.0)  # of all traits that two nets do not share, as a share of those that a net has
 TREND_PRIOR = (0.0, 1.5)
+LINEAR_PRIOR = (-1.0, 1.5)  # of all genes together
 NET_PRIOR = (0.7, 0.7)
 RECIPE_GENE_PRIOR = (0.0, 1.5)  # however many: over a field's range, 1 long, accuracy rises and falls (docs/log.md)
 NOISE_PRIOR = (-2.0, 1.0)
@@ -84,7 +85,12 @@ class Encoder:
 
     def layout(self, fidelities: int) -> Layout:
         """What the columns are; all traits together have one relevance."""
-        return Layout(np.array(self._groups + [COSTS + self.genes] * (self._traits + 1)), COSTS, fidelities)
+        return Layout(
+            np.array(self._groups + [COSTS + self.genes] * (self._traits + 1)),
+            COSTS,
+            fidelities,
+            (COSTS, len(self._groups)),
+        )
 
     def encode(self, nets: Sequence[Net]) -> np.ndarray:
         """(nets, columns)."""
@@ -161,8 +167,9 @@ class Surrogate:
         genes = self._encoder.genes - tuned
         gene = GENE_PRIOR[0] - math.log(max(1, genes)), GENE_PRIOR[1]
         relevance = [COST_PRIOR] * COSTS + [gene] * genes + [RECIPE_GENE_PRIOR] * tuned + [TRAITS_PRIOR]
+        linear = LINEAR_PRIOR[0] - math.log(max(1, genes)), LINEAR_PRIOR[1]
         of_rungs = [RUNG_SCALE_PRIOR] * rungs + [RUNG_OWN_PRIOR] * rungs
-        mean, sd = np.array([*relevance, TREND_PRIOR, NET_PRIOR, *of_rungs, *[NOISE_PRIOR] * (rungs + 1)]).T
+        mean, sd = np.array([*relevance, TREND_PRIOR, linear, NET_PRIOR, *of_rungs, *[NOISE_PRIOR] * (rungs + 1)]).T
         return mean, sd
 
     def _scale_inputs(self, x: np.ndarray) -> None:
