@@ -192,12 +192,8 @@ class TabularContext(SearchContext):
             of_net = self.table.costs(net)
             return NetCosts(of_net[self.table.objective], of_net["params"], of_net["macs"])
 
-<<<<<<< HEAD
-        context = SamplerContext(self.space, self.settings.seed, costs, self.limits.excess)
-=======
         seed, floor = self.settings.seed, self.table.floor
-        context = SamplerContext(self.space, seed, costs, self.violation, min_accuracy=floor)
->>>>>>> w2-results
+        context = SamplerContext(self.space, seed, costs, self.limits.excess, min_accuracy=floor)
         space = self.table.space
         if not isinstance(space, TableSpace):
             return context
