@@ -5,13 +5,16 @@ An option that no group names stands first, with those that most people type.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
 FEW = 14  # options that need no groups
 FIRST = (  # of those that stand first, in this order; then the command's own
     "data", "trials", "name", "image-size", "epochs", "recipe", "max-macs", "objective", "strategy", "workers",
+    "config", "help-all",
 )  # fmt: skip
 GROUPS = {
     "What is searched": ("max-params", "start-with", "with", "from", "arch", "from-size"),
@@ -34,6 +37,8 @@ SECTIONS = {
     "After the search": ("export", "retrain", "train", "finetune", "buildup", "few-shot"),
     "Compare": ("study", "studies", "bench"),
 }
+ALL = "help_all"  # the option of a command whose help shows ten options, unless it is given
+BRIEF = 46  # letters of an option's help in a list of few
 Rows = list[tuple[str, str]]  # a term, and what is said of it
 
 
@@ -55,6 +60,20 @@ def option_groups(parameters: list[Any]) -> dict[str, list[Any]]:
     return {title: group for title, group in groups.items() if group}
 
 
+def show_all(context: Any, _: Any, asked: bool) -> None:
+    """Print the help with every option, and end."""
+    if asked:
+        context.meta[ALL] = True
+        print(context.get_help())
+        raise typer.Exit
+
+
+def brief(help: str) -> str:
+    """The beginning of an option's help, in one line of a narrow terminal."""
+    short = re.split(r"[:;(\[]|, (?:such as|not|or)\b|\. ", help, maxsplit=1)[0].strip().removesuffix(".")
+    return short if len(short) <= BRIEF else f"{short[: BRIEF - 1].rsplit(' ', 1)[0]}…"
+
+
 class GroupedCommand(TyperCommand):
     """A command whose help shows options in groups; its epilog holds examples, one a line."""
 
@@ -63,6 +82,11 @@ class GroupedCommand(TyperCommand):
         parameters = self.get_params(ctx)
         arguments = [p for p in parameters if p.param_type_name == "argument"]
         groups = option_groups([p for p in parameters if p.param_type_name == "option"])
+        is_brief = any(p.name == ALL for p in parameters) and not ctx.meta.get(ALL)
+        if is_brief:
+            rows = [row for p in (*arguments, *groups["Options"]) if (row := p.get_help_record(ctx))]
+            _write(formatter, "Options", [(re.sub(r", --[\w-]+", "", term), brief(said)) for term, said in rows])
+            return
         for title, group in ({"Arguments": arguments} | groups).items():
             _write(formatter, title, [row for p in group if (row := p.get_help_record(ctx))])
 

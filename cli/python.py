@@ -75,7 +75,8 @@ def parameters() -> dict[str, Any]:
     for parameter in _parser().params:
         name = parameter.opts[0].removeprefix("--").replace("-", "_")
         named[name + "_" * keyword.iskeyword(name)] = parameter
-    del named["json"]
+    for name in ("json", "config", "help_all"):
+        named.pop(name, None)
     return named
 
 

@@ -11,7 +11,9 @@ from ..results.render.terminal import print_json, print_lines, print_listing, pr
 from ..search.data.readers.registry import DEFAULT
 from ..search.samplers.registry import STRATEGIES
 from . import complete
+from .config_file import take_config
 from .device_options import DeviceOptions, MaxLatency
+from .help import show_all
 from .options import (
     NO_LIMIT,
     Arch,
@@ -139,6 +141,20 @@ def search(
         str, option("Also save weights at these moments: warmup, or shares of the budget, as in warmup,0.06.")
     ] = "",
     seed: Annotated[int, option("Seed of the strategy and of every training.")] = 0,
+    config_file: Annotated[
+        str,
+        option(
+            "Options from a TOML or JSON file, by these names; those typed here win.",
+            "--config",
+            is_eager=True,
+            callback=take_config,
+            expose_value=False,
+        ),
+    ] = "",
+    help_all: Annotated[
+        bool,
+        option("Show all options.", "--help-all", is_eager=True, callback=show_all, expose_value=False),
+    ] = False,
     max_train_steps: Annotated[
         float,
         option(

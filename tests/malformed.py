@@ -67,6 +67,7 @@ KINDS = {  # which it is, by the option's name; those of other commands than the
     "track": "word", "tune": "word",
 }  # fmt: skip
 ANY = {  # options that may hold anything, with the reason
+    "config_file": "a file, whose faults are in test_help.py",
     "group_by": "a file, or a pattern of names: test_data_in_silence.py",
     "host": "the name of a machine",
     "doctor.data": "what cannot be loaded is a finding of the doctor's",

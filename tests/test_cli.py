@@ -282,7 +282,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
 
 
 def test_no_help_speaks_of_infinity(alternas: Any) -> None:
-    listed = alternas("search", "-h")[1]
+    listed = alternas("search", "--help-all")[1]
     assert "inf]" not in listed
     assert listed.count("(no") == 3, "minutes of a trial, hours, steps"
 

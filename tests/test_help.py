@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import subprocess
 import sys
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -70,6 +72,50 @@ def test_every_option_of_a_group_is_one_of_a_command() -> None:
 def test_groups_leave_no_option_out(command: str) -> None:
     options = options_of(command)
     assert sorted(map(id, options)) == sorted(id(o) for group in option_groups(options).values() for o in group)
+
+
+def test_the_help_of_a_search_is_one_screen_and_all_of_it_is_there_too(alternas: Any) -> None:
+    brief, whole = alternas("search", "-h")[1], alternas("search", "--help-all")[1]
+    assert len(brief.splitlines()) <= 24
+    assert max(map(len, brief.splitlines())) <= 80
+    for option in options_of("search"):
+        assert option.opts[0] in whole
+        assert (f"  {option.opts[0]}" in brief) == (option_name(option) in FIRST)
+
+
+@pytest.mark.usefixtures("fake_pool")
+@pytest.mark.parametrize("kind", ["toml", "json"])
+def test_options_may_stand_in_a_file(alternas: Any, kind: str) -> None:
+    told = {"space": "resnet", "data": "digits", "trials": 3, "epochs": 1, "max-macs": "1M", "repeats": 2, "name": "a"}
+    told |= {"objective": ["macs", "params"], "skip_broken": False, "rungs": [0.25, 0.5], "scheduler": "mo-asha"}
+    text = "\n".join(f"{name} = {json.dumps(value)}" for name, value in told.items())
+    Path(f"mine.{kind}").write_text(text if kind == "toml" else json.dumps(told), encoding="utf-8")
+    code, _, err = alternas("search", "--config", f"mine.{kind}", "--trials", "2")
+    assert code == 0, err
+    facts = json.loads(Path("runs/a/run.json").read_text(encoding="utf-8"))
+    settings = facts["settings"]
+    assert (facts["trials"], settings["repeats"], settings["limits"]) == (2, 2, {"macs": 1_000_000})
+    assert (settings["other_costs"], settings["rungs"]) == (["params"], [0.25, 0.5])
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("trails = 3", "config: mine.toml: option: unknown value 'trails' (did you mean 'trials'?)"),
+        ("trials = [", "config: mine.toml is no TOML"),
+        ("compile = 3", "config: mine.toml: compile must be true or false, got 3"),
+        ("data = {a = 1}", "config: mine.toml: data must be a text, a number or a list of them, got {'a': 1}"),
+        ("trials = 'many'", "Invalid value for '--trials'"),
+        ("config = 'x'", "config: mine.toml: option: unknown value 'config'"),
+    ],
+)
+def test_what_is_wrong_in_such_a_file_is_one_line(alternas: Any, text: str, said: str) -> None:
+    Path("mine.toml").write_text(text, encoding="utf-8")
+    code, _, err = alternas("search", "--config", "mine.toml")
+    assert (code, err.count("\n")) == (2, 1)
+    assert said in err
+    assert "cannot be read" in alternas("search", "--config", "none.toml")[2]
 
 
 def test_version_and_short_help(alternas: Any) -> None:

@@ -65,8 +65,8 @@ def records(name: str) -> list[dict[str, Any]]:
 
 
 def test_the_options_are_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
-    help_text = subprocess.run([*ALTERNAS, "search", "--help"], capture_output=True, text=True, check=True).stdout
-    listed = set(re.findall(r"^ {2}--([\w-]+)", help_text, re.MULTILINE)) - {"help", "json"}
+    help_text = subprocess.run([*ALTERNAS, "search", "--help-all"], capture_output=True, text=True, check=True).stdout
+    listed = set(re.findall(r"^ {2}--([\w-]+)", help_text, re.MULTILINE)) - {"help", "json", "config", "help-all"}
     ours = inspect.signature(alternas.search).parameters
     assert {name.rstrip("_") for name in ours} == {"space"} | {name.replace("-", "_") for name in listed}
     theirs = inspect.signature(commands.search).parameters
