@@ -18,6 +18,7 @@ from scales import TINY
 
 from alternas.archs import Cost, Genotype, deployed_cost
 from alternas.archs.timm_net import CountedCost
+from alternas.results.runs.record import Record
 from alternas.results.runs.store import Store
 from alternas.search.config import Budget, RunConfig, Settings
 from alternas.search.context import SearchConfig, SearchContext
@@ -74,6 +75,20 @@ def no_waiting_for_the_disk() -> Iterator[None]:
     """No test pulls the plug, but for that of the power cut."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda handle: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def what_is_written_is_read_again() -> Iterator[None]:
+    """Whoever makes a record in any test: its line gives it back."""
+    append = Store.append
+
+    def checked(store: Store, record: Record) -> None:
+        append(store, record)
+        assert Record.from_line(record.to_line()) == record
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Store, "append", checked)
         yield
 
 

@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import random
+import resource
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,7 @@ from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.trials import trial as candidate
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import get
+from command_line import ALTERNAS
 from fakes import STEPS, FakeExecutor, FakePool, SilentView, fake_accuracy, run_loop
 
 Open = Callable[..., SearchTrials]
@@ -470,3 +473,16 @@ def test_a_clock_that_is_set_back_harms_nothing(
     ends = elapsed(records)
     assert ends == sorted(ends or [])
     assert next(hours) >= len(records), "the clock was looked at for each"
+
+
+@pytest.mark.parametrize(
+    "words", [("latency", "resnet18"), ("train", "resnet18", "--data", "digits")], ids=lambda w: w[0]
+)
+def test_too_little_memory_to_begin_is_one_line(words: tuple[str, ...], tmp_path: Path) -> None:
+    """1 GB of address space does not hold the libraries."""
+    limit = partial(resource.setrlimit, resource.RLIMIT_AS, (2**30, 2**30))
+    done = subprocess.run([*ALTERNAS, *words], capture_output=True, text=True, cwd=tmp_path, preexec_fn=limit)
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("alternas: memory: ")

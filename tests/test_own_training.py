@@ -138,6 +138,8 @@ ENDS = {  # what the function does, how its job ends, and what is said
     "says nothing": ("\n    pass\n", "error", "the last report was at step 0"),
     "is a generator": ("\n    yield context.report(4, score=1)\n", "error", "the last report was at step 0"),
     "says words": ("\n    context.report(4, score='good')\n", "error", "report: score must be a number, got 'good'"),
+    "says too much": ("\n    context.report(4, score=1, loss=1e200)\n", "error",
+                      "report: loss must be a number from -1e+150 to 1e+150, got 1e+200"),
     "says many": ("\n    import torch\n    context.report(4, score=torch.ones(2))\n", "error", "score must be"),
     "half a step": ("\n    context.report(0.5, score=1)\n", "error", "report: step must be a whole number"),
     "makes another net": (f"\n    import torch\n    context.net.head = torch.nn.Identity(){FINE}", "error",
