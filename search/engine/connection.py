@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import secrets
 import signal
 import socket
@@ -34,6 +35,7 @@ ray_worker.colorama.initialise.atexit_done = True  # pyright: ignore[reportPriva
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 
+MIN_ADDRESS_SPACE = 16 * 10**9  # bytes: it starts in 16 GB, and not in 8
 CONNECT_SECONDS = 10.0
 STOPS = (signal.SIGINT, signal.SIGTERM)
 MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
@@ -41,6 +43,14 @@ WORKER_DIED = "A worker died or was killed while executing a task"  # a line of 
 _leftovers = ExitStack()  # ends what a Ray of ours and its workers have left
 LONGEST_FOLDER = 38  # characters: that of a Unix socket, 107, less what Ray puts behind
 REMEDY = f"copy the head's ~/.ray/auth_token, or set {TOKEN} (docs/cluster.md)"
+
+
+def _check_address_space() -> None:
+    """Raise OperationError if `ulimit -v` leaves too little for Ray, which then crashes or hangs as it starts."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY and limit < MIN_ADDRESS_SPACE:
+        rule = f"Ray takes {MIN_ADDRESS_SPACE / 1e9:.0f} GB of address space"
+        raise OperationError(f"memory: {rule}, ulimit -v allows {limit / 1e9:.3g}")
 
 
 def connect(address: str) -> None:
@@ -59,6 +69,8 @@ def connect(address: str) -> None:
         except (OSError, OverflowError) as error:
             raise InputError(f"address: nothing answers at {address} ({error})") from None
     ray_worker.print_to_stdstream = _log_line
+    if address in ("", "local"):
+        _check_address_space()
     try:
         _start() if address in ("", "local") else _join(address)
     except InputError:
