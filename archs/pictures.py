@@ -6,6 +6,7 @@ Pillow and NumPy are imported when a picture is read: an export whose images are
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
@@ -28,6 +29,7 @@ TURNS = {  # how to stand a picture up, by its EXIF orientation
 SIDEWAYS = ("TRANSPOSE", "ROTATE_270", "TRANSVERSE", "ROTATE_90")
 ORIENTATION = 274  # the number of the EXIF field
 MOST_PIXELS = 2**26  # of one picture: cameras have 50 million; decoded they take up to 1 GB
+Shrink = Callable[["Image"], None]
 TOO_LARGE = f"has more than {MOST_PIXELS:,} pixels, the most that are read of one picture; shrink it first"
 
 
@@ -39,8 +41,10 @@ class ImageSpec:
     channels: int
 
 
-def decode(file: str | os.PathLike[str] | IO[bytes]) -> Image:
+def decode(file: str | os.PathLike[str] | IO[bytes], shrink: Shrink | None = None) -> Image:
     """Decode the picture in a file, in its own mode; of a moving one the first frame.
+
+    `shrink` is given the picture when only its header is read, and may ask its decoder for a smaller one.
 
     Raises:
         OSError, ValueError, SyntaxError and what else Pillow raises: if it is broken.
@@ -53,6 +57,8 @@ def decode(file: str | os.PathLike[str] | IO[bytes]) -> Image:
         with PIL.Image.open(file) as image:
             if image.width * image.height > MOST_PIXELS:
                 raise ValueError(TOO_LARGE)
+            if shrink:
+                shrink(image)
             image.load()
             return image
     except PIL.Image.DecompressionBombError:
@@ -65,8 +71,13 @@ def decode(file: str | os.PathLike[str] | IO[bytes]) -> Image:
 
 def form_of(image: Image) -> tuple[int, int, bool]:
     """Height and width of the picture once it stands upright, and whether its mode holds colour."""
-    height, width = image.size if _turn(image) in SIDEWAYS else image.size[::-1]
+    height, width = image.size if is_sideways(image) else image.size[::-1]
     return height, width, image.mode not in ("1", "L", "LA", *DEEP)
+
+
+def is_sideways(image: Image) -> bool:
+    """Whether the picture must be turned by a right angle to stand upright."""
+    return _turn(image) in SIDEWAYS
 
 
 def to_mode(image: Image, channels: int) -> Image:

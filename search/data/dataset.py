@@ -19,7 +19,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from ...archs.errors import InputError, check_choice
-from ...archs.pictures import ImageSpec
+from ...archs.pictures import ImageSpec, Shrink
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -51,8 +51,11 @@ class ImageSource(Protocol):
 
     def __len__(self) -> int: ...
 
-    def open(self, place: int) -> Image:
-        """Picture `place`, decoded, in the file's own mode and size; raises as Pillow does if it is broken."""
+    def open(self, place: int, shrink: Shrink | None = None) -> Image:
+        """Picture `place`, decoded, in the file's own mode and size; raises as Pillow does if it is broken.
+
+        `shrink` as for `archs.pictures.decode`, where the source decodes files.
+        """
         ...
 
     def name(self, place: int) -> str:

@@ -7,21 +7,19 @@ stopped, with no random state saved.
 
 from __future__ import annotations
 
-import random
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Generator, Tensor
-from torch.utils.data import DataLoader, Dataset
 
-from ...archs.pictures import fit, to_mode
-from ..data.dataset import DataSet, Pictures, Split
+from ..data.dataset import DataSet
 from .augment import Draws, RandAugment, cropped, cut_out, erased, flipped, shifted
 from .member import ALONE, Member
+from .pictures import Arrays, Readers, SampleIndex
 from .recipe import Augment, Recipe
 
 Batch = tuple[Tensor, Tensor]
@@ -160,103 +158,39 @@ class MemoryLoader:
             yield self.preprocess.plain(x[at].float()), y[at]
 
 
-SampleIndex = tuple[int, int, int]  # picture, step, place in the batch: what its crop and flip are a function of
-
-
 class StreamLoader:
     """A set that is read while it is trained on: crops and flips picture by picture, all else on the device."""
 
     def __init__(self, data: DataSet, device: torch.device, workers: int) -> None:
-        self.data, self.device, self.workers, self.preprocess = data, device, workers, Preprocess(data, device)
+        self.data, self.device, self.preprocess = data, device, Preprocess(data, device)
+        # one set of readers waits with its next training batches while the other reads for an evaluation
+        self.training, self.evaluation = (Readers(data, workers, device.type == "cuda") for _ in range(2))
 
     def batches(self, recipe: Recipe, seed: int, start: int, stop: int, member: Member = ALONE) -> Iterator[Batch]:
-        train = self.data.train
-        lists = _BatchSampler(recipe, seed, train.y_N, start, stop, member)
-        for step, (x_BCHW, y_B) in enumerate(self._read(train, lists, recipe.augment, seed), start):
-            draws_of = partial(own_draws, recipe, len(train), member, seed, step)
-            yield self.preprocess(x_BCHW, recipe.augment, draws_of, move=False), y_B
+        y_N, how = self.data.train.y_N, recipe.augment
+        lists = (
+            [SampleIndex("train", int(chosen[i]), how, (seed, step, i)) for i in member.places(len(chosen))]
+            for step, chosen in chosen_places(recipe, seed, y_N, start, stop)
+        )
+        for step, (x_BCHW, y_B) in enumerate(self._on_device(self.training.read(lists)), start):
+            draws_of = partial(own_draws, recipe, len(y_N), member, seed, step)
+            yield self.preprocess(x_BCHW, how, draws_of, move=False), y_B
 
     def images(self, split: str, batch: int, most: int | None = None, member: Member = ALONE) -> Iterator[Batch]:
         part = {"train": self.data.train, "val": self.data.val, "test": self.data.test}[split]
         assert part is not None
         own = sample(len(part), most).tensor_split(member.world)[member.rank]
-        lists = [[(place, 0, 0) for place in places.tolist()] for places in own.split(batch)]
-        for x_BCHW, y_B in self._read(part, lists, Augment(), 0):
+        lists = [[SampleIndex(split, place) for place in places.tolist()] for places in own.split(batch)]
+        for x_BCHW, y_B in self._on_device(self.evaluation.read(lists)):
             yield self.preprocess.plain(x_BCHW), y_B
 
-    def _read(self, split: Split, lists: Iterable[list[SampleIndex]], how: Augment, seed: int) -> Iterator[Batch]:
-        """Raw values, brought to the device while the batch before is used.
-
-        Readers send them through pipes: with tensors they would go through /dev/shm, which containers keep small, and
-        where it is full a reader's batch never comes.
-        """
+    def _on_device(self, read: Iterator[Arrays]) -> Iterator[Batch]:
+        """Raw values, brought to the device while the batch before is used."""
         from timm.data.loader import PrefetchLoader  # importing timm takes seconds
 
-        fill = [round(mean) for mean in self.data.mean]
-        loader: Any = DataLoader(
-            _PictureSet(split, how, fill, seed),
-            batch_sampler=lists,
-            num_workers=self.workers,
-            collate_fn=_collate,
-            pin_memory=self.device.type == "cuda",  # arrays stay as they are, but are taken in by a thread of its own
-        )
-        channels = self.data.in_chans
-        batches: Any = map(self._tensors, loader)
-        return iter(PrefetchLoader(batches, (0.0,) * channels, (1 / 255,) * channels, channels, self.device))
+        channels, batches = self.data.in_chans, map(self._tensors, read)
+        return iter(PrefetchLoader(batches, (0.0,) * channels, (1 / 255,) * channels, channels, self.device))  # pyright: ignore[reportArgumentType]
 
-    def _tensors(self, arrays: tuple[np.ndarray, np.ndarray]) -> Batch:
+    def _tensors(self, arrays: Arrays) -> Batch:
         x_BCHW, y_B = map(torch.from_numpy, arrays)
         return (x_BCHW.pin_memory(), y_B.pin_memory()) if self.device.type == "cuda" else (x_BCHW, y_B)
-
-
-def _collate(samples: list[tuple[np.ndarray, int | np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    """(x_BCHW uint8, y_B or y_BK) of samples."""
-    images, labels = zip(*samples, strict=True)
-    return np.stack(images), np.array(labels, np.int64)
-
-
-class _BatchSampler:
-    """Batch sampler: the places of each batch, epoch by epoch; a list of a whole training would fill the memory."""
-
-    def __init__(self, recipe: Recipe, seed: int, y_N: np.ndarray, start: int, stop: int, member: Member) -> None:
-        self.chosen, self.member = partial(chosen_places, recipe, seed, y_N, start, stop), member
-
-    def __iter__(self) -> Iterator[list[SampleIndex]]:
-        for step, chosen in self.chosen():
-            places = chosen.tolist()
-            yield [(places[i], step, i) for i in self.member.places(len(places))]
-
-
-class _PictureSet(Dataset[tuple[np.ndarray, int | np.ndarray]]):
-    """x_CHW uint8 and label, or labels (K), of each sample, cropped and flipped the same way at the same place."""
-
-    def __init__(self, split: Split, how: Augment, fill: list[int], seed: int) -> None:
-        from timm.data.transforms import RandomResizedCropAndInterpolation
-        from torchvision.transforms import RandomCrop, RandomHorizontalFlip
-
-        assert isinstance(split.images, Pictures)
-        self.pictures, self.y_N, self.seed, spec = split.images, split.y_N, seed, split.images.spec
-        # What is done with a PIL image, in order: brought to the set's size and mode, cropped, flipped.
-        self.transforms: list[Any] = [partial(fit, spec=spec)]
-        if how.rrc_min_scale:
-            crop = RandomResizedCropAndInterpolation(spec.size, (how.rrc_min_scale, 1.0), interpolation="bicubic")
-            self.transforms = [partial(to_mode, channels=spec.channels), crop]
-        if how.pad:
-            colour: Any = tuple(fill) if spec.channels > 1 else fill[0]
-            self.transforms.append(RandomCrop(spec.size, padding=how.pad, fill=colour))
-        if how.flip:
-            self.transforms.append(RandomHorizontalFlip())
-
-    def __getitem__(self, place: SampleIndex) -> tuple[np.ndarray, int | np.ndarray]:
-        at, step, i = place
-        # The three generators that transforms draw from.
-        seed = int(np.random.SeedSequence((self.seed, step, i)).generate_state(1)[0])
-        random.seed(seed)
-        np.random.seed(seed)
-        torch.manual_seed(seed)
-        image: Any = self.pictures.source.open(int(self.pictures.places_N[at]))
-        for transform in self.transforms:
-            image = transform(image)
-        x_HWC = np.asarray(image).reshape(*self.pictures.spec.size, self.pictures.spec.channels)
-        y = self.y_N[at]
-        return x_HWC.transpose(2, 0, 1).copy(), y if y.ndim else int(y)

@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image
 
 from ....archs.errors import InputError, short_repr
-from ....archs.pictures import decode
+from ....archs.pictures import Shrink, decode
 from ..dataset import DataConfig, RawDataset, RawSplit
 from ..splits import numbered
 
@@ -43,8 +43,8 @@ class Files:
     def __len__(self) -> int:
         return len(self.paths)
 
-    def open(self, place: int) -> Image.Image:
-        return decode(self.name(place))
+    def open(self, place: int, shrink: Shrink | None = None) -> Image.Image:
+        return decode(self.name(place), shrink)
 
     def name(self, place: int) -> str:
         return os.path.join(self.root, self.paths[place])

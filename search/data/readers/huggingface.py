@@ -13,7 +13,7 @@ from typing import Any
 from PIL import Image
 
 from ....archs.errors import InputError
-from ....archs.pictures import decode
+from ....archs.pictures import Shrink, decode
 from ..dataset import DataConfig, RawDataset, RawSplit, downloads, missing_package
 from ..images import one_line
 from ..splits import labelled, numbered
@@ -36,12 +36,12 @@ class Rows:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def open(self, place: int) -> Image.Image:
+    def open(self, place: int, shrink: Shrink | None = None) -> Image.Image:
         value = self.rows[place][self.column] or {}
         if value.get("bytes") is not None:
-            return decode(BytesIO(value["bytes"]))
+            return decode(BytesIO(value["bytes"]), shrink)
         if value.get("path") is not None:
-            return decode(value["path"])
+            return decode(value["path"], shrink)
         raise ValueError("the row holds no picture")
 
     def name(self, place: int) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 from PIL import Image
 
 from ....archs.errors import InputError
+from ....archs.pictures import Shrink
 from ..dataset import DataConfig, ImageSource, RawDataset, RawSplit, downloads, missing_package
 from ..images import one_line
 from ..splits import labelled, numbered
@@ -38,7 +39,7 @@ class HeldImages:
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def open(self, place: int) -> Image.Image:
+    def open(self, place: int, shrink: Shrink | None = None) -> Image.Image:
         image: Image.Image = self.dataset[place][0]
         image.load()
         return image
@@ -63,7 +64,7 @@ class Hdf5:
     def __len__(self) -> int:
         return self.count
 
-    def open(self, place: int) -> Image.Image:
+    def open(self, place: int, shrink: Shrink | None = None) -> Image.Image:
         return Image.fromarray(_hdf5(self.path, "x", place))
 
     def name(self, place: int) -> str:

@@ -18,7 +18,7 @@ from PIL import Image
 
 from ....archs.errors import InputError, is_whole, short_repr
 from ....archs.json_files import parse_json
-from ....archs.pictures import decode
+from ....archs.pictures import Shrink, decode
 from ..dataset import DataConfig, RawDataset, RawSplit
 from ..images import one_line
 from ..splits import numbered
@@ -45,14 +45,14 @@ class Tars:
     def __len__(self) -> int:
         return len(self.keys)
 
-    def open(self, place: int) -> Image.Image:
+    def open(self, place: int, shrink: Shrink | None = None) -> Image.Image:
         start, length = self.members_N2[place].tolist()
         if length > MOST_PICTURE:
             raise ValueError(f"has {length:,} bytes; at most {MOST_PICTURE:,} are read of one picture")
         # Opened each time: handles kept would be shared by forks and threads, and run out with many shards.
         with open(self.shards[self.shard_N[place]], "rb", buffering=0) as file:
             file.seek(start)
-            return decode(io.BytesIO(file.read(length)))
+            return decode(io.BytesIO(file.read(length)), shrink)
 
     def name(self, place: int) -> str:
         return f"{self.keys[place]} in {self.shards[self.shard_N[place]]}"
