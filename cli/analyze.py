@@ -28,6 +28,7 @@ from .options import (
     option,
     print_result,
 )
+from .values import words
 
 QUICK_SAMPLES = 64
 DATA, SEEDS = "digits", 3  # of --paper-claims
@@ -119,14 +120,18 @@ def explain(
     "alternas bench --table my_table.parquet --objective macs",
 )
 def bench(
-    strategy: Annotated[str, option("Strategies, separated by commas; also oracle and largest (default: all).")] = "",
+    strategy: Annotated[
+        tuple[str, ...] | None,
+        option("Strategies, separated by commas; also oracle and largest (default: all).", parse=words),
+    ] = None,
     scheduler: Annotated[
-        str,
+        tuple[str, ...] | None,
         option(
             "Schedulers, separated by commas (default: all; asha only for random; none where the table has no "
-            "readings at the rungs)."
+            "readings at the rungs).",
+            parse=words,
         ),
-    ] = "",
+    ] = None,
     data: Annotated[
         str, option(f"Published table to search: {', '.join(TABLES)} (default: cue); with --table its data set.")
     ] = "",
@@ -144,7 +149,7 @@ def bench(
     ] = None,
     seeds: Annotated[int, option("Number of searches per strategy.")] = 10,
     workers: Annotated[int, option("Number of simulated workers.")] = 8,
-    rungs: Rungs = "",
+    rungs: Rungs = None,
     eta: Eta = 1.5,
     processes: Annotated[int, option("Number of processes; 0 uses one per core.")] = 0,
     plot: Annotated[str, option("Plot the searches to this file: .png, .svg or .pdf.")] = "",
@@ -152,7 +157,7 @@ def bench(
 ) -> None:
     """Benchmark strategies on a table of trained nets, in minutes and without training."""
     from ..results.render.terminal import Console
-    from ..search.config import RUNGS, names, shares
+    from ..search.spec import RUNGS
     from ..search.tabular.evaluate import BenchmarkConfig, bench_table, rows, run_benchmark
     from ..search.tabular.evaluate import plot as draw
     from ..search.tabular.simulated import SearcherConfig, searchers
@@ -163,9 +168,9 @@ def bench(
     file = Path(plot) if plot else None
     if file and file.suffix not in (".png", ".svg", ".pdf"):
         raise InputError(f"plot: must end in .png, .svg or .pdf, got {short_repr(plot)}")
-    defaults = SearcherConfig("", rungs=shares("rungs", rungs) if rungs else RUNGS, eta=eta)
+    defaults = SearcherConfig("", rungs=rungs or RUNGS, eta=eta)
     config = BenchmarkConfig(data or ("" if table else "cue"), seeds, workers, processes, table, objective, floor)
-    chosen, done = searchers(config.table(), names(strategy), names(scheduler), defaults), count(1)
+    chosen, done = searchers(config.table(), strategy or (), scheduler or (), defaults), count(1)
     with Console(stderr=True).status(f"0 of {len(chosen)}") as status:
         traces = run_benchmark(
             config,

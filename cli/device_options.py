@@ -1,4 +1,4 @@
-"""Options of devices that nets are measured on by commands of the user's, and of limits on what is measured."""
+"""Options of devices that nets are measured on by commands of the user's."""
 
 from __future__ import annotations
 
@@ -11,16 +11,6 @@ from .options import option
 
 if TYPE_CHECKING:
     from ..results.latency.device_command import DeviceCommand
-
-MaxLatency = Annotated[
-    list[str] | None,
-    option(
-        "Limit on the measured latency of a net in ms, such as 12, or of one device, as board=12; several separated by "
-        "commas.",
-        "--max-latency-ms",
-        metavar="<str>",
-    ),
-]
 
 
 @dataclass(frozen=True)

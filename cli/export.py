@@ -12,6 +12,7 @@ from ..results.render.tables import short
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
 from . import complete
 from .options import Json, Net, NetSize, Svg, argument, command, console_for, option, run_and_trial_of
+from .values import amount, words
 
 
 @command(
@@ -27,7 +28,10 @@ def export(
         str,
         option("Which net of the front to export: recommended (default, the verdict's), accuracy, gain, or cheapest."),
     ] = "",
-    formats: Annotated[str, option(f"Export formats, separated by commas: {', '.join(FORMATS)}.")] = "package",
+    formats: Annotated[
+        tuple[str, ...],
+        option(f"Export formats, separated by commas: {', '.join(FORMATS)}.", parse=words, show_default="package"),
+    ] = ("package",),
     as_json: Json = False,
 ) -> None:
     """Export the best net as a folder that needs no alternas: weights, model card, chosen formats."""
@@ -40,7 +44,7 @@ def export(
             f"export: a trial names a net and --pick chooses one: only one of them, got both {trial} and {pick!r}"
         )
     images_of = partial(scoring_images, console=console_for(as_json))
-    facts = export_net(folder, out, trial, pick or "recommended", formats.split(","), images_of)
+    facts = export_net(folder, out, trial, pick or "recommended", formats, images_of)
     if as_json:
         print_json(facts)
     else:
@@ -64,18 +68,18 @@ def cost(
     classes: Annotated[int | None, option("Number of classes (default: the run's, timm's or 1000).")] = None,
     channels: Annotated[int | None, option("Number of image channels (default: the run's, timm's or 3).")] = None,
     batch: Annotated[int, option("Batch size, to estimate training memory.")] = 1,
-    images: Annotated[str, option("Number of training images, such as 2.1G, to estimate training compute.")] = "",
+    images: Annotated[
+        int | None, option("Number of training images, such as 2.1G, to estimate training compute.", parse=amount)
+    ] = None,
     svg: Svg = None,
     as_json: Json = False,
 ) -> None:
     """Count params, MACs and memory of a net, part by part; timm's nets too."""
     from ..results.render.describe_net import cost_facts, cost_svg
-    from ..search.config import amount
 
-    total = amount("images", images) if images else None
     if svg:
         cost_svg(arch, svg, image_size, classes, channels)
-    facts, drawing = cost_facts(arch, image_size, classes, channels, batch, total)
+    facts, drawing = cost_facts(arch, image_size, classes, channels, batch, images)
     if as_json:
         print_json(facts)
     else:

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from ..archs.errors import InputError, OperationError, is_whole, short_repr
+from ..archs.errors import InputError, OperationError, short_repr
 from ..archs.files import disk_error
 from ..results.render.terminal import print_json, print_text
 from ..search.data.readers.registry import FORMS
 from . import complete
+from .values import Parser, amount, image_size, latency_limits, shares, words
 
 if TYPE_CHECKING:
-    from ..search.config import RunConfig
     from ..search.data.dataset import DataConfig
+    from ..search.spec import RunConfig
     from ..search.training.recipe import Recipe
     from ..spaces import Gene
 
@@ -44,60 +47,86 @@ COMMANDS: list[Command] = []
 
 
 def command(
-    *examples: str, name: str = "", resumes: bool = False, prints: Callable[[Any, bool], None] | None = None
+    *examples: str, name: str = "", resumes: bool = False, then: Callable[[Any, bool], None] | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make a function a command, with examples in its help that can be typed as they are.
 
     A parameter whose type is one of the groups of options below stands for all options of that group, which follow
-    the command's own in the help. A function that Python may call too returns its result and leaves it to `prints`,
-    which takes the result and whether it is to be JSON, to show it.
+    the command's own in the help. A function that Python calls too returns a value, and the command goes on with
+    `then`, which takes the value and whether JSON is to be printed.
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        run = _with_groups_expanded(function)
-        shown = _printing(run, prints) if prints else run
-        COMMANDS.append(Command(name or function.__name__, resumes, examples, shown))
+        run = with_options(function)
+
+        @wraps(run)
+        def run_then(**values: Any) -> None:
+            assert then is not None
+            then(run(**values), values["as_json"])
+
+        COMMANDS.append(Command(name or function.__name__, resumes, examples, run_then if then else run))
         return run
 
     return register
 
 
-def _printing(run: Callable[..., Any], prints: Callable[[Any, bool], None]) -> Callable[..., None]:
-    @wraps(run)
-    def run_and_print(**values: Any) -> None:
-        prints(run(**values), values["as_json"])
-
-    return run_and_print
-
-
-def _with_groups_expanded(function: Callable[..., Any]) -> Callable[..., Any]:
-    hints, groups = get_type_hints(function, include_extras=True), dict[str, Any]()
-    own, grouped = list[Parameter](), list[Parameter]()
-    for name, parameter in signature(function).parameters.items():
-        if not is_dataclass(group := hints[name]):
-            own.append(parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[name]))
-            continue
-        groups[name], types = group, get_type_hints(group, include_extras=True)
-        for field in fields(group):
-            default = Parameter.empty if field.default is MISSING else field.default
-            grouped.append(Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=types[field.name]))
+def with_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with the options of its groups as its own parameters; values are parsed before it is called."""
+    groups, shown = dict[str, Any](), list[Parameter]()
+    for parameter in _typed(function):
+        if is_dataclass(group := parameter.annotation):
+            groups[parameter.name] = group
+        else:
+            shown.append(parameter)
+    grouped = {name: _typed(group) for name, group in groups.items()}
+    shown += [parameter for of_group in grouped.values() for parameter in of_group]
+    parsed = {p.name: (option_name(p), p.annotation.__metadata__[0].parse) for p in shown if has_parser(p)}
 
     @wraps(function)
     def run(**values: Any) -> Any:
-        made = {name: group(**{f.name: values.pop(f.name) for f in fields(group)}) for name, group in groups.items()}
+        for name, (option, parse) in parsed.items():
+            if values.get(name) is not None:
+                values[name] = parse(option, values[name])
+        made = {name: groups[name](**{p.name: values.pop(p.name) for p in of}) for name, of in grouped.items()}
         return function(**values, **made)
 
-    run.__signature__ = Signature(own + grouped)  # type: ignore[attr-defined] - what typer makes options of
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in own + grouped}
+    shown = [p.replace(annotation=Annotated[Any, p.annotation.__metadata__[0]]) if has_parser(p) else p for p in shown]
+    run.__signature__ = Signature(shown)  # type: ignore[attr-defined] - typer makes options of it
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
     return run
+
+
+def _typed(function: Callable[..., Any]) -> list[Parameter]:
+    """The parameters of a function or of a group of options, as keywords with their types."""
+    named = signature(function).parameters
+    told = SimpleNamespace(__annotations__={name: parameter.annotation for name, parameter in named.items()})
+    hints = get_type_hints(told, vars(sys.modules[function.__module__]), include_extras=True)
+    return [p.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[name]) for name, p in named.items()]
+
+
+def option_name(parameter: Parameter) -> str:
+    """An option as it is typed, without its dashes: the first of its names."""
+    names = getattr(parameter.annotation.__metadata__[0], "names", ()) or (parameter.name,)
+    return names[0].removeprefix("--").replace("_", "-")
+
+
+def has_parser(parameter: Parameter) -> bool:
+    return getattr(parameter.annotation.__metadata__[0], "parse", None) is not None
 
 
 NO_LIMIT = "no limit"  # how help shows a default of infinity
 
 
-def option(help: str, *names: str, **more: Any) -> Any:
-    """An option with its help; its names, such as "--json", default to the parameter's."""
-    return typer.Option(*names, help=help, **more)
+def option(help: str, *names: str, parse: Parser | None = None, **more: Any) -> Any:
+    """An option with its help; its names, such as "--json", default to the parameter's.
+
+    `parse` makes its value of what was typed, or of what Python or a `--config` file gives.
+    """
+    if parse:
+        more.setdefault("metavar", "<str>")
+    info = typer.Option(*names, help=help, **more)
+    info.names, info.parse = names, parse  # pyright: ignore[reportAttributeAccessIssue] - typer's parsers wrap errors
+    return info
 
 
 def argument(help: str, **more: Any) -> Any:
@@ -115,10 +144,21 @@ Name = Annotated[str, option("Name of the run (default: derived from the inputs)
 Data = Annotated[str, option(f"Data set: {FORMS}.")]
 Epochs = Annotated[float | None, option("Full training budget in epochs (default: the recipe's).")]
 Seeds = Annotated[int, option("Number of seeds that each net is trained with.")]
-Rungs = Annotated[str, option("Shares of the budget at which the scheduler compares nets (default 1/8,1/4,1/2).")]
+Rungs = Annotated[
+    tuple[float, ...] | None,
+    option("Shares of the budget at which the scheduler compares nets (default 1/8,1/4,1/2).", parse=shares),
+]
 Eta = Annotated[float, option("Reduction factor: a share of 1/ETA of the trials at each rung is promoted.")]
-MaxMacs = Annotated[str, option("Only nets with at most this many MACs, such as 50M.")]
-MaxParams = Annotated[str, option("Only nets with at most this many parameters, such as 2M.")]
+MaxMacs = Annotated[int | None, option("Only nets with at most this many MACs, such as 50M.", parse=amount)]
+MaxParams = Annotated[int | None, option("Only nets with at most this many parameters, such as 2M.", parse=amount)]
+MaxLatency = Annotated[
+    Mapping[str, float] | None,
+    option(
+        "Limit on the measured latency of a net in ms, such as 12, or of each device, as board=12,phone=30.",
+        "--max-latency-ms",
+        parse=latency_limits,
+    ),
+]
 NetSize = Annotated[str, option("Image size in pixels: SIDE or HEIGHTxWIDTH (default: the run's, timm's or 224).")]
 Trainer = Annotated[
     str,
@@ -127,7 +167,10 @@ Trainer = Annotated[
 Arch = Annotated[
     str, option("Architecture of a .safetensors file that does not name it: a zoo name, a genotype, or timm:NAME.")
 ]
-FromSize = Annotated[str, option("Image size of such a file: SIDE or HEIGHTxWIDTH; timm's nets know their own.")]
+FromSize = Annotated[
+    tuple[int, int] | None,
+    option("Image size of such a file: SIDE or HEIGHTxWIDTH; timm's nets know their own.", parse=image_size),
+]
 Address = Annotated[str, option("Address of an existing Ray cluster: auto or HOST:PORT.")]
 StoragePath = Annotated[
     str,
@@ -143,8 +186,9 @@ class ImageOptions:
     """How a data set is read."""
 
     image_size: Annotated[
-        str, option("Image size in pixels: SIDE or HEIGHTxWIDTH (default: the data's own, or 224).")
-    ] = ""
+        tuple[int, int] | None,
+        option("Image size in pixels: SIDE or HEIGHTxWIDTH (default: the data's own, or 224).", parse=image_size),
+    ] = None
     loader: Annotated[str, option("How data are read: memory, stream, or auto (memory up to 2 GiB).")] = "auto"
     skip_broken: Annotated[bool, option("Skip images that cannot be read.", "--skip-broken")] = False
     group_by: Annotated[
@@ -154,12 +198,10 @@ class ImageOptions:
     download: Annotated[bool, option("Download the data if they are missing.", "--download")] = False
 
     def of(self, data: str) -> DataConfig:
-        """Raise InputError if the size or the loader is none."""
-        from ..results.render.describe_net import parse_size
+        """Raise InputError if the loader is none."""
         from ..search.data.dataset import DataConfig
 
-        size = parse_size(self.image_size) if self.image_size else None
-        return DataConfig(data, size, self.loader, self.skip_broken, self.download, self.group_by)
+        return DataConfig(data, self.image_size, self.loader, self.skip_broken, self.download, self.group_by)
 
 
 @dataclass(frozen=True)
@@ -183,15 +225,14 @@ class TrainingOptions:
 
         return self._changed(recipes.get(self.recipe or recipes.usual(data)))
 
-    def tuned_on(self, data: str, fields: str) -> tuple[Recipe, dict[str, tuple[Gene, ...]]]:
+    def tuned_on(self, data: str, fields: tuple[str, ...]) -> tuple[Recipe, dict[str, tuple[Gene, ...]]]:
         """The recipe and those of its fields that a search draws; see `tuned.tuned_genes` for what is raised."""
-        from ..search.config import names
         from ..search.training import recipes
         from ..search.training.tuned import tuned_genes
 
         recipe, ranges = recipes.read(self.recipe or recipes.usual(data))
         recipe = self._changed(recipe)
-        return recipe, tuned_genes(recipe, names(fields), ranges)
+        return recipe, tuned_genes(recipe, fields, ranges)
 
     def _changed(self, recipe: Recipe) -> Recipe:
         recipe = recipe if self.epochs is None else recipe.with_epochs(self.epochs)
@@ -223,38 +264,29 @@ class RunOptions:
         ),
     ] = math.inf
     track: Annotated[
-        str, option("Experiment trackers that settings, curves and results are sent to: mlflow, wandb, tensorboard.")
-    ] = ""
+        tuple[str, ...] | None,
+        option(
+            "Experiment trackers that settings, curves and results are sent to: mlflow, wandb, tensorboard.",
+            parse=words,
+        ),
+    ] = None
 
-    def config(
-        self,
-        train_steps: float = math.inf,
-        patience: int | None = None,
-        measuring_seconds: float | None = None,
-        baselines: float = 0.25,
-    ) -> RunConfig:
-        """Raise InputError if a number is wrong, the storage path is no URI, or a tracker is not installed.
+    def config(self, **budget: Any) -> RunConfig:
+        """How nets are trained; `budget` has further fields of a `Budget`.
 
-        Args:
-            train_steps: limit on the optimiser steps of all trainings.
-            patience: nets without growth of the front after which a search ends.
-            measuring_seconds: limit on one run of a command that measures a net; None is the usual one.
-            baselines: share of the hours that baselines and references may take first.
+        Raises:
+            InputError: if a number is wrong, the storage path is no URI, or a tracker is not installed.
         """
-        from ..search.config import Budget, RunConfig
         from ..search.engine.resources import Resources
-        from ..search.tracking.tracker import trackers_of
+        from ..search.spec import Budget, RunConfig
+        from ..search.tracking.tracker import check_trackers
 
         resources = Resources(
-            self.address,
-            self.workers,
-            self.cpus_per_trial,
-            self.gpus_per_trial,
-            self.storage_path,
+            self.address, self.workers, self.cpus_per_trial, self.gpus_per_trial, self.storage_path
+        )  # fmt: skip
+        return RunConfig(
+            resources, Budget(self.trial_minutes, self.max_hours, **budget), check_trackers(self.track or ())
         )
-        budget = Budget(self.trial_minutes, self.max_hours, train_steps, patience, baselines=baselines)
-        budget = budget if measuring_seconds is None else replace(budget, measuring_seconds=measuring_seconds)
-        return RunConfig(resources, budget, trackers_of(self.track))
 
 
 @contextmanager
@@ -316,15 +348,3 @@ def run_and_trial_of(net: str, trial: int | None) -> tuple[Path, int | None]:
     if named is not None and trial is not None:
         raise InputError(f"trial: RUN:TRIAL names one, only one of them, got both {short_repr(net)} and {trial}")
     return folder, trial if named is None else named
-
-
-def whole_numbers(option: str, text: str) -> tuple[int, ...]:
-    """The numbers of "1,5,20".
-
-    Raises:
-        InputError: if `text` is not a list of whole numbers.
-    """
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not all(map(is_whole, parts)):
-        raise InputError(f"{option}: whole numbers with commas between, such as 1,5,20, got {short_repr(text)}")
-    return tuple(int(part) for part in parts)

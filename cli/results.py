@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from ..results.render.terminal import print_json, print_lines, print_text
 from . import complete
-from .device_options import MaxLatency
-from .options import Json, MaxMacs, MaxParams, Net, Run, Svg, argument, command, option, run_and_trial_of
+from .options import Json, MaxLatency, MaxMacs, MaxParams, Net, Run, Svg, argument, command, option, run_and_trial_of
+from .values import limits, words
 
 if TYPE_CHECKING:
     from ..results.ranking.objectives import RankingQuery
@@ -30,12 +30,13 @@ class RankingOptions:
             "--objective",
         ),
     ] = ""
-    max_macs: MaxMacs = ""
-    max_params: MaxParams = ""
+    max_macs: MaxMacs = None
+    max_params: MaxParams = None
     max_latency_ms: MaxLatency = None
     family: Annotated[
-        str, option("Only these families, separated by commas: resnet, alternet, hybrid, vit, modern.")
-    ] = ""
+        tuple[str, ...] | None,
+        option("Only these families, separated by commas: resnet, alternet, hybrid, vit, modern.", parse=words),
+    ] = None
     latency_of: Annotated[
         str,
         option(
@@ -46,10 +47,9 @@ class RankingOptions:
 
     def query(self) -> RankingQuery:
         from ..results.ranking.objectives import RankingQuery, parse_objectives
-        from ..search.config import limits_of, names
 
-        limits = limits_of(self.max_macs, self.max_params, self.max_latency_ms or ())
-        return RankingQuery(parse_objectives(self.objectives), limits, names(self.family), self.latency_of)
+        most = limits(self.max_macs, self.max_params, self.max_latency_ms)
+        return RankingQuery(parse_objectives(self.objectives), most, self.family or (), self.latency_of)
 
 
 @command(

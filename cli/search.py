@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ..archs.errors import InputError
+from ..archs.timm_net import TimmNet
+from ..results.latency.measurements import LatencySetting
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
 from ..search.data.readers.registry import DEFAULT
 from ..search.samplers.registry import STRATEGIES
 from . import complete
-from .config_file import take_config
-from .device_options import DeviceOptions, MaxLatency
+from .device_options import DeviceOptions
+from .given import take_config
 from .help import show_all
 from .options import (
     NO_LIMIT,
@@ -22,6 +23,9 @@ from .options import (
     FromSize,
     ImageOptions,
     Json,
+    MaxLatency,
+    MaxMacs,
+    MaxParams,
     Name,
     Rungs,
     RunOptions,
@@ -32,16 +36,22 @@ from .options import (
     console_for,
     option,
 )
+from .values import costs, latency_setting, limits, references, words
+from .values import start_with as start_with_value
+from .values import supernet as supernet_value
 
 if TYPE_CHECKING:
     from ..results.runs.weights_spec import WeightsSpec
+    from ..search.spec import SearchSpec
 
 
-def _print_found(folder: Path, as_json: bool) -> None:
-    """Print what a search has found."""
+def _search(spec: SearchSpec, as_json: bool) -> None:
+    """Run the search, and print what it has found."""
     from ..results.ranking.objectives import RankingQuery
     from ..results.render.board import print_front
+    from ..search.run import search as run_search
 
+    folder = run_search(spec, console_for(as_json))
     on_front = print_front(folder, RankingQuery(), as_json)
     if on_front and not as_json:
         print_lines("", f"export the best:  alternas export {folder.name} --out {folder.name}-best")
@@ -52,7 +62,7 @@ def _print_found(folder: Path, as_json: bool) -> None:
     "alternas search modern --data photos --image-size 64 --recipe fast --epochs 20",
     "alternas search all --supernet 8 --max-hours 2",
     resumes=True,
-    prints=_print_found,
+    then=_search,
 )
 def search(
     training: TrainingOptions,
@@ -83,12 +93,13 @@ def search(
         ),
     ] = "evolution",
     tune: Annotated[
-        str,
+        tuple[str, ...] | None,
         option(
             "Fields of the recipe that are drawn with each net, such as lr,weight_decay,drop_path,label_smoothing,"
-            'augment; their ranges can stand in the recipe\'s JSON, as "tune".'
+            'augment; their ranges can stand in the recipe\'s JSON, as "tune".',
+            parse=words,
         ),
-    ] = "",
+    ] = None,
     scheduler: Annotated[
         str,
         option(
@@ -96,7 +107,7 @@ def search(
             "Default: mo-asha from 32 --trials on, none below."
         ),
     ] = "",
-    rungs: Rungs = "",
+    rungs: Rungs = None,
     eta: Eta = 1.5,
     repeats: Annotated[int, option("Number of seeds per net; the mean accuracy counts.")] = 1,
     inherit: Annotated[
@@ -104,47 +115,52 @@ def search(
         option("Initialise each net from the most similar trained net and train it for half the budget.", "--inherit"),
     ] = False,
     supernet: Annotated[
-        str,
+        Any,  # a Supernet, or None
         option(
             "Train one bank of shared weights for all nets of the space, at the compute of this many full trainings "
             "in all, evaluate nets on slices of it, and train the front's on from there; or a RUN whose bank is "
-            "searched again."
+            "searched again.",
+            parse=supernet_value,
         ),
-    ] = "",
+    ] = None,
     polish: Annotated[
         float, option("Share of the supernet's compute that trains the front's nets on from their slices.")
     ] = 0.35,
     start_with: Annotated[
-        str,
+        Any,  # a StartWith, or None
         option(
             "Nets to propose first: a JSON file of genotypes or genes, such JSON itself, a RUN (its front), RUN:TRIAL, "
             "or zoo names separated by commas. Nets of a run with the same data, recipe, seed and repeats are not "
-            "trained again."
+            "trained again.",
+            parse=start_with_value,
         ),
-    ] = "",
+    ] = None,
     objective: Annotated[
-        str,
+        tuple[str, ...],
         option(
             "Costs beside accuracy, separated by commas: macs, params, latency_ms, or what a device measures, as "
             "latency_ms@board,energy_mj@board. The strategy weighs the first; fronts show all.",
             "--objective",
             "--objectives",
+            parse=costs,
+            show_default="macs",
         ),
-    ] = "macs",
+    ] = ("macs",),
     latency: Annotated[
-        str, option("How latency is measured: DEVICE/BATCH/DTYPE/RUNTIME/THREADS, such as cuda/32/float16.")
-    ] = "",
-    max_macs: Annotated[str, option("Limit on the MACs of a net, such as 50M.")] = "",
-    max_params: Annotated[str, option("Limit on the parameters of a net, such as 2M.")] = "",
+        LatencySetting | None,
+        option(
+            "How latency is measured: DEVICE/BATCH/DTYPE/RUNTIME/THREADS, such as cuda/32/float16.",
+            parse=latency_setting,
+        ),
+    ] = None,
+    max_macs: MaxMacs = None,
+    max_params: MaxParams = None,
     max_latency_ms: MaxLatency = None,
-    save_weights_at: Annotated[
-        str, option("Also save weights at these moments: warmup, or shares of the budget, as in warmup,0.06.")
-    ] = "",
     seed: Annotated[int, option("Seed of the strategy and of every training.")] = 0,
     config_file: Annotated[
         str,
         option(
-            "Options from a TOML or JSON file, by these names; those typed here win.",
+            "Options from a TOML or JSON file: by these names; those typed here win.",
             "--config",
             is_eager=True,
             callback=take_config,
@@ -175,13 +191,14 @@ def search(
         ),
     ] = 0.25,
     with_nets: Annotated[
-        str,
+        tuple[TimmNet, ...] | None,
         option(
             "Nets of timm to train beside the search by the same recipe, separated by commas, such as "
             "timm:resnet18,timm:mobilenetv3_small_100; not counted among --trials.",
             "--with",
+            parse=references,
         ),
-    ] = "",
+    ] = None,
     weights: Annotated[
         str,
         option(
@@ -191,7 +208,7 @@ def search(
         ),
     ] = "",
     arch: Arch = "",
-    from_size: FromSize = "",
+    from_size: FromSize = None,
     as_json: Json = False,
     metric: Annotated[
         str,
@@ -211,16 +228,13 @@ def search(
             "above the worst net)."
         ),
     ] = None,
-) -> Path:
+) -> SearchSpec:
     """Run an architecture search; the same command again resumes it."""
     from ..results.ranking.metric import parse_metric
     from ..results.runs.store import plain_name
-    from ..search.config import RUNGS, Settings, latency_of, limits_of, names, search_costs, shares, supernet_of
-    from ..search.context import TRIALS, UNLIMITED, SearchConfig
     from ..search.data.readers.registry import find_reader
-    from ..search.prepare import bank_trainings, default_scheduler
-    from ..search.references import parse_references
-    from ..search.run import search as run_search
+    from ..search.prepare import default_scheduler
+    from ..search.spec import RUNGS, TRIALS, UNLIMITED, SearchSpec
     from ..search.training.trainer_file import read_trainer
 
     file, several_labels = read_trainer(trainer) if trainer else None, False
@@ -231,39 +245,51 @@ def search(
         data = file.name
     else:
         several_labels = find_reader(data).several_labels
-    ranked_by = parse_metric(metric, minimize, bool(file), several_labels, chance)
-    limits, save_at = limits_of(max_macs, max_params, max_latency_ms or ()), names(save_weights_at)
-    costs, devices = search_costs(objective), measuring.devices()
-    recipe, genes = training.tuned_on(data, tune)
-    steps = shares("rungs", rungs) if rungs else RUNGS
+    recipe, genes = training.tuned_on(data, tune or ())
     run_name = name or plain_name(space, data)
-    trainings, bank = supernet_of(supernet)
-    if bank:
-        trainings = bank_trainings(bank)
-    scheduler = scheduler or ("none" if trainings else default_scheduler(run_name, strategy, trials or TRIALS))
-    nets = trials if trials is not None else UNLIMITED if trainings else TRIALS
-    settings = Settings(
-        space, data, strategy, scheduler, costs[0], recipe, seed, limits, save_at, steps, eta, repeats, inherit,
-        latency_of((*costs, *limits), latency, devices), trainings, bank, polish, ranked_by,
-        file.identity if file else "", genes, costs[1:], devices,
-    )  # fmt: skip
-    running_config = running.config(max_train_steps, patience, measuring.latency_timeout, baselines)
-    references, pretrained = parse_references(with_nets), _pretrained(weights, arch, from_size)
-    config = SearchConfig(
-        settings, images.of(data), nets, run_name, running_config, start_with, file, references, pretrained
+    nets = trials if trials is not None else UNLIMITED if supernet else TRIALS
+    return SearchSpec(
+        space=space,
+        data=images.of(data),
+        recipe=recipe,
+        name=run_name,
+        trials=nets,
+        run=running.config(
+            train_steps=max_train_steps,
+            patience=patience,
+            measuring_seconds=measuring.latency_timeout,
+            baselines=baselines,
+        ),
+        strategy=strategy,
+        scheduler=scheduler or ("none" if supernet else default_scheduler(run_name, strategy, trials or TRIALS)),
+        rungs=rungs or RUNGS,
+        eta=eta,
+        costs=objective,
+        limits=limits(max_macs, max_params, max_latency_ms),
+        metric=parse_metric(metric, minimize, bool(file), several_labels, chance),
+        latency=latency,
+        devices=measuring.devices(),
+        seed=seed,
+        repeats=repeats,
+        inherit=inherit,
+        supernet=supernet,
+        polish=polish,
+        tune=genes,
+        trainer=file,
+        start_with=start_with,
+        references=with_nets or (),
+        pretrained=_pretrained(weights, arch, from_size),
     )
-    return run_search(config, console_for(as_json))
 
 
-def _pretrained(weights: str, arch: str, from_size: str) -> WeightsSpec | None:
+def _pretrained(weights: str, arch: str, from_size: tuple[int, int] | None) -> WeightsSpec | None:
     if not weights:
         if arch or from_size:
             raise InputError("arch and from-size: say what the file of --from holds; give --from")
         return None
-    from ..results.render.describe_net import parse_size
     from ..results.runs.weights_spec import WeightsSpec
 
-    return WeightsSpec(weights, arch, parse_size(from_size) if from_size else None)
+    return WeightsSpec(weights, arch, from_size)
 
 
 @command(

@@ -29,8 +29,8 @@ from .options import (
     option,
     print_result,
     run_and_trial_of,
-    whole_numbers,
 )
+from .values import limits, whole_numbers
 
 if TYPE_CHECKING:
     from ..results.runs.weights_spec import WeightsSpec
@@ -49,13 +49,12 @@ class WeightsOptions:
         ),
     ]
     arch: Arch = ""
-    from_size: FromSize = ""
+    from_size: FromSize = None
 
     def spec(self) -> WeightsSpec:
-        from ..results.render.describe_net import parse_size
         from ..results.runs.weights_spec import WeightsSpec
 
-        return WeightsSpec(self.weights, self.arch, parse_size(self.from_size) if self.from_size else None)
+        return WeightsSpec(self.weights, self.arch, self.from_size)
 
 
 @command(
@@ -67,9 +66,11 @@ def retrain(
     run: Annotated[str, argument("Run name or folder; RUN:TRIAL selects one net.", autocompletion=complete.run_names)],
     running: RunOptions,
     top: Annotated[int, option("Number of nets to retrain, by Pareto rank, then by accuracy.")] = 3,
-    trials: Annotated[str, option("Trials to retrain instead, such as 4,7.")] = "",
-    max_macs: MaxMacs = "",
-    max_params: MaxParams = "",
+    trials: Annotated[
+        tuple[int, ...] | None, option("Trials to retrain instead, such as 4,7.", parse=whole_numbers)
+    ] = None,
+    max_macs: MaxMacs = None,
+    max_params: MaxParams = None,
     seeds: Seeds = 3,
     recipe: Annotated[
         str, option("Training recipe: a name from `alternas recipes` or a JSON file (default: the search's).")
@@ -82,7 +83,6 @@ def retrain(
     from ..results.ranking.metric import run_metric
     from ..results.runs.retrained import failures, summary, table
     from ..results.runs.store import read_data_facts, read_records
-    from ..search.config import limits_of
     from ..search.experiments.retrain import Retrain
     from ..search.experiments.retrain import retrain as run_retrain
     from ..search.training import recipes
@@ -90,11 +90,13 @@ def retrain(
 
     folder, named = run_and_trial_of(run, None)
     if named is not None and trials:
-        raise InputError(f"trials: RUN:TRIAL names one, only one of them, got both {run} and {trials}")
-    limits, own_recipe = limits_of(macs=max_macs, params=max_params), recipes.get(recipe) if recipe else None
-    numbers = whole_numbers("trials", trials) if named is None else (named,)
+        raise InputError(f"trials: RUN:TRIAL names one, only one of them, got both {run} and {trials[0]}")
+    own_recipe = recipes.get(recipe) if recipe else None
+    numbers = trials or () if named is None else (named,)
     file = read_trainer(trainer) if trainer else None
-    config = Retrain(folder, seeds, running.config(), top, numbers, limits, own_recipe, epochs, file)
+    config = Retrain(
+        folder, seeds, running.config(), top, numbers, limits(max_macs, max_params), own_recipe, epochs, file
+    )
     records = run_retrain(config, console_for(as_json))
     metric = run_metric(folder)
     searched = {r.trial: r.accuracy for r in read_records(folder) if r.status == "ok"}
@@ -222,11 +224,14 @@ def buildup(
     training: TrainingOptions,
     running: RunOptions,
     arch: Arch = "",
-    from_size: FromSize = "",
+    from_size: FromSize = None,
     msa: Annotated[
-        str,
-        option("Swap so many blocks at the end of each stage at once, such as 0,1,1,2 (default: one by one, by rule)."),
-    ] = "",
+        tuple[int, ...] | None,
+        option(
+            "Swap so many blocks at the end of each stage at once, such as 0,1,1,2 (default: one by one, by rule).",
+            parse=whole_numbers,
+        ),
+    ] = None,
     train: Annotated[str, option("What to train: all, or new (only the head and the swapped blocks).")] = "all",
     seeds: Seeds = 3,
     name: Name = "",
@@ -235,9 +240,9 @@ def buildup(
     """Swap a ResNet's blocks for attention, backwards from the end, each kept if it helps beyond the noise."""
     from ..search.experiments.build_up import BuildUp, build_up
 
-    request, blocks, recipe = images.of(data), whole_numbers("msa", msa), training.on(data)
+    request, recipe = images.of(data), training.on(data)
     spec = WeightsOptions(start, arch, from_size).spec()
-    config = BuildUp(request, recipe, seeds, name, running.config(), spec, blocks, train)
+    config = BuildUp(request, recipe, seeds, name, running.config(), spec, msa or (), train)
     result, drawing = build_up(config, console_for(as_json))
     print_result(as_json, result, lambda: drawing)
 
@@ -250,8 +255,10 @@ def few_shot(
     weights: WeightsOptions,
     data: Data,
     images: ImageOptions,
-    shots: Annotated[str, option("Training images per class.")] = "1,5,10",
-    ways: Annotated[str, option("Classes per episode.")] = "2,5",
+    shots: Annotated[
+        tuple[int, ...], option("Training images per class.", parse=whole_numbers, show_default="1,5,10")
+    ] = (1, 5, 10),
+    ways: Annotated[tuple[int, ...], option("Classes per episode.", parse=whole_numbers, show_default="2,5")] = (2, 5),
     episodes: Annotated[int, option("Number of episodes of each kind.")] = 600,
     seeds: Annotated[int, option("Number of random draws of the training images.")] = 5,
     plot: Annotated[str, option("Draw the curves to PLOT.png and PLOT.svg.")] = "",
@@ -262,7 +269,7 @@ def few_shot(
     from ..search.experiments.few_shot_curves import plot as draw_curves
 
     request = images.of(data)
-    k, n = (tuple(dict.fromkeys(whole_numbers(*option))) for option in (("shots", shots), ("ways", ways)))
+    k, n = tuple(dict.fromkeys(shots)), tuple(dict.fromkeys(ways))
     curves = few_shot_curves(FewShotConfig(weights.spec(), request, k, n, episodes, seeds), console_for(as_json))
     curves["files"] = [str(path) for path in draw_curves(curves, Path(plot))] if plot else []
     print_result(as_json, curves, lambda: drawing(curves))

@@ -54,7 +54,7 @@ KINDS = {  # which it is, by the option's name; those of other commands than the
     "max_hours": "number",
     "max_train_steps": "number", "cpus_per_trial": "number", "gpus_per_trial": "number or 0",
     "epochs": "number", "max_latency_ms": "limit", "latency_command": "command", "latency_format": "word", "latency_timeout": "number", "max_macs": "amount", "max_params": "amount", "images": "amount",
-    "msa": "numbers", "shots": "numbers", "ways": "numbers", "rungs": "shares", "save_weights_at": "shares",
+    "msa": "numbers", "shots": "numbers", "ways": "numbers", "rungs": "shares",
     "image_size": "size", "from_size": "size", "strategy": "word", "scheduler": "word", "objective": "word",
     "objectives": "word", "loader": "word", "recipe": "file", "freeze": "word", "regime": "word", "cnn": "word",
     "start": "file",

@@ -29,7 +29,6 @@ from alternas.results.analysis_tools.inputs import AnalysisResult
 from alternas.results.analysis_tools.trends import TRENDS, StudiedNet, trend
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_records
-from alternas.search.config import RunConfig
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.data.splits import View, seen
@@ -40,6 +39,7 @@ from alternas.search.experiments.explain_study import reference, study_nets
 from alternas.search.experiments.plan import Training
 from alternas.search.experiments.study_nets import net_of
 from alternas.search.experiments.trained_nets import TrainedNet, analysis_context
+from alternas.search.spec import RunConfig
 from alternas.search.training import loop as train
 from alternas.search.training import recipes
 from alternas.search.training.job import TrainJob

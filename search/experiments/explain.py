@@ -36,9 +36,9 @@ from ...results.runs.retrained import retrained
 from ...results.runs.run_spec import parse_run_spec
 from ...results.runs.store import read_data_facts, read_records, read_settings
 from ...results.runs.weights_spec import select_net, trained_weights
-from ..config import RunConfig
 from ..data.load import one_class_each, track
 from ..data.splits import View
+from ..spec import RunConfig
 from ..training.optim import warmup_steps
 from .comparisons import STUDIES
 from .explain_study import StudyNet, cached_result, study_nets, study_parts

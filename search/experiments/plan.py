@@ -22,9 +22,9 @@ from ...archs.timm_net import CountedCost, Net, net_cost
 from ...results.ranking.metric import Metric
 from ...results.runs.record import Record, versions
 from ...results.runs.store import Store
-from ..config import RunConfig
 from ..data.dataset import DataConfig, DataSet
 from ..data.splits import WHOLE, View
+from ..spec import RunConfig
 from ..training import recipes
 from ..training.artifacts import ArtifactStore
 from ..training.job import FewShot, InitWeights, JobId, JobResult, TrainJob, Workers
