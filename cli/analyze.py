@@ -14,14 +14,11 @@ from ..search.tabular.published import TABLES
 from . import complete
 from .device_options import DeviceOptions
 from .options import (
-    Epochs,
     Eta,
     ImageOptions,
     Json,
     NetSize,
     Rungs,
-    RunOptions,
-    TrainingOptions,
     argument,
     command,
     console_for,
@@ -31,13 +28,11 @@ from .options import (
 from .values import words
 
 QUICK_SAMPLES = 64
-DATA, SEEDS = "digits", 3  # of --paper-claims
 
 
 @command(
     "alternas explain first --against zoo --analyses variance,fourier",
     "alternas explain first:7 --against first:3 --quick",
-    "alternas explain --paper-claims --quick",
     "alternas explain timm:vit_tiny_patch16_224 --data photos --analyses distance,rollout",
 )
 def explain(
@@ -47,65 +42,38 @@ def explain(
             "Run name or folder, of a study too; RUN:TRIAL selects one net; timm:NAME one of timm's.",
             autocompletion=complete.run_names,
         ),
-    ] = "",
+    ],
     against: Annotated[
         str, option("Net to compare with: a trial, RUN:TRIAL, or zoo (the run's plain ResNet closest in MACs).")
     ] = "",
     analyses: Annotated[
-        str,
+        tuple[str, ...] | None,
         option(
-            f"Only these analyses, separated by commas: {', '.join(ANALYSES)}.", autocompletion=complete.analysis_names
+            f"Only these analyses, separated by commas: {', '.join(ANALYSES)}.",
+            autocompletion=complete.analysis_names,
+            parse=words,
         ),
-    ] = "",
+    ] = None,
     samples: Annotated[
         int, option("Maximum number of validation images, and of training images where they are used.")
     ] = 1024,
     device: Annotated[str, option("Device: cpu or cuda.")] = "cpu",
     out: Annotated[Path | None, option("Folder for plots and tables (default: explain/ in the run's folder).")] = None,
-    quick: Annotated[bool, option("Few images and short trainings, to try it out.", "--quick")] = False,
-    paper_claims: Annotated[
-        bool, option("Train a CNN, a ViT and an AlterNet, and test the papers' claims on them.", "--paper-claims")
-    ] = False,
-    training: Annotated[
-        bool, option("Retrain the nets to analyse the Hessian after warm-up and with 6 % of the data.", "--training")
-    ] = False,
-    data: Annotated[str, option(f"Data set of --paper-claims (default: {DATA}), or that timm:NAME is shown.")] = "",
-    seeds: Annotated[int | None, option(f"Trainings per net of --paper-claims (default: {SEEDS}).")] = None,
-    epochs: Epochs = None,
-    name: Annotated[str, option("Run name of --paper-claims.")] = "",
-    workers: Annotated[int, option("Nets that --paper-claims and --training train at a time, as for a search.")] = 0,
+    quick: Annotated[bool, option("Few images, to try it out.", "--quick")] = False,
+    data: Annotated[str, option("Data set that timm:NAME is shown.")] = "",
     as_json: Json = False,
 ) -> None:
     """Explain why a net wins, with the papers' analyses as plots, tables and text."""
-    if paper_claims == bool(run):
-        raise InputError(f"explain: takes a run, or --paper-claims without one, got {'both' if run else 'neither'}")
-    is_timm = run.startswith(TIMM)
-    if is_timm and not data:
-        raise InputError(f"explain: {run} is of no run, whose data there would be; give --data")
-    of_claims = {"seeds": seeds, "epochs": epochs, "name": name, "workers": None if training else workers or None}
-    of_claims |= {} if is_timm else {"data": data}
-    of_runs = {"against": against, "analyses": analyses, "out": out, "device": "" if device == "cpu" else device}
-    of_runs |= {"training": training or None}
-    misplaced = [name for name, value in (of_runs if paper_claims else of_claims).items() if value not in ("", None)]
-    if misplaced:
-        raise InputError(f"explain: --{misplaced[0]} goes {'without' if paper_claims else 'with'} --paper-claims")
-    samples = min(samples, QUICK_SAMPLES) if quick else samples
-    run_config = RunOptions(workers).config()
-    if paper_claims:
-        from ..search.experiments.explain_claims import EPOCHS, ClaimsConfig, drawing, explain_claims
-
-        data = data or DATA
-        recipe = TrainingOptions(epochs=EPOCHS.get(data) if epochs is None else epochs).on(data)
-        seeds = SEEDS if seeds is None else seeds
-        config = ClaimsConfig(ImageOptions().of(data), recipe, seeds, name, run_config, samples, quick)
-        claims = explain_claims(config, console_for(as_json))
-        print_result(as_json, claims, lambda: drawing(claims))
-        return
     from ..search.experiments.explain import Explain, drawing
     from ..search.experiments.explain import explain as run_explain
 
-    names = tuple(part.strip() for part in analyses.split(",") if part.strip())
-    wanted = Explain(run, against, names, samples, device, out, run_config if training else None)
+    is_timm = run.startswith(TIMM)
+    if is_timm != bool(data):
+        rule = (
+            "is of no run, whose data there would be; give --data" if is_timm else "is shown its own data, not --data"
+        )
+        raise InputError(f"explain: {run} {rule}")
+    wanted = Explain(run, against, analyses or (), min(samples, QUICK_SAMPLES) if quick else samples, device, out)
     if is_timm:
         from ..search.experiments.explain_timm import explain_timm
 

@@ -12,7 +12,7 @@ from ..results.render.tables import short
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
 from . import complete
 from .options import Json, Net, NetSize, Svg, argument, command, console_for, option, run_and_trial_of
-from .values import amount, words
+from .values import amount, size, words
 
 
 @command(
@@ -115,19 +115,19 @@ def spaces(
         str, argument("Name of a space, or your own file to check (default: all).", autocompletion=complete.space_names)
     ] = "",
     image_size: Annotated[
-        str, option("Image size in pixels: SIDE or HEIGHTxWIDTH (default: 8, 32 and 224; 32 for a file).")
-    ] = "",
+        tuple[int, int] | None,
+        option("Image size in pixels: SIDE or HEIGHTxWIDTH (default: 8, 32 and 224; 32 for a file).", parse=size),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """List the search spaces, how many distinct nets they hold, and what the cheapest and the dearest cost."""
     from ..archs import static_cost
-    from ..results.render.describe_net import parse_size
     from ..spaces import SPACES, ends, find, is_file, options_of
 
     usual = (32,) if is_file(space) else (8, 32, 224)
     rows = []
     for name in [space] if space else SPACES:
-        for height, width in [parse_size(image_size)] if image_size else [(side, side) for side in usual]:
+        for height, width in [image_size] if image_size else [(side, side) for side in usual]:
             at = find(name, (height, width))
             facts: dict[str, Any] = {"genes": len(options_of(at)), "nets": at.size()}
             cost = cache(lambda net, size=(height, width): static_cost(net, 10, size))

@@ -21,7 +21,7 @@ from ..archs.files import disk_error
 from ..results.render.terminal import print_json, print_text
 from ..search.data.readers.registry import FORMS
 from . import complete
-from .values import Parser, amount, image_size, latency_limits, shares, words
+from .values import Parser, amount, latency_limits, shares, size, words
 
 if TYPE_CHECKING:
     from ..search.data.dataset import DataConfig
@@ -169,7 +169,7 @@ Arch = Annotated[
 ]
 FromSize = Annotated[
     tuple[int, int] | None,
-    option("Image size of such a file: SIDE or HEIGHTxWIDTH; timm's nets know their own.", parse=image_size),
+    option("Image size of such a file: SIDE or HEIGHTxWIDTH; timm's nets know their own.", parse=size),
 ]
 Address = Annotated[str, option("Address of an existing Ray cluster: auto or HOST:PORT.")]
 StoragePath = Annotated[
@@ -187,7 +187,7 @@ class ImageOptions:
 
     image_size: Annotated[
         tuple[int, int] | None,
-        option("Image size in pixels: SIDE or HEIGHTxWIDTH (default: the data's own, or 224).", parse=image_size),
+        option("Image size in pixels: SIDE or HEIGHTxWIDTH (default: the data's own, or 224).", parse=size),
     ] = None
     loader: Annotated[str, option("How data are read: memory, stream, or auto (memory up to 2 GiB).")] = "auto"
     skip_broken: Annotated[bool, option("Skip images that cannot be read.", "--skip-broken")] = False

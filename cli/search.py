@@ -117,9 +117,9 @@ def search(
     supernet: Annotated[
         Any,  # a Supernet, or None
         option(
-            "Train one bank of shared weights for all nets of the space, at the compute of this many full trainings "
-            "in all, evaluate nets on slices of it, and train the front's on from there; or a RUN whose bank is "
-            "searched again.",
+            "One bank of shared weights for all nets: trained at the compute of this many full trainings in all; nets "
+            "are evaluated on slices of it, and the front's trained on from there. Or a RUN whose bank is searched "
+            "again.",
             parse=supernet_value,
         ),
     ] = None,

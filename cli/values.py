@@ -77,7 +77,7 @@ def whole_numbers(option: str, value: Any) -> tuple[int, ...]:
     return tuple(int(part) for part in parts)
 
 
-def image_size(option: str, value: Any) -> tuple[int, int]:
+def size(option: str, value: Any) -> tuple[int, int]:
     """(height, width) of 32, "32" or "32x48"."""
     from ..results.render.describe_net import parse_size
 

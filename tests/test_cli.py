@@ -253,7 +253,6 @@ BAD = [
     (("fly",), "fly"),
     (("show", "mine:0:1"), "RUN:TRIAL names a trial by its number, got '0:1'"),
     (("explain", "mine", "--device", "tpu"), "did you mean 'cpu'"),
-    (("explain", "mine", "--seeds", "2"), "--seeds goes with --paper-claims"),
     (("retrain", "mine", "--trials", "77"), "no trial 77"),
     (("runs", "mine"), "unexpected extra argument"),
 ]
@@ -298,7 +297,7 @@ READING = [
     "export mine:0 --out d", "cost mine:0", "latency mine", "latency mine:0", "retrain mine", "explain mine",
     "explain mine:0", "explain other --against mine:0", "dashboard mine", "finetune --from mine --data digits",
     "buildup --from mine:0 --data digits", "few-shot --from mine --data digits", "search resnet --name mine",
-    "study data-size --data digits --name mine", "explain --paper-claims --data digits --name mine",
+    "study data-size --data digits --name mine",
 ]  # fmt: skip
 
 
