@@ -4,28 +4,12 @@ from __future__ import annotations
 
 from itertools import count
 from pathlib import Path
-from typing import Annotated
 
 from ..archs.errors import MOST_SEEDS, InputError, OperationError, check_count, short_repr
 from ..archs.timm_net import TIMM
-from ..results.analysis.registry import ANALYSES
 from ..results.render.terminal import print_json, print_lines, print_text
-from ..search.tabular.published import TABLES
-from . import complete
-from .device_options import DeviceOptions
-from .options import (
-    Eta,
-    ImageOptions,
-    Json,
-    NetSize,
-    Rungs,
-    argument,
-    command,
-    console_for,
-    option,
-    print_result,
-)
-from .values import words
+from .command import command
+from .options import DeviceOptions, ImageOptions, console_for, print_result
 
 QUICK_SAMPLES = 64
 
@@ -36,32 +20,16 @@ QUICK_SAMPLES = 64
     "alternas explain timm:vit_tiny_patch16_224 --data photos --analyses distance,rollout",
 )
 def explain(
-    run: Annotated[
-        str,
-        argument(
-            "Run name or folder, of a study too; RUN:TRIAL selects one net; timm:NAME one of timm's.",
-            autocompletion=complete.run_names,
-        ),
-    ],
-    against: Annotated[
-        str, option("Net to compare with: a trial, RUN:TRIAL, or zoo (the run's plain ResNet closest in MACs).")
-    ] = "",
-    analyses: Annotated[
-        tuple[str, ...] | None,
-        option(
-            f"Only these analyses, separated by commas: {', '.join(ANALYSES)}.",
-            autocompletion=complete.analysis_names,
-            parse=words,
-        ),
-    ] = None,
-    samples: Annotated[
-        int, option("Maximum number of validation images, and of training images where they are used.")
-    ] = 1024,
-    device: Annotated[str, option("Device: cpu or cuda.")] = "cpu",
-    out: Annotated[Path | None, option("Folder for plots and tables (default: explain/ in the run's folder).")] = None,
-    quick: Annotated[bool, option("Few images, to try it out.", "--quick")] = False,
-    data: Annotated[str, option("Data set that timm:NAME is shown.")] = "",
-    as_json: Json = False,
+    run: str,
+    *,
+    against: str = "",
+    analyses: tuple[str, ...] | None = None,
+    samples: int = 1024,
+    device: str = "cpu",
+    out: Path | None = None,
+    quick: bool = False,
+    data: str = "",
+    as_json: bool = False,
 ) -> None:
     """Explain why a net wins, with the papers' analyses as plots, tables and text."""
     from ..search.experiments.explain import Explain, drawing
@@ -88,40 +56,20 @@ def explain(
     "alternas bench --table my_table.parquet --objective macs",
 )
 def bench(
-    strategy: Annotated[
-        tuple[str, ...] | None,
-        option("Strategies, separated by commas; also oracle and largest (default: all).", parse=words),
-    ] = None,
-    scheduler: Annotated[
-        tuple[str, ...] | None,
-        option(
-            "Schedulers, separated by commas (default: all; asha only for random; none where the table has no "
-            "readings at the rungs).",
-            parse=words,
-        ),
-    ] = None,
-    data: Annotated[
-        str, option(f"Published table to search: {', '.join(TABLES)} (default: cue); with --table its data set.")
-    ] = "",
-    table: Annotated[
-        Path | None,
-        option(
-            "Parquet file with a table of your own: a row for each reading of a training, with columns gene_NAME, "
-            "macs, params, seed, step, accuracy.",
-        ),
-    ] = None,
-    objective: Annotated[str, option("Cost beside accuracy: a column of the table.")] = "macs",
-    floor: Annotated[
-        float | None,
-        option("Accuracy that hypervolumes are counted above (default: chance; with --table its lowest accuracy)."),
-    ] = None,
-    seeds: Annotated[int, option("Number of searches per strategy.")] = 10,
-    workers: Annotated[int, option("Number of simulated workers.")] = 8,
-    rungs: Rungs = None,
-    eta: Eta = 1.5,
-    processes: Annotated[int, option("Number of processes; 0 uses one per core.")] = 0,
-    plot: Annotated[str, option("Plot the searches to this file: .png, .svg or .pdf.")] = "",
-    as_json: Json = False,
+    *,
+    strategy: tuple[str, ...] | None = None,
+    scheduler: tuple[str, ...] | None = None,
+    data: str = "",
+    table: Path | None = None,
+    objective: str = "macs",
+    floor: float | None = None,
+    seeds: int = 10,
+    workers: int = 8,
+    rungs: tuple[float, ...] | None = None,
+    eta: float = 1.5,
+    processes: int = 0,
+    plot: str = "",
+    as_json: bool = False,
 ) -> None:
     """Benchmark strategies on a table of trained nets, in minutes and without training."""
     from ..results.render.terminal import Console
@@ -160,28 +108,18 @@ def bench(
     "alternas latency first --batch max --device cuda",
 )
 def latency(
-    target: Annotated[
-        str,
-        argument(
-            "Run or net to measure: RUN, RUN:TRIAL, a zoo name, a genotype's JSON file, or timm:NAME.",
-            autocompletion=complete.net_names,
-        ),
-    ],
+    target: str,
+    *,
     measuring: DeviceOptions,
-    device: Annotated[str, option("Device: cpu or cuda.")] = "cpu",
-    batch: Annotated[
-        str,
-        option("Batch sizes, separated by commas; max for the peak speed over batch sizes, and the largest that fits."),
-    ] = "1",
-    dtype: Annotated[
-        str, option("Data types, separated by commas: float32, bfloat16, float16, int8 (--onnx).")
-    ] = "float32",
-    compile_nets: Annotated[bool, option("Compile each net with torch.compile.", "--compile")] = False,
-    onnx: Annotated[bool, option("Run each net with ONNX Runtime.", "--onnx")] = False,
-    threads: Annotated[int, option("Number of CPU threads.")] = 1,
-    top: Annotated[int, option("Number of nets of a run to measure, best ranked first; 0 measures all.")] = 0,
-    image_size: NetSize = "",
-    as_json: Json = False,
+    device: str = "cpu",
+    batch: str = "1",
+    dtype: str = "float32",
+    compile_nets: bool = False,
+    onnx: bool = False,
+    threads: int = 1,
+    top: int = 0,
+    image_size: str = "",
+    as_json: bool = False,
 ) -> None:
     """Measure latency here or on a device, by a command; kept for a run's `front --objectives accuracy,latency_ms`."""
     import logging

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from functools import cache, partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from ..archs.errors import InputError
-from ..results.export.formats import FORMATS
 from ..results.render.tables import short
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
-from . import complete
-from .options import Json, Net, NetSize, Svg, argument, command, console_for, option, run_and_trial_of
-from .values import amount, size, words
+from .command import command
+from .options import console_for, run_and_trial_of
+from .values import Amount
 
 
 @command(
@@ -21,18 +20,13 @@ from .values import amount, size, words
     "alternas export first --out small --formats onnx-int8",
 )
 def export(
-    run: Net,
-    out: Annotated[Path, option("Folder to create.")],
-    trial: Annotated[int | None, option("Trial to export instead of the best.")] = None,
-    pick: Annotated[
-        str,
-        option("Which net of the front to export: recommended (default, the verdict's), accuracy, gain, or cheapest."),
-    ] = "",
-    formats: Annotated[
-        tuple[str, ...],
-        option(f"Export formats, separated by commas: {', '.join(FORMATS)}.", parse=words, show_default="package"),
-    ] = ("package",),
-    as_json: Json = False,
+    run: str,
+    *,
+    out: Path,
+    trial: int | None = None,
+    pick: str = "",
+    formats: tuple[str, ...] = ("package",),
+    as_json: bool = False,
 ) -> None:
     """Export the best net as a folder that needs no alternas: weights, model card, chosen formats."""
     from ..results.export.write import export_net, summary_lines
@@ -57,22 +51,15 @@ def export(
     "alternas cost timm:resnet50",
 )
 def cost(
-    arch: Annotated[
-        str,
-        argument(
-            "Architecture: a zoo name, a genotype's JSON file, RUN:TRIAL, or timm:NAME.",
-            autocompletion=complete.net_names,
-        ),
-    ],
-    image_size: NetSize = "",
-    classes: Annotated[int | None, option("Number of classes (default: the run's, timm's or 1000).")] = None,
-    channels: Annotated[int | None, option("Number of image channels (default: the run's, timm's or 3).")] = None,
-    batch: Annotated[int, option("Batch size, to estimate training memory.")] = 1,
-    images: Annotated[
-        int | None, option("Number of training images, such as 2.1G, to estimate training compute.", parse=amount)
-    ] = None,
-    svg: Svg = None,
-    as_json: Json = False,
+    arch: str,
+    *,
+    image_size: str = "",
+    classes: int | None = None,
+    channels: int | None = None,
+    batch: int = 1,
+    images: Amount | None = None,
+    svg: Path | None = None,
+    as_json: bool = False,
 ) -> None:
     """Count params, MACs and memory of a net, part by part; timm's nets too."""
     from ..results.render.describe_net import cost_facts, cost_svg
@@ -91,10 +78,9 @@ def cost(
     "alternas archs --grammar",
 )
 def archs(
-    grammar: Annotated[
-        bool, option("Print what nets are made of instead: each field and kind of block, as Markdown.")
-    ] = False,
-    as_json: Json = False,
+    *,
+    grammar: bool = False,
+    as_json: bool = False,
 ) -> None:
     """List the zoo: named nets and their sources."""
     from ..archs import grammar as fields
@@ -111,14 +97,10 @@ def archs(
     "alternas spaces ./my_space.py --image-size 32",
 )
 def spaces(
-    space: Annotated[
-        str, argument("Name of a space, or your own file to check (default: all).", autocompletion=complete.space_names)
-    ] = "",
-    image_size: Annotated[
-        tuple[int, int] | None,
-        option("Image size in pixels: SIDE or HEIGHTxWIDTH (default: 8, 32 and 224; 32 for a file).", parse=size),
-    ] = None,
-    as_json: Json = False,
+    space: str = "",
+    *,
+    image_size: tuple[int, int] | None = None,
+    as_json: bool = False,
 ) -> None:
     """List the search spaces, how many distinct nets they hold, and what the cheapest and the dearest cost."""
     from ..archs import static_cost

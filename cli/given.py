@@ -4,48 +4,41 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Mapping
-from inspect import Parameter, signature
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from ..archs.errors import InputError, check_choice, short_repr
 from ..archs.json_files import convert
-from .options import COMMANDS, has_parser, option_name
-
-OF_THE_TERMINAL = ("json", "config", "help-all")  # options that only a person types
+from .command import COMMANDS, Option
 
 
-def options_of(run: Callable[..., Any]) -> dict[str, Parameter]:
-    """The arguments and options of a command by their first name, as it is typed."""
-    named = {option_name(parameter): parameter for parameter in signature(run).parameters.values()}
-    return {name: parameter for name, parameter in named.items() if name not in OF_THE_TERMINAL}
-
-
-def checked(values: Mapping[str, Any], run: Callable[..., Any], file: str = "") -> dict[str, Any]:
+def checked(values: Mapping[str, Any], command: str, file: str = "") -> dict[str, Any]:
     """The values that a command takes, by its parameters' names.
 
     Args:
-        values: by the options' names.
-        run: the command.
+        values: by the options' names, as they are typed.
+        command: its name.
         file: where they stand, for messages; "" is Python.
 
     Raises:
         InputError: if there is no such option, or a value is of the wrong kind.
     """
-    options, where, found = options_of(run), f"config: {file}: " if file else "", dict[str, Any]()
+    options, where, found = options_of(command), f"config: {file}: " if file else "", dict[str, Any]()
     for name, value in values.items():
-        parameter = options[check_choice(f"{where}option" if file else "search option", name, options)]
-        kind, info = get_args(parameter.annotation)[:2]
-        if has_parser(parameter):
-            try:
-                info.parse(name, value)
-            except InputError as error:
-                raise InputError(f"{where}{error}") from None
-            found[parameter.name] = value
-        else:
-            found[parameter.name] = convert(value, kind, f"{where}{name}")
+        option = options[check_choice(f"{where}option", name, options)]
+        try:
+            found[option.parameter.name] = value if option.parse else convert(value, option.kind, name)
+            if option.parse:
+                option.parse(name, value)
+        except InputError as error:
+            raise InputError(f"{where}{error}") from None
     return found
+
+
+def options_of(command: str) -> dict[str, Option]:
+    """The arguments and options of a command by name, but for --json, which only a person types."""
+    return {option.name: option for option in COMMANDS[command].options if option.name != "json"}
 
 
 def take_config(context: Any, _: Any, file: str) -> None:
@@ -55,8 +48,7 @@ def take_config(context: Any, _: Any, file: str) -> None:
         InputError: if it cannot be read, an option is unknown, or a value is of the wrong kind.
     """
     if file:
-        command = next(command for command in COMMANDS if command.name == context.info_name)
-        context.default_map = checked(read_config(file), command.run, file)
+        context.default_map = checked(read_config(file), context.info_name, file)
 
 
 def read_config(file: str) -> dict[str, Any]:

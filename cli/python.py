@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from inspect import Parameter, Signature
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeGuard, get_args
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ..archs.errors import InputError, check_choice, short_repr
 from ..results.saved_run import SavedRun
@@ -68,34 +68,30 @@ def search_spec(space: Any = None, **options: Any) -> SearchSpec:
     for name in given:
         check_choice("search option", name, parameters())
     named = {parameters()[name]: _plain(value) for name, value in given.items() if value is not None}
-    values = {parameter.name: parameter.default for parameter in options_of(command).values()}
-    return command(**values | checked(named, command), as_json=False)
+    defaults = {(of := option.parameter).name: of.default for option in options_of("search").values()}
+    return command(**defaults | checked(named, "search"), as_json=False)
 
 
 @cache
 def parameters() -> dict[str, str]:
     """The options' names in Python, such as `max_macs`, and `with_`, as `with` is Python's; and as they are typed."""
-    typed = {name.replace("-", "_"): name for name in options_of(command)}
+    typed = {name.replace("-", "_"): name for name in options_of("search")}
     return {name + "_" * keyword.iskeyword(name): option for name, option in typed.items()}
 
 
 def search_signature() -> Signature:
     """The signature of `search`, with each option of the command."""
-    options, made = options_of(command), list[Parameter]()
+    options, made = options_of("search"), list[Parameter]()
     for name, option in parameters().items():
         kind = Parameter.POSITIONAL_OR_KEYWORD if name == "space" else Parameter.KEYWORD_ONLY
-        of = options[option]
-        made.append(Parameter(name, kind, default=of.default, annotation=get_args(of.annotation)[0]))
-    made.sort(key=lambda parameter: parameter.kind)
+        made.append(options[option].parameter.replace(name=name, kind=kind, annotation=options[option].kind or Any))
     return Signature(made, return_annotation=SavedRun)
 
 
 def search_doc() -> str:
     """The documentation of `search`, with each option's help."""
-    options = options_of(command)
-    return ABOUT + "\n".join(
-        f"    {name}: {get_args(options[option].annotation)[1].help}" for name, option in parameters().items()
-    )
+    options = options_of("search")
+    return ABOUT + "\n".join(f"    {name}: {options[option].help}" for name, option in parameters().items())
 
 
 def _is_spec(value: Any) -> TypeGuard[SearchSpec]:

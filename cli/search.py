@@ -3,46 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from ..archs.errors import InputError
-from ..archs.timm_net import TimmNet
-from ..results.latency.measurements import LatencySetting
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
 from ..search.data.readers.registry import DEFAULT
-from ..search.samplers.registry import STRATEGIES
-from . import complete
-from .device_options import DeviceOptions
-from .given import take_config
-from .help import show_all
-from .options import (
-    NO_LIMIT,
-    Arch,
-    Data,
-    Eta,
-    FromSize,
-    ImageOptions,
-    Json,
-    MaxLatency,
-    MaxMacs,
-    MaxParams,
-    Name,
-    Rungs,
-    RunOptions,
-    Trainer,
-    TrainingOptions,
-    argument,
-    command,
-    console_for,
-    option,
-)
-from .values import costs, latency_setting, limits, references, words
-from .values import start_with as start_with_value
-from .values import supernet as supernet_value
+from .command import command
+from .options import DeviceOptions, ImageOptions, RunOptions, TrainingOptions, console_for
+from .values import Amount, Costs, limits
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..archs.timm_net import TimmNet
+    from ..results.latency.measurements import LatencySetting
     from ..results.runs.weights_spec import WeightsSpec
-    from ..search.spec import SearchSpec
+    from ..search.known_nets import StartWith
+    from ..search.spec import SearchSpec, Supernet
 
 
 def _search(spec: SearchSpec, as_json: bool) -> None:
@@ -65,169 +42,43 @@ def _search(spec: SearchSpec, as_json: bool) -> None:
     then=_search,
 )
 def search(
+    space: str = "all",
+    *,
     training: TrainingOptions,
     images: ImageOptions,
     running: RunOptions,
     measuring: DeviceOptions,
-    space: Annotated[
-        str,
-        argument(
-            "Search space: a name from `alternas spaces`, or a file such as ./my_space.py.",
-            autocompletion=complete.space_names,
-        ),
-    ] = "all",
-    data: Data = DEFAULT,
-    trials: Annotated[
-        int | None,
-        option(
-            "Number of distinct nets to train, not counting baselines (default: 16; with --supernet, to evaluate: as "
-            "many as its compute allows)."
-        ),
-    ] = None,
-    name: Name = "",
-    strategy: Annotated[
-        str,
-        option(
-            f"Search strategy: {', '.join(STRATEGIES)}, or your own Optuna sampler as package.module:Class.",
-            autocompletion=complete.strategy_names,
-        ),
-    ] = "evolution",
-    tune: Annotated[
-        tuple[str, ...] | None,
-        option(
-            "Fields of the recipe that are drawn with each net, such as lr,weight_decay,drop_path,label_smoothing,"
-            'augment; their ranges can stand in the recipe\'s JSON, as "tune".',
-            parse=words,
-        ),
-    ] = None,
-    scheduler: Annotated[
-        str,
-        option(
-            "Early stopping: none, mo-asha (by accuracy and cost), or asha (by accuracy alone). "
-            "Default: mo-asha from 32 --trials on, none below."
-        ),
-    ] = "",
-    rungs: Rungs = None,
-    eta: Eta = 1.5,
-    repeats: Annotated[int, option("Number of seeds per net; the mean accuracy counts.")] = 1,
-    inherit: Annotated[
-        bool,
-        option("Initialise each net from the most similar trained net and train it for half the budget.", "--inherit"),
-    ] = False,
-    supernet: Annotated[
-        Any,  # a Supernet, or None
-        option(
-            "One bank of shared weights for all nets: trained at the compute of this many full trainings in all; nets "
-            "are evaluated on slices of it, and the front's trained on from there. Or a RUN whose bank is searched "
-            "again.",
-            parse=supernet_value,
-        ),
-    ] = None,
-    polish: Annotated[
-        float, option("Share of the supernet's compute that trains the front's nets on from their slices.")
-    ] = 0.35,
-    start_with: Annotated[
-        Any,  # a StartWith, or None
-        option(
-            "Nets to propose first: a JSON file of genotypes or genes, such JSON itself, a RUN (its front), RUN:TRIAL, "
-            "or zoo names separated by commas. Nets of a run with the same data, recipe, seed and repeats are not "
-            "trained again.",
-            parse=start_with_value,
-        ),
-    ] = None,
-    objective: Annotated[
-        tuple[str, ...],
-        option(
-            "Costs beside accuracy, separated by commas: macs, params, latency_ms, or what a device measures, as "
-            "latency_ms@board,energy_mj@board. The strategy weighs the first; fronts show all.",
-            "--objective",
-            "--objectives",
-            parse=costs,
-            show_default="macs",
-        ),
-    ] = ("macs",),
-    latency: Annotated[
-        LatencySetting | None,
-        option(
-            "How latency is measured: DEVICE/BATCH/DTYPE/RUNTIME/THREADS, such as cuda/32/float16.",
-            parse=latency_setting,
-        ),
-    ] = None,
-    max_macs: MaxMacs = None,
-    max_params: MaxParams = None,
-    max_latency_ms: MaxLatency = None,
-    seed: Annotated[int, option("Seed of the strategy and of every training.")] = 0,
-    config_file: Annotated[
-        str,
-        option(
-            "Options from a TOML or JSON file: by these names; those typed here win.",
-            "--config",
-            is_eager=True,
-            callback=take_config,
-            expose_value=False,
-        ),
-    ] = "",
-    help_all: Annotated[
-        bool,
-        option("Show all options.", "--help-all", is_eager=True, callback=show_all, expose_value=False),
-    ] = False,
-    max_train_steps: Annotated[
-        float,
-        option(
-            "Limit on the optimiser steps of all trainings; then no trial is started or promoted.",
-            show_default=NO_LIMIT,
-        ),
-    ] = math.inf,
-    trainer: Trainer = "",
-    patience: Annotated[
-        int | None,
-        option("End the search once this many nets in a row have not lifted the front by more than the seed noise."),
-    ] = None,
-    baselines: Annotated[
-        float,
-        option(
-            "Share of --max-hours after which plain ResNets and the nets of --with wait for the search's own nets; 0 "
-            "trains no plain ResNets, without which neither gain nor seed noise is known."
-        ),
-    ] = 0.25,
-    with_nets: Annotated[
-        tuple[TimmNet, ...] | None,
-        option(
-            "Nets of timm to train beside the search by the same recipe, separated by commas, such as "
-            "timm:resnet18,timm:mobilenetv3_small_100; not counted among --trials.",
-            "--with",
-            parse=references,
-        ),
-    ] = None,
-    weights: Annotated[
-        str,
-        option(
-            "Trained weights that every net starts from as far as they fit, trained for half the budget: timm:NAME, "
-            "RUN, RUN:TRIAL, an exported folder, or a .safetensors file.",
-            "--from",
-        ),
-    ] = "",
-    arch: Arch = "",
-    from_size: FromSize = None,
-    as_json: Json = False,
-    metric: Annotated[
-        str,
-        option(
-            "Metric that nets are ranked by, on validation: accuracy (left out), balanced_accuracy, macro_f1, nll, "
-            "auroc, top5, ece, or recall:CLASS, of one class; of several labels a picture map (left out), auroc, "
-            "label_accuracy or nll; with --trainer, any that it reports."
-        ),
-    ] = "",
-    minimize: Annotated[
-        bool, option("Less is better: for a metric of your own --trainer; of the others it is known.", "--minimize")
-    ] = False,
-    chance: Annotated[
-        float | None,
-        option(
-            "What guessing gives, of a metric of your own --trainer: hypervolumes are counted above it (left out: "
-            "above the worst net)."
-        ),
-    ] = None,
+    data: str = DEFAULT,
+    trials: int | None = None,
+    name: str = "",
+    strategy: str = "evolution",
+    tune: tuple[str, ...] | None = None,
+    scheduler: str = "",
+    rungs: tuple[float, ...] | None = None,
+    eta: float = 1.5,
+    repeats: int = 1,
+    inherit: bool = False,
+    supernet: Supernet | None = None,
+    polish: float = 0.35,
+    start_with: StartWith | None = None,
+    objective: Costs = ("macs",),
+    latency: LatencySetting | None = None,
+    max_macs: Amount | None = None,
+    max_params: Amount | None = None,
+    max_latency_ms: Mapping[str, float] | None = None,
+    seed: int = 0,
+    max_train_steps: float = math.inf,
+    trainer: str = "",
+    patience: int | None = None,
+    baselines: float = 0.25,
+    with_nets: tuple[TimmNet, ...] | None = None,
+    weights: str = "",
+    arch: str = "",
+    from_size: tuple[int, int] | None = None,
+    as_json: bool = False,
+    metric: str = "",
+    minimize: bool = False,
+    chance: float | None = None,
 ) -> SearchSpec:
     """Run an architecture search; the same command again resumes it."""
     from ..results.ranking.metric import parse_metric
@@ -297,9 +148,10 @@ def _pretrained(weights: str, arch: str, from_size: tuple[int, int] | None) -> W
     "alternas data photos --image-size 64",
 )
 def data(
-    name: Annotated[str, argument("Data set, as for --data of a search.")],
+    name: str,
+    *,
     images: ImageOptions,
-    as_json: Json = False,
+    as_json: bool = False,
 ) -> None:
     """Describe a data set: contents, splits, loader; --download fetches it."""
     from ..search.data.dataset import BrokenPicturesError
@@ -325,19 +177,18 @@ def data(
     "alternas recipes fast",
 )
 def recipes(
-    name: Annotated[
-        str, argument("Recipe to print in full (default: list all).", autocompletion=complete.recipe_names)
-    ] = "",
-    as_json: Json = False,
+    recipe: str = "",
+    *,
+    as_json: bool = False,
 ) -> None:
     """List training recipes and their sources, or print one as JSON to edit and use as --recipe FILE.json."""
     from ..search.training.recipes import RECIPES, get
 
-    if name:
-        print_json(get(name).to_dict())
+    if recipe:
+        print_json(get(recipe).to_dict())
         return
     rows: list[dict[str, Any]] = []
     for known, make in RECIPES.items():
-        recipe, about = make(), (make.__doc__ or "").split("\n")[0]
-        rows.append({"recipe": known, "epochs": recipe.epochs, "batch_size": recipe.batch_size, "about": about})
+        made, about = make(), (make.__doc__ or "").split("\n")[0]
+        rows.append({"recipe": known, "epochs": made.epochs, "batch_size": made.batch_size, "about": about})
     print_listing(rows, as_json)

@@ -4,33 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from ..archs.errors import InputError, check_choice
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
 from ..results.runs.store import as_argument
-from . import complete
-from .options import (
-    Arch,
-    Data,
-    FromSize,
-    ImageOptions,
-    Json,
-    MaxMacs,
-    MaxParams,
-    Name,
-    RunOptions,
-    Seeds,
-    Trainer,
-    TrainingOptions,
-    argument,
-    command,
-    console_for,
-    option,
-    print_result,
-    run_and_trial_of,
-)
-from .values import limits, whole_numbers
+from .command import command
+from .options import ImageOptions, RunOptions, TrainingOptions, console_for, print_result, run_and_trial_of
+from .values import Amount, limits
 
 if TYPE_CHECKING:
     from ..results.runs.weights_spec import WeightsSpec
@@ -40,16 +21,9 @@ if TYPE_CHECKING:
 class WeightsOptions:
     """Trained weights to start from."""
 
-    weights: Annotated[
-        str,
-        option(
-            "Trained weights: timm:NAME, RUN, RUN:TRIAL, an exported folder, or a .safetensors file.",
-            "--from",
-            autocompletion=complete.run_names,
-        ),
-    ]
-    arch: Arch = ""
-    from_size: FromSize = None
+    weights: str
+    arch: str = ""
+    from_size: tuple[int, int] | None = None
 
     def spec(self) -> WeightsSpec:
         from ..results.runs.weights_spec import WeightsSpec
@@ -63,21 +37,18 @@ class WeightsOptions:
     resumes=True,
 )
 def retrain(
-    run: Annotated[str, argument("Run name or folder; RUN:TRIAL selects one net.", autocompletion=complete.run_names)],
+    run: str,
+    *,
     running: RunOptions,
-    top: Annotated[int, option("Number of nets to retrain, by Pareto rank, then by accuracy.")] = 3,
-    trials: Annotated[
-        tuple[int, ...] | None, option("Trials to retrain instead, such as 4,7.", parse=whole_numbers)
-    ] = None,
-    max_macs: MaxMacs = None,
-    max_params: MaxParams = None,
-    seeds: Seeds = 3,
-    recipe: Annotated[
-        str, option("Training recipe: a name from `alternas recipes` or a JSON file (default: the search's).")
-    ] = "",
-    epochs: Annotated[float | None, option("Epochs per training (default: the recipe's).")] = None,
-    trainer: Trainer = "",
-    as_json: Json = False,
+    top: int = 3,
+    trials: tuple[int, ...] | None = None,
+    max_macs: Amount | None = None,
+    max_params: Amount | None = None,
+    seeds: int = 3,
+    recipe: str = "",
+    epochs: float | None = None,
+    trainer: str = "",
+    as_json: bool = False,
 ) -> None:
     """Retrain the best nets of a run with several seeds and test them; the same command again resumes."""
     from ..results.ranking.metric import run_metric
@@ -118,28 +89,17 @@ def retrain(
     resumes=True,
 )
 def finetune(
+    *,
     weights: WeightsOptions,
-    data: Data,
+    data: str,
     images: ImageOptions,
     training: TrainingOptions,
     running: RunOptions,
-    freeze: Annotated[
-        str,
-        option(
-            "Which blocks to freeze: none (default), half, three-quarters, backbone (all but the head), inherited (all "
-            "that came from the weights), or none-low-lr (inherited weights learn at a tenth of the rate)."
-        ),
-    ] = "",
-    regime: Annotated[
-        str,
-        option(
-            "Choose what to freeze by size of the new data and likeness to the old: small-similar (backbone), "
-            "small-different (half), large-similar (three-quarters), or large-different (none-low-lr)."
-        ),
-    ] = "",
-    seeds: Seeds = 3,
-    name: Name = "",
-    as_json: Json = False,
+    freeze: str = "",
+    regime: str = "",
+    seeds: int = 3,
+    name: str = "",
+    as_json: bool = False,
 ) -> None:
     """Fine-tune trained weights on new data, with a new head, at any image size that fits the net."""
     from ..search.training.freezing import REGIMES
@@ -156,20 +116,15 @@ def finetune(
     resumes=True,
 )
 def train(
-    arch: Annotated[
-        str,
-        argument(
-            "Net to train: a zoo name, a genotype's .json file, RUN:TRIAL, or timm:NAME.",
-            autocompletion=complete.net_names,
-        ),
-    ],
-    data: Data,
+    arch: str,
+    *,
+    data: str,
     images: ImageOptions,
     training: TrainingOptions,
     running: RunOptions,
-    seeds: Seeds = 3,
-    name: Name = "",
-    as_json: Json = False,
+    seeds: int = 3,
+    name: str = "",
+    as_json: bool = False,
 ) -> None:
     """Train one named net from fresh weights with several seeds and test it; the same command again resumes."""
     _train(arch, "none", data, images, training, running, seeds, name, as_json)
@@ -210,32 +165,19 @@ def _train(
     resumes=True,
 )
 def buildup(
-    start: Annotated[
-        str,
-        option(
-            "A ResNet: trained weights, which its nets inherit (timm:NAME, RUN, RUN:TRIAL, an exported folder, or a "
-            ".safetensors file), or a zoo name or a genotype's .json file, trained from fresh weights.",
-            "--from",
-            autocompletion=complete.net_names,
-        ),
-    ],
-    data: Data,
+    *,
+    start: str,
+    data: str,
     images: ImageOptions,
     training: TrainingOptions,
     running: RunOptions,
-    arch: Arch = "",
-    from_size: FromSize = None,
-    msa: Annotated[
-        tuple[int, ...] | None,
-        option(
-            "Swap so many blocks at the end of each stage at once, such as 0,1,1,2 (default: one by one, by rule).",
-            parse=whole_numbers,
-        ),
-    ] = None,
-    train: Annotated[str, option("What to train: all, or new (only the head and the swapped blocks).")] = "all",
-    seeds: Seeds = 3,
-    name: Name = "",
-    as_json: Json = False,
+    arch: str = "",
+    from_size: tuple[int, int] | None = None,
+    msa: tuple[int, ...] | None = None,
+    train: str = "all",
+    seeds: int = 3,
+    name: str = "",
+    as_json: bool = False,
 ) -> None:
     """Swap a ResNet's blocks for attention, backwards from the end, each kept if it helps beyond the noise."""
     from ..search.experiments.build_up import BuildUp, build_up
@@ -252,17 +194,16 @@ def buildup(
     name="few-shot",
 )
 def few_shot(
+    *,
     weights: WeightsOptions,
-    data: Data,
+    data: str,
     images: ImageOptions,
-    shots: Annotated[
-        tuple[int, ...], option("Training images per class.", parse=whole_numbers, show_default="1,5,10")
-    ] = (1, 5, 10),
-    ways: Annotated[tuple[int, ...], option("Classes per episode.", parse=whole_numbers, show_default="2,5")] = (2, 5),
-    episodes: Annotated[int, option("Number of episodes of each kind.")] = 600,
-    seeds: Annotated[int, option("Number of random draws of the training images.")] = 5,
-    plot: Annotated[str, option("Draw the curves to PLOT.png and PLOT.svg.")] = "",
-    as_json: Json = False,
+    shots: tuple[int, ...] = (1, 5, 10),
+    ways: tuple[int, ...] = (2, 5),
+    episodes: int = 600,
+    seeds: int = 5,
+    plot: str = "",
+    as_json: bool = False,
 ) -> None:
     """Evaluate trained features with few images: linear probes and episodes, in closed form."""
     from ..search.experiments.few_shot_curves import FewShotConfig, drawing, few_shot_curves
@@ -280,20 +221,17 @@ def few_shot(
     resumes=True,
 )
 def study(
-    name: Annotated[str, argument("Name of a study from `alternas studies`.")],
+    name: str,
+    *,
     images: ImageOptions,
     training: TrainingOptions,
     running: RunOptions,
-    data: Data = "cue",
-    quick: Annotated[
-        bool, option("Few points, short trainings and two seeds, to finish in minutes.", "--quick")
-    ] = False,
-    cnn: Annotated[
-        str, option("CNN that others are compared with: resnet, or bit (GroupNorm, weight-standardised convs).")
-    ] = "resnet",
-    seeds: Seeds = 3,
-    run_name: Annotated[str, option("Name of the run (default: derived from study and data).", "--name")] = "",
-    as_json: Json = False,
+    data: str = "cue",
+    quick: bool = False,
+    cnn: str = "resnet",
+    seeds: int = 3,
+    run_name: str = "",
+    as_json: bool = False,
 ) -> None:
     """Run one of the papers' studies: table and plot with intervals; the same command again resumes."""
     from ..search.experiments.comparisons import ComparisonRun, run_comparison
@@ -307,7 +245,7 @@ def study(
 @command(
     "alternas studies",
 )
-def studies(as_json: Json = False) -> None:
+def studies(*, as_json: bool = False) -> None:
     """List the papers' studies that `alternas study` can run."""
     from ..search.experiments.comparisons import STUDIES
 

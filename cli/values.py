@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..archs import Genotype
 from ..archs.cost import MIN_COST
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from ..search.known_nets import StartWith
     from ..search.spec import Supernet
 
-Parser = Callable[[str, Any], Any]  # of the option's name and its value
+Amount: TypeAlias = int
+Costs: TypeAlias = tuple[str, ...]
 _AMOUNT = re.compile(r"(\d+(?:\.\d*)?)\s*([kKMGT]?)")
 _FRACTION = re.compile(r"\d{1,9}(\.\d{1,9}|/0*[1-9]\d{0,8})?")  # 1e999999999 would take Fraction for ever
 _POSITIVE = re.compile(r"\d{1,9}(\.\d{0,9})?|\.\d{1,9}")

@@ -59,7 +59,7 @@ KINDS = {  # which it is, by the option's name; those of other commands than the
     "objectives": "word", "loader": "word", "recipe": "file", "freeze": "word", "regime": "word", "cnn": "word",
     "start": "file",
     "train": "word", "pick": "word", "formats": "word", "family": "word", "device": "word", "dtype": "word",
-    "bench.data": "word", "study.name": "word", "recipes.name": "word", "spaces.space": "file", "space": "file",
+    "bench.data": "word", "study.name": "word", "recipes.recipe": "word", "spaces.space": "file", "space": "file",
     "data": "file", "data.name": "file", "weights": "file", "arch": "file", "target": "file", "latency": "place",
     "latency_of": "place", "storage_path": "storage path", "svg": "picture", "out": "out", "assets": "out", "plot": "out",
     "supernet": "place", "polish": "number or 0", "floor": "number or 0", "table": "file", "start_with": "file", "with_nets": "word", "port": "port", "samples": "count", "against": "file", "analyses": "word",
@@ -67,7 +67,7 @@ KINDS = {  # which it is, by the option's name; those of other commands than the
     "track": "word", "tune": "word",
 }  # fmt: skip
 ANY = {  # options that may hold anything, with the reason
-    "config_file": "a file, whose faults are in test_help.py",
+    "config": "a file, whose faults are in test_help.py",
     "group_by": "a file, or a pattern of names: test_data_in_silence.py",
     "host": "the name of a machine",
     "doctor.data": "what cannot be loaded is a finding of the doctor's",

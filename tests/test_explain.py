@@ -31,6 +31,7 @@ from alternas.search.data.load import load
 from alternas.search.experiments import explain as module
 from alternas.search.experiments import trained_nets as subjects
 from alternas.search.experiments.explain import Explain, explain
+from alternas.search.experiments.study_nets import net_of
 from alternas.search.experiments.trained_nets import analysis_context, objective_of
 from alternas.search.training import recipes
 from alternas.search.training.recipe import Augment
@@ -151,7 +152,7 @@ def test_the_nets_are_those_of_the_weights_and_the_images_those_of_the_data(run:
 def test_the_loss_is_the_recipes() -> None:
     """Label smoothing and L2 of what its optimiser decays: not the norms, biases and the like."""
     torch.manual_seed(0)
-    net, recipe = build(nets((8, 8))["alternet"], 10, 8, 1), recipes.get("fast")
+    net, recipe = build(net_of("alternet", "m", (8, 8)), 10, 8, 1), recipes.get("fast")
     logits, y = torch.randn(6, 10), torch.arange(6)
     assert recipe.label_smoothing
     assert recipe.weight_decay

@@ -15,16 +15,16 @@ from typer.main import get_command
 
 from alternas.archs import zoo
 from alternas.cli.app import app
+from alternas.cli.command import COMMANDS
 from alternas.cli.complete import analysis_names, run_names
 from alternas.cli.help import FIRST, GROUPS, SECTIONS, option_groups, option_name
-from alternas.cli.options import COMMANDS
 from alternas.cli.reference import page
 from alternas.search.training.recipes import RECIPES
 from runs import finished_run
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 PARSED: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
-EXAMPLES = [(command.name, example) for command in COMMANDS for example in command.examples]
+EXAMPLES = [(command.name, example) for command in COMMANDS.values() for example in command.examples]
 
 
 def options_of(command: str) -> list[Any]:
@@ -47,11 +47,11 @@ def test_every_example_parses(command: str, example: str) -> None:
 
 
 def test_every_command_has_an_example_and_a_section(alternas: Any) -> None:
-    assert {command.name for command in COMMANDS if not command.examples} == set()
+    assert {command.name for command in COMMANDS.values() if not command.examples} == set()
     assert sorted(name for names in SECTIONS.values() for name in names) == sorted(PARSED)
     listed = alternas("--help")[1]
     assert all(f"\n  {name} " in listed for name in PARSED)
-    for command in COMMANDS:
+    for command in COMMANDS.values():
         assert all(f"\n  {example}\n" in alternas(command.name, "-h")[1] for example in command.examples)
 
 
