@@ -37,9 +37,7 @@ def explain(
 
     is_timm = run.startswith(TIMM)
     if is_timm != bool(data):
-        rule = (
-            "is of no run, whose data there would be; give --data" if is_timm else "is shown its own data, not --data"
-        )
+        rule = "is of no run, whose data there would be; give --data" if is_timm else "is shown its run's, not --data"
         raise InputError(f"explain: {run} {rule}")
     wanted = Explain(run, against, analyses or (), min(samples, QUICK_SAMPLES) if quick else samples, device, out)
     if is_timm:

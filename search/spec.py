@@ -1,6 +1,6 @@
 """`SearchSpec`: all that a search is asked for, as typed values. Equal ones, but for length and place, resume a run.
 
-The command line and `alternas.search` make one from options; see cli/search_spec.py.
+The command line and `alternas.search` make one from options: cli/search.py.
 """
 
 from __future__ import annotations

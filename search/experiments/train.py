@@ -81,7 +81,8 @@ def named_net(arch: str, image_size: Map, recipe: Recipe) -> Net:
         return find_arch(arch, "x".join(map(str, image_size)))[0]
     net = TimmNet(arch.removeprefix(TIMM))
     if "." in arch:
-        raise InputError(f"arch: {arch} has weights, which --from takes; write {arch.split('.')[0]}")
+        rule = f"is trained from fresh weights, got those of {arch}; write {arch.split('.')[0]}; --from takes weights"
+        raise InputError(f"arch: {rule}")
     check_drop_path(net, recipe.drop_path, "arch")
     return net
 
