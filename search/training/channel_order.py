@@ -123,7 +123,7 @@ def _add_end(network: Network, uses: list[Use], last: Group, fixed: set[Group]) 
     if network.norm is not None:
         uses += _vectors(network.norm)
     if network.last_conv is not None:
-        uses.append(Use(network.last_conv[0].weight, 1))
+        uses.append(Use(network.last_conv[0].get_parameter("weight"), 1))
     elif network.encoder is not None:
         uses.append(Use(network.encoder.proj.weight, 1))
     elif isinstance(network.head, nn.Linear):
