@@ -18,6 +18,7 @@ from alternas.archs.blocks.attention import WindowAttention
 from alternas.archs.blocks.spec import BLOCKS
 from alternas.search.training import inherit as module
 from alternas.search.training import net2net as fit
+from alternas.search.training.channel_order import channel_groups
 from alternas.search.training.inherit import Inherited, aligned, inherit, summary
 from nets import CIFAR, COATNET, EFFICIENTFORMER, FURTHER, MSA, NETS, VIT, lively, twice, vit
 
@@ -305,15 +306,36 @@ def test_standardised_weights_are_not_divided() -> None:
     assert torch.equal(child.stages[0][0].conv1.weight[::2, ::2], parent.stages[0][0].conv1.weight)
 
 
-def test_a_narrower_child_keeps_the_first_channels() -> None:
-    parent = trained(wider(TINY))
-    child, rows = child_of(parent, TINY)
-    have = parent.state_dict()
-    for name, value in child.state_dict().items():
-        first = have[name][tuple(slice(0, side) for side in value.shape)]
-        assert torch.equal(value, first), name
+@pytest.mark.parametrize("name", NETS)
+@torch.no_grad()
+def test_sorted_channels_change_no_output(name: str) -> None:
+    """Any order of a group's channels is the same net, so the sorted one is too."""
+    parent = trained(NETS[name])
+    shuffled, generator = copy.deepcopy(parent), torch.Generator().manual_seed(0)
+    for uses in channel_groups(shuffled).values():
+        order = torch.randperm(uses[0].length, generator=generator)
+        for use in uses:
+            use.tensor.copy_(use.tensor.index_select(use.dim, order))
+    assert apart(parent, shuffled) < 1e-5
+
+
+CUT = ("basic", "bottleneck", "post basic", "uib", "mbconv with options", "repvgg", "conv")
+
+
+@pytest.mark.parametrize("name", CUT)
+@torch.no_grad()
+def test_a_narrower_child_keeps_the_channels_that_are_read(name: str) -> None:
+    """Where no layer reads every other channel of the parent, a child of half the channels is the parent."""
+    net = NETS[name]
+    parent = trained(twice(net))
+    for uses in channel_groups(parent).values():
+        for use in uses:
+            if use.dim == 1:
+                use.tensor[:, ::2].zero_()
+    child, rows = child_of(parent, net)
     assert summary(rows)["share"] == 1
     assert {row.how for row in rows} == {"fitted"}
+    assert apart(child, parent) < 1e-5
 
 
 def test_fewer_heads_keep_the_first_ones() -> None:

@@ -11,8 +11,8 @@ from .residual import Projection
 
 def act(name: str) -> nn.Module:
     """The activation of that name."""
-    known = {"relu": nn.ReLU, "silu": nn.SiLU, "gelu": nn.GELU, "hard_swish": nn.Hardswish, "tanh": nn.Tanh}
-    known |= {"squared_relu": SquaredReLU}
+    known = {"relu": nn.ReLU, "silu": nn.SiLU, "gelu": nn.GELU, "hard_swish": nn.Hardswish, "relu6": nn.ReLU6}
+    known |= {"tanh": nn.Tanh, "squared_relu": SquaredReLU}
     return known[name]()
 
 

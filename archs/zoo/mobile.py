@@ -118,6 +118,24 @@ def efficientnet(width: float = 1.0, depth: float = 1.0) -> Genotype:
     return Genotype(Stem("conv", divisible(32 * width), act="silu"), stages, head=head)
 
 
+def efficientnet_lite(width: float = 1.0, depth: float = 1.0) -> Genotype:
+    """An EfficientNet-Lite: without squeeze-and-excitation, with ReLU6; stem, head, first and last stage are B0's."""
+    last = len(EFFICIENTNET) - 1
+    stages = tuple(
+        Stage(
+            "uib",
+            n if i in (0, last) else ceil(n * depth),
+            divisible(c * width),
+            stride,
+            kernel=kernel,
+            expand=expand,
+            act="relu6",
+        )
+        for i, (n, c, stride, kernel, expand) in enumerate(EFFICIENTNET)
+    )
+    return Genotype(Stem("conv", 32, act="relu6"), stages, head=Head(norm="none", conv=1280, act="relu6"))
+
+
 def mobilenetv3(size: str) -> Genotype:
     """MobileNetV3, "small" or "large" (Howard et al., ICCV 2019)."""
     stages, c_in = list[Stage](), 16
@@ -154,8 +172,9 @@ def _bottlenecks(
 
 
 def mobiles() -> dict[str, Entry]:
-    """EfficientNet B0 to B4, MobileNetV3 and MobileNetV4."""
+    """EfficientNet B0 to B4 and Lite0 to Lite2, MobileNetV3 and MobileNetV4."""
     named = {f"efficientnet_b{number}": partial(efficientnet, *by) for number, by in enumerate(EFFICIENTNETS)}
+    named |= {f"efficientnet_lite{n}": partial(efficientnet_lite, *EFFICIENTNETS[n]) for n in range(3)}
     named |= {f"mobilenetv3_{size}_100": partial(mobilenetv3, size) for size in MOBILENETV3}
     named |= {f"mobilenetv4_{size}": partial(mobilenetv4, size) for size in MOBILENETV4}
     about = {

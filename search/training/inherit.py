@@ -1,8 +1,9 @@
 """Weight inheritance: a new net starts from the weights of a trained relative, part by part.
 
 Function-preserving where the parts allow it (Net2Net, Chen et al., ICLR 2016): blocks of the same kind are copied,
-cut or widened, and blocks that the parent has not add almost nothing. Parent and child may be any two nets. What does
-not fit keeps its initialisation. What a kind of block needs for it is in its `BlockSpec`.
+widened, or cut to their channels of largest norm, and blocks that the parent has not add almost nothing. Parent and
+child may be any two nets. What does not fit keeps its initialisation. What a kind of block needs for it is in its
+`BlockSpec`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ...archs.layout import Block
 from ...archs.stage import OPTIONS
 from ...archs.timm_network import TimmNetwork
 from ...archs.weights import read
+from .channel_order import sort_channels
 from .freezing import FREEZE_POLICIES
 from .job import InitWeights
 from .net2net import CopyCount, Linear, channel_map, copy_module, copy_stem, copy_tokens, spread
@@ -57,6 +59,7 @@ class Inherited:
 @torch.no_grad()
 def inherit(child: Network, parent: Network) -> list[Inherited]:
     """Fill the fresh `child` in place from `parent`, from the image to the head, and tell what each part took."""
+    parent = sort_channels(parent, child)
     rows, tally = [], CopyCount()
     if child.genotype.canonical().stem.kind == parent.genotype.canonical().stem.kind:
         copy_stem(child.stem, parent.stem, tally)

@@ -1,10 +1,11 @@
 """Net2Net weight resizing of single tensors, layers and token embeddings.
 
-One rule for every axis of channels: of the parent's P, channel c of the child's C takes c if C is not larger, else
-c P // C. So a narrower child keeps the first ones. A wider one has copies beside each other, so that the first part of
-a map, a group or a half stays what it was, and the weights that read the copies are divided by their number: the
-function stays the same (Net2WiderNet, Chen et al., ICLR 2016), exactly under BatchNorm, and where the width is a
-multiple of the parent's under LayerNorm and GroupNorm. Position tables are interpolated.
+One rule for every axis of channels: of the parent's P, channel c of the child's C takes c if C is not larger, else c
+P // C. So a narrower child keeps the first ones (channel_order.py puts those of largest norm first). A wider one has
+copies beside each other, so that the first part of a map, a group or a half stays what it was, and the weights that
+read the copies are divided by their number: the function stays the same (Net2WiderNet, Chen et al., ICLR 2016),
+exactly under BatchNorm, and where the width is a multiple of the parent's under LayerNorm and GroupNorm. Position
+tables are interpolated.
 """
 
 from __future__ import annotations
