@@ -288,6 +288,22 @@ def test_streamed_augmentation_is_that_of_memory(both: tuple[Any, Any], how: Aug
     assert not any(torch.equal(row, x) for x, _ in [next(both[1].batches(recipe, 0, 0, 1))] for row in plain[:1])
 
 
+def test_readers_live_on_and_leave_what_was_begun(both: tuple[Any, Any]) -> None:
+    """An evaluation begins no processes anew; a training that was left in its midst spoils no later one."""
+    stream = both[1]
+    recipe = dataclasses.replace(recipes.smoke(), batch_size=5, augment=Augment(flip=True))
+    first, left = [[y for _, y in stream.images("val", 2)]], stream.batches(recipe, 0, 0, 9)
+    next(left)
+    workers = [getattr(readers.loader._iterator, "_workers", None) for readers in (stream.training, stream.evaluation)]
+    first.append([y for _, y in stream.images("val", 2)])
+    assert [y.tolist() for y in first[0]] == [y.tolist() for y in first[1]]
+    again = [y.tolist() for _, y in stream.batches(recipe, 0, 3, 6)]
+    assert again == [y.tolist() for _, y in both[0].batches(recipe, 0, 3, 6)]
+    assert workers == [getattr(r.loader._iterator, "_workers", None) for r in (stream.training, stream.evaluation)]
+    with pytest.raises(AssertionError, match="another list was begun"):
+        next(left)
+
+
 def test_readers_need_no_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A container's /dev/shm has 64 MB; a reader whose tensor does not fit there never answers."""
     monkeypatch.setattr(torch.UntypedStorage, "_share_fd_cpu_", lambda *_: os._exit(1))

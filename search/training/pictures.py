@@ -63,8 +63,8 @@ class Readers:
         """(x_BCHW uint8, y_B or y_BK) of each batch; ends what was read before."""
         self.batches = batches
         for arrays in self.loader:
-            assert self.batches is batches, "read on after another list was begun"
             yield arrays
+            assert self.batches is batches, "read on after another list was begun"
 
 
 def _collate(samples: list[tuple[np.ndarray, int | np.ndarray]]) -> Arrays:
@@ -104,9 +104,9 @@ def cropped(source: ImageSource, place: int, spec: ImageSpec, least: float, rand
 
     def shrink(image: Image.Image) -> None:
         sideways = is_sideways(image)
-        whole = image.size[::-1] if sideways else image.size
-        _, _, wide, high = _box(whole, least, draws)
-        sides = math.ceil(whole[0] * width / wide), math.ceil(whole[1] * height / high)
+        across, down = (image.height, image.width) if sideways else image.size
+        _, _, wide, high = _box((across, down), least, draws)
+        sides = math.ceil(across * width / wide), math.ceil(down * height / high)
         image.draft(None, sides[::-1] if sideways else sides)  # pyright: ignore[reportArgumentType]
 
     image = to_mode(source.open(place, shrink), spec.channels)
