@@ -25,7 +25,7 @@ GROUPS = {
     ),
     "Data": ("loader", "skip-broken", "group-by", "download"),
     "Training": ("trainer", "tune", "compile", "save-weights-at"),
-    "How long": ("patience", "baselines", "trial-minutes", "max-hours", "max-train-steps"),
+    "How long": ("patience", "baselines", "trial-minutes", "max-hours", "max-train-flops"),
     "Where": (
         "cpus-per-trial", "gpus-per-trial", "address", "storage-path", "track",
     ),

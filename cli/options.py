@@ -228,7 +228,7 @@ class RunOptions:
 
     def config(
         self,
-        train_steps: float = math.inf,
+        train_flops: float = math.inf,
         patience: int | None = None,
         measuring_seconds: float | None = None,
         baselines: float = 0.25,
@@ -236,7 +236,7 @@ class RunOptions:
         """Raise InputError if a number is wrong, the storage path is no URI, or a tracker is not installed.
 
         Args:
-            train_steps: limit on the optimiser steps of all trainings.
+            train_flops: limit on the FLOPs of all trainings.
             patience: nets without growth of the front after which a search ends.
             measuring_seconds: limit on one run of a command that measures a net; None is the usual one.
             baselines: share of the hours that baselines and references may take first.
@@ -252,7 +252,7 @@ class RunOptions:
             self.gpus_per_trial,
             self.storage_path,
         )
-        budget = Budget(self.trial_minutes, self.max_hours, train_steps, patience, baselines=baselines)
+        budget = Budget(self.trial_minutes, self.max_hours, train_flops, patience, baselines=baselines)
         budget = budget if measuring_seconds is None else replace(budget, measuring_seconds=measuring_seconds)
         return RunConfig(resources, budget, trackers_of(self.track))
 

@@ -155,13 +155,9 @@ def search(
         bool,
         option("Show all options.", "--help-all", is_eager=True, callback=show_all, expose_value=False),
     ] = False,
-    max_train_steps: Annotated[
-        float,
-        option(
-            "Limit on the optimiser steps of all trainings; then no trial is started or promoted.",
-            show_default=NO_LIMIT,
-        ),
-    ] = math.inf,
+    max_train_flops: Annotated[
+        str, option("Limit on the FLOPs of all trainings, such as 600G; --trials, where given, ends the search too.")
+    ] = "",
     trainer: Trainer = "",
     patience: Annotated[
         int | None,
@@ -215,7 +211,7 @@ def search(
     """Run an architecture search; the same command again resumes it."""
     from ..results.ranking.metric import parse_metric
     from ..results.runs.store import plain_name
-    from ..search.config import RUNGS, Settings, latency_of, limits_of, names, search_costs, shares, supernet_of
+    from ..search.config import RUNGS, Settings, amount, latency_of, limits_of, names, search_costs, shares, supernet_of
     from ..search.context import TRIALS, UNLIMITED, SearchConfig
     from ..search.data.readers.registry import find_reader
     from ..search.prepare import bank_trainings, default_scheduler
@@ -241,13 +237,14 @@ def search(
     if bank:
         trainings = bank_trainings(bank)
     scheduler = scheduler or ("none" if trainings else default_scheduler(run_name, strategy, trials or TRIALS))
-    nets = trials if trials is not None else UNLIMITED if trainings else TRIALS
+    flops = amount("max-train-flops", max_train_flops) if max_train_flops else math.inf
+    nets = trials if trials is not None else UNLIMITED if trainings or max_train_flops else TRIALS
     settings = Settings(
         space, data, strategy, scheduler, costs[0], recipe, seed, limits, save_at, steps, eta, repeats, inherit,
         latency_of((*costs, *limits), latency, devices), trainings, bank, polish, ranked_by,
         file.identity if file else "", genes, costs[1:], devices,
     )  # fmt: skip
-    running_config = running.config(max_train_steps, patience, measuring.latency_timeout, baselines)
+    running_config = running.config(flops, patience, measuring.latency_timeout, baselines)
     references, pretrained = parse_references(with_nets), _pretrained(weights, arch, from_size)
     config = SearchConfig(
         settings, images.of(data), nets, run_name, running_config, start_with, file, references, pretrained

@@ -174,7 +174,7 @@ class Budget:
     Attributes:
         trial_minutes: time limit per trial; slower trials are recorded as timeout.
         hours: time limit of this command.
-        train_steps: limit on the optimiser steps of all trainings; then no trial is started or promoted.
+        train_flops: limit on the FLOPs of all trainings, 6 x MACs x images; then no trial is started or promoted.
         patience: nets in a row without growth of the front after which a search proposes no more; None for no end.
         measuring_seconds: time limit of one run of a command that measures a net on a device.
         baselines: share of `hours` after which baselines and references wait until the search's nets have been
@@ -183,7 +183,7 @@ class Budget:
 
     trial_minutes: float = math.inf
     hours: float = math.inf
-    train_steps: float = math.inf
+    train_flops: float = math.inf
     patience: int | None = None
     measuring_seconds: float = TIMEOUT_SECONDS
     baselines: float = 0.25
@@ -191,7 +191,7 @@ class Budget:
     def __post_init__(self) -> None:
         if not 0 <= self.baselines <= 1:
             raise InputError(f"baselines: must be a share from 0 to 1, got {self.baselines}")
-        limits = {"trial-minutes": self.trial_minutes, "max-hours": self.hours, "max-train-steps": self.train_steps}
+        limits = {"trial-minutes": self.trial_minutes, "max-hours": self.hours, "max-train-flops": self.train_flops}
         limits["latency-timeout"] = self.measuring_seconds
         for name, most in limits.items():
             if not most > 0:

@@ -23,8 +23,8 @@ def conclude(search: SearchTrials, console: Console) -> None:
         OperationError: if all that was trained has failed.
     """
     config, started = search.context.config, search.started
-    if config.run.budget.train_steps < math.inf and search.budget_spent:
-        console.print(f"all {config.run.budget.train_steps:.0f} steps are used: {started} trials started")
+    if config.run.budget.train_flops < math.inf and search.budget_spent:
+        console.print(f"all {short(config.run.budget.train_flops)} FLOPs are used: {started} trials started")
     elif search.stalled and started < config.trials:
         console.print(str(search.patience), highlight=False, soft_wrap=True)
     elif search.exhausted and config.trials < UNLIMITED:

@@ -79,10 +79,8 @@ class ComputeForecast:
         """FLOPs of all that has not ended; a job that runs counts from its first step to where it will stop."""
         steps = sum(trial.cost.training_macs * self._steps_left(trial) for trial in self._trials.live.values())
         left = self._flops(steps + self.net_macs * self._steps_to_come())
-        most = self._context.config.run.budget.train_steps
-        if most == math.inf:
-            return left
-        return min(left, self._flops(self.net_macs * max(0.0, most - self._trials.steps_done)))
+        most = self._context.config.run.budget.train_flops
+        return min(left, max(0.0, most - self._trials.flops_done))
 
     @property
     def flops_left(self) -> float:

@@ -13,6 +13,8 @@ from dataclasses import replace
 from typing import cast
 
 from ...archs import Genotype
+from ...archs.cost import BACKWARD_FACTOR
+from ...results.ranking.objectives import spent_on_training
 from ...results.runs.bank_progress import read_about
 from ...results.runs.events import UnderWay
 from ...results.runs.record import FREE, Record
@@ -68,8 +70,8 @@ class SearchTrials:
         self.patience = Patience(nets, settings, context.cost_of) if nets else None
         self._attempts = 0  # proposals in a row that needed no training
         self._seconds_beside = 0.0  # of training baselines and references in this session
-        # As the records say: nets of the search and references that have ended, optimiser steps of all trainings.
-        self._ended = self._references = self._steps = 0
+        # As the records say: nets of the search and references that have ended, FLOPs of all trainings.
+        self._ended = self._references = self._flops = 0
         for record in store.records:
             self._recall(record)
             self._recall_rungs(record)
@@ -91,9 +93,13 @@ class SearchTrials:
         return self._ended + len(self.live) - len(self._not_searched)
 
     @property
-    def steps_done(self) -> int:
-        """Optimiser steps of all trainings so far."""
-        return self._steps + sum(trial.steps_done for trial in self.live.values())
+    def flops_done(self) -> float:
+        """FLOPs of all trainings so far."""
+        return self._flops + sum(self._flops_of(trial) for trial in self.live.values())
+
+    def _flops_of(self, trial: Trial) -> float:
+        """FLOPs of a trial's trainings so far."""
+        return BACKWARD_FACTOR * trial.cost.training_macs * trial.steps_done * self.settings.recipe.batch_size
 
     @property
     def references(self) -> int:
@@ -103,9 +109,9 @@ class SearchTrials:
 
     @property
     def budget_spent(self) -> bool:
-        """Whether all optimiser steps that the run may take are taken, or all compute for evaluations."""
-        most = self.context.config.run.budget.train_steps
-        return (most < math.inf and self.steps_done >= most) or (self.shared is not None and self.shared.is_spent)
+        """Whether all training that the run may do is done, or all compute for evaluations."""
+        most = self.context.config.run.budget.train_flops
+        return (most < math.inf and self.flops_done >= most) or (self.shared is not None and self.shared.is_spent)
 
     @property
     def _baselines_wait(self) -> bool:
@@ -306,8 +312,7 @@ class SearchTrials:
         """Take up what a record says, of this session or an earlier one."""
         if record.status in FREE:
             return
-        if not record.taken_from:
-            self._steps += record.budget.get("done", 0) * max(1, len(record.accuracies))
+        self._flops += spent_on_training(record)
         if self.shared and record.weights != "shared":
             return
         self.known[record.trial_key] = record
