@@ -149,6 +149,7 @@ def main() -> None:
     parser.add_argument("--name", default="default_space")
     asked = parser.parse_args()
     how: dict[str, Any] = {"strategy": asked.strategy}
+    how |= {"inherit": not asked.alone, "polish": float(os.environ.get("K_POLISH", 0.0))}
     figures: dict[str, Any] = {"FLOPs": asked.flops, "alone": asked.alone, "strategy": asked.strategy}
     home = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:

@@ -102,6 +102,15 @@ class SearchTrials:
         return BACKWARD_FACTOR * trial.cost.training_macs * trial.steps_done * self.settings.recipe.batch_size
 
     @property
+    def polished_flops(self) -> float:
+        return sum(spent_on_training(r) for r in self.store.records if r.weights == "polished") + sum(self._flops_of(t) for t in self.live.values() if t.weights == "polished")
+
+    @property
+    def polish_flops(self) -> float:
+        share = self.settings.polish
+        return (self.flops_done - self.polished_flops) * share / (1 - share)
+
+    @property
     def references(self) -> int:
         """Nets of timm that are trained beside the search, those of earlier sessions too."""
         under_way = sum(trial.kind == "reference" for trial in self.live.values())
@@ -111,7 +120,8 @@ class SearchTrials:
     def budget_spent(self) -> bool:
         """Whether all training that the run may do is done, or all compute for evaluations."""
         most = self.context.config.run.budget.train_flops
-        return (most < math.inf and self.flops_done >= most) or (self.shared is not None and self.shared.is_spent)
+        most *= 1 - self.settings.polish
+        return (most < math.inf and self.flops_done - self.polished_flops >= most) or (self.shared is not None and self.shared.is_spent)
 
     @property
     def _baselines_wait(self) -> bool:

@@ -21,8 +21,9 @@ from ..training.recipe import Recipe
 from .bank_training import BankTraining
 from .trial import Trial
 
-MAX_POLISHED = 10  # nets of the front: each gets as many FLOPs, so that more of them get less
-POLISH_RATE = 0.75  # of the recipe's learning rate
+import os
+MAX_POLISHED = int(os.environ.get("K_NP", 10))  # nets of the front: each gets as many FLOPs, so that more of them get less
+POLISH_RATE = float(os.environ.get("K_RATE",0.75))  # of the recipe's learning rate
 
 
 class SharedWeights:

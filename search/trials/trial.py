@@ -20,7 +20,8 @@ from ..training.artifacts import ArtifactStore
 from ..training.job import InitWeights, JobResult, TrainJob
 from ..training.trainer_file import TrainerFile
 
-BUDGET_SHARE = 0.5  # of the full budget; as good after a third of it on average: benchmarks/results/inherit.json
+import os
+BUDGET_SHARE = float(os.environ.get("K_SHARE",0.5))  # of the full budget; as good after a third of it on average: benchmarks/results/inherit.json
 MIN_SIMILARITY = 0.7  # share of the features of two nets that must be equal for one to inherit from the other
 
 
@@ -57,6 +58,7 @@ class ParentPool:
         flops = BACKWARD_FACTOR * record.training_macs * done * self._batch_size + lineage.get("flops", 0)
         start = InitWeights(str(file), f"trial {record.trial}", done + lineage.get("steps", 0))
         self._parents[record.trial] = Parent(start, record.trial, flops, features(Genotype.from_dict(record.genotype)))
+        self._nets = getattr(self, "_nets", {}) | {record.trial: (Genotype.from_dict(record.genotype), record.accuracy)}
 
     def get(self, trial: int) -> Parent | None:
         return self._parents.get(trial)
@@ -66,11 +68,40 @@ class ParentPool:
 
         No net inherits from itself: with another recipe it would only be trained for longer.
         """
+        if kin_min := float(os.environ.get("K_KIN", 0)):
+            best, found = None, None
+            own = features(net)
+            for number, p in self._parents.items():
+                if p.features == own:
+                    continue
+                other, accuracy = self._nets[number]
+                k = kin(net, other)
+                if k >= kin_min:
+                    score = (len(own & p.features) / max(len(own), len(p.features)) + float(os.environ.get("K_ACC", 0)) * accuracy, -number)
+                    if best is None or score > best:
+                        best, found = score, p
+            return found
         own = features(net)
         others = {n: p.features for n, p in self._parents.items() if p.features != own}
         shares = {n: len(own & theirs) / max(len(own), len(theirs)) for n, theirs in others.items()}
         best = max(shares, key=lambda number: (shares[number], -number), default=None)
         return self._parents[best] if best is not None and shares[best] >= MIN_SIMILARITY else None
+
+
+def kin(child, parent) -> float:
+    from collections import Counter
+    total = same = 0.0
+    for number, stage in enumerate(child.stages):
+        weight = stage.channels**2
+        mine = Counter(stage.kinds)
+        had = Counter(parent.stages[number].kinds) if number < len(parent.stages) else Counter()
+        total += weight * stage.depth
+        same += weight * sum((mine & had).values())
+    if child.encoder is not None:
+        w = child.encoder.embed_dim**2 * 12 * child.encoder.depth / 10
+        total += w
+        same += w * (parent.encoder is not None)
+    return same / total if total else 0.0
 
 
 @dataclass
