@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["InputError", "OperationError", "SavedNet", "SavedRun", "load_run", "search"]
+__all__ = ["InputError", "OperationError", "SavedNet", "SavedRun", "load_run", "search", "search_spec"]
 
 _HOMES = {
     "InputError": ".archs.errors",
@@ -22,6 +22,7 @@ _HOMES = {
     "SavedNet": ".results.saved_run",
     "SavedRun": ".results.saved_run",
     "load_run": ".results.saved_run",
+    "search_spec": ".cli.python",
 }
 
 
@@ -45,7 +46,7 @@ class _CallablePackage(ModuleType):
 
 if TYPE_CHECKING:
     from .archs.errors import InputError, OperationError
-    from .cli.python import search
+    from .cli.python import search, search_spec
     from .results.saved_run import SavedNet, SavedRun, load_run
 else:
     from . import search

@@ -29,12 +29,12 @@ from rich.console import Console
 
 from alternas.archs import static_cost
 from alternas.results.runs.store import Store, read_records
-from alternas.search.config import Settings
-from alternas.search.context import SearchConfig, SearchContext
+from alternas.search.context import SearchContext
 from alternas.search.data.dataset import DataConfig
 from alternas.search.engine.progress import PlainView
 from alternas.search.engine.shown import ShownSearch
 from alternas.search.run import Driver, run_loop, search_driver
+from alternas.search.spec import SearchSpec
 from alternas.search.training import recipes
 from alternas.search.training.job import Job, JobId, JobResult, Point, Progress, TrainJob
 from alternas.search.trials.search_trials import SearchTrials
@@ -186,11 +186,11 @@ class MeteredView(PlainView):
 def open_controller(folder: Path, strategy: str, scheduler: str, trials: int) -> tuple[Any, Store]:
     """The controller of the run in `folder`, new or resumed, and its store."""
     recipe = recipes.get("smoke")
-    settings = Settings("free", "cifar10", strategy, scheduler, "macs", recipe)
-    config = SearchConfig(settings, DataConfig("cifar10"), trials, folder.name)
+    how: Any = {"strategy": strategy, "scheduler": scheduler, "trials": trials, "recipe": recipe}
+    spec = SearchSpec(space="free", data=DataConfig("cifar10"), name=folder.name, **how)
     no_data: Any = None
     fields = {"recipe": recipe.to_dict(), "data": {"name": "cifar10"}, "seed": 0, "versions": {}}
-    context = SearchContext(config, no_data, get("free", SIDE), price, STEPS, folder, fields)
+    context = SearchContext(spec, no_data, get("free", SIDE), price, STEPS, folder, fields)
     for name in ("checkpoints", "weights"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     store = Store(folder)

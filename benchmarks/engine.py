@@ -218,11 +218,10 @@ def _search(trials: int, epochs: float, members: list[Any] | None = None, data: 
 
     from alternas import spaces
     from alternas.results.runs import store
-    from alternas.search.config import RunConfig, Settings
-    from alternas.search.context import SearchConfig
     from alternas.search.data.dataset import DataConfig
     from alternas.search.engine.resources import Resources
     from alternas.search.run import search
+    from alternas.search.spec import RunConfig, SearchSpec
     from alternas.search.training import recipes
 
     times: list[float] = []
@@ -236,11 +235,9 @@ def _search(trials: int, epochs: float, members: list[Any] | None = None, data: 
     store.Store.append = timed
     spaces.SPACES["listed"] = lambda size: _Listed(members) if members else _NoBaselines()
     recipe = recipes.get("smoke").with_epochs(epochs)
-    settings = Settings("listed", data, "nsga2", "none", "macs", recipe)
-    search(
-        SearchConfig(settings, DataConfig(data), trials, "bench", RunConfig(Resources(workers=WORKERS))),
-        Console(quiet=True),
-    )
+    run = RunConfig(Resources(workers=WORKERS))
+    named: Any = {"space": "listed", "name": "bench", "strategy": "nsga2"}
+    search(SearchSpec(data=DataConfig(data), recipe=recipe, trials=trials, run=run, **named), Console(quiet=True))
     return times
 
 

@@ -85,20 +85,20 @@ def controller_of(folder: Path, strategy: str, trials: int) -> tuple[Any, Any]:
     """The controller of a run in `folder`, and its store."""
     from alternas.archs import static_cost
     from alternas.results.runs.store import Store
-    from alternas.search.config import Settings
-    from alternas.search.context import SearchConfig, SearchContext
+    from alternas.search.context import SearchContext
     from alternas.search.data.dataset import DataConfig
+    from alternas.search.spec import SearchSpec
     from alternas.search.training import recipes
     from alternas.search.trials.search_trials import SearchTrials
     from alternas.search.trials.study import study_of
     from alternas.spaces import get
 
     space, recipe = get("free", 8), recipes.get("smoke")  # "all" has but 9,320 nets of this size
-    settings = Settings("free", "digits", strategy, "none", "macs", recipe)
-    config = SearchConfig(settings, DataConfig("digits"), trials, "scale")
+    data = DataConfig("digits")
+    spec = SearchSpec(space="free", data=data, recipe=recipe, name="scale", trials=trials, strategy=strategy)
     no_data: Any = None
     fields = {"recipe": recipe.to_dict(), "data": {"name": "digits"}, "seed": 0, "versions": {}}
-    context = SearchContext(config, no_data, space, lambda net: static_cost(net, 10, 8, 1), TICKS, folder, fields)
+    context = SearchContext(spec, no_data, space, lambda net: static_cost(net, 10, 8, 1), TICKS, folder, fields)
     store = Store(folder)
     study = study_of(store, strategy, context.sampler_context(), context.cost_of)
     return SearchTrials(context, store, study), store

@@ -4,107 +4,42 @@ from __future__ import annotations
 
 from itertools import count
 from pathlib import Path
-from typing import Annotated
 
 from ..archs.errors import MOST_SEEDS, InputError, OperationError, check_count, short_repr
 from ..archs.timm_net import TIMM
-from ..results.analysis.registry import ANALYSES
 from ..results.render.terminal import print_json, print_lines, print_text
-from ..search.tabular.published import TABLES
-from . import complete
-from .device_options import DeviceOptions
-from .options import (
-    Epochs,
-    Eta,
-    ImageOptions,
-    Json,
-    NetSize,
-    Rungs,
-    RunOptions,
-    TrainingOptions,
-    argument,
-    command,
-    console_for,
-    option,
-    print_result,
-)
+from .command import command
+from .options import DeviceOptions, ImageOptions, console_for, print_result
 
 QUICK_SAMPLES = 64
-DATA, SEEDS = "digits", 3  # of --paper-claims
 
 
 @command(
     "alternas explain first --against zoo --analyses variance,fourier",
     "alternas explain first:7 --against first:3 --quick",
-    "alternas explain --paper-claims --quick",
     "alternas explain timm:vit_tiny_patch16_224 --data photos --analyses distance,rollout",
 )
 def explain(
-    run: Annotated[
-        str,
-        argument(
-            "Run name or folder, of a study too; RUN:TRIAL selects one net; timm:NAME one of timm's.",
-            autocompletion=complete.run_names,
-        ),
-    ] = "",
-    against: Annotated[
-        str, option("Net to compare with: a trial, RUN:TRIAL, or zoo (the run's plain ResNet closest in MACs).")
-    ] = "",
-    analyses: Annotated[
-        str,
-        option(
-            f"Only these analyses, separated by commas: {', '.join(ANALYSES)}.", autocompletion=complete.analysis_names
-        ),
-    ] = "",
-    samples: Annotated[
-        int, option("Maximum number of validation images, and of training images where they are used.")
-    ] = 1024,
-    device: Annotated[str, option("Device: cpu or cuda.")] = "cpu",
-    out: Annotated[Path | None, option("Folder for plots and tables (default: explain/ in the run's folder).")] = None,
-    quick: Annotated[bool, option("Few images and short trainings, to try it out.", "--quick")] = False,
-    paper_claims: Annotated[
-        bool, option("Train a CNN, a ViT and an AlterNet, and test the papers' claims on them.", "--paper-claims")
-    ] = False,
-    training: Annotated[
-        bool, option("Retrain the nets to analyse the Hessian after warm-up and with 6 % of the data.", "--training")
-    ] = False,
-    data: Annotated[str, option(f"Data set of --paper-claims (default: {DATA}), or that timm:NAME is shown.")] = "",
-    seeds: Annotated[int | None, option(f"Trainings per net of --paper-claims (default: {SEEDS}).")] = None,
-    epochs: Epochs = None,
-    name: Annotated[str, option("Run name of --paper-claims.")] = "",
-    workers: Annotated[int, option("Nets that --paper-claims and --training train at a time, as for a search.")] = 0,
-    as_json: Json = False,
+    run: str,
+    *,
+    against: str = "",
+    analyses: tuple[str, ...] | None = None,
+    samples: int = 1024,
+    device: str = "cpu",
+    out: Path | None = None,
+    quick: bool = False,
+    data: str = "",
+    as_json: bool = False,
 ) -> None:
     """Explain why a net wins, with the papers' analyses as plots, tables and text."""
-    if paper_claims == bool(run):
-        raise InputError(f"explain: takes a run, or --paper-claims without one, got {'both' if run else 'neither'}")
-    is_timm = run.startswith(TIMM)
-    if is_timm and not data:
-        raise InputError(f"explain: {run} is of no run, whose data there would be; give --data")
-    of_claims = {"seeds": seeds, "epochs": epochs, "name": name, "workers": None if training else workers or None}
-    of_claims |= {} if is_timm else {"data": data}
-    of_runs = {"against": against, "analyses": analyses, "out": out, "device": "" if device == "cpu" else device}
-    of_runs |= {"training": training or None}
-    misplaced = [name for name, value in (of_runs if paper_claims else of_claims).items() if value not in ("", None)]
-    if misplaced:
-        raise InputError(f"explain: --{misplaced[0]} goes {'without' if paper_claims else 'with'} --paper-claims")
-    samples = min(samples, QUICK_SAMPLES) if quick else samples
-    run_config = RunOptions(workers).config()
-    if paper_claims:
-        from ..search.experiments.explain_claims import EPOCHS, ClaimsConfig, drawing, explain_claims
-
-        data = data or DATA
-        recipe = TrainingOptions(epochs=EPOCHS.get(data) if epochs is None else epochs).on(data)
-        seeds = SEEDS if seeds is None else seeds
-        config = ClaimsConfig(ImageOptions().of(data), recipe, seeds, name, run_config, samples, quick)
-        claims = explain_claims(config, console_for(as_json))
-        print_result(as_json, claims, lambda: drawing(claims))
-        return
     from ..search.experiments.explain import Explain, drawing
     from ..search.experiments.explain import explain as run_explain
 
-    names = tuple(part.strip() for part in analyses.split(",") if part.strip())
-    wanted = Explain(run, against, names, samples, device, out, run_config if training else None)
+    is_timm = run.startswith(TIMM)
+    if is_timm != bool(data):
+        rule = "is of no run, whose data there would be; give --data" if is_timm else "is shown its run's, not --data"
+        raise InputError(f"explain: {run} {rule}")
+    wanted = Explain(run, against, analyses or (), min(samples, QUICK_SAMPLES) if quick else samples, device, out)
     if is_timm:
         from ..search.experiments.explain_timm import explain_timm
 
@@ -119,40 +54,24 @@ def explain(
     "alternas bench --table my_table.parquet --objective macs",
 )
 def bench(
-    strategy: Annotated[str, option("Strategies, separated by commas; also oracle and largest (default: all).")] = "",
-    scheduler: Annotated[
-        str,
-        option(
-            "Schedulers, separated by commas (default: all; asha only for random; none where the table has no "
-            "readings at the rungs)."
-        ),
-    ] = "",
-    data: Annotated[
-        str, option(f"Published table to search: {', '.join(TABLES)} (default: cue); with --table its data set.")
-    ] = "",
-    table: Annotated[
-        Path | None,
-        option(
-            "Parquet file with a table of your own: a row for each reading of a training, with columns gene_NAME, "
-            "macs, params, seed, step, accuracy.",
-        ),
-    ] = None,
-    objective: Annotated[str, option("Cost beside accuracy: a column of the table.")] = "macs",
-    floor: Annotated[
-        float | None,
-        option("Accuracy that hypervolumes are counted above (default: chance; with --table its lowest accuracy)."),
-    ] = None,
-    seeds: Annotated[int, option("Number of searches per strategy.")] = 10,
-    workers: Annotated[int, option("Number of simulated workers.")] = 8,
-    rungs: Rungs = "",
-    eta: Eta = 1.5,
-    processes: Annotated[int, option("Number of processes; 0 uses one per core.")] = 0,
-    plot: Annotated[str, option("Plot the searches to this file: .png, .svg or .pdf.")] = "",
-    as_json: Json = False,
+    *,
+    strategy: tuple[str, ...] | None = None,
+    scheduler: tuple[str, ...] | None = None,
+    data: str = "",
+    table: Path | None = None,
+    objective: str = "macs",
+    floor: float | None = None,
+    seeds: int = 10,
+    workers: int = 8,
+    rungs: tuple[float, ...] | None = None,
+    eta: float = 1.5,
+    processes: int = 0,
+    plot: str = "",
+    as_json: bool = False,
 ) -> None:
     """Benchmark strategies on a table of trained nets, in minutes and without training."""
     from ..results.render.terminal import Console
-    from ..search.config import RUNGS, names, shares
+    from ..search.spec import RUNGS
     from ..search.tabular.evaluate import BenchmarkConfig, bench_table, rows, run_benchmark
     from ..search.tabular.evaluate import plot as draw
     from ..search.tabular.simulated import SearcherConfig, searchers
@@ -163,9 +82,9 @@ def bench(
     file = Path(plot) if plot else None
     if file and file.suffix not in (".png", ".svg", ".pdf"):
         raise InputError(f"plot: must end in .png, .svg or .pdf, got {short_repr(plot)}")
-    defaults = SearcherConfig("", rungs=shares("rungs", rungs) if rungs else RUNGS, eta=eta)
+    defaults = SearcherConfig("", rungs=rungs or RUNGS, eta=eta)
     config = BenchmarkConfig(data or ("" if table else "cue"), seeds, workers, processes, table, objective, floor)
-    chosen, done = searchers(config.table(), names(strategy), names(scheduler), defaults), count(1)
+    chosen, done = searchers(config.table(), strategy or (), scheduler or (), defaults), count(1)
     with Console(stderr=True).status(f"0 of {len(chosen)}") as status:
         traces = run_benchmark(
             config,
@@ -187,28 +106,18 @@ def bench(
     "alternas latency first --batch max --device cuda",
 )
 def latency(
-    target: Annotated[
-        str,
-        argument(
-            "Run or net to measure: RUN, RUN:TRIAL, a zoo name, a genotype's JSON file, or timm:NAME.",
-            autocompletion=complete.net_names,
-        ),
-    ],
+    target: str,
+    *,
     measuring: DeviceOptions,
-    device: Annotated[str, option("Device: cpu or cuda.")] = "cpu",
-    batch: Annotated[
-        str,
-        option("Batch sizes, separated by commas; max for the peak speed over batch sizes, and the largest that fits."),
-    ] = "1",
-    dtype: Annotated[
-        str, option("Data types, separated by commas: float32, bfloat16, float16, int8 (--onnx).")
-    ] = "float32",
-    compile_nets: Annotated[bool, option("Compile each net with torch.compile.", "--compile")] = False,
-    onnx: Annotated[bool, option("Run each net with ONNX Runtime.", "--onnx")] = False,
-    threads: Annotated[int, option("Number of CPU threads.")] = 1,
-    top: Annotated[int, option("Number of nets of a run to measure, best ranked first; 0 measures all.")] = 0,
-    image_size: NetSize = "",
-    as_json: Json = False,
+    device: str = "cpu",
+    batch: str = "1",
+    dtype: str = "float32",
+    compile_nets: bool = False,
+    onnx: bool = False,
+    threads: int = 1,
+    top: int = 0,
+    image_size: str = "",
+    as_json: bool = False,
 ) -> None:
     """Measure latency here or on a device, by a command; kept for a run's `front --objectives accuracy,latency_ms`."""
     import logging

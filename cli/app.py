@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from importlib import metadata
+from inspect import Parameter, Signature, signature
 from typing import Annotated, Any
 
 import typer
@@ -17,8 +18,10 @@ import typer
 from ..archs.errors import InputError, OperationError
 from ..results.render.terminal import LogHandler, guarded, visible
 from . import analyze, export, ops, results, search, train  # noqa: F401 - each declares its commands
-from .help import GroupedCommand, GroupedCommands
-from .options import COMMANDS, option, typed_errors
+from .command import COMMANDS, Command
+from .given import take_config
+from .help import GroupedCommand, GroupedCommands, show_all
+from .options import typed_errors
 
 HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -35,9 +38,32 @@ MOST = 1000  # characters of a message: what was typed may be of any length, and
 NO_MEMORY = ("failed to map segment", "cannot allocate memory")  # of a library that could not be loaded
 INTERRUPTED, TERMINATED = 130, 143  # 128 and the signal's number, as shells have it; the first is typer's own answer
 
-for command in COMMANDS:
-    declare = app.command(command.name, cls=GroupedCommand, context_settings=HELP, epilog="\n".join(command.examples))
-    declare(command.run)
+CONFIG = typer.Option(
+    "--config", is_eager=True, callback=take_config, expose_value=False,
+    help="Options from a TOML or JSON file: by these names; those typed here win.",
+)  # fmt: skip
+HELP_ALL = typer.Option("--help-all", is_eager=True, callback=show_all, expose_value=False, help="Show all options.")
+
+
+def _declare(command: Command) -> None:
+    """Make a typer command; the search's, whose help shows but the first options, can have them in a file."""
+    shown, more = signature(command.run).parameters.values(), dict[str, Any]()
+    if command.name == "search":
+        more = {"config": Annotated[str, CONFIG], "help_all": Annotated[bool, HELP_ALL]}
+
+    def run(**given: Any) -> None:
+        command.run(**{name: value for name, value in given.items() if name not in more})
+
+    added = [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=of) for name, of in more.items()]
+    run.__signature__ = Signature([*shown, *added])  # type: ignore[attr-defined] - typer makes options of it
+    run.__annotations__ = {p.name: p.annotation for p in shown} | more
+    run.__doc__ = command.run.__doc__
+    examples = "\n".join(command.examples)
+    app.command(command.name, cls=GroupedCommand, context_settings=HELP, epilog=examples)(run)
+
+
+for each in COMMANDS.values():
+    _declare(each)
 
 
 def _print_version(asked: bool) -> None:
@@ -49,7 +75,9 @@ def _print_version(asked: bool) -> None:
 @app.callback()
 def alternas(
     context: typer.Context,
-    version: Annotated[bool, option("Print the version.", "--version", callback=_print_version, is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     """Find the image classifier that gives the most accuracy for the compute it costs."""
     if context.invoked_subcommand is None:
@@ -96,7 +124,7 @@ def _run() -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     if code == INTERRUPTED:
-        resumes = any(command.resumes and [command.name] == sys.argv[1:2] for command in COMMANDS)
+        resumes = any(command.resumes and [command.name] == sys.argv[1:2] for command in COMMANDS.values())
         print(f"alternas: stopped{'; the same command resumes' if resumes else ''}", file=sys.stderr)
         code = TERMINATED if _terminated else code
     else:

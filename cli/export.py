@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from functools import cache, partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from ..archs.errors import InputError
-from ..results.export.formats import FORMATS
 from ..results.render.tables import short
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
-from . import complete
-from .options import Json, Net, NetSize, Svg, argument, command, console_for, option, run_and_trial_of
+from .command import command
+from .options import console_for, run_and_trial_of
+from .values import Amount
 
 
 @command(
@@ -20,15 +20,13 @@ from .options import Json, Net, NetSize, Svg, argument, command, console_for, op
     "alternas export first --out small --formats onnx-int8",
 )
 def export(
-    run: Net,
-    out: Annotated[Path, option("Folder to create.")],
-    trial: Annotated[int | None, option("Trial to export instead of the best.")] = None,
-    pick: Annotated[
-        str,
-        option("Which net of the front to export: recommended (default, the verdict's), accuracy, gain, or cheapest."),
-    ] = "",
-    formats: Annotated[str, option(f"Export formats, separated by commas: {', '.join(FORMATS)}.")] = "package",
-    as_json: Json = False,
+    run: str,
+    *,
+    out: Path,
+    trial: int | None = None,
+    pick: str = "",
+    formats: tuple[str, ...] = ("package",),
+    as_json: bool = False,
 ) -> None:
     """Export the best net as a folder that needs no alternas: weights, model card, chosen formats."""
     from ..results.export.write import export_net, summary_lines
@@ -40,7 +38,7 @@ def export(
             f"export: a trial names a net and --pick chooses one: only one of them, got both {trial} and {pick!r}"
         )
     images_of = partial(scoring_images, console=console_for(as_json))
-    facts = export_net(folder, out, trial, pick or "recommended", formats.split(","), images_of)
+    facts = export_net(folder, out, trial, pick or "recommended", formats, images_of)
     if as_json:
         print_json(facts)
     else:
@@ -53,29 +51,22 @@ def export(
     "alternas cost timm:resnet50",
 )
 def cost(
-    arch: Annotated[
-        str,
-        argument(
-            "Architecture: a zoo name, a genotype's JSON file, RUN:TRIAL, or timm:NAME.",
-            autocompletion=complete.net_names,
-        ),
-    ],
-    image_size: NetSize = "",
-    classes: Annotated[int | None, option("Number of classes (default: the run's, timm's or 1000).")] = None,
-    channels: Annotated[int | None, option("Number of image channels (default: the run's, timm's or 3).")] = None,
-    batch: Annotated[int, option("Batch size, to estimate training memory.")] = 1,
-    images: Annotated[str, option("Number of training images, such as 2.1G, to estimate training compute.")] = "",
-    svg: Svg = None,
-    as_json: Json = False,
+    arch: str,
+    *,
+    image_size: str = "",
+    classes: int | None = None,
+    channels: int | None = None,
+    batch: int = 1,
+    images: Amount | None = None,
+    svg: Path | None = None,
+    as_json: bool = False,
 ) -> None:
     """Count params, MACs and memory of a net, part by part; timm's nets too."""
     from ..results.render.describe_net import cost_facts, cost_svg
-    from ..search.config import amount
 
-    total = amount("images", images) if images else None
     if svg:
         cost_svg(arch, svg, image_size, classes, channels)
-    facts, drawing = cost_facts(arch, image_size, classes, channels, batch, total)
+    facts, drawing = cost_facts(arch, image_size, classes, channels, batch, images)
     if as_json:
         print_json(facts)
     else:
@@ -87,10 +78,9 @@ def cost(
     "alternas archs --grammar",
 )
 def archs(
-    grammar: Annotated[
-        bool, option("Print what nets are made of instead: each field and kind of block, as Markdown.")
-    ] = False,
-    as_json: Json = False,
+    *,
+    grammar: bool = False,
+    as_json: bool = False,
 ) -> None:
     """List the zoo: named nets and their sources."""
     from ..archs import grammar as fields
@@ -107,23 +97,19 @@ def archs(
     "alternas spaces ./my_space.py --image-size 32",
 )
 def spaces(
-    space: Annotated[
-        str, argument("Name of a space, or your own file to check (default: all).", autocompletion=complete.space_names)
-    ] = "",
-    image_size: Annotated[
-        str, option("Image size in pixels: SIDE or HEIGHTxWIDTH (default: 8, 32 and 224; 32 for a file).")
-    ] = "",
-    as_json: Json = False,
+    space: str = "",
+    *,
+    image_size: tuple[int, int] | None = None,
+    as_json: bool = False,
 ) -> None:
     """List the search spaces, how many distinct nets they hold, and what the cheapest and the dearest cost."""
     from ..archs import static_cost
-    from ..results.render.describe_net import parse_size
     from ..spaces import SPACES, ends, find, is_file, options_of
 
     usual = (32,) if is_file(space) else (8, 32, 224)
     rows = []
     for name in [space] if space else SPACES:
-        for height, width in [parse_size(image_size)] if image_size else [(side, side) for side in usual]:
+        for height, width in [image_size] if image_size else [(side, side) for side in usual]:
             at = find(name, (height, width))
             facts: dict[str, Any] = {"genes": len(options_of(at)), "nets": at.size()}
             cost = cache(lambda net, size=(height, width): static_cost(net, 10, size))

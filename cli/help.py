@@ -13,21 +13,21 @@ from typer.core import TyperCommand, TyperGroup
 
 FEW = 14  # options that need no groups
 FIRST = (  # of those that stand first, in this order; then the command's own
-    "data", "trials", "name", "image-size", "epochs", "recipe", "max-macs", "objective", "strategy", "workers",
-    "config", "help-all",
+    "data", "trials", "name", "image-size", "epochs", "max-macs", "objective", "strategy", "supernet",
+    "max-hours", "config", "help-all",
 )  # fmt: skip
 GROUPS = {
     "What is searched": ("max-params", "start-with", "with", "from", "arch", "from-size"),
-    "Strategy": ("scheduler", "rungs", "eta", "repeats", "inherit", "supernet", "polish", "seed"),
+    "Strategy": ("scheduler", "rungs", "eta", "repeats", "inherit", "polish", "seed"),
     "Objective": ("metric", "minimize", "chance"),
     "Device": (
         "max-latency-ms", "latency", "latency-command", "latency-format", "latency-timeout",
     ),
     "Data": ("loader", "skip-broken", "group-by", "download"),
-    "Training": ("trainer", "tune", "compile", "save-weights-at"),
-    "How long": ("patience", "baselines", "trial-minutes", "max-hours", "max-train-flops"),
+    "Training": ("recipe", "trainer", "tune", "compile"),
+    "How long": ("patience", "baselines", "trial-minutes", "max-train-flops"),
     "Where": (
-        "cpus-per-trial", "gpus-per-trial", "address", "storage-path", "track",
+        "workers", "cpus-per-trial", "gpus-per-trial", "address", "storage-path", "track",
     ),
     "Output": ("json", "help"),
 }  # fmt: skip

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from ..results.render.terminal import print_json, print_lines, print_text
-from . import complete
-from .device_options import MaxLatency
-from .options import Json, MaxMacs, MaxParams, Net, Run, Svg, argument, command, option, run_and_trial_of
+from .command import command
+from .options import run_and_trial_of
+from .values import Amount, limits
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..results.ranking.objectives import RankingQuery
 
 
@@ -19,44 +21,25 @@ if TYPE_CHECKING:
 class RankingOptions:
     """What nets are ranked by, and which."""
 
-    objectives: Annotated[
-        str,
-        option(
-            "Objectives to rank by: two or three of accuracy, macs, params, latency_ms, memory, train_flops, "
-            "train_seconds, what a device has measured, as latency_ms@board, and metrics that the run has recorded "
-            "(-NAME where less is better), separated by commas; a single one implies accuracy (default: the run's "
-            "own).",
-            "--objectives",
-            "--objective",
-        ),
-    ] = ""
-    max_macs: MaxMacs = ""
-    max_params: MaxParams = ""
-    max_latency_ms: MaxLatency = None
-    family: Annotated[
-        str, option("Only these families, separated by commas: resnet, alternet, hybrid, vit, modern.")
-    ] = ""
-    latency_of: Annotated[
-        str,
-        option(
-            "Which latencies to use if several were measured: DEVICE/BATCH/DTYPE/RUNTIME/THREADS/SIDE, or as many "
-            "of these parts as are needed; parts may be empty."
-        ),
-    ] = ""
+    objectives: str = ""
+    max_macs: Amount | None = None
+    max_params: Amount | None = None
+    max_latency_ms: Mapping[str, float] | None = None
+    family: tuple[str, ...] | None = None
+    latency_of: str = ""
 
     def query(self) -> RankingQuery:
         from ..results.ranking.objectives import RankingQuery, parse_objectives
-        from ..search.config import limits_of, names
 
-        limits = limits_of(self.max_macs, self.max_params, self.max_latency_ms or ())
-        return RankingQuery(parse_objectives(self.objectives), limits, names(self.family), self.latency_of)
+        most = limits(self.max_macs, self.max_params, self.max_latency_ms)
+        return RankingQuery(parse_objectives(self.objectives), most, self.family or (), self.latency_of)
 
 
 @command(
     "alternas runs",
     "alternas runs --json",
 )
-def runs(as_json: Json = False) -> None:
+def runs(*, as_json: bool = False) -> None:
     """List the runs of this folder: how far each is, its best accuracy, what it has cost."""
     from ..results.runs.overview import print_runs
 
@@ -69,10 +52,11 @@ def runs(as_json: Json = False) -> None:
     "alternas front first --svg front.svg",
 )
 def front(
-    run: Run,
+    run: str,
+    *,
     ranking: RankingOptions,
-    svg: Annotated[Path | None, option("Also draw the front into this SVG file.", "--svg")] = None,
-    as_json: Json = False,
+    svg: Path | None = None,
+    as_json: bool = False,
 ) -> None:
     """Show the Pareto front of a run, ranked."""
     from ..results.render.board import print_front
@@ -90,10 +74,11 @@ def front(
     "alternas leaderboard first --top 20",
 )
 def leaderboard(
-    run: Run,
+    run: str,
+    *,
     ranking: RankingOptions,
-    top: Annotated[int, option("Number of nets to show, by Pareto rank, then by cost; 0 shows all.", min=0)] = 0,
-    as_json: Json = False,
+    top: int = 0,
+    as_json: bool = False,
 ) -> None:
     """Rank all nets of a run that were trained for the full budget, front after front."""
     from ..results.render.board import print_leaderboard
@@ -107,9 +92,10 @@ def leaderboard(
     "alternas compare first second",
 )
 def compare(
-    runs: Annotated[list[str], argument("Two or more run names or folders.", autocompletion=complete.run_names)],
+    runs: list[str],
+    *,
     ranking: RankingOptions,
-    as_json: Json = False,
+    as_json: bool = False,
 ) -> None:
     """Compare the fronts of several runs, and show their joint front."""
     from ..results.ranking.compare import print_comparison
@@ -122,10 +108,11 @@ def compare(
     "alternas show first",
 )
 def show(
-    run: Net,
-    trial: Annotated[int | None, argument("The trial, where it does not stand behind the run's name.")] = None,
-    svg: Svg = None,
-    as_json: Json = False,
+    run: str,
+    trial: int | None = None,
+    *,
+    svg: Path | None = None,
+    as_json: bool = False,
 ) -> None:
     """Show one net of a run: its stages, and its scores by class."""
     from ..results.ranking.run_leaderboard import best_trial
@@ -147,13 +134,11 @@ def show(
     "alternas report first --out page.html --assets numbers",
 )
 def report(
-    run: Run,
-    out: Annotated[Path | None, option("Path of the page (default: report.html in the run's folder).")] = None,
-    assets: Annotated[
-        Path | None,
-        option("Also write the numbers behind every plot and table to this folder, as CSV and Parquet."),
-    ] = None,
-    as_json: Json = False,
+    run: str,
+    *,
+    out: Path | None = None,
+    assets: Path | None = None,
+    as_json: bool = False,
 ) -> None:
     """Write an HTML report of a run: front, progress, importance of genes, provenance."""
     from ..results.report.page import write_report

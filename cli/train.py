@@ -4,33 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from ..archs.errors import InputError, check_choice
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
 from ..results.runs.store import as_argument
-from . import complete
-from .options import (
-    Arch,
-    Data,
-    FromSize,
-    ImageOptions,
-    Json,
-    MaxMacs,
-    MaxParams,
-    Name,
-    RunOptions,
-    Seeds,
-    Trainer,
-    TrainingOptions,
-    argument,
-    command,
-    console_for,
-    option,
-    print_result,
-    run_and_trial_of,
-    whole_numbers,
-)
+from .command import command
+from .options import ImageOptions, RunOptions, TrainingOptions, console_for, print_result, run_and_trial_of
+from .values import Amount, limits
 
 if TYPE_CHECKING:
     from ..results.runs.weights_spec import WeightsSpec
@@ -40,22 +21,14 @@ if TYPE_CHECKING:
 class WeightsOptions:
     """Trained weights to start from."""
 
-    weights: Annotated[
-        str,
-        option(
-            "Trained weights: timm:NAME, RUN, RUN:TRIAL, an exported folder, or a .safetensors file.",
-            "--from",
-            autocompletion=complete.run_names,
-        ),
-    ]
-    arch: Arch = ""
-    from_size: FromSize = ""
+    weights: str
+    arch: str = ""
+    from_size: tuple[int, int] | None = None
 
     def spec(self) -> WeightsSpec:
-        from ..results.render.describe_net import parse_size
         from ..results.runs.weights_spec import WeightsSpec
 
-        return WeightsSpec(self.weights, self.arch, parse_size(self.from_size) if self.from_size else None)
+        return WeightsSpec(self.weights, self.arch, self.from_size)
 
 
 @command(
@@ -64,25 +37,23 @@ class WeightsOptions:
     resumes=True,
 )
 def retrain(
-    run: Annotated[str, argument("Run name or folder; RUN:TRIAL selects one net.", autocompletion=complete.run_names)],
+    run: str,
+    *,
     running: RunOptions,
-    top: Annotated[int, option("Number of nets to retrain, by Pareto rank, then by accuracy.")] = 3,
-    trials: Annotated[str, option("Trials to retrain instead, such as 4,7.")] = "",
-    max_macs: MaxMacs = "",
-    max_params: MaxParams = "",
-    seeds: Seeds = 3,
-    recipe: Annotated[
-        str, option("Training recipe: a name from `alternas recipes` or a JSON file (default: the search's).")
-    ] = "",
-    epochs: Annotated[float | None, option("Epochs per training (default: the recipe's).")] = None,
-    trainer: Trainer = "",
-    as_json: Json = False,
+    top: int = 3,
+    trials: tuple[int, ...] | None = None,
+    max_macs: Amount | None = None,
+    max_params: Amount | None = None,
+    seeds: int = 3,
+    recipe: str = "",
+    epochs: float | None = None,
+    trainer: str = "",
+    as_json: bool = False,
 ) -> None:
     """Retrain the best nets of a run with several seeds and test them; the same command again resumes."""
     from ..results.ranking.metric import run_metric
     from ..results.runs.retrained import failures, summary, table
     from ..results.runs.store import read_data_facts, read_records
-    from ..search.config import limits_of
     from ..search.experiments.retrain import Retrain
     from ..search.experiments.retrain import retrain as run_retrain
     from ..search.training import recipes
@@ -90,11 +61,13 @@ def retrain(
 
     folder, named = run_and_trial_of(run, None)
     if named is not None and trials:
-        raise InputError(f"trials: RUN:TRIAL names one, only one of them, got both {run} and {trials}")
-    limits, own_recipe = limits_of(macs=max_macs, params=max_params), recipes.get(recipe) if recipe else None
-    numbers = whole_numbers("trials", trials) if named is None else (named,)
+        raise InputError(f"trials: RUN:TRIAL names one, only one of them, got both {run} and {trials[0]}")
+    own_recipe = recipes.get(recipe) if recipe else None
+    numbers = trials or () if named is None else (named,)
     file = read_trainer(trainer) if trainer else None
-    config = Retrain(folder, seeds, running.config(), top, numbers, limits, own_recipe, epochs, file)
+    config = Retrain(
+        folder, seeds, running.config(), top, numbers, limits(max_macs, max_params), own_recipe, epochs, file
+    )
     records = run_retrain(config, console_for(as_json))
     metric = run_metric(folder)
     searched = {r.trial: r.accuracy for r in read_records(folder) if r.status == "ok"}
@@ -116,28 +89,17 @@ def retrain(
     resumes=True,
 )
 def finetune(
+    *,
     weights: WeightsOptions,
-    data: Data,
+    data: str,
     images: ImageOptions,
     training: TrainingOptions,
     running: RunOptions,
-    freeze: Annotated[
-        str,
-        option(
-            "Which blocks to freeze: none (default), half, three-quarters, backbone (all but the head), inherited (all "
-            "that came from the weights), or none-low-lr (inherited weights learn at a tenth of the rate)."
-        ),
-    ] = "",
-    regime: Annotated[
-        str,
-        option(
-            "Choose what to freeze by size of the new data and likeness to the old: small-similar (backbone), "
-            "small-different (half), large-similar (three-quarters), or large-different (none-low-lr)."
-        ),
-    ] = "",
-    seeds: Seeds = 3,
-    name: Name = "",
-    as_json: Json = False,
+    freeze: str = "",
+    regime: str = "",
+    seeds: int = 3,
+    name: str = "",
+    as_json: bool = False,
 ) -> None:
     """Fine-tune trained weights on new data, with a new head, at any image size that fits the net."""
     from ..search.training.freezing import REGIMES
@@ -154,20 +116,15 @@ def finetune(
     resumes=True,
 )
 def train(
-    arch: Annotated[
-        str,
-        argument(
-            "Net to train: a zoo name, a genotype's .json file, RUN:TRIAL, or timm:NAME.",
-            autocompletion=complete.net_names,
-        ),
-    ],
-    data: Data,
+    arch: str,
+    *,
+    data: str,
     images: ImageOptions,
     training: TrainingOptions,
     running: RunOptions,
-    seeds: Seeds = 3,
-    name: Name = "",
-    as_json: Json = False,
+    seeds: int = 3,
+    name: str = "",
+    as_json: bool = False,
 ) -> None:
     """Train one named net from fresh weights with several seeds and test it; the same command again resumes."""
     _train(arch, "none", data, images, training, running, seeds, name, as_json)
@@ -208,36 +165,26 @@ def _train(
     resumes=True,
 )
 def buildup(
-    start: Annotated[
-        str,
-        option(
-            "A ResNet: trained weights, which its nets inherit (timm:NAME, RUN, RUN:TRIAL, an exported folder, or a "
-            ".safetensors file), or a zoo name or a genotype's .json file, trained from fresh weights.",
-            "--from",
-            autocompletion=complete.net_names,
-        ),
-    ],
-    data: Data,
+    *,
+    start: str,
+    data: str,
     images: ImageOptions,
     training: TrainingOptions,
     running: RunOptions,
-    arch: Arch = "",
-    from_size: FromSize = "",
-    msa: Annotated[
-        str,
-        option("Swap so many blocks at the end of each stage at once, such as 0,1,1,2 (default: one by one, by rule)."),
-    ] = "",
-    train: Annotated[str, option("What to train: all, or new (only the head and the swapped blocks).")] = "all",
-    seeds: Seeds = 3,
-    name: Name = "",
-    as_json: Json = False,
+    arch: str = "",
+    from_size: tuple[int, int] | None = None,
+    msa: tuple[int, ...] | None = None,
+    train: str = "all",
+    seeds: int = 3,
+    name: str = "",
+    as_json: bool = False,
 ) -> None:
     """Swap a ResNet's blocks for attention, backwards from the end, each kept if it helps beyond the noise."""
     from ..search.experiments.build_up import BuildUp, build_up
 
-    request, blocks, recipe = images.of(data), whole_numbers("msa", msa), training.on(data)
+    request, recipe = images.of(data), training.on(data)
     spec = WeightsOptions(start, arch, from_size).spec()
-    config = BuildUp(request, recipe, seeds, name, running.config(), spec, blocks, train)
+    config = BuildUp(request, recipe, seeds, name, running.config(), spec, msa or (), train)
     result, drawing = build_up(config, console_for(as_json))
     print_result(as_json, result, lambda: drawing)
 
@@ -247,22 +194,23 @@ def buildup(
     name="few-shot",
 )
 def few_shot(
+    *,
     weights: WeightsOptions,
-    data: Data,
+    data: str,
     images: ImageOptions,
-    shots: Annotated[str, option("Training images per class.")] = "1,5,10",
-    ways: Annotated[str, option("Classes per episode.")] = "2,5",
-    episodes: Annotated[int, option("Number of episodes of each kind.")] = 600,
-    seeds: Annotated[int, option("Number of random draws of the training images.")] = 5,
-    plot: Annotated[str, option("Draw the curves to PLOT.png and PLOT.svg.")] = "",
-    as_json: Json = False,
+    shots: tuple[int, ...] = (1, 5, 10),
+    ways: tuple[int, ...] = (2, 5),
+    episodes: int = 600,
+    seeds: int = 5,
+    plot: str = "",
+    as_json: bool = False,
 ) -> None:
     """Evaluate trained features with few images: linear probes and episodes, in closed form."""
     from ..search.experiments.few_shot_curves import FewShotConfig, drawing, few_shot_curves
     from ..search.experiments.few_shot_curves import plot as draw_curves
 
     request = images.of(data)
-    k, n = (tuple(dict.fromkeys(whole_numbers(*option))) for option in (("shots", shots), ("ways", ways)))
+    k, n = tuple(dict.fromkeys(shots)), tuple(dict.fromkeys(ways))
     curves = few_shot_curves(FewShotConfig(weights.spec(), request, k, n, episodes, seeds), console_for(as_json))
     curves["files"] = [str(path) for path in draw_curves(curves, Path(plot))] if plot else []
     print_result(as_json, curves, lambda: drawing(curves))
@@ -273,20 +221,17 @@ def few_shot(
     resumes=True,
 )
 def study(
-    name: Annotated[str, argument("Name of a study from `alternas studies`.")],
+    name: str,
+    *,
     images: ImageOptions,
     training: TrainingOptions,
     running: RunOptions,
-    data: Data = "cue",
-    quick: Annotated[
-        bool, option("Few points, short trainings and two seeds, to finish in minutes.", "--quick")
-    ] = False,
-    cnn: Annotated[
-        str, option("CNN that others are compared with: resnet, or bit (GroupNorm, weight-standardised convs).")
-    ] = "resnet",
-    seeds: Seeds = 3,
-    run_name: Annotated[str, option("Name of the run (default: derived from study and data).", "--name")] = "",
-    as_json: Json = False,
+    data: str = "cue",
+    quick: bool = False,
+    cnn: str = "resnet",
+    seeds: int = 3,
+    run_name: str = "",
+    as_json: bool = False,
 ) -> None:
     """Run one of the papers' studies: table and plot with intervals; the same command again resumes."""
     from ..search.experiments.comparisons import ComparisonRun, run_comparison
@@ -300,7 +245,7 @@ def study(
 @command(
     "alternas studies",
 )
-def studies(as_json: Json = False) -> None:
+def studies(*, as_json: bool = False) -> None:
     """List the papers' studies that `alternas study` can run."""
     from ..search.experiments.comparisons import STUDIES
 

@@ -12,6 +12,7 @@ import ray
 from ray import tune
 from ray.tune.logger import TBXLoggerCallback
 
+import alternas
 from alternas.results import read_records
 from alternas.results.ranking.leaderboard import front
 from alternas.search.engine import tune as alternas_tune
@@ -21,9 +22,8 @@ WORKERS = 2
 
 def main():
     ray.init("local", num_cpus=WORKERS, include_dashboard=False)  # or ray.init("auto"), for a cluster that runs
-    search = alternas_tune.search(
-        "alternet", data="digits", trials=6, name="inside-tune", scheduler="mo-asha", epochs=4
-    )
+    options = {"data": "digits", "trials": 6, "name": "inside-tune", "scheduler": "mo-asha", "epochs": 4}
+    search = alternas_tune.search(alternas.search_spec("alternet", **options))
     tuner = tune.Tuner(
         search.trainable,  # tune.with_resources(search.trainable, {"cpu": 2, "gpu": 0.5}) for other resources
         tune_config=search.tune_config(WORKERS),

@@ -1,85 +1,29 @@
-"""`SearchConfig`, what was asked for, and `SearchContext`, what it was checked into."""
+"""`SearchContext`: a search that was found possible, with what it needs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..archs import Cost, Genotype, InputError
+from ..archs import Cost, Genotype
 from ..archs.candidate import candidate_key
-from ..archs.errors import check_count
 from ..archs.timm_net import CountedCost, TimmNet
 from ..results.latency.measurements import LatencySetting
 from ..results.ranking.stats import resolution_of
 from ..spaces import FeasibleNets, Genes, Space
-from .config import RunConfig, Settings
-from .data.dataset import DataConfig, DataSet
-from .engine.resources import check_one_device
+from .data.dataset import DataSet
 from .known_nets import KnownNets
 from .limits import NetLimits
 from .pretrained import Pretrained
-from .samplers.registry import find_strategy
 from .samplers.sampler_context import NetCosts, SamplerContext
+from .spec import SearchSpec
 from .supernet.draws import NetSampler
 from .training.artifacts import ArtifactStore
-from .training.trainer_file import TrainerFile
 from .training.tuned import recipe_of
 from .trials.devices import Devices
 from .trials.schedulers import Scheduler, scheduler
-
-if TYPE_CHECKING:
-    from ..results.runs.weights_spec import WeightsSpec
-
-TRIALS = 16
-UNLIMITED = 10**9  # trials of a search that its compute ends
-
-
-@dataclass(frozen=True)
-class SearchConfig:
-    """Configuration of a search, as asked for.
-
-    Attributes:
-        settings: what makes it this search.
-        data: the data set.
-        trials: distinct nets to start training, baselines not counted.
-        name: of the run.
-        run: where, for how long, and which trackers are told.
-        start_with: nets to begin with, as `find_known_nets` takes them; "" is none.
-        trainer: the user's own training; None is ours.
-        references: nets of timm that are trained beside those of the search, which draws the same nets without them.
-        pretrained: weights that every net of the search begins with, as far as they fit; None is fresh ones.
-    """
-
-    settings: Settings
-    data: DataConfig
-    trials: int
-    name: str
-    run: RunConfig = field(default_factory=RunConfig)
-    start_with: str = ""
-    trainer: TrainerFile | None = None
-    references: tuple[TimmNet, ...] = ()
-    pretrained: WeightsSpec | None = None
-
-    def __post_init__(self) -> None:
-        plan = "a supernet" if self.settings.supernet else f"strategy {self.settings.strategy!r}"
-        if self.settings.supernet or find_strategy(self.settings.strategy).planned:
-            for name, given in {"start-with": self.start_with, "patience": self.run.budget.patience}.items():
-                if given:
-                    raise InputError(f"{name}: {plan} follows a plan of its own; leave it out")
-        if self.pretrained and (self.settings.supernet or self.settings.inherit):
-            rule = (
-                "a supernet's nets start from its bank" if self.settings.supernet else "--inherit names other parents"
-            )
-            raise InputError(f"from: {rule}; leave one of the two out")
-        if not self.run.budget.baselines and self.settings.strategy == "buildup":
-            raise InputError("baselines: strategy 'buildup' walks from them; leave it out")
-        if self.references and self.trainer:
-            raise InputError("with: a trainer trains nets of the space alone; leave one of the two out")
-        if self.trainer:
-            check_one_device(self.run.resources)
-        check_count("trials", self.trials)
 
 
 @dataclass(frozen=True)
@@ -87,7 +31,7 @@ class SearchContext:
     """A search that was found possible, with what it needs. Nothing is written yet.
 
     Attributes:
-        config: as asked for.
+        settings: what was asked for.
         data: the data set.
         space: the nets allowed.
         cost_fn: cost of a net on the data, as it is shipped.
@@ -105,7 +49,7 @@ class SearchContext:
         pretrained: weights that every net of the search begins with.
     """
 
-    config: SearchConfig
+    settings: SearchSpec
     data: DataSet
     space: Space
     cost_fn: Callable[[Genotype], Cost]
@@ -121,10 +65,6 @@ class SearchContext:
     known: KnownNets = field(default_factory=KnownNets)
     references: Mapping[TimmNet, CountedCost] = field(default_factory=dict)
     pretrained: Pretrained | None = None
-
-    @property
-    def settings(self) -> Settings:
-        return self.config.settings
 
     @property
     def measured_here(self) -> LatencySetting | None:

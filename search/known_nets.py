@@ -1,4 +1,4 @@
-"""Nets that a search begins with (`--start-with`): of a JSON file, of an earlier run, or of the zoo.
+"""Nets that a search begins with (`--start-with`): given, of a JSON file, of an earlier run, or of the zoo.
 
 Each is turned into genes of the space that is searched. Records of an earlier run that trained its nets as this one
 would are taken over, so that these are not trained again.
@@ -7,7 +7,6 @@ would are taken over, so that these are not trained again.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,13 +19,39 @@ from ..archs.json_files import convert, parse_json
 from ..archs.layout import ImageSize
 from ..results.ranking.run_leaderboard import leaderboard_of
 from ..results.runs.record import Record, now
-from ..results.runs.run_spec import run_and_trial
 from ..results.runs.store import find_run, read_records, read_settings
 from ..spaces import FixedChooser, Genes, JointSpace, Space, find_genes, options_of, plain_genes
 from .samplers.sampler_context import features
 
 # Settings of runs that train a net alike.
 SAME = ("recipe", "tune", "data_split", "image_size", "seed", "repeats", "metric", "trainer")
+
+
+@dataclass(frozen=True)
+class StartWith:
+    """Where the nets are from that a search begins with: one of these. `str` spells it.
+
+    Attributes:
+        nets: the nets themselves, as genotypes or genes.
+        file: a JSON file of such.
+        run: name or folder of a run,
+        trial: and the number of its net; None takes its front.
+        zoo: names of the zoo.
+    """
+
+    nets: tuple[Genotype | Mapping[str, Any], ...] = ()
+    file: Path | None = None
+    run: str = ""
+    trial: int | None = None
+    zoo: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.nets:
+            values = [net.to_dict() if isinstance(net, Genotype) else dict(net) for net in self.nets]
+            return json.dumps(values)
+        if self.run:
+            return self.run if self.trial is None else f"{self.run}:{self.trial}"
+        return str(self.file) if self.file else ",".join(self.zoo)
 
 
 @dataclass(frozen=True)
@@ -126,18 +151,21 @@ class GeneFinder:
 
 
 def find_known_nets(
-    text: str, finder: GeneFinder, image_size: ImageSize, counts: Callable[[Path, Record], bool]
+    start: StartWith, finder: GeneFinder, image_size: ImageSize, counts: Callable[[Path, Record], bool]
 ) -> KnownNets:
-    """The nets that `text` names, as genes; those that do not fit are left out.
+    """The nets to begin with, as genes; those that do not fit are left out.
 
     Args:
-        text: a JSON file, JSON itself, RUN, RUN:TRIAL, or names of the zoo with commas between.
+        start: where they are from.
+        finder: finds their genes.
+        image_size: of the data.
         counts: says of a record of a run whether its net need not be trained again.
 
     Raises:
         InputError: if there is no such thing, or none of its nets fits.
     """
-    run, candidates = _candidates(text, image_size)
+    run = find_run(start.run) if start.run else None
+    candidates = _candidates(start, run, image_size)
     known: dict[str, Genes] = {}
     records, left_out = list[Record](), list[str]()
     for candidate in candidates:
@@ -149,8 +177,7 @@ def find_known_nets(
     if not known:
         raise InputError(f"start-with: none of {len(candidates)} nets can be proposed: {left_out[0]}")
     if run:
-        trial = run_and_trial(text)[1]
-        records = [record for record in read_records(run) if trial in (None, record.trial) and counts(run, record)]
+        records = [r for r in read_records(run) if start.trial in (None, r.trial) and counts(run, r)]
         records = list(_with_genes(records, known, finder))
     taken = [record.genes for record in records]
     return KnownNets([genes for genes in known.values() if genes not in taken], records, run, left_out)
@@ -169,22 +196,16 @@ def _with_genes(records: Sequence[Record], known: Mapping[str, Genes], finder: G
         yield replace(record, genes=genes or {})
 
 
-def _candidates(text: str, image_size: ImageSize) -> tuple[Path | None, list[Candidate]]:
-    """The nets that are named, and the run that they are of."""
-    if text.startswith(("{", "[")):
-        return None, _of_json("JSON", text.encode())
-    if text.endswith(".json") or os.path.isfile(text):
-        return None, _of_file(Path(text))
-    name, trial = run_and_trial(text)
-    if trial is not None or os.path.isdir(text) or os.path.isdir(Path("runs") / text):
-        run = find_run(name)
-        return run, [_of_record(record) for record in _front(run, trial)]
-    names = [part.strip() for part in text.split(",") if part.strip()]
-    unknown = [part for part in names if part not in zoo.names()]
-    if unknown or not names:
-        rule = "must be a .json file, a run, RUN:TRIAL or names of the zoo"
-        raise InputError(f"start-with: {rule}, got {short_repr(unknown[0] if unknown else text)}")
-    return None, [Candidate(f"net {part}", zoo.get(part, image_size)) for part in names]
+def _candidates(start: StartWith, run: Path | None, image_size: ImageSize) -> list[Candidate]:
+    if run:
+        return [_of_record(record) for record in _front(run, start.trial)]
+    if start.zoo:
+        return [Candidate(f"net {name}", zoo.get(name, image_size)) for name in start.zoo]
+    nets = nets_of_file(start.file) if start.file else start.nets
+    return [
+        Candidate(f"net {number}", net) if isinstance(net, Genotype) else Candidate(f"net {number}", None, net)
+        for number, net in enumerate(nets, start=1)
+    ]
 
 
 def _front(run: Path, trial: int | None) -> list[Record]:
@@ -203,15 +224,16 @@ def _of_record(record: Record) -> Candidate:
     return Candidate(f"trial {record.trial}", Genotype.from_dict(record.genotype), record.genes, record)
 
 
-def _of_file(path: Path) -> list[Candidate]:
+def nets_of_file(path: Path) -> tuple[Genotype | Mapping[str, Any], ...]:
+    """The genotypes or genes in a JSON file; InputError if it holds none."""
     try:
-        return _of_json(str(path), path.read_bytes())
+        return nets_of_json(str(path), path.read_bytes())
     except OSError as error:
         raise InputError(f"start-with: {short_repr(str(path))}: cannot be read ({error.strerror})") from None
 
 
-def _of_json(where: str, text: bytes) -> list[Candidate]:
-    """A genotype, genes, or a list of such."""
+def nets_of_json(where: str, text: str | bytes) -> tuple[Genotype | Mapping[str, Any], ...]:
+    """A genotype, genes, or a list of such; `where` they stand, for messages. InputError if it is none."""
     try:
         value = parse_json(text)
     except ValueError as error:
@@ -220,16 +242,16 @@ def _of_json(where: str, text: bytes) -> list[Candidate]:
     nets = convert(value if isinstance(value, list) else [value], list[dict[str, Any]], rule)
     if not nets:
         raise InputError(f"{rule}, got []")
-    return [_of_value(f"net {number}", net) for number, net in enumerate(nets, start=1)]
+    return tuple(_net_or_genes(number, net) for number, net in enumerate(nets, start=1))
 
 
-def _of_value(name: str, value: dict[str, Any]) -> Candidate:
+def _net_or_genes(number: int, value: dict[str, Any]) -> Genotype | Mapping[str, Any]:
     if "stem" not in value:
-        return Candidate(name, None, value)
+        return value
     try:
-        return Candidate(name, Genotype.from_dict(value))
+        return Genotype.from_dict(value)
     except InputError as error:
-        raise InputError(f"start-with: {name}: {error}") from None
+        raise InputError(f"start-with: net {number}: {error}") from None
 
 
 def noted_genes(facts: Mapping[str, Any], space: Space) -> list[Genes]:

@@ -14,14 +14,12 @@ from .. import spaces
 from ..archs import Cost, Genotype, InputError, deployed_cost
 from ..results.export.formats import check_formats
 from ..results.latency.device_command import split_number
-from ..results.latency.measurements import LatencySetting
 from ..results.ranking.metric import class_of
 from ..results.runs.bank_progress import read_about, read_progress
 from ..results.runs.record import Record, versions
 from ..results.runs.store import find_run, has_trained, read_records, read_settings, run_folder
 from ..spaces import FileSpace, JointSpace, Space
-from .config import Settings, differences
-from .context import SearchConfig, SearchContext
+from .context import SearchContext
 from .data.dataset import DataSet
 from .data.load import load_showing, one_class_each
 from .known_nets import GeneFinder, KnownNets, find_known_nets, noted_genes, trained_alike
@@ -29,6 +27,7 @@ from .limits import NetLimits
 from .pretrained import Pretrained, load_pretrained
 from .references import count_references
 from .samplers.registry import check_strategy, find_strategy
+from .spec import SearchSpec, differences
 from .supernet.budget import MIN_BATCH
 from .supernet.draws import NetSampler
 from .training.artifacts import artifact_store, check_store
@@ -43,16 +42,16 @@ from .trials.study import validate_sampler
 SCHEDULER_FROM_TRIALS = 32  # from so many trials on a search finds more with a scheduler: docs/strategies.md
 
 
-def prepare(config: SearchConfig, console: Console) -> SearchContext:
+def prepare(settings: SearchSpec, console: Console) -> SearchContext:
     """Check a search and load its data.
 
     Raises:
         InputError: as `search`.
     """
-    settings, folder = config.settings, run_folder(config.name)
+    folder = run_folder(settings.name)
     scheduler(settings.scheduler, settings.rungs, settings.eta)
     check_strategy(settings.strategy)
-    data = _load(config, console)
+    data = _load(settings, console)
     nets = spaces.find(settings.space, data.image_size)
     space = JointSpace(nets, settings.tune, own_genes(settings.recipe, settings.tune)) if settings.tune else nets
 
@@ -60,14 +59,14 @@ def prepare(config: SearchConfig, console: Console) -> SearchContext:
         return deployed_cost(net, len(data.classes), data.image_size, data.in_chans)
 
     _check_limits(space, settings, data, cost_fn)
-    references = count_references(config.references, data, settings)
+    references = count_references(settings.references, data, settings.recipe)
     whole = folder.absolute()  # a worker's current folder may be another
-    pretrained = load_pretrained(config.pretrained, whole, data.classes) if config.pretrained else None
-    run_settings = _run_settings(config, data, nets, pretrained)
-    _check_same_run(folder, config, run_settings)
-    artifacts = artifact_store(folder, config.run.resources.storage_path)
+    pretrained = load_pretrained(settings.pretrained, whole, data.classes) if settings.pretrained else None
+    run_settings = _run_settings(settings, data, nets, pretrained)
+    _check_same_run(folder, settings, run_settings)
+    artifacts = artifact_store(folder, settings.run.resources.storage_path)
     image = (data.in_chans, *data.image_size)
-    devices = devices_of(config, whole, cost_fn, image, len(data.classes))
+    devices = devices_of(settings, whole, cost_fn, image, len(data.classes))
     record_fields = {
         "recipe": asdict(settings.recipe),
         "data": {"name": data.name, "fraction": 1.0, "split": data.split_hash},
@@ -75,19 +74,19 @@ def prepare(config: SearchConfig, console: Console) -> SearchContext:
         "versions": versions(),
     }
     steps = settings.recipe.steps(len(data.train))
-    check_devices(settings.recipe, len(data.train), config.run.resources.world)
+    check_devices(settings.recipe, len(data.train), settings.run.resources.world)
     context = SearchContext(
-        config, data, space, cost_fn, steps, whole, record_fields, run_settings, devices, artifacts,
+        settings, data, space, cost_fn, steps, whole, record_fields, run_settings, devices, artifacts,
         references=references, pretrained=pretrained,
     )  # fmt: skip
     if settings.supernet:
         context = _with_bank(context)
-    if config.start_with:
+    if settings.start_with:
         context = replace(context, known=_known_nets(context, console))
     validate_sampler(settings.strategy, context.sampler_context())
     check_store(artifacts)
-    if config.trainer and not read_records(folder):
-        _try_trainer(config.trainer, context, console)
+    if settings.trainer and not read_records(folder):
+        _try_trainer(settings.trainer, context, console)
     return context
 
 
@@ -100,7 +99,9 @@ def _with_bank(context: SearchContext) -> SearchContext:
     if settings.recipe.batch_size < MIN_BATCH:
         raise InputError(f"batch_size: a supernet's must be at least {MIN_BATCH}, got {settings.recipe.batch_size}")
     facts = {name: context.run_settings[name] for name in ("space", "data_split", "image_size")}
-    bank = find_bank(settings.bank, facts) if settings.bank else context.folder / "bank.safetensors"
+    assert settings.supernet is not None
+    other = settings.supernet.bank
+    bank = find_bank(other, facts) if other else context.folder / "bank.safetensors"
 
     def macs(net: Genotype) -> float:
         return float(context.cost_fn(net).training_macs)
@@ -111,15 +112,13 @@ def _with_bank(context: SearchContext) -> SearchContext:
 
 
 def devices_of(
-    config: SearchConfig, folder: Path, cost_fn: Callable[[Genotype], Cost], image: tuple[int, int, int], classes: int
+    settings: SearchSpec, folder: Path, cost_fn: Callable[[Genotype], Cost], image: tuple[int, int, int], classes: int
 ) -> Devices:
     """The devices that a search measures nets on, with what its run in `folder` has of them.
 
     Raises:
         InputError: as `Device`, or if a package is missing that a model's form needs.
     """
-    settings = config.settings
-    by_name = {device.name: device for device in settings.devices}
     numbers: dict[str, list[str]] = {}
     for cost in settings.measured:
         numbers.setdefault(settings.device_of(cost), []).append(split_number(cost)[0])
@@ -130,20 +129,20 @@ def devices_of(
         check_formats(device.form)
     made = {
         name: Device(
-            folder, cost_fn, by_name.get(name) or LatencySetting.parse(settings.latency), image, classes,
-            tuple(dict.fromkeys(wanted)), config.run.budget.measuring_seconds,
+            folder, cost_fn, settings.setting_of(name), image, classes,
+            tuple(dict.fromkeys(wanted)), settings.run.budget.measuring_seconds,
         )
         for name, wanted in numbers.items()
     }  # fmt: skip
     return Devices(made)
 
 
-def _load(config: SearchConfig, console: Console) -> DataSet:
-    """The data, which recipe and metric must be for."""
-    settings, trainer = config.settings, config.trainer
+def _load(settings: SearchSpec, console: Console) -> DataSet:
+    """The data; InputError if recipe or metric do not fit them."""
+    trainer = settings.trainer
     if trainer and trainer.images:
         return trainer.data_set()
-    data = load_showing(config.data, console)
+    data = load_showing(settings.data, console)
     for recipe in (settings.recipe, *single_changes(settings.recipe, settings.tune)):
         check_on(recipe, data.white_level, data.in_chans, data.image_size, data.several_labels)
     if trainer is None:
@@ -151,13 +150,13 @@ def _load(config: SearchConfig, console: Console) -> DataSet:
     return data
 
 
-def _run_settings(config: SearchConfig, data: DataSet, space: Space, pretrained: Pretrained | None) -> dict[str, Any]:
-    """What `run.json` holds as the settings."""
-    run_settings = config.settings.to_dict() | {
+def _run_settings(settings: SearchSpec, data: DataSet, space: Space, pretrained: Pretrained | None) -> dict[str, Any]:
+    """The settings in `run.json`."""
+    run_settings = settings.to_dict() | {
         "data_split": data.split_hash, "loader": data.loader, "image_size": list(data.image_size),
     }  # fmt: skip
-    if config.start_with:
-        run_settings["start_with"] = config.start_with
+    if settings.start_with:
+        run_settings["start_with"] = str(settings.start_with)
     if isinstance(space, FileSpace):  # another source, or other genes, is another search
         run_settings |= {"space": space.identity, "genes": {name: list(opts) for name, opts in space.options.items()}}
     if pretrained:
@@ -170,7 +169,7 @@ def _try_trainer(trainer: TrainerFile, context: SearchContext, console: Console)
     settings, data = context.settings, context.data.without_test()
     _, cheapest = spaces.cheapest(context.space, lambda net: context.cost_fn(net).macs)
     console.print(f"trainer {trainer.path}: trying two steps", highlight=False, soft_wrap=True)
-    gpu = context.config.run.resources.gpus != 0
+    gpu = context.settings.run.resources.gpus != 0
     check_trainer(trainer, cheapest, settings.recipe, context.steps, settings.metric, data, gpu)
 
 
@@ -185,10 +184,9 @@ def _known_nets(context: SearchContext, console: Console) -> KnownNets:
             not measured and not context.pretrained and trained_alike(run, record, context.run_settings, context.steps)
         )
 
-    size = context.data.image_size
-    known = find_known_nets(
-        context.config.start_with, GeneFinder(context.space, size, context.limits.static), size, counts
-    )
+    start, size = context.settings.start_with, context.data.image_size
+    assert start is not None
+    known = find_known_nets(start, GeneFinder(context.space, size, context.limits.static), size, counts)
     for line in known.left_out:
         console.print(f"start-with: left out: {line}", highlight=False, soft_wrap=True)
     if known.records:
@@ -225,7 +223,7 @@ def find_bank(run: str, facts: dict[str, Any]) -> Path:
     return folder / "bank.safetensors"
 
 
-def _check_limits(space: Space, settings: Settings, data: DataSet, cost_fn: Callable[[Genotype], Cost]) -> None:
+def _check_limits(space: Space, settings: SearchSpec, data: DataSet, cost_fn: Callable[[Genotype], Cost]) -> None:
     """Raise InputError if no net of the space is found that keeps each limit, and all of them together."""
     size = "x".join(str(side) for side in data.image_size)
     for cost, most in settings.limits.static.items():
@@ -240,23 +238,21 @@ def _check_limits(space: Space, settings: Settings, data: DataSet, cost_fn: Call
         raise InputError(f"{' and '.join(f'max-{cost}' for cost in settings.limits.static)}: {rule}")
 
 
-def _check_same_run(folder: Path, config: SearchConfig, settings: dict[str, Any]) -> None:
+def _check_same_run(folder: Path, spec: SearchSpec, settings: dict[str, Any]) -> None:
     """Raise InputError if the run in `folder` is another search. One that has trained nothing yet may be any."""
     if not (folder / "run.json").exists():
         if has_trained(folder):
-            raise InputError(
-                f"run {config.name!r}: has records but no run.json with its settings; choose another --name"
-            )
+            raise InputError(f"run {spec.name!r}: has records but no run.json with its settings; choose another --name")
         return
     trials, differing = read_settings(folder).get("trials", 0), differences(previous_settings(folder), settings)
     if not has_trained(folder):
         return
     if differing:
         hint = "choose another --name for a new search, or repeat the old settings to resume"
-        raise InputError(f"run {config.name!r} exists with other settings: {'; '.join(differing)}; {hint}")
-    if config.trials < trials:
-        rule = f"it can be resumed with more trials, not with fewer: {trials} there, {config.trials} here"
-        raise InputError(f"run {config.name!r} exists: {rule}")
+        raise InputError(f"run {spec.name!r} exists with other settings: {'; '.join(differing)}; {hint}")
+    if spec.trials < trials:
+        rule = f"it can be resumed with more trials, not with fewer: {trials} there, {spec.trials} here"
+        raise InputError(f"run {spec.name!r} exists: {rule}")
 
 
 def default_scheduler(name: str, strategy: str, trials: int) -> str:

@@ -21,14 +21,14 @@ from ..results.latency.front import measure_front
 from ..results.latency.measurements import LatencySetting
 from ..results.runs.record import FREE, Record
 from ..results.runs.store import Store, locked, mark_ended, run_folder
-from .config import RunConfig
-from .context import SearchConfig, SearchContext
+from .context import SearchContext
 from .data.dataset import DataSet
 from .engine.executor import Executor
 from .engine.progress import view_of
 from .engine.shown import ProgressView, Shown, ShownSearch
 from .prepare import prepare
 from .run_facts import taken_records, write_facts
+from .spec import RunConfig, SearchSpec
 from .summary import announce, conclude
 from .tracking.view import TrackingView, trackers
 from .training.artifacts import ArtifactStore
@@ -43,7 +43,7 @@ POLL_SECONDS = 0.25
 STALL_SECONDS = 300.0
 
 
-def search(config: SearchConfig, console: Console) -> Path:
+def search(spec: SearchSpec, console: Console) -> Path:
     """Run or resume a search, and return the folder of its run.
 
     Raises:
@@ -51,18 +51,18 @@ def search(config: SearchConfig, console: Console) -> Path:
             any net of the space.
         OperationError: if workers do not start or every net fails.
     """
-    context, ended = prepare(config, console), False
+    context, ended = prepare(spec, console), False
     with opened(context) as (trials, driver):
         shown = ShownSearch(trials)
         if not driver.complete:
             announce(trials, shown.forecast.flops_left, console)
-        workers = config.trials + len(trials.live)
-        if drive(driver, shown, config.run, context.data.without_test(), workers, console, context.measured_here):
+        workers = spec.trials + len(trials.live)
+        if drive(driver, shown, spec.run, context.data.without_test(), workers, console, context.measured_here):
             conclude(trials, console)
             ended = True
     if ended:
         _measure_front(context)
-    return run_folder(config.name)
+    return run_folder(spec.name)
 
 
 @contextmanager
@@ -281,10 +281,10 @@ class Driver:
 
 def _measure_front(context: SearchContext) -> None:
     """Measure the front for other costs, or, in a search that measures nothing, its time on this machine."""
-    settings, commands = context.settings, {device.name: device for device in context.settings.devices}
+    settings = context.settings
     names = dict.fromkeys(settings.device_of(cost) for cost in settings.measured_at_end)
     left = [name for name in names if name not in context.devices.by_name]
-    devices = [commands.get(name) or LatencySetting.parse(settings.latency) for name in left]
+    devices = [settings.setting_of(name) for name in left]
     if not (devices or context.devices):
         devices = [LatencySetting()]
-    measure_front(context.folder, settings.objective, devices, context.config.run.budget.measuring_seconds)
+    measure_front(context.folder, settings.objective, devices, settings.run.budget.measuring_seconds)

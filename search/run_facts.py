@@ -16,7 +16,6 @@ from ..archs.files import atomic_write, open_own
 from ..results.runs.record import FORMAT, Record, versions
 from ..results.runs.store import has_trained, weights_file, write_json
 from ..spaces import FileSpace, JointSpace
-from .config import differences
 from .context import SearchContext
 from .data.dataset import DataSet
 from .data.load import keep_sample
@@ -24,6 +23,7 @@ from .known_nets import taken_over
 from .prepare import previous_settings
 from .redact import redact_words
 from .samplers.sampler_context import SamplerContext, candidate_baselines
+from .spec import differences
 from .training.artifacts import ArtifactStore
 from .trials.proposer import BASELINE_SEEDS
 
@@ -69,7 +69,7 @@ def write_facts(folder: Path, context: SearchContext) -> None:
             shutil.rmtree(path) if (path := folder / left).is_dir() else path.unlink(missing_ok=True)
         if context.artifacts:
             context.artifacts.clear()
-    facts: dict[str, Any] = {"settings": context.run_settings, "trials": context.config.trials}
+    facts: dict[str, Any] = {"settings": context.run_settings, "trials": context.settings.trials}
     if context.known.genes:
         facts["start_with"] = list(context.known.genes)  # what is left of them is proposed when the run is resumed
     space = context.space.nets if isinstance(context.space, JointSpace) else context.space
@@ -77,8 +77,8 @@ def write_facts(folder: Path, context: SearchContext) -> None:
         facts["space_source"] = space.source  # to read; never run
         if space.neighbours:
             facts["space_neighbours"] = space.neighbours
-    if context.config.trainer:
-        facts["trainer_source"] = context.config.trainer.source  # to read; never run
+    if context.settings.trainer:
+        facts["trainer_source"] = context.settings.trainer.source  # to read; never run
     write_run_json(folder, context.data, context.artifacts, **facts)
 
 

@@ -10,8 +10,8 @@ from ..archs import OperationError
 from ..archs.candidate import tuned_values
 from ..results.render.tables import duration, short
 from ..results.runs.record import FAILED, FREE
-from .context import UNLIMITED
 from .samplers.buildup import BuildUp, steps_table
+from .spec import UNLIMITED
 from .trials.search_trials import SearchTrials
 from .trials.trial import BUDGET_SHARE
 
@@ -22,16 +22,16 @@ def conclude(search: SearchTrials, console: Console) -> None:
     Raises:
         OperationError: if all that was trained has failed.
     """
-    config, started = search.context.config, search.started
-    if config.run.budget.train_flops < math.inf and search.budget_spent:
-        console.print(f"all {short(config.run.budget.train_flops)} FLOPs are used: {started} trials started")
-    elif search.stalled and started < config.trials:
+    settings, started = search.context.settings, search.started
+    if settings.run.budget.train_flops < math.inf and search.budget_spent:
+        console.print(f"all {short(settings.run.budget.train_flops)} FLOPs are used: {started} trials started")
+    elif search.stalled and started < settings.trials:
         console.print(str(search.patience), highlight=False, soft_wrap=True)
-    elif search.exhausted and config.trials < UNLIMITED:
-        limits = " within the limits" if config.settings.limits else ""
+    elif search.exhausted and settings.trials < UNLIMITED:
+        limits = " within the limits" if settings.limits else ""
         planned = search.study.planned
         why = "search strategy finished" if planned else f"no other net of the space was found{limits}"
-        console.print(f"{why}: {started} of {config.trials} nets, beside the baselines")
+        console.print(f"{why}: {started} of {settings.trials} nets, beside the baselines")
     trained = [r for r in search.store.records if r.status not in FREE]
     if all(r.status in FAILED for r in trained):
         reason = f"; the first, trial {trained[0].trial}: {trained[0].error}" if trained else ""
@@ -39,7 +39,7 @@ def conclude(search: SearchTrials, console: Console) -> None:
     print_measuring(search, console)
     strategy = search.study.study.sampler
     if isinstance(strategy, BuildUp):
-        console.print(steps_table(strategy.steps(search.study.study), strategy.starts, config.settings.metric))
+        console.print(steps_table(strategy.steps(search.study.study), strategy.starts, settings.metric))
 
 
 def print_measuring(search: SearchTrials, console: Console) -> None:

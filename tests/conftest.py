@@ -20,23 +20,18 @@ from alternas.archs import Cost, Genotype, deployed_cost
 from alternas.archs.timm_net import CountedCost
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import Store
-from alternas.search.config import Budget, RunConfig, Settings
-from alternas.search.context import SearchConfig, SearchContext
-from alternas.search.data.dataset import DataConfig
+from alternas.search.context import SearchContext
 from alternas.search.engine import pool
 from alternas.search.prepare import devices_of
-from alternas.search.training import recipes
+from alternas.search.spec import Budget, RunConfig
 from alternas.search.training.artifacts import ArtifactStore
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.search.trials.study import study_of
 from alternas.spaces import Space, get
 from alternas.spaces.presets import SpacePreset
 from command_line import Run, command_server, run_here, run_served
-from fakes import STEPS, FakePool
+from fakes import STEPS, FakePool, spec_of
 from s3_server import S3, serving
-
-RECIPE = recipes.get("smoke")
-
 
 CASES = 3  # of a test with many that run by default: the first, the last, and those evenly between
 
@@ -179,19 +174,17 @@ def open_controller(tmp_path: Path) -> Iterator[Callable[..., SearchTrials]]:
     stores = []
 
     def open_it(space: Space | None = None, trials: int = 8, strategy: str = "random", **more: Any) -> SearchTrials:
-        """The trials of a search; `more` are settings, the `budget`, the `references` and the `artifacts`."""
+        """The trials of a search; `more` are fields of its spec, the `budget`, the `references` and the `artifacts`."""
         artifacts: ArtifactStore | None = more.pop("artifacts", None)
         artifacts = artifacts and dataclasses.replace(artifacts, home=tmp_path)
         space, budget = space or get("all", 8), more.pop("budget", Budget())
-        scheduler, objective = more.pop("scheduler", "none"), more.pop("objective", "macs")
         references = {net: CountedCost(10**6, 10**7) for net in more.pop("references", ())}
-        settings = Settings(space.name, "digits", strategy, scheduler, objective, RECIPE, **more)
-        config = SearchConfig(settings, DataConfig("digits"), trials, "test", RunConfig(budget=budget))
-        fields = {"recipe": {}, "data": {}, "seed": settings.seed, "versions": {}}
-        devices = devices_of(config, tmp_path, _cost_fn, (1, 8, 8), 10)
+        spec = spec_of(space.name, strategy=strategy, trials=trials, run=RunConfig(budget=budget), **more)
+        fields = {"recipe": {}, "data": {}, "seed": spec.seed, "versions": {}}
+        devices = devices_of(spec, tmp_path, _cost_fn, (1, 8, 8), 10)
         no_data: Any = SimpleNamespace(val=())  # a controller reads no images
         context = SearchContext(
-            config,
+            spec,
             no_data,
             space,
             _cost_fn,

@@ -15,8 +15,10 @@ from alternas.archs import Genotype, static_cost
 from alternas.archs.timm_net import Net
 from alternas.results.latency.device_command import DeviceCommand
 from alternas.search import run
+from alternas.search.data.dataset import DataConfig
 from alternas.search.experiments.plan import PlanTrials, Training
 from alternas.search.run import Driver, search_driver
+from alternas.search.spec import SearchSpec
 from alternas.search.training import recipes
 from alternas.search.training.job import Job, JobId, JobResult, LatencyJob, Point, Progress, TrainJob
 from alternas.search.trials.search_trials import SearchTrials
@@ -26,6 +28,12 @@ from alternas.spaces import get
 STEPS = 16
 NETS = [get("resnet", 8).baselines()[i] for i in (2, 4, 6, 7)]
 RECIPE = recipes.get("smoke")
+
+
+def spec_of(space: str, data: str = "digits", **more: Any) -> SearchSpec:
+    """A search called test, of random nets that `RECIPE` trains."""
+    more = {"recipe": RECIPE, "name": "test", "strategy": "random"} | more
+    return SearchSpec(space=space, data=DataConfig(data), **more)
 
 
 def fake_accuracy(net: Net, step: int) -> float:

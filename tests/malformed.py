@@ -54,12 +54,12 @@ KINDS = {  # which it is, by the option's name; those of other commands than the
     "max_hours": "number",
     "max_train_steps": "number", "cpus_per_trial": "number", "gpus_per_trial": "number or 0",
     "epochs": "number", "max_latency_ms": "limit", "latency_command": "command", "latency_format": "word", "latency_timeout": "number", "max_macs": "amount", "max_params": "amount", "images": "amount",
-    "msa": "numbers", "shots": "numbers", "ways": "numbers", "rungs": "shares", "save_weights_at": "shares",
+    "msa": "numbers", "shots": "numbers", "ways": "numbers", "rungs": "shares",
     "image_size": "size", "from_size": "size", "strategy": "word", "scheduler": "word", "objective": "word",
     "objectives": "word", "loader": "word", "recipe": "file", "freeze": "word", "regime": "word", "cnn": "word",
     "start": "file",
     "train": "word", "pick": "word", "formats": "word", "family": "word", "device": "word", "dtype": "word",
-    "bench.data": "word", "study.name": "word", "recipes.name": "word", "spaces.space": "file", "space": "file",
+    "bench.data": "word", "study.name": "word", "recipes.recipe": "word", "spaces.space": "file", "space": "file",
     "data": "file", "data.name": "file", "weights": "file", "arch": "file", "target": "file", "latency": "place",
     "latency_of": "place", "storage_path": "storage path", "svg": "picture", "out": "out", "assets": "out", "plot": "out",
     "supernet": "place", "polish": "number or 0", "floor": "number or 0", "table": "file", "start_with": "file", "with_nets": "word", "port": "port", "samples": "count", "against": "file", "analyses": "word",
@@ -67,7 +67,7 @@ KINDS = {  # which it is, by the option's name; those of other commands than the
     "track": "word", "tune": "word",
 }  # fmt: skip
 ANY = {  # options that may hold anything, with the reason
-    "config_file": "a file, whose faults are in test_help.py",
+    "config": "a file, whose faults are in test_help.py",
     "group_by": "a file, or a pattern of names: test_data_in_silence.py",
     "host": "the name of a machine",
     "doctor.data": "what cannot be loaded is a finding of the doctor's",

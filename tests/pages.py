@@ -32,7 +32,6 @@ SHORT = {
     "buildup": "--seeds 2 --epochs 0.05 --msa 0,0,1,1",
     "study": "--data digits --quick --seeds 2 --epochs 0.3",
     "bench": "--seeds 2 --scheduler none",
-    "explain*--paper-claims": "--samples 16 --quick --epochs 0.3",
     "explain": "--samples 16 --quick",
     "latency": "--batch 1 --top 2",
 }

@@ -16,14 +16,13 @@ from alternas.archs import InputError, OperationError, zoo
 from alternas.archs.weights import read
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_records, weights_file
-from alternas.search.config import RunConfig, Settings
-from alternas.search.context import SearchConfig
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.engine import doctor as checkup
 from alternas.search.engine.doctor import TOKEN
 from alternas.search.engine.resources import Resources
 from alternas.search.engine.worker import Worker
+from alternas.search.spec import RunConfig
 from alternas.search.training import artifacts, recipes
 from alternas.search.training import loop as train
 from alternas.search.training.artifacts import ArtifactStore, StoreError
@@ -31,7 +30,7 @@ from alternas.search.training.job import InitWeights, JobResult, Progress, Train
 from alternas.search.training.job_files import collect_outputs
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import get
-from fakes import FakeExecutor, SilentView, run_loop
+from fakes import FakeExecutor, SilentView, run_loop, spec_of
 from s3_server import S3, SECRET, listing, serving, written
 
 Open = Callable[..., SearchTrials]
@@ -318,11 +317,8 @@ def test_the_doctors_own_part(s3: S3, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_tune_is_given_no_password() -> None:
-    from alternas.search.engine.tune import from_config
+    from alternas.search.engine import tune
 
-    settings = Settings("resnet", "digits", "random", "none", "macs", recipes.get("smoke"))
-    plan = SearchConfig(
-        settings, DataConfig("digits"), 2, "run", RunConfig(Resources(storage_path="s3://key:abc@bucket"))
-    )
+    spec = spec_of("resnet", run=RunConfig(Resources(storage_path="s3://key:abc@bucket")))
     with pytest.raises(InputError, match="Tune would keep the URI with its password"):
-        from_config(plan)
+        tune.search(spec)

@@ -68,7 +68,7 @@ def no_secret_in(folder: Path) -> None:
 def test_a_search_with_an_artifact_store_alone(alternas: Any, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     """Broken off and resumed; then the store is gone, and the run is whole. The password is nowhere."""
     words = ["search", "resnet", "--data", "digits", "--trials", "4", "--epochs", "2", "--name", "far"]
-    words += ["--save-weights-at", "warmup", "--inherit"]
+    words += ["--inherit"]
     monkeypatch.setattr(OneWorker, "after", 6)
     assert alternas(*words, "--storage-path", s3.uri())[0] == 130
     monkeypatch.setattr(OneWorker, "after", -1)

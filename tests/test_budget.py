@@ -23,12 +23,12 @@ from alternas.archs.weights import save
 from alternas.cli import app as cli
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_records, run_folder, write_json
-from alternas.search.config import Budget
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from alternas.search.engine import pool
 from alternas.search.engine.resources import Resources
 from alternas.search.prepare import default_scheduler
+from alternas.search.spec import Budget
 from alternas.search.training.job import JobResult, Point, Progress, TrainJob
 from alternas.search.trials.search_trials import SearchTrials
 from fakes import STEPS, FakeExecutor, FakePool, SilentView, driver_of, fake_accuracy, run_loop

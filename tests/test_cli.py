@@ -196,9 +196,6 @@ BAD = [
     (("search", "--recipe", "soup"), "recipe"),
     (("search", "--recipe", "none.json"), "No such file"),
     (("search", "--recipe", "paper_cifar", "--data", "floats.npz"), "RandAugment needs"),
-    (("search", "--save-weights-at", "warm"), "save-weights-at"),
-    (("search", "--save-weights-at", ","), "separated by commas"),
-    (("search", "--save-weights-at", "0.5,1.5"), "1.5"),
     (("search", "--loader", "disk"), "loader"),
     (("search", "--image-size", "16"), "image-size is for pictures"),
     (("data", "digit"), "did you mean 'digits'"),
@@ -256,7 +253,6 @@ BAD = [
     (("fly",), "fly"),
     (("show", "mine:0:1"), "RUN:TRIAL names a trial by its number, got '0:1'"),
     (("explain", "mine", "--device", "tpu"), "did you mean 'cpu'"),
-    (("explain", "mine", "--seeds", "2"), "--seeds goes with --paper-claims"),
     (("retrain", "mine", "--trials", "77"), "no trial 77"),
     (("runs", "mine"), "unexpected extra argument"),
 ]
@@ -301,7 +297,7 @@ READING = [
     "export mine:0 --out d", "cost mine:0", "latency mine", "latency mine:0", "retrain mine", "explain mine",
     "explain mine:0", "explain other --against mine:0", "dashboard mine", "finetune --from mine --data digits",
     "buildup --from mine:0 --data digits", "few-shot --from mine --data digits", "search resnet --name mine",
-    "study data-size --data digits --name mine", "explain --paper-claims --data digits --name mine",
+    "study data-size --data digits --name mine",
 ]  # fmt: skip
 
 

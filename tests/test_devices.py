@@ -17,6 +17,7 @@ import pytest
 
 from alternas.archs import Genotype, InputError, build
 from alternas.archs.errors import OperationError
+from alternas.cli.values import costs, latency_limits, limits
 from alternas.results.latency import on_device as module
 from alternas.results.latency.device_command import DeviceCommand, device_commands, measured_on, read_numbers
 from alternas.results.latency.measurements import SHORT, read_latencies
@@ -24,14 +25,14 @@ from alternas.results.latency.on_device import FAILED, NONSENSE, TIMEOUT, UNREAC
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.runs.store import read_records
-from alternas.search.config import Settings, latency_of, limits_of, search_costs
+from alternas.search.spec import SearchSpec
 from alternas.search.training import measuring
 from alternas.search.training.job import Job, JobResult, LatencyJob
 from alternas.search.training.measuring import measure_job
 from alternas.search.trials import devices as trial_devices
 from alternas.search.trials.search_trials import SearchTrials
 from command_line import Run
-from fakes import NETS, FakeExecutor, SilentView, milliseconds, on_device, run_loop
+from fakes import NETS, FakeExecutor, SilentView, milliseconds, on_device, run_loop, spec_of
 from pages import ROOT
 
 BOARD = "board=ssh board ./bench {model}"
@@ -85,28 +86,25 @@ def test_the_last_number_counts(output: str, numbers: dict[str, float]) -> None:
 
 
 def test_limits_are_for_one_device_or_for_plain_latency() -> None:
-    assert limits_of("", "2k", ["12.5"]) == {"params": 2000, "latency_ms": 12.5}
-    assert limits_of("", "", ["board=3,phone=.5", "4"]) == {
+    assert limits(None, 2000, latency_limits("max-latency-ms", 12.5)) == {"params": 2000, "latency_ms": 12.5}
+    assert latency_limits("max-latency-ms", ["board=3,phone=.5", "4"]) == {
         "latency_ms@board": 3, "latency_ms@phone": 0.5, "latency_ms": 4,
     }  # fmt: skip
     for text in ("0", "0.0000000001", "-1", "nan", "inf", "1e9", "board=", "=3", "bo ard=3", "1k"):
         with pytest.raises(InputError, match="max-latency-ms"):
-            limits_of("", "", [text])
+            latency_limits("max-latency-ms", text)
 
 
-def settings(objective: str, limits: dict[str, float] | None = None, *commands: str) -> Settings:
-    costs, devices = search_costs(objective), device_commands(commands)
-    latency = latency_of((*costs, *(limits or {})), "", devices)
-    given: Any = ("all", "digits", "random", "none", costs[0], None, 0, limits or {})
-    return Settings(*given, latency=latency, other_costs=costs[1:], devices=devices)
+def settings(objective: str, limits: dict[str, float] | None = None, *commands: str) -> SearchSpec:
+    return spec_of("all", costs=costs("objective", objective), limits=limits or {}, devices=device_commands(commands))
 
 
 def test_what_is_measured_follows_from_costs_and_limits() -> None:
     both = settings("accuracy,macs,energy_mj@board,latency_ms", {"latency_ms@board": 3, "params": 9}, BOARD)
     assert both.costs == ("macs", "energy_mj@board", "latency_ms")
     assert (both.measured, both.measured_at_end) == (("latency_ms@board",), ("energy_mj@board", "latency_ms"))
-    assert both.latency == "cpu/1/float32/eager/1"
-    assert settings("latency_ms", None, "./bench {model}").latency == "device/1/-/onnx/-"
+    assert both.to_dict()["latency"] == "cpu/1/float32/eager/1"
+    assert settings("latency_ms", None, "./bench {model}").to_dict()["latency"] == "device/1/-/onnx/-"
 
 
 @pytest.mark.parametrize(("objective", "commands", "said"), [
@@ -241,11 +239,8 @@ def test_a_net_measured_before_tells_whose_fault_it_is(kind: str, probe: str, mo
 @pytest.fixture
 def controller(open_controller: Callable[..., SearchTrials]) -> Callable[..., SearchTrials]:
     def open_it(commands: tuple[str, ...] = (BOARD,), objective: str = "latency_ms@board", **more: Any) -> SearchTrials:
-        costs, devices = search_costs(objective), device_commands(commands)
-        latency = latency_of((*costs, *more.get("limits", {})), "", devices)
-        return open_controller(
-            objective=costs[0], other_costs=costs[1:], devices=devices, latency=latency, **{"strategy": "random"} | more
-        )
+        devices = device_commands(commands)
+        return open_controller(costs=costs("objective", objective), devices=devices, **{"strategy": "random"} | more)
 
     return open_it
 

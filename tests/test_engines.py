@@ -26,14 +26,11 @@ from alternas.results.ranking.leaderboard import front
 from alternas.results.runs.record import FREE, Record
 from alternas.results.runs.store import locked, read_records, run_folder
 from alternas.search import run
-from alternas.search.config import RunConfig, Settings
-from alternas.search.context import SearchConfig
-from alternas.search.data.dataset import DataConfig
 from alternas.search.engine import pool
 from alternas.search.engine import tune as inside_tune
 from alternas.search.engine.pool import Resources
-from alternas.search.training import recipes
-from fakes import FakeWorker
+from alternas.search.spec import RunConfig, SearchSpec
+from fakes import FakeWorker, spec_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 ENGINES = ("pool", "tune")
@@ -46,6 +43,7 @@ DRIVER = """
 import os, sys
 import ray, ray.tune
 import fakes
+from alternas import search_spec
 from alternas.search.engine import tune as inside_tune
 
 class Death(ray.tune.Callback):
@@ -58,7 +56,8 @@ class Death(ray.tune.Callback):
 ray.cloudpickle.register_pickle_by_value(fakes)
 ray.init(sys.argv[1], log_to_driver=False)
 inside_tune.Worker = fakes.FakeWorker
-search = inside_tune.search("all", trials=9, name="killed", strategy="random", scheduler="mo-asha", epochs=2)
+options = dict(data="digits", trials=9, name="killed", strategy="random", scheduler="mo-asha", epochs=2)
+search = inside_tune.search(search_spec("all", **options))
 search.folder.mkdir(parents=True, exist_ok=True)
 fakes.write_fates(search.folder, {})
 if sys.argv[2] == "restore":
@@ -74,7 +73,7 @@ print(len(tuner.fit()))
 class Ran:
     """A search that has run, and the legs that its workers began."""
 
-    plan: SearchConfig
+    plan: SearchSpec
     engine: str
     records: list[Record]
     legs: list[tuple[int, int]]  # trial and the step to stop at, in the order begun
@@ -100,8 +99,8 @@ def run_by(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[o
         patch.setenv("RAY_AIR_NEW_OUTPUT", "0")
 
         def by(engine: str, name: str, trials: int) -> Ran:
-            settings = Settings("all", "digits", "random", "mo-asha", "macs", recipes.get("smoke").with_epochs(2))
-            plan = SearchConfig(settings, DataConfig("digits"), trials, name, RunConfig(Resources(address, workers=2)))
+            more: Any = {"recipe": fakes.RECIPE.with_epochs(2), "run": RunConfig(Resources(address, workers=2))}
+            plan = spec_of("all", scheduler="mo-asha", trials=trials, name=name, **more)
             folder = run_folder(name)
             folder.mkdir(parents=True, exist_ok=True)
             fakes.write_fates(folder, {BAD: "error", UNLUCKY: "die once", DOOMED: "die"})
@@ -111,14 +110,14 @@ def run_by(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[o
         yield by
 
 
-def by_pool(plan: SearchConfig) -> None:
+def by_pool(plan: SearchSpec) -> None:
     run.search(plan, Console(quiet=True))
 
 
-def by_tune(plan: SearchConfig) -> None:
+def by_tune(plan: SearchSpec) -> None:
     ray.init(plan.run.resources.address, log_to_driver=False, logging_level=logging.CRITICAL)
     try:
-        search = inside_tune.from_config(plan)
+        search = inside_tune.search(plan)
         kept = ray.tune.CheckpointConfig(checkpoint_at_end=False)
         storage = str(Path("storage").absolute())
         how = ray.tune.RunConfig(storage_path=storage, name=plan.name, verbose=0, checkpoint_config=kept)

@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from alternas.archs import InputError, build, static_cost
+from alternas.archs import InputError, build
 from alternas.archs.weights import save
 from alternas.results.analysis_tools.index import INDEX, read_index
 from alternas.results.analysis_tools.inputs import AnalysisResult
@@ -31,7 +31,7 @@ from alternas.search.data.load import load
 from alternas.search.experiments import explain as module
 from alternas.search.experiments import trained_nets as subjects
 from alternas.search.experiments.explain import Explain, explain
-from alternas.search.experiments.explain_claims import nets
+from alternas.search.experiments.study_nets import net_of
 from alternas.search.experiments.trained_nets import analysis_context, objective_of
 from alternas.search.training import recipes
 from alternas.search.training.recipe import Augment
@@ -152,7 +152,7 @@ def test_the_nets_are_those_of_the_weights_and_the_images_those_of_the_data(run:
 def test_the_loss_is_the_recipes() -> None:
     """Label smoothing and L2 of what its optimiser decays: not the norms, biases and the like."""
     torch.manual_seed(0)
-    net, recipe = build(nets((8, 8))["alternet"], 10, 8, 1), recipes.get("fast")
+    net, recipe = build(net_of("alternet", "m", (8, 8)), 10, 8, 1), recipes.get("fast")
     logits, y = torch.randn(6, 10), torch.arange(6)
     assert recipe.label_smoothing
     assert recipe.weight_decay
@@ -411,47 +411,13 @@ def test_names_are_escaped(run: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        ((), "got neither"),
-        (("mine", "--paper-claims"), "got both"),
-        (("--paper-claims", "--seeds", "1"), "seeds: must be 2 or more"),
-        (("--paper-claims", "--samples", "2"), "samples: must be 8 or more"),
-        (("--paper-claims", "--against", "1"), "--against goes without --paper-claims"),
-        (("--paper-claims", "--data", "nothing"), "nothing"),
-        (("mine", "--data", "digits"), "--data goes with --paper-claims"),
-        (("mine", "--seeds", "3"), "--seeds goes with --paper-claims"),
+        ((), "Missing argument"),
+        (("mine", "--samples", "2"), "samples: must be 8 or more"),
+        (("mine", "--data", "digits"), "mine is shown its run's, not --data"),
+        (("timm:resnet18",), "give --data"),
     ],
 )
-def test_bad_words_of_findings(alternas: Callable[..., Any], run: Path, words: tuple[str, ...], hint: str) -> None:
+def test_bad_words_of_the_command(alternas: Callable[..., Any], run: Path, words: tuple[str, ...], hint: str) -> None:
     code, out, err = alternas("explain", *words)
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert hint in err
-
-
-@pytest.mark.parametrize("size", [(8, 8), (16, 16), (32, 32), (28, 28), (224, 224), (12, 30)])
-def test_nets_of_the_findings_fit_any_image(size: tuple[int, int]) -> None:
-    macs = {name: static_cost(net, 10, size).macs for name, net in nets(size).items()}
-    assert max(macs.values()) / min(macs.values()) < 1.5, macs
-    assert nets(size)["vit"].head.pool == "token"
-    assert nets(size)["vit_gap"].head.pool == "avg"
-
-
-@pytest.mark.slow
-def test_findings_are_made_once(alternas: Callable[..., Any], tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.chdir(tmp_path)
-    words = ("explain", "--paper-claims", "--data", "digits", "--quick", "--seeds", "2", "--samples", "16", "--json")
-    code, out, err = alternas(*words)
-    assert code == 0, err
-    told = json.loads(out)
-    assert set(told["nets"]) == {"cnn", "vit", "vit_gap", "alternet"}
-    assert all(len(net["accuracy"]) == 2 for net in told["nets"].values())
-    assert len(told["claims"]) == 22
-    unmeasured = {claim["verdict"] for claim in told["claims"] if claim["n"] < 2}
-    assert all("at chance" in verdict for verdict in unmeasured), "nets that are hardly trained"
-    assert told["multiplicity"].startswith("22 claims")
-    folder = Path(told["folder"])
-    before = {path: path.stat().st_mtime_ns for path in folder.glob("analyses/*.json")}
-    assert len(before) == 8
-    assert json.loads(alternas(*words)[1]) == told
-    assert before == {path: path.stat().st_mtime_ns for path in folder.glob("analyses/*.json")}
-    code, out, _ = alternas(*words[:-1])
-    assert "not measured" in out or "undecided" in out

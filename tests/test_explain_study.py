@@ -18,32 +18,24 @@ import torch
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from alternas.archs import Genotype, InputError, build
+from alternas.archs import InputError, build
 from alternas.archs.weights import save
 from alternas.results.analysis.cka import cka_map, findings_by_place, same_place_rows
 from alternas.results.analysis.hessian import NEP
-from alternas.results.analysis.hessian import analyse as hessian
 from alternas.results.analysis_tools.findings import Finding
 from alternas.results.analysis_tools.hooks import residual_points
-from alternas.results.analysis_tools.inputs import AnalysisResult
 from alternas.results.analysis_tools.trends import TRENDS, StudiedNet, trend
-from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_records
-from alternas.search.config import RunConfig
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.data.splits import View, seen
-from alternas.search.experiments import explain as module
 from alternas.search.experiments import trained_nets as subjects
-from alternas.search.experiments.explain import Explain, explain, state_trainings, training_states
+from alternas.search.experiments.explain import Explain, explain
 from alternas.search.experiments.explain_study import reference, study_nets
 from alternas.search.experiments.plan import Training
 from alternas.search.experiments.study_nets import net_of
-from alternas.search.experiments.trained_nets import TrainedNet, analysis_context
-from alternas.search.training import loop as train
+from alternas.search.experiments.trained_nets import analysis_context
 from alternas.search.training import recipes
-from alternas.search.training.job import TrainJob
-from alternas.search.training.loaders import MemoryLoader
 from alternas.search.training.recipe import Augment
 from runs import made_run, record
 
@@ -288,9 +280,7 @@ def test_halves_and_heads() -> None:
     ("words", "hint"),
     [
         (("mine", "--against", "1"), "is a study"),
-        (("mine", "--training"), "is a study"),
         (("mine", "--analyses", "noise"), "analysis of a study"),
-        (("--paper-claims", "--training"), "--training goes without --paper-claims"),
     ],
 )
 def test_bad_words(alternas: Callable[..., Any], run: Path, words: tuple[str, ...], hint: str) -> None:
@@ -308,61 +298,3 @@ def test_a_study_on_some_classes_has_no_net_to_look_at(run: Path) -> None:
     )
     with pytest.raises(InputError, match="no net that was trained on all classes"):
         explain(Explain("mine", analyses=("variance",)), QUIET)
-
-
-def test_the_warm_up_alone_is_that_of_the_whole_training(tmp_path: Path) -> None:
-    """Also where dropout, mixing and averaged weights are about."""
-    recipe = dataclasses.replace(RECIPE, epochs=2.0, dropout=0.1, ema_decay=0.9, warmup=0.3)
-    recipe = dataclasses.replace(recipe, schedule="constant", cooldown=0.2, augment=Augment(flip=True, mixup=0.8))
-    net = TrainedNet("it", tmp_path, chosen_record(net_of("alternet", "s", (8, 8)), recipe))
-    warm, few = state_trainings(net, len(digits().train))
-    steps = recipe.steps(len(digits().train))
-    assert (warm.steps, few.steps) == (round(0.3 * steps), steps)
-    assert (few.view.share, few.view.draw, few.seed) == (0.06, 3, 3)
-    whole = dataclasses.replace(warm, recipe=recipe, steps=steps)
-    bench, files = MemoryLoader(digits(), CPU), []
-    for training in (warm, whole):
-        path = tmp_path / f"{training.id}.safetensors"
-        end = warm.steps + (training is whole)
-        job = TrainJob(0, training.net, training.recipe, 3, end, training.steps, f"{path}.pt", str(path), ("warmup",))
-        list(train.train(job, bench))
-        files.append(Path(job.weights_at("warmup")).read_bytes())
-    assert files[0] == files[1]
-
-
-def chosen_record(net: Genotype, recipe: Any = RECIPE) -> Record:
-    row = record(5, net, {}, random.Random(0), stops=False) | {"recipe": recipe.to_dict(), "seed": 3}
-    return Record.from_dict(row)
-
-
-@pytest.mark.slow
-def test_four_states_of_a_net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(subjects, "MINIBATCHES", 1)
-    run, net = tmp_path / "runs" / "mine", chosen_record(net_of("resnet", "s", (8, 8)))
-    rooms = []
-
-    def carried(plan: Sequence[Training], room: Any, console: Any) -> list[Record]:
-        rooms.append(room.folder)
-        made_study(room.folder, "training", plan)
-        for i, training in enumerate(plan):
-            torch.manual_seed(10 + i)
-            path = room.folder / "weights" / f"{training.id}.warmup.safetensors"
-            save(build(training.net, 10, 8, 1), path)
-        return read_records(room.folder)
-
-    monkeypatch.setattr(module, "run_experiment", carried)
-    torch.manual_seed(7)
-    save(build(Genotype.from_dict(net.genotype), 10, 8, 1), run / "weights" / f"{net.key}.safetensors")
-    ground = analysis_context(digits(), 8, CPU)
-    ((name, found),) = training_states(run, [TrainedNet("it", run, net)], ground, RunConfig(), QUIET)
-    assert (name, rooms) == ("it", [run / "training"])
-    assert isinstance(found, AnalysisResult)
-    by = {(row["data"], row["at"]): [] for row in found.rows}
-    assert list(by) == [("all", "warmup"), ("all", "end"), ("6 %", "warmup"), ("6 %", "end")]
-    for row in found.rows:
-        by[row["data"], row["at"]].append(row["eigenvalue"])
-    own = hessian(ground.analysis_input(TrainedNet("it", run, net))).rows
-    assert by["all", "end"] == pytest.approx([row["eigenvalue"] for row in own])
-    assert len({values[0] for values in by.values()}) == 4, "four nets"
-    assert f"{NEP}: 6 %, end of warm-up" in {finding.name for finding in found.findings}

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from alternas.results.render.terminal import Console
-from alternas.search.config import Budget
 from alternas.search.engine import progress
 from alternas.search.engine.progress import LiveView, PlainView
 from alternas.search.engine.shown import ShownSearch
+from alternas.search.spec import Budget
 from alternas.search.training.job import Point, Progress, TrainJob
 from alternas.search.trials.forecast import ComputeForecast
 from alternas.search.trials.search_trials import SearchTrials

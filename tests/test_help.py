@@ -15,16 +15,16 @@ from typer.main import get_command
 
 from alternas.archs import zoo
 from alternas.cli.app import app
+from alternas.cli.command import COMMANDS
 from alternas.cli.complete import analysis_names, run_names
 from alternas.cli.help import FIRST, GROUPS, SECTIONS, option_groups, option_name
-from alternas.cli.options import COMMANDS
 from alternas.cli.reference import page
 from alternas.search.training.recipes import RECIPES
 from runs import finished_run
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 PARSED: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
-EXAMPLES = [(command.name, example) for command in COMMANDS for example in command.examples]
+EXAMPLES = [(command.name, example) for command in COMMANDS.values() for example in command.examples]
 
 
 def options_of(command: str) -> list[Any]:
@@ -47,11 +47,11 @@ def test_every_example_parses(command: str, example: str) -> None:
 
 
 def test_every_command_has_an_example_and_a_section(alternas: Any) -> None:
-    assert {command.name for command in COMMANDS if not command.examples} == set()
+    assert {command.name for command in COMMANDS.values() if not command.examples} == set()
     assert sorted(name for names in SECTIONS.values() for name in names) == sorted(PARSED)
     listed = alternas("--help")[1]
     assert all(f"\n  {name} " in listed for name in PARSED)
-    for command in COMMANDS:
+    for command in COMMANDS.values():
         assert all(f"\n  {example}\n" in alternas(command.name, "-h")[1] for example in command.examples)
 
 
@@ -87,7 +87,7 @@ def test_the_help_of_a_search_is_one_screen_and_all_of_it_is_there_too(alternas:
 @pytest.mark.parametrize("kind", ["toml", "json"])
 def test_options_may_stand_in_a_file(alternas: Any, kind: str) -> None:
     told = {"space": "resnet", "data": "digits", "trials": 3, "epochs": 1, "max-macs": "1M", "repeats": 2, "name": "a"}
-    told |= {"objective": ["macs", "params"], "skip_broken": False, "rungs": [0.25, 0.5], "scheduler": "mo-asha"}
+    told |= {"objective": ["macs", "params"], "skip-broken": False, "rungs": [0.25, 0.5], "scheduler": "mo-asha"}
     text = "\n".join(f"{name} = {json.dumps(value)}" for name, value in told.items())
     Path(f"mine.{kind}").write_text(text if kind == "toml" else json.dumps(told), encoding="utf-8")
     code, _, err = alternas("search", "--config", f"mine.{kind}", "--trials", "2")
@@ -105,8 +105,13 @@ def test_options_may_stand_in_a_file(alternas: Any, kind: str) -> None:
         ("trails = 3", "config: mine.toml: option: unknown value 'trails' (did you mean 'trials'?)"),
         ("trials = [", "config: mine.toml is no TOML"),
         ("compile = 3", "config: mine.toml: compile must be true or false, got 3"),
-        ("data = {a = 1}", "config: mine.toml: data must be a text, a number or a list of them, got {'a': 1}"),
-        ("trials = 'many'", "Invalid value for '--trials'"),
+        ("data = {a = 1}", "config: mine.toml: data must be a text, got {'a': 1}"),
+        ("trials = 'many'", "config: mine.toml: trials must be a whole number, got 'many'"),
+        ("trials = '3'", "config: mine.toml: trials must be a whole number, got '3'"),
+        ("max-macs = 'lots'", "config: mine.toml: max-macs: must be a positive amount"),
+        ("objective = 5", "config: mine.toml: objective: must be a text or a list of texts, got 5"),
+        ("objectives = 'macs'", "config: mine.toml: option: unknown value 'objectives' (did you mean 'objective'?)"),
+        ("json = true", "config: mine.toml: option: unknown value 'json'"),
         ("config = 'x'", "config: mine.toml: option: unknown value 'config'"),
     ],
 )

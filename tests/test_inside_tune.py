@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import math
 import pickle
 import random
@@ -16,22 +15,19 @@ import pytest
 from rich.console import Console
 
 import fakes
+from alternas import search_spec
 from alternas.archs import InputError, OperationError
-from alternas.cli import search as commands
-from alternas.results.latency.measurements import LatencySetting
 from alternas.results.runs.record import FREE, Record
 from alternas.results.runs.store import read_records
 from alternas.search import prepare as preparing
 from alternas.search import run
-from alternas.search.config import Budget, RunConfig, Settings
-from alternas.search.context import TRIALS, SearchConfig
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.engine import tune as inside_tune
 from alternas.search.engine.tune import DriverSearcher, TuneSearch, TuneTrainable, packed, unpacked
-from alternas.search.training import recipes
+from alternas.search.spec import Budget, RunConfig
 from alternas.search.training.job import JobResult, Point, TrainJob
-from fakes import FakeExecutor, FakeWorker
+from fakes import FakeExecutor, FakeWorker, spec_of
 
 Fate = Callable[[TrainJob], Any]
 
@@ -49,7 +45,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, digits: DataSet) -> No
 
 
 def wanted(trials: int = 8, **more: Any) -> TuneSearch:
-    return inside_tune.search("all", trials=trials, name="run", strategy="random", epochs=2, **more)
+    options = {"data": "digits", "trials": trials, "name": "run", "strategy": "random", "epochs": 2} | more
+    return inside_tune.search(search_spec("all", **options))
 
 
 def play(searcher: DriverSearcher, slots: int = 3, fate: Fate = lambda job: None) -> list[TrainJob]:
@@ -229,33 +226,18 @@ def test_a_leg_of_an_earlier_driver_is_not_trained(monkeypatch: pytest.MonkeyPat
     assert made(search.trainable, same).step()["status"] == "running"
 
 
-def test_the_arguments_are_the_options_of_the_command() -> None:
-    options = inspect.signature(commands.search).parameters
-    own = inspect.signature(inside_tune.search).parameters
-    defaults = {name: options[name].default for name in own} | {"trials": TRIALS}  # the command's depends on --supernet
-    assert {name: own[name].default for name in own} == defaults
-    with pytest.raises(InputError, match="strategy"):
-        inside_tune.search("all", strategy="guess")
-
-
 def test_what_tune_cannot_keep_is_refused() -> None:
-    settings = Settings(
-        "all", "digits", "random", "none", "latency_ms", recipes.get("smoke"), latency=str(LatencySetting())
-    )
     with pytest.raises(InputError, match="latency_ms"):
-        inside_tune.from_config(SearchConfig(settings, DataConfig("digits"), 2, "run"))
-    settings = dataclasses.replace(settings, objective="macs", latency="")
+        inside_tune.search(spec_of("all", costs=("latency_ms",)))
     for effort in (Budget(trial_minutes=1.0), Budget(hours=1.0)):
         with pytest.raises(InputError, match="time_budget_s"):
-            inside_tune.from_config(SearchConfig(settings, DataConfig("digits"), 2, "run", RunConfig(budget=effort)))
+            inside_tune.search(spec_of("all", run=RunConfig(budget=effort)))
 
 
 def test_it_is_the_same_search_as_the_commands() -> None:
     """A run of the command line is taken up inside Tune: no setting differs."""
     search = wanted(2)
     play(search.searcher)
-    settings = search.context.config.settings
-    same = SearchConfig(settings, DataConfig("digits"), 2, "run")
-    run.search(same, Console(quiet=True))  # complete: nothing is started
+    run.search(search.context.settings, Console(quiet=True))  # complete: nothing is started
     with pytest.raises(InputError, match="seed"):
         wanted(2, seed=1)

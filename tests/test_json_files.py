@@ -21,7 +21,7 @@ from alternas.results.ranking.metric import run_metric
 from alternas.results.runs.bank_progress import read_progress
 from alternas.results.runs.record import KINDS, STATUSES, WEIGHTS, Record
 from alternas.results.runs.store import Store, read_data_facts, read_records, read_settings
-from alternas.search.known_nets import _of_file
+from alternas.search.known_nets import nets_of_file
 from alternas.search.tracking.tracker import Notes
 from alternas.search.training import recipes
 from alternas.search.training.job import JobResult, Point
@@ -199,7 +199,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "tracking/mlflow.jsonl": lambda folder: Notes(folder / "tracking" / "mlflow.jsonl", "here"),
     "net.json": lambda folder: read_json(folder / "net.json", Genotype),
     "recipe.json": lambda folder: recipes.get(str(folder / "recipe.json")),
-    "nets.json": lambda folder: _of_file(folder / "nets.json"),
+    "nets.json": lambda folder: nets_of_file(folder / "nets.json"),
 }
 
 

@@ -19,7 +19,7 @@ from alternas.results.ranking.objectives import own_flops
 from alternas.results.runs.overview import list_runs
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_records, read_settings
-from alternas.search.known_nets import Candidate, GeneFinder, find_known_nets
+from alternas.search.known_nets import Candidate, GeneFinder, StartWith, find_known_nets
 from alternas.search.trials.dashboard import recorded_study
 from alternas.spaces import SPACES, FixedChooser, RandomChooser, get, options_of, plain_genes
 from fakes import FakePool
@@ -68,7 +68,9 @@ def test_nets_that_do_not_fit_are_refused() -> None:
 def test_malformed_files_are_one_line(tmp_path: Path, content: str, about: str) -> None:
     (tmp_path / "nets.json").write_text(content, encoding="utf-8")
     with pytest.raises(InputError) as raised:
-        find_known_nets(str(tmp_path / "nets.json"), finder("bench"), (SIDE, SIDE), lambda run, record: False)
+        find_known_nets(
+            StartWith(file=tmp_path / "nets.json"), finder("bench"), (SIDE, SIDE), lambda run, record: False
+        )
     assert about in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -79,7 +81,7 @@ def test_a_file_holds_genotypes_genes_or_one_net(tmp_path: Path) -> None:
     genes = finder("bench").genes(Candidate("it", nets[1]))
     for value in ([nets[0].to_dict(), genes], nets[0].to_dict(), genes, [genes, genes]):
         file.write_text(json.dumps(value), encoding="utf-8")
-        known = find_known_nets(str(file), finder("bench"), (SIDE, SIDE), lambda run, record: False)
+        known = find_known_nets(StartWith(file=file), finder("bench"), (SIDE, SIDE), lambda run, record: False)
         keys = [space.sample(FixedChooser(dict(found))).key for found in known.genes]
         wanted = value if isinstance(value, list) else [value]
         assert keys == list(dict.fromkeys(nets["stem" not in one].key for one in wanted))

@@ -20,13 +20,12 @@ from alternas.cli import app as cli
 from alternas.results.latency.measurements import FILE, LatencySetting, read_latencies
 from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.runs.store import read_records
-from alternas.search.config import Settings, latency_of
 from alternas.search.training.job import Job, JobResult, LatencyJob
 from alternas.search.trials.devices import MIN_NETS, SLACK, Device
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import get
 from alternas.spaces.base import RandomChooser
-from fakes import FakeExecutor, SilentView, milliseconds, price, row, run_loop, timed
+from fakes import FakeExecutor, SilentView, milliseconds, price, row, run_loop, spec_of, timed
 
 TIMING = (LatencySetting(), (1, 8, 8), 10)
 
@@ -34,7 +33,7 @@ TIMING = (LatencySetting(), (1, 8, 8), 10)
 @pytest.fixture
 def controller(open_controller: Callable[..., SearchTrials]) -> Callable[..., SearchTrials]:
     def open_it(strategy: str = "random", **more: Any) -> SearchTrials:
-        return open_controller(strategy=strategy, objective="latency_ms", latency=str(LatencySetting()), **more)
+        return open_controller(strategy=strategy, costs=("latency_ms",), **more)
 
     return open_it
 
@@ -160,7 +159,7 @@ def test_nets_of_timm_are_measured_before_they_are_trained(controller: Callable[
 def test_another_cost_is_measured_of_the_front_when_the_search_has_ended(
     open_controller: Callable[..., SearchTrials],
 ) -> None:
-    work = open_controller(objective="macs", other_costs=("latency_ms",), latency=str(LatencySetting()), trials=4)
+    work = open_controller(costs=("macs", "latency_ms"), trials=4)
     executor = FakeExecutor(1)
     run_loop(work, executor, SilentView())
     assert work.complete
@@ -179,7 +178,7 @@ def test_guesses_rank_nets_better_than_macs_do(tmp_path: Path) -> None:
 
 
 def test_guesses_do_not_outlive_the_measurement(tmp_path: Path, open_controller: Callable[..., SearchTrials]) -> None:
-    work = open_controller(objective="latency_ms", latency=str(LatencySetting()))
+    work = open_controller(costs=("latency_ms",))
     ground = work.context.sampler_context()
     genes = {name: options[0] for name, options in _options(work).items()}
     guess = ground.features_of(genes).costs.objective
@@ -198,7 +197,7 @@ def _options(work: SearchTrials) -> dict[str, Any]:
     ("cpu/1/float32/onnx/4", "cpu/1/float32/onnx/4"),
 ])  # fmt: skip
 def test_a_setting_is_said_in_full(text: str, spelled: str) -> None:
-    assert latency_of(["latency_ms"], text) == spelled == str(LatencySetting.parse(spelled))
+    assert str(LatencySetting.parse(text)) == spelled == str(LatencySetting.parse(spelled))
 
 
 @pytest.mark.parametrize("text", ["gpu", "cpu/x", "cpu/0", "cpu/1/float23", "cpu/1/float32/eager/1/2", "cuda///onnx"])
@@ -211,7 +210,8 @@ def test_wrong_settings_are_one_line(text: str) -> None:
 
 def test_latency_goes_with_its_objective() -> None:
     with pytest.raises(InputError, match="goes with objective latency_ms"):
-        Settings("all", "digits", "random", "none", "macs", None, latency="cpu/1/float32/eager/1")  # type: ignore[arg-type]
+        spec_of("all", latency=LatencySetting())
+    assert spec_of("all", costs=("latency_ms",)).latency == LatencySetting()
 
 
 def run(*words: str) -> int:

@@ -505,7 +505,7 @@ def test_a_search_on_images_of_its_own(alternas: Any, fake_pool: Any, monkeypatc
 @pytest.mark.usefixtures("elsewhere")
 def test_what_does_not_go_with_a_trainer_is_one_line(alternas: Any) -> None:
     Path("mine.py").write_text(f"def train(context):{FINE}", encoding="utf-8")
-    for words in (("--supernet", "4"), ("--compile",), ("--save-weights-at", "0.5")):
+    for words in (("--supernet", "4"), ("--compile",)):
         code, _, err = alternas(*QUICK, "--trainer", "mine.py", *words)
         assert (code, err) == (
             2,

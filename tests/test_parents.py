@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 import statistics
 from collections import Counter, defaultdict
@@ -18,10 +17,8 @@ from alternas.archs import Genotype, InputError
 from alternas.archs.cost import BACKWARD_FACTOR
 from alternas.results.ranking.leaderboard import front, leaderboard, noise_of
 from alternas.results.runs.record import Record
-from alternas.search.config import Settings
 from alternas.search.samplers.registry import check_strategy
 from alternas.search.samplers.sampler_context import features
-from alternas.search.training import recipes
 from alternas.search.training.job import JobResult, Point, TrainJob
 from alternas.search.trials.proposer import BASELINE_SEEDS, REPEATS_BEFORE_RANDOM_DRAW
 from alternas.search.trials.search_trials import SearchTrials
@@ -29,7 +26,7 @@ from alternas.search.trials.study import validate_sampler
 from alternas.search.trials.trial import MIN_SIMILARITY
 from alternas.spaces import get
 from alternas.spaces.base import members
-from fakes import STEPS, FakeExecutor, SilentView, fake_accuracy, run_loop
+from fakes import STEPS, FakeExecutor, SilentView, fake_accuracy, run_loop, spec_of
 
 Open = Callable[..., SearchTrials]
 Fate = Callable[[TrainJob], Any]
@@ -584,7 +581,6 @@ def test_random_draws_follow_the_seed(opened: Open, module: str) -> None:
 
 
 def test_settings_of_repeats_are_checked() -> None:
-    fine = Settings("bench", "digits", "random", "none", "macs", recipes.get("smoke"))
     for wrong in (0, -1, 1001):
         with pytest.raises(InputError, match="repeats"):
-            dataclasses.replace(fine, repeats=wrong)
+            spec_of("bench", repeats=wrong)

@@ -13,8 +13,8 @@ from rich.console import Console
 
 from alternas.archs import Genotype, InputError
 from alternas.results.ranking.limits import Limits
-from alternas.search.config import Budget
 from alternas.search.run import conclude
+from alternas.search.spec import Budget
 from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.trials.patience import Patience
 from alternas.search.trials.search_trials import SearchTrials

@@ -17,17 +17,14 @@ from ray.cluster_utils import Cluster
 from rich.console import Console
 
 from alternas.results.runs.store import read_records
-from alternas.search.config import RunConfig, Settings
-from alternas.search.context import SearchConfig
-from alternas.search.data.dataset import DataConfig
 from alternas.search.engine import pool
 from alternas.search.engine.resources import Resources
 from alternas.search.engine.worker import Worker
 from alternas.search.prepare import prepare
 from alternas.search.run import opened
-from alternas.search.training import recipes
+from alternas.search.spec import RunConfig
 from alternas.search.training.job import Progress
-from fakes import SilentView, run_loop
+from fakes import RECIPE, SilentView, run_loop, spec_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 LOST = re.compile(r"trial 1: (its worker died|a worker that trains beside this one is gone)")  # whoever says it first
@@ -83,9 +80,9 @@ def test_a_net_outlives_a_worker_and_a_node(death: str, cluster: Any, caplog: py
                 self.done = True
                 DEATHS[death](cluster)
 
-    settings = Settings("resnet", "digits", "random", "none", "macs", recipes.get("smoke").with_epochs(8))
     run_config = RunConfig(Resources(cluster.address, gpus=2.0))
-    context = prepare(SearchConfig(settings, DataConfig("digits"), 1, "across", run_config), Console(quiet=True))
+    spec = spec_of("resnet", recipe=RECIPE.with_epochs(8), trials=1, name="across", run=run_config)
+    context = prepare(spec, Console(quiet=True))
     data = context.data.without_test()
     with opened(context) as (trials, _), closing(pool.Pool(run_config.resources, data, 9)) as workers:
         assert workers.size == 1

@@ -22,7 +22,6 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from alternas.results.latency.measurements import LatencySetting
 from alternas.results.ranking.leaderboard import leaderboard
 from alternas.results.render.tables import nets_table, short
 from alternas.results.render.terminal import Console, LogHandler
@@ -170,7 +169,7 @@ def test_words_give_way_to_numbers_at_80_columns() -> None:
 
 @WIDTHS
 def test_latency_is_measured_first(open_controller: Callable[..., SearchTrials], width: int) -> None:
-    controller = open_controller(trials=4, objective="latency_ms", latency=str(LatencySetting()))
+    controller = open_controller(trials=4, costs=("latency_ms",))
     text = watched(controller, width, timed)
     assert "latency" in text
     assert "no net" not in text.rpartition("front so far")[2]

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import base64
+import html
 import inspect
 import json
 import pickle
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Event
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,11 +22,12 @@ import torch
 
 import alternas
 from alternas.archs import Genotype, build, zoo
+from alternas.archs.timm_net import TimmNet
 from alternas.archs.weights import save
-from alternas.cli import python
-from alternas.cli import search as commands
-from alternas.cli.options import _with_groups_expanded, option
 from alternas.results.runs.store import read_records, weights_file
+from alternas.search.data.readers.registry import DEFAULT
+from alternas.search.known_nets import StartWith
+from alternas.search.spec import Supernet
 from command_line import ALTERNAS
 from fakes import FakePool
 
@@ -64,50 +65,29 @@ def records(name: str) -> list[dict[str, Any]]:
     ]
 
 
-def test_the_options_are_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_options_are_the_commands() -> None:
     help_text = subprocess.run([*ALTERNAS, "search", "--help-all"], capture_output=True, text=True, check=True).stdout
     listed = set(re.findall(r"^ {2}--([\w-]+)", help_text, re.MULTILINE)) - {"help", "json", "config", "help-all"}
     ours = inspect.signature(alternas.search).parameters
     assert {name.rstrip("_") for name in ours} == {"space"} | {name.replace("-", "_") for name in listed}
-    theirs = inspect.signature(commands.search).parameters
-    defaults = {name: theirs[name].default for name in theirs if name in ours}
-    assert {name: ours[name].default for name in defaults} == defaults
-    assert len(ours) - len(defaults) <= 3, "another name in Python than in the code of the command"
+    assert (ours["data"].default, ours["repeats"].default, ours["objective"].default) == (DEFAULT, 1, ("macs",))
+    assert "with_" in ours, "a word of Python's"
     assert all(f"    {name}: " in (alternas.search.__doc__ or "") for name in ours)
 
 
-@pytest.fixture
-def other_command(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A command with options of other kinds than those of today's."""
-
-    def command(
-        timm: Annotated[str, option("Words of Python.", "--with")] = "",
-        tags: Annotated[list[str] | None, option("Several.")] = None,
-        as_json: Annotated[bool, option("", "--json")] = False,
-    ) -> None: ...
-
-    monkeypatch.setattr(python, "command", _with_groups_expanded(command))
-    for cached in (python._parser, python.parameters):
-        cached.cache_clear()
-    yield
-    for cached in (python._parser, python.parameters):
-        cached.cache_clear()
-
-
-@pytest.mark.usefixtures("other_command")
-def test_names_that_are_pythons_words_and_options_given_twice() -> None:
-    assert [*inspect.signature(alternas.search).parameters] == ["with_", "tags"]
-    assert python.words_of({"with_": "timm:a", "tags": ["a", 1]}) == ["--with", "timm:a", "--tags", "a", "--tags", "1"]
-
-
-def test_values_are_typed_as_a_person_would() -> None:
+def test_values_are_python_s_own_or_as_they_are_typed() -> None:
     net = zoo.get("resnet18", 32)
-    values = dict(
-        trials=None, max_macs=np.int64(20_000_000), rungs=(0.25, "1/2"), inherit=True, compile=False, space="all"
-    )
-    assert python.words_of(values) == ["all", "--max-macs", "20000000", "--rungs", "0.25,1/2", "--inherit"]
-    assert json.loads(python.words_of({"start_with": net})[1]) == net.to_dict()
-    assert json.loads(python.words_of({"start_with": [net, net]})[1]) == [net.to_dict()] * 2
+    spec = alternas.search_spec(
+        "resnet", data="digits", trials=None, max_macs=np.int64(20_000_000), max_latency_ms=["board=3", "phone=4"],
+        scheduler="asha", rungs=(0.25, "1/2"), repeats=2, start_with=[net, net], epochs=2, with_="timm:resnet18",
+        objective=["macs", "params"], latency_command=["board=./b {model}", "phone=./p {model}"],
+    )  # fmt: skip
+    assert spec.limits == {"macs": 20_000_000, "latency_ms@board": 3, "latency_ms@phone": 4}
+    assert (spec.trials, spec.rungs, spec.costs) == (16, (0.25, 0.5), ("macs", "params"))
+    assert (spec.start_with, spec.references) == (StartWith(nets=(net, net)), (TimmNet("resnet18"),))
+    assert alternas.search_spec(spec) is spec
+    typed = alternas.search_spec("resnet", data="digits", max_macs="20M", objective="macs,params", supernet="8")
+    assert (typed.limits, typed.costs, typed.supernet) == ({"macs": 20_000_000}, ("macs", "params"), Supernet(8.0))
 
 
 @pytest.mark.parametrize(
@@ -115,10 +95,12 @@ def test_values_are_typed_as_a_person_would() -> None:
     [
         ({"max_mac": "2M"}, "did you mean 'max_macs'"),
         ({"json": True}, "unknown value 'json'"),
-        ({"trials": "four"}, "trials.*valid int"),
+        ({"trials": "four"}, "trials must be a whole number, got 'four'"),
         ({"trials": 0}, "trials: must be 1 or more"),
-        ({"inherit": "yes"}, "inherit: must be True or False, got 'yes'"),
-        ({"data": {}}, "data: must be a string, a number or a list of them, got {}"),
+        ({"inherit": "yes"}, "inherit must be true or false, got 'yes'"),
+        ({"data": {}}, "data must be a text, got {}"),
+        ({"max_macs": 1.5}, "max-macs: must be a positive amount .* got 1.5"),
+        ({"rungs": True}, "rungs: must be a text or a list of texts, got True"),
         ({"data": "digit"}, "data: unknown value 'digit'"),
         ({"start_with": "[1]"}, "start-with: JSON: must hold genotypes"),
         ({"start_with": "{"}, "start-with: 'JSON': cannot be read"),
@@ -151,9 +133,11 @@ def test_the_same_records_as_the_command(run: alternas.SavedRun, alternas: Any) 
     assert settings[0] == settings[1]
 
 
-def test_the_command_of_a_run_is_what_would_have_been_typed(run: alternas.SavedRun) -> None:
+def test_the_command_of_a_run_is_the_call(run: alternas.SavedRun) -> None:
     facts = json.loads((run.folder / "run.json").read_text(encoding="utf-8"))
-    assert facts["command"] == ["alternas", "search", "resnet", "--name", "mine", *WORDS]
+    options = ", ".join(f"{name}={value!r}" for name, value in OPTIONS.items())
+    assert facts["command"] == [f"alternas.search(space='resnet', name='mine', {options})"]
+    assert facts["command"][0] in html.unescape(run.report().read_text(encoding="utf-8"))
 
 
 def test_stopped_with_ctrl_c_the_same_call_resumes(fake_pool: type[FakePool], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from alternas.archs.timm import create
 from alternas.archs.timm_net import TimmNet, counted_cost, net_from_dict
 from alternas.archs.timm_network import TimmNetwork
 from alternas.archs.weights import save
+from alternas.cli.values import references
 from alternas.results.ranking.leaderboard import leaderboard
 from alternas.results.ranking.objectives import own_flops
 from alternas.results.ranking.run_leaderboard import leaderboard_of
@@ -28,7 +29,6 @@ from alternas.results.runs.store import read_records
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from alternas.search.experiments import explain_timm
-from alternas.search.references import parse_references
 from alternas.search.training.freezing import REGIMES
 from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.training.loaders import MemoryLoader
@@ -99,7 +99,7 @@ def test_names_of_nets_in_records() -> None:
         (("--with", "resnet18"), "must be nets of timm such as timm:resnet18, got 'resnet18'"),
         (("--with", "timm:"), "must be nets of timm"),
         (("--with", "timm:resnet18.a1_in1k"), "write timm:resnet18"),
-        (("--with", "timm:resnet18,timm:resnet18"), "timm:resnet18 stands there twice"),
+        (("--with", "timm:resnet18,timm:resnet18"), "timm:resnet18 is listed twice"),
         (("--with", "timm:resnet81"), "did you mean 'resnet"),
         (("--with", "timm:vit_tiny_patch16_224"), "vit_tiny_patch16_224 takes no such image"),
     ],
@@ -133,8 +133,8 @@ def searched(controller: SearchTrials) -> list[tuple[int, str, float | None]]:
 @pytest.mark.parametrize("strategy", ["evolution", "random", "tpe"])
 def test_the_search_draws_the_same_nets_without_them(open_controller: Open, tmp_path: Path, strategy: str) -> None:
     runs, told = [], []
-    for references in ((), NETS):
-        controller = open_controller(trials=10, strategy=strategy, references=references, seed=2)
+    for beside in ((), NETS):
+        controller = open_controller(trials=10, strategy=strategy, references=beside, seed=2)
         finish(controller, slots=1)
         runs.append(searched(controller))
         told.append(len(controller.study.study.get_trials(deepcopy=False)))
@@ -423,8 +423,7 @@ def test_a_wrong_file_of_weights_is_not_exported(alternas: Any, run: Path) -> No
 
 
 def test_parsing() -> None:
-    assert parse_references("") == ()
-    assert parse_references("timm:test_resnet, timm:test_vit") == NETS
+    assert references("with", "timm:test_resnet, timm:test_vit") == NETS
 
 
 @pytest.mark.slow

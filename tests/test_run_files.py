@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("elsewhere")
 SECRET = b"ssh-ed25519 AAAA of somebody\n"
 FILES = (
     "run.json", "records.jsonl", "lock", "latency.jsonl", "sample.npz", "report.html",
-    "report.html.part", "paper_claims.json", "explain", "explain/explain.json", "explain/a.png", "explain/a.csv",
+    "report.html.part", "explain", "explain/explain.json", "explain/a.png", "explain/a.csv",
     "weights", "weights/x.safetensors", "weights/x.npz", "checkpoints", "checkpoints/x.pt", "tensorboard/trial-00000",
     "retrain", "retrain/run.json", "retrain/records.jsonl", "retrain/weights", "analyses",
 )  # fmt: skip

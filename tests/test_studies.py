@@ -201,16 +201,6 @@ def test_the_nets_of_a_study_and_states_of_a_training_are_explained(served: Run,
     changes = [f for part in told["analyses"] for f in part["findings"] if f["name"].endswith("the whole map less 3x3")]
     assert len(changes) >= 4
     assert {finding["verdict"] for finding in changes} <= {"more", "less", "undecided"}
-    words = ("explain", "first", "--analyses", "variance", "--quick", "--training", "--json")
-    code, out, err = served(home, *words)
-    assert code == 0, err
-    told = json.loads(out)
-    assert [part["analysis"] for part in told["analyses"]] == ["variance", "hessian_training"]
-    assert any(finding["name"].endswith("6 %, end") for finding in told["analyses"][1]["findings"])
-    made = records(home, "first/training")
-    assert [r["status"] for r in made] == ["ok"] * 2
-    assert served(home, *words)[1] == out
-    assert records(home, "first/training") == made, "trained once"
 
 
 def test_a_killed_retraining_goes_on(served: Run, home: Path) -> None:

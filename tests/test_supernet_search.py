@@ -21,9 +21,8 @@ from alternas.results.ranking.pareto import hypervolume
 from alternas.results.render.board import sharing_lines
 from alternas.results.runs.bank_progress import BANK_FORMAT, BANK_NAME, read_progress
 from alternas.results.runs.store import Store, read_records, weights_file
-from alternas.search.config import RunConfig, Settings
-from alternas.search.context import UNLIMITED, SearchConfig, SearchContext
-from alternas.search.data.dataset import DataConfig
+from alternas.search.context import SearchContext
+from alternas.search.spec import UNLIMITED, Supernet
 from alternas.search.supernet import draws
 from alternas.search.supernet.budget import NETS_A_STEP
 from alternas.search.training.job import EvaluateJob, Job, JobResult, Point, SupernetJob, TrainJob
@@ -32,7 +31,7 @@ from alternas.search.trials.search_trials import SearchTrials
 from alternas.search.trials.shared_weights import thinned
 from alternas.search.trials.study import study_of
 from alternas.spaces import get
-from fakes import RECIPE, FakeExecutor, SilentView, driver_of, fake_accuracy, run_loop, shared_of
+from fakes import RECIPE, FakeExecutor, SilentView, driver_of, fake_accuracy, run_loop, shared_of, spec_of
 
 STEPS = 154  # of the smoke recipe on digits
 DATA: Any = SimpleNamespace(train=range(1437), val=range(360))
@@ -65,14 +64,13 @@ def open_supernet(tmp_path: Path, pool: list[Genotype]) -> Iterator[Open]:
     stores: list[Store] = []
 
     def open_it(trials: int = UNLIMITED, trainings: float = 8, **more: Any) -> SearchTrials:
-        settings = Settings("bench", "digits", "random", "none", "macs", RECIPE, supernet=trainings, **more)
-        config = SearchConfig(settings, DataConfig("digits"), trials, "test", RunConfig())
+        spec = spec_of("bench", recipe=RECIPE, trials=trials, supernet=Supernet(trainings), **more)
         fields = {"recipe": RECIPE.to_dict(), "data": {}, "seed": 0, "versions": {}}
         bank, facts = tmp_path / "bank.safetensors", {"space": "bench"}
         space, nets = get("bench", 16), sampler()
         nets.pool = pool
         context = SearchContext(
-            config, DATA, space, cost_fn, STEPS, tmp_path, fields, bank=bank, nets=nets, bank_facts=facts
+            spec, DATA, space, cost_fn, STEPS, tmp_path, fields, bank=bank, nets=nets, bank_facts=facts
         )
         while stores:
             stores.pop().close()

@@ -26,12 +26,12 @@ from alternas.archs import Genotype, OperationError
 from alternas.results.runs.bank_progress import read_progress
 from alternas.results.runs.store import Store
 from alternas.search import run as search_run
-from alternas.search.config import RunConfig, Settings
-from alternas.search.context import UNLIMITED, SearchConfig, SearchContext
+from alternas.search.context import SearchContext
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from alternas.search.engine.progress import PlainView
 from alternas.search.engine.shown import ShownSearch
+from alternas.search.spec import UNLIMITED, Supernet
 from alternas.search.supernet import draws
 from alternas.search.supernet.budget import NETS_A_STEP
 from alternas.search.supernet.draws import NetSampler
@@ -48,7 +48,7 @@ from alternas.search.trials.search_trials import SearchTrials
 from alternas.search.trials.study import study_of
 from alternas.spaces import get
 from command_line import run, start, wait_for
-from fakes import STEPS, FakeExecutor, driver_of, lose, price, shared_of
+from fakes import STEPS, FakeExecutor, driver_of, lose, price, shared_of, spec_of
 
 SMOKE = recipes.get("smoke")
 RANDOM = replace(SMOKE, batch_size=32, dropout=0.2, drop_path=0.2)
@@ -225,14 +225,13 @@ def pool() -> list[Genotype]:
 @pytest.fixture
 def controller(tmp_path: Path, pool: list[Genotype]) -> Iterator[SearchTrials]:
     """A search on shared weights whose baselines have ended."""
-    settings = Settings("all", "digits", "random", "none", "macs", SMOKE, supernet=40.0)
-    config = SearchConfig(settings, DataConfig("digits"), UNLIMITED, "test", RunConfig())
+    spec = spec_of("all", recipe=SMOKE, trials=UNLIMITED, supernet=Supernet(40.0))
     fields = {"recipe": {}, "data": {}, "seed": 0, "versions": {}}
     data: Any = SimpleNamespace(train=range(1000), val=range(300))
     bank = tmp_path / "bank.safetensors"
     nets = NetSampler(get("all", 8), macs, lambda net: 0.0, 0)
     nets.pool = pool
-    context = SearchContext(config, data, get("all", 8), price, STEPS, tmp_path, fields, bank=bank, nets=nets)
+    context = SearchContext(spec, data, get("all", 8), price, STEPS, tmp_path, fields, bank=bank, nets=nets)
     with closing(Store(tmp_path)) as store:
         study = study_of(store, "random", context.sampler_context(), context.cost_of)
         made = SearchTrials(context, store, study)

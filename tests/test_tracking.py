@@ -19,7 +19,7 @@ from alternas.results.runs.store import read_records
 from alternas.search.tracking import tracker as tracker_file
 from alternas.search.tracking import view as view_file
 from alternas.search.tracking.front import round_costs
-from alternas.search.tracking.tracker import RUN, NotedTracker, Notes, Points, Results, trackers_of
+from alternas.search.tracking.tracker import RUN, NotedTracker, Notes, Points, Results, check_trackers
 from alternas.search.tracking.view import TrackingView, trackers
 from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.trials.search_trials import SearchTrials
@@ -251,8 +251,7 @@ def test_bad_trackers_are_one_line(alternas: Any, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(view_file, "open_tracker", refused)
     code, _, err = alternas(*words, "--track", "mlflow")
     assert (code, err) == (2, "alternas: track: mlflow cannot be opened: no such server\n")
-    assert trackers_of(" mlflow, mlflow ,tensorboard") == ("mlflow", "tensorboard")
-    assert trackers_of("") == ()
+    assert check_trackers(["mlflow", "mlflow", "tensorboard"]) == ("mlflow", "tensorboard")
 
 
 def test_notes_survive_a_torn_line_and_tell_places_apart(tmp_path: Path) -> None:

@@ -99,8 +99,10 @@ def explained_parts(run: Run) -> Iterator[Picture | Table]:
 def command_of(run_json: Mapping[str, Any]) -> str:
     """The command that started or last resumed a run, to be typed again; "" if run.json does not hold one."""
     words = run_json.get("command")
-    if not isinstance(words, list) or len(words) < 2:
+    if not isinstance(words, list) or not words:
         return ""
+    if len(words) == 1:  # a call in Python
+        return str(words[0])
     return shlex.join(["alternas", *map(str, words[1:])])
 
 

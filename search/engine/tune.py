@@ -24,16 +24,14 @@ from ray.tune.search import Searcher
 
 from ...archs import InputError, OperationError
 from ...results.render.terminal import Console
-from ...results.runs.store import mark_ended, plain_name, run_folder
-from ..config import Settings, limits_of
-from ..context import TRIALS, SearchConfig, SearchContext
-from ..data.dataset import DataConfig, DataSet
-from ..data.readers.registry import DEFAULT
-from ..prepare import default_scheduler, prepare
+from ...results.runs.store import mark_ended, run_folder
+from ..context import SearchContext
+from ..data.dataset import DataSet
+from ..prepare import prepare
 from ..redact import REDACTED, shown_url
 from ..run import Driver, opened
+from ..spec import SearchSpec
 from ..summary import conclude
-from ..training import recipes
 from ..training.job import JobResult, Point, Progress, TrainJob
 from ..trials.search_trials import SearchTrials
 from .worker import Worker
@@ -134,7 +132,7 @@ class TuneSearch:
     @cached_property
     def searcher(self) -> DriverSearcher:
         """Search algorithm for `TuneConfig(search_alg=...)`; opens the run when it is first asked for a trial."""
-        return DriverSearcher(self.context.config, self.context)
+        return DriverSearcher(self.context.settings, self.context)
 
     @property
     def trainable(self) -> type[TuneTrainable]:
@@ -167,67 +165,32 @@ class TuneSearch:
     @property
     def folder(self) -> Path:
         """The run's folder, for `alternas front` and all that reads runs."""
-        return run_folder(self.context.config.name)
+        return run_folder(self.context.settings.name)
 
 
-def search(
-    space: str = "all",
-    data: str = DEFAULT,
-    trials: int = TRIALS,
-    name: str = "",
-    *,
-    strategy: str = "evolution",
-    scheduler: str = "",
-    objective: str = "macs",
-    max_macs: str = "",
-    max_params: str = "",
-    recipe: str = "",
-    epochs: float | None = None,
-    seed: int = 0,
-) -> TuneSearch:
-    """A search for a `ray.tune.Tuner`. Arguments are as the options of `alternas search`, with the same defaults.
+def search(spec: SearchSpec) -> TuneSearch:
+    """A search for a `ray.tune.Tuner`; the same again over a run that exists resumes it.
 
-    The same again over a run that exists resumes it. For settings that are not here, see `from_config`.
-
-    Raises:
-        InputError: if one is wrong, or differs from those of the existing run of that name.
-    """
-    how = recipes.get(recipe or recipes.usual(data))
-    run = name or plain_name(space, data)
-    settings = Settings(
-        space=space,
-        data=data,
-        strategy=strategy,
-        scheduler=scheduler or default_scheduler(run, strategy, trials),
-        objective=objective,
-        recipe=how if epochs is None else how.with_epochs(epochs),
-        seed=seed,
-        limits=limits_of(macs=max_macs, params=max_params),
-    )
-    return from_config(SearchConfig(settings, DataConfig(data), trials, run))
-
-
-def from_config(config: SearchConfig) -> TuneSearch:
-    """Any search, for a `ray.tune.Tuner`. Of its resources only `storage_path` counts: where nets run is Tune's affair.
+    Of its resources only `storage_path` counts: where nets run is Tune's affair.
 
     Raises:
         InputError: as `search`.
     """
-    if measured := (*config.settings.measured, *config.settings.measured_at_end):
+    if measured := (*spec.measured, *spec.measured_at_end):
         raise InputError(f"{measured[0]}: inside Tune other trials would run beside a measurement")
-    if REDACTED in shown_url(config.run.resources.storage_path):
+    if REDACTED in shown_url(spec.run.resources.storage_path):
         raise InputError("storage-path: Tune would keep the URI with its password; leave that to the environment")
-    if min(config.run.budget.trial_minutes, config.run.budget.hours) < math.inf:
+    if min(spec.run.budget.trial_minutes, spec.run.budget.hours) < math.inf:
         raise InputError("trial_minutes and hours: inside Tune time is Tune's affair: TuneConfig(time_budget_s=...)")
-    return TuneSearch(prepare(config, Console(stderr=True)))
+    return TuneSearch(prepare(spec, Console(stderr=True)))
 
 
 class DriverSearcher(Searcher):
     """Hands out the tasks of a search, and reports how they ended. Pickled, it is but its configuration."""
 
-    def __init__(self, config: SearchConfig, context: SearchContext | None = None) -> None:
+    def __init__(self, spec: SearchSpec, context: SearchContext | None = None) -> None:
         super().__init__()
-        self._config, self._context = config, context
+        self._spec, self._context = spec, context
         self._console = Console(stderr=True)
         self._open = ExitStack()
         self._opened: tuple[SearchTrials, Driver] | None = None
@@ -236,19 +199,19 @@ class DriverSearcher(Searcher):
         self._ended: list[tuple[int, str | None]] = []  # ours, and its packed outcome; None if the worker was lost
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return DriverSearcher, (self._config,)
+        return DriverSearcher, (self._spec,)
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Configuration of the next task; None if there is none for now, FINISHED at the end of the search."""
         if self._opened is None:
-            self._context = self._context or prepare(self._config, self._console)
+            self._context = self._context or prepare(self._spec, self._console)
             self._opened = self._open.enter_context(opened(self._context))
         trials, driver = self._opened
         self._report(driver)
         if len(self._running) >= self._most:
             return None
         if (job := driver.next_job()) is not None:
-            assert isinstance(job, TrainJob), "from_config refuses latencies"
+            assert isinstance(job, TrainJob), "`search` refuses latencies"
             self._running[trial_id] = job.trial
             net = job.genotype  # Tune's loggers show all but the task
             shown = {"trial": job.trial, "family": net.family, "key": net.key, "seed": job.seed, "until": job.stop_step}
@@ -256,7 +219,7 @@ class DriverSearcher(Searcher):
         if self._running:
             return None
         if not driver.done:
-            raise OperationError(f"run {self._config.name!r}: nothing runs, and nothing can be run")
+            raise OperationError(f"run {self._spec.name!r}: nothing runs, and nothing can be run")
         driver.close()
         mark_ended(driver.folder)
         conclude(trials, self._console)
@@ -276,7 +239,7 @@ class DriverSearcher(Searcher):
 
     def save(self, checkpoint_path: str) -> None:
         """The run's folder is what is saved; Tune wants a file."""
-        Path(checkpoint_path).write_text(f"{run_folder(self._config.name).absolute()}\n", encoding="utf-8")
+        Path(checkpoint_path).write_text(f"{run_folder(self._spec.name).absolute()}\n", encoding="utf-8")
 
     def restore(self, checkpoint_path: str) -> None:
         """The run's folder is read when the first task is asked for."""

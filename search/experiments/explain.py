@@ -1,16 +1,14 @@
 """`explain`: trained nets of a run, the images of its data, and what the papers' analyses say of them.
 
 Of a search: its best net, beside another one. Of a study: all its nets, beside what the study varies, over all seeds
-(Raghu et al., NeurIPS 2021, section 7; Park & Kim, ICLR 2022). With `training`: how curved the loss is at the end of a
-net's warm-up, and where it sees 6 % of the data (Park & Kim, section 3: negative eigenvalues of the Hessian are many
-early on and on few data).
+(Raghu et al., NeurIPS 2021, section 7; Park & Kim, ICLR 2022).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +17,13 @@ from rich.console import Console, Group, RenderableType
 
 from ...archs import InputError
 from ...archs.errors import check_choice, check_count, is_whole
-from ...archs.timm_net import net_from_dict
 from ...results.analysis.registry import ANALYSES, analyse, chosen
 from ...results.analysis_tools.comparison import NetFacts, compare_nets
 from ...results.analysis_tools.findings import Finding, findings_table
 from ...results.analysis_tools.index import FOLDER, Explained, open_folder, write_index
-from ...results.analysis_tools.inputs import AnalysisInput, AnalysisResult
+from ...results.analysis_tools.inputs import AnalysisInput
 from ...results.analysis_tools.output import write_results
-from ...results.analysis_tools.trends import TRENDS, StudiedNet, trend
+from ...results.analysis_tools.trends import TRENDS
 from ...results.ranking.leaderboard import noise_of
 from ...results.ranking.metric import as_shown, run_metric
 from ...results.render.describe_net import input_spec
@@ -36,16 +33,10 @@ from ...results.runs.retrained import retrained
 from ...results.runs.run_spec import parse_run_spec
 from ...results.runs.store import read_data_facts, read_records, read_settings
 from ...results.runs.weights_spec import select_net, trained_weights
-from ..config import RunConfig
 from ..data.load import one_class_each, track
-from ..data.splits import View
-from ..training.optim import warmup_steps
 from .comparisons import STUDIES
-from .explain_study import StudyNet, cached_result, study_nets, study_parts
-from .plan import ExperimentContext, Training
-from .run_plan import run_experiment
+from .explain_study import StudyNet, study_nets, study_parts
 from .trained_nets import (
-    AnalysisContext,
     TrainedNet,
     analysis_context,
     data_of,
@@ -67,7 +58,6 @@ class Explain:
         samples: validation images, at most.
         device: where the nets are.
         out: folder of pictures and tables; None is explain/ in the run's.
-        training: where to train the nets again, for states of their training; None does not.
     """
 
     net: str
@@ -76,7 +66,6 @@ class Explain:
     samples: int = 1024
     device: str = "cpu"
     out: Path | None = None
-    training: RunConfig | None = None
 
     def __post_init__(self) -> None:
         chosen(self.analyses)
@@ -96,10 +85,8 @@ def explain(config: Explain, console: Console) -> dict[str, Any]:
     run, trial = parse_run_spec(config.net)
     study: list[StudyNet] = []
     if trial is None and read_settings(run).get("settings", {}).get("study") in STUDIES:
-        if config.against or config.training:
-            raise InputError(
-                f"explain: {run.name} is a study, whose nets are all looked at; no --against or --training"
-            )
+        if config.against:
+            raise InputError(f"explain: {run.name} is a study, whose nets are all looked at; no --against")
         for name in config.analyses:
             check_choice("analysis of a study", name, TRENDS)
         data = one_class_each(data_of(run, console))
@@ -110,10 +97,7 @@ def explain(config: Explain, console: Console) -> dict[str, Any]:
     context = analysis_context(data, config.samples, torch.device(config.device))
     inputs = [] if study else [context.analysis_input(net) for net in nets]
     folder = open_folder(config.out or run / FOLDER)
-    trained = [(net.view, net.recipe) for net in nets]
-    if config.training:
-        trained += [(View(FEW_SHARE, draw=net.record.seed), net.recipe) for net in nets]
-    write_shown(folder, data, config.samples, trained)
+    write_shown(folder, data, config.samples, [(net.view, net.recipe) for net in nets])
 
     def parts() -> Iterator[Explained]:
         names = chosen(config.analyses)
@@ -121,9 +105,6 @@ def explain(config: Explain, console: Console) -> dict[str, Any]:
             yield from study_parts([name for name in names if name in TRENDS], study, context, folder, console)
         else:
             yield from net_parts(names, inputs, folder, console)
-        if config.training:
-            states = training_states(run, nets, context, config.training, console)
-            yield write_results(folder, TRAINING_NAME, states, TRAINING_TITLE)
 
     metric = run_metric(run)
     facts = {
@@ -212,65 +193,3 @@ def _compared(run: Path, nets: Sequence[TrainedNet], parts: Sequence[Explained])
         for net in nets
     ]
     return compare_nets(of, parts, noise and noise.sd, run_metric(run).points)
-
-
-# --- States of a net's training
-
-TRAINING_FOLDER, FEW_SHARE, WARMUP = "training", 0.06, "warmup"
-TRAINING_NAME = "hessian_training"
-TRAINING_TITLE = "How curved the loss is at the end of warm-up, and on 6 % of the data"
-
-
-def state_trainings(net: TrainedNet, images: int) -> list[Training]:
-    """The net's warm-up alone, step for step as its whole training has it, and a whole training on 6 % of the images.
-
-    Args:
-        net: with the recipe and the seed that it was trained with.
-        images: of the training split.
-    """
-    genotype, recipe, seed = net_from_dict(net.record.genotype), net.recipe, net.record.seed
-    steps, rising = recipe.steps(images), replace(recipe, warmup=1.0, cooldown=0.0)
-    few = View(FEW_SHARE, draw=seed)
-    return [
-        Training(
-            genotype,
-            rising,
-            warmup_steps(recipe, steps),
-            seed,
-            {"net": net.name, "data": "all"},
-            save_weights_at=(WARMUP,),
-        ),
-        Training(genotype, recipe, steps, seed, {"net": net.name, "data": "6 %"}, few, save_weights_at=(WARMUP,)),
-    ]
-
-
-def training_states(
-    run: Path, nets: Sequence[TrainedNet], context: AnalysisContext, config: RunConfig, console: Console
-) -> list[tuple[str, AnalysisResult | str]]:
-    """Train in RUN/training/ what is not trained yet; the Hessian of each net's four states.
-
-    Raises:
-        InputError: if the folder holds trainings on other data.
-        OperationError: if workers do not start or everything fails.
-    """
-    home, plans = run / TRAINING_FOLDER, [state_trainings(net, len(context.data.train)) for net in nets]
-    experiment = ExperimentContext(home, "study", context.data, config, {"study": TRAINING_FOLDER})
-    records = {r.training_id: r for r in run_experiment([t for plan in plans for t in plan], experiment, console)}
-    states: list[tuple[str, str, str, TrainedNet]] = []  # the net's name, its data, the moment, what was trained
-    for net, (warm, few) in zip(nets, plans, strict=True):
-        early, late = (TrainedNet(net.name, home, records[training.id]) for training in (warm, few))
-        of_net = (("all", WARMUP, early), ("all", "", net), ("6 %", WARMUP, late), ("6 %", "", late))
-        states += [(net.name, *state) for state in of_net if state[-1].record.status in ("ok", "duplicate")]
-    measured: dict[str, list[StudiedNet]] = {net.name: [] for net in nets}
-    for name, data, state, of in track(states, lambda it: f"Hessian of {it[0]}, {_moment(it[1], it[2])}", console):
-        parts = of.record.training_id or of.record.key, state, str(context.minibatches)
-        file = home / "analyses" / f"{'-'.join(filter(None, parts))}.json"
-        found = cached_result(file, lambda of=of, state=state: analyse("hessian", context.analysis_input(of, state)))
-        if not isinstance(found, str):
-            factors = {"data": data, "at": state or "end"}
-            measured[name].append(StudiedNet(_moment(data, state), of.record.seed, factors, *found))
-    return [(name, trend("hessian", name, r) if r else "no training ended well") for name, r in measured.items()]
-
-
-def _moment(data: str, state: str) -> str:
-    return f"{data}, {'end of warm-up' if state else 'end'}"

@@ -34,8 +34,8 @@ def explain_timm(config: Explain, data: DataConfig, console: Console) -> dict[st
     Raises:
         InputError: if timm has no such net or it does not take such images, or a run is asked for.
     """
-    if config.against or config.training:
-        raise InputError(f"explain: {config.net} is of no run, which --against and --training are for")
+    if config.against:
+        raise InputError(f"explain: {config.net} is of no run, which --against is for")
     name = config.net.removeprefix(TIMM)
     create(name, num_classes=1)  # refused before the data are read
     known: Any = get_pretrained_cfg(name)

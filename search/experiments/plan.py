@@ -22,9 +22,9 @@ from ...archs.timm_net import CountedCost, Net, net_cost
 from ...results.ranking.metric import Metric
 from ...results.runs.record import Record, versions
 from ...results.runs.store import Store
-from ..config import RunConfig
 from ..data.dataset import DataConfig, DataSet
 from ..data.splits import WHOLE, View
+from ..spec import RunConfig
 from ..training import recipes
 from ..training.artifacts import ArtifactStore
 from ..training.job import FewShot, InitWeights, JobId, JobResult, TrainJob, Workers
@@ -55,7 +55,7 @@ class Training:
         view: part of the data.
         start: its first weights; None is from scratch. Those of another training of the plan are no file yet: "".
         origin: identity of that training, or of the file's content.
-        task, test, few_shot, save_weights_at: as of its `TrainJob`.
+        task, test, few_shot: as of its `TrainJob`.
     """
 
     net: Net
@@ -69,7 +69,6 @@ class Training:
     task: str = "classes"
     test: bool = False
     few_shot: FewShot | None = None
-    save_weights_at: tuple[str, ...] = ()
 
     @cached_property
     def id(self) -> str:
@@ -77,7 +76,6 @@ class Training:
         begun = [self.origin, self.start.zero_head, self.start.freeze] if self.start else None
         facts = [self.net.key, self.recipe.to_dict(), self.steps, self.seed, asdict(self.view), begun]
         facts += [self.task, self.test, asdict(self.few_shot) if self.few_shot else None]
-        facts += [list(self.save_weights_at)] if self.save_weights_at else []
         return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
 
     def cost(self, data: DataSet) -> Cost | CountedCost:
@@ -260,7 +258,6 @@ class PlanTrials:
             total_steps=training.steps,
             checkpoint=str(self.folder / "checkpoints" / f"{training.id}.pt"),
             weights=str(self._weights(training.id)),
-            save_weights_at=training.save_weights_at,
             view=training.view,
             start=start,
             task=training.task,

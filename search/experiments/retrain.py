@@ -20,7 +20,7 @@ from ...results.render.describe_net import find_trial
 from ...results.runs.record import Record
 from ...results.runs.retrained import FOLDER, prune
 from ...results.runs.store import read_records, read_settings
-from ..config import RunConfig
+from ..spec import RunConfig
 from ..training.recipe import Recipe
 from ..training.recipes import fitted
 from ..training.trainer_file import TrainerFile

@@ -13,11 +13,11 @@ from ...results.render.experiment import PlotSpec, study_rows, study_table
 from ...results.render.tables import short
 from ...results.runs.record import FAILED, Record
 from ...results.runs.store import Store, locked, read_settings
-from ..config import differences
 from ..data.dataset import DataSet
 from ..engine.resources import check_one_device
 from ..run import Driver, drive
 from ..run_facts import write_run_json
+from ..spec import differences
 from ..training.artifacts import artifact_store, check_store
 from ..training.job import Job
 from ..training.recipe import check_devices, check_on

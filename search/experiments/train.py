@@ -8,16 +8,16 @@ from typing import Any
 
 from rich.console import Console
 
-from ...archs import Genotype, Network
+from ...archs import Genotype, InputError, Network
 from ...archs.errors import check_choice
 from ...archs.layout import Map
-from ...archs.timm_net import TIMM, Net
+from ...archs.timm_net import TIMM, Net, TimmNet
 from ...results.render.describe_net import find_arch
 from ...results.runs.record import Record
 from ...results.runs.store import plain_name, run_folder
 from ...results.runs.weights_spec import WeightsSpec
 from ..pretrained import saved_start
-from ..references import check_drop_path, parse_references
+from ..references import check_drop_path
 from ..training.freezing import FREEZE_POLICIES
 from ..training.recipe import Recipe
 from .plan import ExperimentConfig, ExperimentContext, repeated
@@ -79,7 +79,10 @@ def named_net(arch: str, image_size: Map, recipe: Recipe) -> Net:
     """
     if not arch.startswith(TIMM):
         return find_arch(arch, "x".join(map(str, image_size)))[0]
-    (net,) = parse_references(arch, "arch")
+    net = TimmNet(arch.removeprefix(TIMM))
+    if "." in arch:
+        rule = f"is trained from fresh weights, got those of {arch}; write {arch.split('.')[0]}; --from takes weights"
+        raise InputError(f"arch: {rule}")
     check_drop_path(net, recipe.drop_path, "arch")
     return net
 

@@ -74,18 +74,16 @@ class AnalysisContext:
     images: Images
     minibatches: int
 
-    def analysis_input(self, net: TrainedNet, state: str = "") -> AnalysisInput:
+    def analysis_input(self, net: TrainedNet) -> AnalysisInput:
         """A net with its weights, and batches of its part of the training data, augmented by its recipe but not mixed.
 
         Args:
             net: trained to the end.
-            state: the name under which earlier weights were saved; "" takes the final ones.
 
         Raises:
             InputError: if the weights are gone or are not the record's net's, or the record has no recipe.
         """
         weights = trained_weights(net.home, net.record)
-        weights = weights.with_suffix(f".{state}.safetensors") if state else weights
         device, recipe = self.images.x_NCHW.device, net.recipe
         network = _filled(net_from_dict(net.record.genotype), weights, self.data).to(device).eval()
         data = seen(self.data, net.view)

@@ -16,13 +16,13 @@ from ...archs.errors import InputError
 from ...results.ranking.limits import Limits
 from ...results.runs.record import Record
 from ...spaces import FeasibleNets, Space
-from ..config import ETA, RUNGS, Settings
-from ..context import SearchConfig, SearchContext
+from ..context import SearchContext
 from ..data.dataset import DataConfig
 from ..limits import NetLimits
 from ..run import run_loop, search_driver
 from ..samplers.registry import STRATEGIES, check_strategy
 from ..samplers.sampler_context import NetCosts, SamplerContext
+from ..spec import ETA, RUNGS, SearchSpec
 from ..training.job import Job, JobId, JobResult, Progress, TrainJob
 from ..training.recipes import get as recipe
 from ..trials.schedulers import SCHEDULERS, scheduler
@@ -230,17 +230,17 @@ def simulate(
 
 def trials_on(table: TabularBenchmark, how: SearcherConfig, seed: int) -> SearchTrials:
     """The trials of a search on a table, kept in memory."""
-    settings = Settings(
-        table.space.name, table.name, how.strategy, how.scheduler, "macs", recipe("cue"), seed,
-        rungs=how.rungs, eta=how.eta, repeats=how.repeats,
+    spec = SearchSpec(
+        space=table.space.name, data=DataConfig(table.name), recipe=recipe("cue"), name="bench",
+        trials=len(table.entries), strategy=how.strategy, scheduler=how.scheduler, rungs=how.rungs, eta=how.eta,
+        seed=seed, repeats=how.repeats,
     )  # fmt: skip
-    config = SearchConfig(settings, DataConfig(table.name), len(table.entries), "bench")
     no_data: Any = None  # results are looked up
     alone: Any = _Alone(table.space)
     store: Any = _Records()
     fields = {"recipe": {}, "data": {}, "seed": seed, "versions": {}}
     context = TabularContext(
-        config, no_data, table.space, _cost_fn(table), table.steps, Path("/nowhere"), fields, table=table
+        spec, no_data, table.space, _cost_fn(table), table.steps, Path("/nowhere"), fields, table=table
     )
     study = study_of(store, how.strategy, context.sampler_context(), context.cost_of, baselines=())
     context = replace(context, space=alone)

@@ -103,13 +103,9 @@ class Tracker(Protocol):
         ...
 
 
-def trackers_of(text: str) -> tuple[str, ...]:
-    """The trackers of "mlflow,wandb"; "" is none.
-
-    Raises:
-        InputError: if one is unknown, or its package is not installed.
-    """
-    names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+def check_trackers(names: Sequence[str]) -> tuple[str, ...]:
+    """The trackers of these names, each once; InputError if one is unknown, or its package is not installed."""
+    names = tuple(dict.fromkeys(names))
     for name in names:
         check_choice("track", name, PACKAGES)
         if find_spec(PACKAGES[name]) is None:

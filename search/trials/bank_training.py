@@ -50,6 +50,8 @@ class BankTraining:
         """`bank`: its file."""
         self._context, self._settings, self._folder = context, context.settings, context.folder
         self._sampler, self._budget, self._bank = sampler, budget, bank
+        supernet = context.settings.supernet
+        self._is_others = bool(supernet and supernet.bank)
         self._take_up(self._noted())
         self._dealt, self._out = deque[SupernetJob](), set[int]()  # of a segment: jobs, ranks of those out
         self._results: dict[int, JobResult] = {}  # of the segment's workers that have ended, by rank
@@ -79,7 +81,7 @@ class BankTraining:
     @property
     def done(self) -> bool:
         """Whether nets can be evaluated."""
-        return bool(self._settings.bank) or self.progress["step"] >= self._budget.steps
+        return self._is_others or self.progress["step"] >= self._budget.steps
 
     @property
     def complete(self) -> bool:
@@ -88,7 +90,7 @@ class BankTraining:
     @property
     def flops_left(self) -> float:
         """FLOPs that the rest takes."""
-        return 0.0 if self._settings.bank else self._budget.bank * (1 - self.progress["step"] / self._budget.steps)
+        return 0.0 if self._is_others else self._budget.bank * (1 - self.progress["step"] / self._budget.steps)
 
     def next_job(self, workers: Workers) -> SupernetJob | None:
         """The job of a worker; None while all of a segment are out, or to wait for workers that are starting."""
@@ -115,7 +117,7 @@ class BankTraining:
         self._clear_rendezvous()
         self._checkpoints.mkdir(exist_ok=True)
         meet = str(self._checkpoints / f"{RENDEZVOUS}{secrets.token_hex(8)}")
-        local = self._context.config.run.resources.address in ("", "local")
+        local = self._context.settings.run.resources.address in ("", "local")
         Path(meet).touch()  # who comes after it is deleted need not wait
         members = (Member(rank, world, meet, local) for rank in range(world))
         return [replace(segment, member=member) for member in members]

@@ -79,7 +79,7 @@ class ComputeForecast:
         """FLOPs of all that has not ended; a job that runs counts from its first step to where it will stop."""
         steps = sum(trial.cost.training_macs * self._steps_left(trial) for trial in self._trials.live.values())
         left = self._flops(steps + self.net_macs * self._steps_to_come())
-        most = self._context.config.run.budget.train_flops
+        most = self._context.settings.run.budget.train_flops
         return min(left, max(0.0, most - self._trials.flops_done))
 
     @property
@@ -104,7 +104,7 @@ class ComputeForecast:
     def _searched_nets(self) -> int:
         """Nets of the search in all."""
         started = self._trials.started
-        return started if self._trials.proposed_all else max(started, self._context.config.trials)
+        return started if self._trials.proposed_all else max(started, self._context.settings.trials)
 
     def _flops(self, macs_steps: float) -> float:
         return float(BACKWARD_FACTOR * macs_steps * self._context.settings.recipe.batch_size)
@@ -167,7 +167,7 @@ class SupernetForecast:
         trials = self._trials
         if trials.proposed_all:
             return 0
-        return trials.context.config.trials - trials.started if self._shared.is_by_count else self._shared.affordable
+        return trials.context.settings.trials - trials.started if self._shared.is_by_count else self._shared.affordable
 
     def amount(self, job: Job, step: int) -> float:
         """Seconds of a job up to a step; what a bank's earlier jobs have taken is not among them."""

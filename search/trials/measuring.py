@@ -20,7 +20,7 @@ class Measuring:
 
     def next_job(self, workers: Workers) -> LatencyJob | None:
         """The measurement of the first net in the queue whose device is free."""
-        live, minutes = self._search.live, self._search.context.config.run.budget.trial_minutes
+        live, minutes = self._search.live, self._search.context.settings.run.budget.trial_minutes
         trial = live.next_queued(lambda trial: not trial.last_result and self._devices.is_free_for(trial.net))
         if trial is None:
             return None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...results.ranking.stats import Noise, pooled_noise
 from ...results.runs.record import Record
-from ..config import Settings
+from ..spec import SearchSpec
 from .study import CostOf
 
 
@@ -31,7 +31,7 @@ class Patience:
         is_over: whether none of the last nets was growth.
     """
 
-    def __init__(self, nets: int, settings: Settings, cost_of: CostOf) -> None:
+    def __init__(self, nets: int, settings: SearchSpec, cost_of: CostOf) -> None:
         self.nets, self._limits, self._cost_of = nets, settings.limits, cost_of
         self._trained: list[TrainedNet] = []
         self._searched: list[int] = []  # indices of the search's own nets among them

@@ -30,7 +30,7 @@ def choose_baselines(candidates: Sequence[Genotype], context: SearchContext) -> 
     The one over the limits comes last, and only if it costs less than a third of the run. A build-up walks from the
     baselines, so it has all within the limits. None where the run is to have none.
     """
-    if not context.config.run.budget.baselines:
+    if not context.settings.run.budget.baselines:
         return []
     settings, search, spent, chosen = context.settings, search_macs(context), 0.0, list[Genotype]()
     for net in candidates:
@@ -51,7 +51,7 @@ def search_macs(context: SearchContext) -> float:
     A median net within the limits, trained as often as is asked for, as far as the scheduler lets nets come.
     """
     settings = context.settings
-    trainings = settings.supernet or context.config.trials * settings.repeats
+    trainings = settings.supernet.trainings if settings.supernet else settings.trials * settings.repeats
     typical = statistics.median(drawn_macs(context))
     share = 1.0  # of a full training, on average
     if settings.scheduler != "none":

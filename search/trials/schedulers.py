@@ -12,7 +12,7 @@ from typing import Protocol
 
 from ...archs.errors import InputError, check_choice
 from ...results.ranking.pareto import pareto_ranks
-from ..config import ETA, RUNGS
+from ..spec import ETA, RUNGS
 
 
 @dataclass(frozen=True)

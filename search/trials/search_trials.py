@@ -57,7 +57,7 @@ class SearchTrials:
         self.context, self.settings, self.folder = context, context.settings, context.folder
         self.store, self.study = store, study
         self.shared = SharedWeights(context) if context.settings.supernet else None
-        settings, nets = context.settings, context.config.run.budget.patience
+        settings, nets = context.settings, context.settings.run.budget.patience
         self.live = LiveTrials(context.artifacts)
         self.known: dict[str, Record] = {}
         self._live_by_key: dict[str, Trial] = {}
@@ -119,14 +119,14 @@ class SearchTrials:
     @property
     def budget_spent(self) -> bool:
         """Whether all training that the run may do is done, or all compute for evaluations."""
-        most = self.context.config.run.budget.train_flops
+        most = self.context.settings.run.budget.train_flops
         most *= 1 - self.settings.polish
         return (most < math.inf and self.flops_done - self.polished_flops >= most) or (self.shared is not None and self.shared.is_spent)
 
     @property
     def _baselines_wait(self) -> bool:
         """Whether baselines and references have had their share of the time, and nets are still to be proposed."""
-        budget = self.context.config.run.budget
+        budget = self.context.settings.run.budget
         share = 3600 * budget.hours * budget.baselines if budget.baselines else 0.0
         return self._seconds_beside >= share and not self.proposed_all
 
@@ -138,7 +138,7 @@ class SearchTrials:
     @property
     def proposed_all(self) -> bool:
         """Whether no new net will be proposed: enough of them have started, there are no more, or they do not help."""
-        return self.exhausted or self.budget_spent or self.started >= self.context.config.trials or self.stalled
+        return self.exhausted or self.budget_spent or self.started >= self.context.settings.trials or self.stalled
 
     @property
     def done(self) -> bool:
@@ -265,14 +265,13 @@ class SearchTrials:
 
     def _job(self, trial: Trial) -> Job:
         """The job that gives a trial its accuracy."""
-        config, settings = self.context.config, self.settings
+        settings = self.settings
         if self.shared and trial.weights != "alone":
             return self.shared.job(trial)
         if settings.tune:
             settings = replace(settings, recipe=recipe_of(settings.recipe, trial.genes))
-        return trial.start(
-            settings, self.folder, config.run.budget.trial_minutes, self.context.artifacts, config.trainer
-        )
+        minutes, artifacts = settings.run.budget.trial_minutes, self.context.artifacts
+        return trial.start(settings, self.folder, minutes, artifacts, settings.trainer)
 
     # What becomes of it.
 

@@ -14,7 +14,8 @@ from ...archs import Genotype
 from ...results.ranking.pareto import pareto_ranks
 from ...results.runs.record import Record
 from ...results.runs.store import weights_file
-from ..context import UNLIMITED, SearchContext
+from ..context import SearchContext
+from ..spec import UNLIMITED
 from ..supernet.budget import divide, evaluation_flops
 from ..training.job import EvaluateJob, TrainJob
 from ..training.recipe import Recipe
@@ -40,7 +41,8 @@ class SharedWeights:
         assert context.bank is not None
         assert context.nets is not None
         self._context, self.sampler, self._bank = context, context.nets, context.bank
-        self.budget = divide(settings.supernet, settings.polish, self.sampler, settings.recipe, context.steps)
+        assert settings.supernet is not None
+        self.budget = divide(settings.supernet.trainings, settings.polish, self.sampler, settings.recipe, context.steps)
         self.bank_training = BankTraining(context, self.sampler, self.budget, context.bank)
         self._records: dict[str, Record] = {}  # of nets on slices, by key
         self._spent = 0.0  # FLOPs of their evaluations
@@ -53,7 +55,7 @@ class SharedWeights:
     @property
     def is_by_count(self) -> bool:
         """Whether a number of nets was asked for."""
-        return self._context.config.trials < UNLIMITED
+        return self._context.settings.trials < UNLIMITED
 
     @property
     def is_spent(self) -> bool:
@@ -67,9 +69,9 @@ class SharedWeights:
     def job(self, trial: Trial) -> TrainJob | EvaluateJob:
         """The job of a net on its slices: to evaluate it, or to train it on from them."""
         context, settings, net = self._context, self._context.settings, trial.net
-        minutes = context.config.run.budget.trial_minutes
+        minutes = context.settings.run.budget.trial_minutes
         if trial.weights == "polished":
-            settings = replace(settings, recipe=polish_recipe(settings.recipe), save_weights_at=())
+            settings = replace(settings, recipe=polish_recipe(settings.recipe))
             return replace(trial.start(settings, context.folder, minutes, context.artifacts), curve_points=1)
         weights = str(context.folder / "weights" / f"{net.key}-shared.safetensors")
         assert isinstance(net, Genotype)

@@ -14,8 +14,8 @@ from ...results.runs.events import UnderWay
 from ...results.runs.record import BESIDE, Record, now
 from ...results.runs.store import weights_file, weights_name
 from ...spaces import Genes
-from ..config import Settings
 from ..samplers.sampler_context import Traits, features
+from ..spec import SearchSpec
 from ..training.artifacts import ArtifactStore
 from ..training.job import InitWeights, JobResult, TrainJob
 from ..training.trainer_file import TrainerFile
@@ -168,7 +168,7 @@ class Trial:
 
     def start(
         self,
-        settings: Settings,
+        settings: SearchSpec,
         folder: Path,
         minutes: float,
         store: ArtifactStore | None,
@@ -196,7 +196,6 @@ class Trial:
             total_steps=self.total_steps,
             checkpoint=str(folder / "checkpoints" / f"{name}.pt"),
             weights=str(folder / "weights" / f"{name}.safetensors"),
-            save_weights_at=settings.save_weights_at,
             start=self.parent.start if self.parent else None,
             timeout_s=max(1.0, 60 * minutes - seconds),
             store=store,

@@ -1,0 +1,177 @@
+"""How a command is declared: a function, whose positional parameters are arguments and whose keywords are options.
+
+A parameter's type says how its value is made of text (`PARSERS`), help.toml what it is for.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass, field, is_dataclass
+from functools import cache, wraps
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from ..results.analysis.registry import ANALYSES
+from ..results.export.formats import FORMATS
+from ..results.latency.device_command import MODEL_FORMS
+from ..search.data.readers.registry import FORMS
+from ..search.samplers.registry import STRATEGIES
+from ..search.tabular.published import TABLES
+from . import complete, values
+
+NAMES = {  # options that are not typed as their parameter is called
+    "as_json": ("--json",), "with_nets": ("--with",), "weights": ("--from",), "start": ("--from",),
+    "compile_nets": ("--compile",), "run_name": ("--name",), "objective": ("--objective", "--objectives"),
+    "objectives": ("--objectives", "--objective"),
+}  # fmt: skip
+PARSERS: dict[str, Callable[[str, Any], Any]] = {  # by type: of an option's name and value
+    "Amount": values.amount, "tuple[str, ...]": values.words, "tuple[int, ...]": values.whole_numbers,
+    "tuple[float, ...]": values.shares, "tuple[int, int]": values.size, "Costs": values.costs,
+    "tuple[TimmNet, ...]": values.references, "Mapping[str, float]": values.latency_limits,
+    "LatencySetting": values.latency_setting, "Supernet": values.supernet, "StartWith": values.start_with,
+}  # fmt: skip
+COMPLETIONS = {
+    "run": complete.run_names, "runs": complete.run_names, "weights": complete.run_names,
+    "space": complete.space_names, "recipe": complete.recipe_names, "strategy": complete.strategy_names,
+    "analyses": complete.analysis_names, "arch": complete.net_names, "target": complete.net_names,
+    "start": complete.net_names,
+}  # fmt: skip
+RANGES: dict[str, dict[str, Any]] = {"top": {"min": 0}, "port": {"min": 0, "max": 65535}}
+LISTS = {
+    "analyses": ", ".join(ANALYSES), "formats": ", ".join(FORMATS), "device_formats": ", ".join(MODEL_FORMS),
+    "data": FORMS, "strategies": ", ".join(STRATEGIES), "tables": ", ".join(TABLES),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Option:
+    """An argument or option of a command.
+
+    Attributes:
+        parameter: of the function, with what typer makes of it.
+        name: as it is typed, without dashes.
+        kind: type of its value, where nothing is parsed.
+        parse: makes its value, of the name and of what was typed or of what Python or a `--config` file gives.
+    """
+
+    parameter: Parameter
+    name: str
+    help: str
+    kind: Any
+    parse: Callable[[str, Any], Any] | None
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command.
+
+    Attributes:
+        run: takes the values of its options by their parameters' names.
+        resumes: whether the same words again resume what they began.
+        examples: that can be typed as they are.
+        options: its arguments and options.
+    """
+
+    name: str
+    run: Callable[..., Any]
+    resumes: bool
+    examples: tuple[str, ...]
+    options: list[Option] = field(default_factory=list)
+
+
+COMMANDS: dict[str, Command] = {}
+
+
+def command(
+    *examples: str, name: str = "", resumes: bool = False, then: Callable[[Any, bool], None] | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a function a command, with examples in its help.
+
+    A parameter whose type is a dataclass stands for the options that are its fields, which follow the command's own
+    in the help. A function that Python calls too returns a value, and the command goes on with `then`, which takes
+    the value and whether JSON is to be printed.
+    """
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        known_as = name or function.__name__
+        run, options = with_options(function, known_as)
+
+        @wraps(run)
+        def run_then(**given: Any) -> None:
+            assert then is not None
+            then(run(**given), given["as_json"])
+
+        COMMANDS[known_as] = Command(known_as, run_then if then else run, resumes, examples, options)
+        return run
+
+    return register
+
+
+def with_options(function: Callable[..., Any], name: str) -> tuple[Callable[..., Any], list[Option]]:
+    """A function of all options, those of groups too, which parses their values; and the options."""
+    groups, options = dict[str, Any](), list[Option]()
+    for parameter, kind in _typed(function):
+        if is_dataclass(kind):
+            groups[parameter.name] = kind
+        else:
+            options.append(_option(name, parameter, kind, parameter.kind is not Parameter.KEYWORD_ONLY))
+    of_group = {group: [_option(name, *of) for of in _typed(kind)] for group, kind in groups.items()}
+    options += [option for some in of_group.values() for option in some]
+
+    @wraps(function)
+    def run(**given: Any) -> Any:
+        for option in options:
+            if option.parse and given.get(at := option.parameter.name) is not None:
+                given[at] = option.parse(option.name, given[at])
+        made = {
+            group: kind(**{option.parameter.name: given.pop(option.parameter.name) for option in of_group[group]})
+            for group, kind in groups.items()
+        }
+        return function(**given, **made)
+
+    shown = [option.parameter for option in options]
+    run.__signature__ = Signature(shown)  # type: ignore[attr-defined] - typer makes options of it
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
+    return run, options
+
+
+def _typed(function: Callable[..., Any]) -> list[tuple[Parameter, Any]]:
+    """The parameters of a function or of a group of options with their types; None where `PARSERS` has the type."""
+    parameters = signature(function).parameters.values()
+    plain = {p.name: p.annotation for p in parameters if _parser(p) is None}
+    hints = get_type_hints(SimpleNamespace(__annotations__=plain), vars(sys.modules[function.__module__]))
+    return [(parameter, hints.get(parameter.name)) for parameter in parameters]
+
+
+def _parser(parameter: Parameter) -> Callable[[str, Any], Any] | None:
+    return PARSERS.get(parameter.annotation.removesuffix(" | None"))
+
+
+def _option(command: str, parameter: Parameter, kind: Any, positional: bool = False) -> Option:
+    typed, parse = NAMES.get(parameter.name, (f"--{parameter.name.replace('_', '-')}",)), _parser(parameter)
+    name, default = typed[0].removeprefix("--"), parameter.default
+    more: dict[str, Any] = {"help": _help(command, name), "autocompletion": COMPLETIONS.get(parameter.name)}
+    more |= RANGES.get(parameter.name, {}) | ({"metavar": "<str>"} if parse or kind == list[str] | None else {})
+    if default == math.inf:
+        more["show_default"] = "no limit"
+    info = typer.Argument(**more) if positional else typer.Option(*typed, **more)
+    shown = parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=Annotated[Any if parse else kind, info])
+    return Option(shown, name, more["help"], kind, parse)
+
+
+@cache
+def _texts() -> dict[str, dict[str, str]]:
+    return tomllib.loads((Path(__file__).parent / "help.toml").read_text(encoding="utf-8"))
+
+
+def _help(command: str, name: str) -> str:
+    """What an option is for: as help.toml has it for the command, or for all."""
+    texts = _texts()
+    return (texts.get(command, {}).get(name) or texts["all"][name]).format_map(LISTS)

@@ -1,0 +1,325 @@
+"""`SearchSpec`: all that a search is asked for, as typed values. Equal ones, but for length and place, resume a run.
+
+The command line and `alternas.search` make one from options: cli/search.py.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..archs.errors import InputError, check_choice, check_count, short_repr
+from ..archs.timm_net import TimmNet
+from ..results.latency.device_command import TIMEOUT_SECONDS, UNNAMED, DeviceCommand, is_number_of_device, split_number
+from ..results.latency.measurements import LatencySetting
+from ..results.ranking.limits import Limits
+from ..results.ranking.metric import Metric
+from ..results.ranking.objectives import COSTS, LATENCY
+from ..spaces import Gene
+from .data.dataset import DataConfig
+from .engine.resources import Resources, check_one_device
+from .samplers.registry import find_strategy
+from .training.recipe import Recipe
+from .training.trainer_file import TrainerFile
+
+if TYPE_CHECKING:
+    from ..results.runs.weights_spec import WeightsSpec
+    from .known_nets import StartWith
+
+TRIALS = 16
+UNLIMITED = 10**9  # trials of a search that its compute ends
+POLISH = 0.35
+RUNGS = (1 / 8, 1 / 4, 1 / 2)
+ETA = 1.5
+MAX_TRAININGS = 1e6  # of a supernet
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Limits on a search or an experiment; what they leave is done by the same command again.
+
+    Attributes:
+        trial_minutes: time limit per trial; slower trials are recorded as timeout.
+        hours: time limit of this command.
+        train_flops: limit on the FLOPs of all trainings, 6 x MACs x images; then no trial is started or promoted.
+        patience: nets in a row without growth of the front after which a search proposes no more; None for no end.
+        measuring_seconds: time limit of one run of a command that measures a net on a device.
+        baselines: share of `hours` after which baselines and references wait until the search's nets have been
+            trained; 0 trains no baselines.
+    """
+
+    trial_minutes: float = math.inf
+    hours: float = math.inf
+    train_flops: float = math.inf
+    patience: int | None = None
+    measuring_seconds: float = TIMEOUT_SECONDS
+    baselines: float = 0.25
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.baselines <= 1:
+            raise InputError(f"baselines: must be a share from 0 to 1, got {self.baselines}")
+        limits = {"trial-minutes": self.trial_minutes, "max-hours": self.hours, "max-train-flops": self.train_flops}
+        limits["latency-timeout"] = self.measuring_seconds
+        for name, most in limits.items():
+            if not most > 0:
+                raise InputError(f"{name}: must be above 0, got {most}")
+        if self.patience is not None:
+            check_count("patience", self.patience)
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """How a search or an experiment is run: the command that resumes it may say otherwise.
+
+    Attributes:
+        resources: where to run.
+        budget: limits on time and steps.
+        track: names of the trackers that are told of it.
+    """
+
+    resources: Resources = field(default_factory=Resources)
+    budget: Budget = field(default_factory=Budget)
+    track: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Supernet:
+    """Shared weights that nets are evaluated on.
+
+    Attributes:
+        trainings: compute of the search, in full trainings of the space's mean net.
+        bank: the run whose bank of shared weights is searched; "" trains one.
+    """
+
+    trainings: float
+    bank: str = ""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.trainings <= MAX_TRAININGS:
+            rule = f"must be from 1 to {MAX_TRAININGS:.0e} full trainings, or a run with a bank"
+            raise InputError(f"supernet: {rule}, got {self.trainings:g}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSpec:
+    """A search, as asked for.
+
+    Attributes:
+        space: name of the space, or the path of a file with one.
+        data: the data set.
+        recipe: how each net is trained.
+        name: of the run.
+        trials: distinct nets to start training, baselines not counted.
+        run: where, for how long, and which trackers are told.
+        strategy: name of the strategy, or the import path of an Optuna sampler.
+        scheduler: name of the scheduler.
+        rungs: shares of the budget at which the scheduler compares nets.
+        eta: reduction factor; 1 in eta trials at each rung is promoted.
+        costs: what accuracy is weighed against: "macs", "params", "latency_ms" or NUMBER@DEVICE. The strategy looks
+            at the first; fronts rank by all.
+        limits: largest cost allowed, by kind of cost.
+        metric: what nets are ranked by.
+        latency: under what "latency_ms" is measured on this machine; None where it is not measured, or the default.
+        devices: whose commands measure nets.
+        seed: of the strategy and of every training.
+        repeats: number of seeds per net, from `seed` on; its accuracy is their mean.
+        inherit: whether each net is initialised from the most similar trained net and trained for less.
+        supernet: shared weights; None trains each net alone.
+        polish: share of the supernet's compute that trains the front's nets on from their slices.
+        tune: values that the recipe's genes may take, by name; {} trains all nets by the recipe as it is.
+        trainer: the user's own training; None is ours.
+        start_with: nets to begin with; None is none.
+        references: nets of timm that are trained beside those of the search, which draws the same nets without them.
+        pretrained: weights that every net of the search begins with, as far as they fit; None is fresh ones.
+    """
+
+    space: str
+    data: DataConfig
+    recipe: Recipe
+    name: str
+    trials: int = TRIALS
+    run: RunConfig = field(default_factory=RunConfig)
+    strategy: str = "evolution"
+    scheduler: str = "none"
+    rungs: tuple[float, ...] = RUNGS
+    eta: float = ETA
+    costs: tuple[str, ...] = ("macs",)
+    limits: Limits = field(default_factory=Limits)
+    metric: Metric = field(default_factory=Metric)
+    latency: LatencySetting | None = None
+    devices: tuple[DeviceCommand, ...] = ()
+    seed: int = 0
+    repeats: int = 1
+    inherit: bool = False
+    supernet: Supernet | None = None
+    polish: float = POLISH
+    tune: Mapping[str, tuple[Gene, ...]] = field(default_factory=dict)
+    trainer: TrainerFile | None = None
+    start_with: StartWith | None = None
+    references: tuple[TimmNet, ...] = ()
+    pretrained: WeightsSpec | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "limits", Limits(self.limits))
+        check_count("trials", self.trials)
+        if not 1 <= self.repeats <= 1000:
+            raise InputError(f"repeats: must be from 1 to 1000, got {self.repeats}")
+        if not 0 <= self.seed < 2**31:
+            raise InputError(f"seed: must be a whole number from 0 to {2**31 - 1}, got {self.seed}")
+        if not 0 <= self.polish < 1:
+            raise InputError(f"polish: must be a share of the compute from 0 to below 1, got {self.polish}")
+        _check_costs((*self.costs, *(name for name in self.limits if name not in self.costs)), self.devices)
+        self._check_measuring()
+        self._check_together()
+
+    def _check_measuring(self) -> None:
+        """Make `latency` the default where it is measured and not given; raise InputError if it is given in vain."""
+        measured = (*self.measured, *self.measured_at_end)
+        by_command = any(device.name == UNNAMED for device in self.devices)
+        if self.latency and by_command:
+            raise InputError(
+                "latency: says how this machine measures, and a --latency-command without a name does it; one"
+            )
+        if self.latency and LATENCY not in measured:
+            with_ = ", ".join(self.costs)
+            raise InputError(
+                f"latency: goes with objective {LATENCY}, or a limit on it, got '{self.latency}' with {with_}"
+            )
+        if LATENCY in measured and not self.latency and not by_command:
+            object.__setattr__(self, "latency", LatencySetting())
+        idle = {device.name for device in self.devices} - {self.device_of(cost) for cost in measured}
+        if idle:
+            rule = f"device {min(idle)} is for no objective and no limit"
+            cost = LATENCY if min(idle) == UNNAMED else f"{LATENCY}@{min(idle)}"
+            raise InputError(f"latency-command: {rule}; add --objectives accuracy,{cost}")
+
+    def _check_together(self) -> None:
+        """Raise InputError if settings do not go together."""
+        if self.scheduler == "none" and (self.rungs, self.eta) != (RUNGS, ETA):
+            raise InputError("rungs and eta: without a scheduler nets do not stop early; choose mo-asha or asha")
+        if self.supernet:
+            self._check_supernet()
+        elif self.pretrained and self.inherit:
+            raise InputError("from: --inherit names other parents; leave one of the two out")
+        if self.trainer:
+            self._check_trainer()
+        if self.tune and (self.supernet or self.strategy == "buildup"):
+            rule = "nets of a supernet share one recipe" if self.supernet else "a build-up changes attention alone"
+            raise InputError(f"tune: {rule}; leave it out")
+        if not self.run.budget.baselines and self.strategy == "buildup":
+            raise InputError("baselines: strategy 'buildup' walks from them; leave it out")
+        if self.supernet or find_strategy(self.strategy).planned:
+            plan = "a supernet" if self.supernet else f"strategy {self.strategy!r}"
+            for name, given in {"start-with": self.start_with, "patience": self.run.budget.patience}.items():
+                if given:
+                    raise InputError(f"{name}: {plan} follows a plan of its own; leave it out")
+
+    def _check_supernet(self) -> None:
+        if self.inherit or self.repeats > 1:
+            name = "inherit" if self.inherit else "repeats"
+            raise InputError(f"{name}: the nets of a supernet are not trained one by one; leave it out")
+        if self.scheduler != "none":
+            raise InputError(f"scheduler: the nets of a supernet do not stop early; must be none, got {self.scheduler}")
+        if self.recipe.compile:
+            raise InputError("compile: the nets of a supernet change with every step; leave it out")
+        if self.pretrained:
+            raise InputError("from: a supernet's nets start from its bank; leave one of the two out")
+
+    def _check_trainer(self) -> None:
+        if self.supernet or self.recipe.compile:
+            name = "supernet" if self.supernet else "compile"
+            raise InputError(f"{name}: is of our own training, and a trainer trains nets itself; leave it out")
+        if self.references:
+            raise InputError("with: a trainer trains nets of the space alone; leave one of the two out")
+        check_one_device(self.run.resources)
+
+    @property
+    def objective(self) -> str:
+        """The cost that the strategy weighs accuracy against."""
+        return self.costs[0]
+
+    @property
+    def other_costs(self) -> tuple[str, ...]:
+        """The costs that fronts alone rank by."""
+        return self.costs[1:]
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """The objective and limits that every net is measured for before it is trained."""
+        return tuple(name for name in dict.fromkeys((self.objective, *self.limits)) if name not in COSTS)
+
+    @property
+    def measured_at_end(self) -> tuple[str, ...]:
+        """The other costs, which the front's nets are measured for when the search ends."""
+        return tuple(name for name in self.other_costs if name not in COSTS and name not in self.measured)
+
+    def device_of(self, cost: str) -> str:
+        """The device that a cost is measured on; "" is this machine."""
+        return split_number(cost)[1] or (UNNAMED if any(d.name == UNNAMED for d in self.devices) else "")
+
+    def setting_of(self, device: str) -> DeviceCommand | LatencySetting:
+        """How a device of `device_of` measures."""
+        return next((d for d in self.devices if d.name == device), self.latency or LatencySetting())
+
+    def to_dict(self) -> dict[str, Any]:
+        """What makes it this search, as JSON: run.json keeps it, and a run is resumed by an equal one."""
+        unnamed = [device for device in self.devices if device.name == UNNAMED] if self._measures_here else []
+        facts = {
+            "space": self.space,
+            "data": self.data.name,
+            "strategy": self.strategy,
+            "scheduler": self.scheduler,
+            "rungs": self.rungs,
+            "eta": self.eta,
+            "objective": self.objective,
+            "other_costs": self.other_costs,
+            "limits": self.limits,
+            "metric": asdict(self.metric),
+            "latency": str(self.latency or next(iter(unnamed), "")),
+            "devices": [asdict(device) for device in self.devices],
+            "recipe": asdict(self.recipe),
+            "seed": self.seed,
+            "repeats": self.repeats,
+            "inherit": self.inherit,
+            "supernet": self.supernet.trainings if self.supernet else 0.0,
+            "bank": self.supernet.bank if self.supernet else "",
+            "polish": self.polish,
+            "trainer": self.trainer.identity if self.trainer else "",
+            "tune": self.tune,
+        }
+        return json.loads(json.dumps(facts))
+
+    @property
+    def _measures_here(self) -> bool:
+        return LATENCY in (*self.measured, *self.measured_at_end)
+
+
+def _check_costs(costs: tuple[str, ...], devices: tuple[DeviceCommand, ...]) -> None:
+    """Raise InputError if a cost is unknown, listed twice, or of a device without a command."""
+    for cost in costs:
+        if "@" not in cost:
+            check_choice("objective", cost, (*COSTS, LATENCY))
+        elif not is_number_of_device(cost):
+            raise InputError(f"objective: NUMBER@DEVICE such as {LATENCY}@board, got {short_repr(cost)}")
+        elif split_number(cost)[1] not in (known := [device.name for device in devices]):
+            rule = (
+                f"no --latency-command {split_number(cost)[1]}=... measures it; devices: {', '.join(known) or 'none'}"
+            )
+            raise InputError(f"objective {cost}: {rule}")
+    if len({*costs}) < len(costs):
+        raise InputError(f"objective: each cost once, got {', '.join(costs)}")
+
+
+def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:
+    """A line for each setting that differs, nested ones with a dot."""
+    lines = []
+    for name in sorted(old.keys() | new.keys()):
+        a, b = old.get(name), new.get(name)
+        if isinstance(a, dict) and isinstance(b, dict):
+            lines += differences(a, b, f"{prefix}{name}.")
+        elif a != b:
+            lines.append(f"{prefix}{name} is {a!r} there, {b!r} here")
+    return lines
