@@ -1,6 +1,6 @@
 """What a default search makes of its compute: nets of at most 1.5 M MACs of a space, on `clutter-small`.
 
-    python benchmarks/default_space.py [SPACE ...] [--seeds 10 11 12] [--flops 6e11] [--strategy evolution] [--alone]
+    python benchmarks/default_space.py [SPACE ...] [--seeds 10 11] [--flops 6e11] [--strategy NAME] [--alone]
 
 The search's own producers, one job at a time in this process, without Ray; no baselines. All training counts, 6 x MACs
 x images, and ends the search; that of evaluation is shown beside. Hypervolume: (accuracy - 0.1) x log10 MACs between
@@ -24,16 +24,15 @@ from machine import keep, options, shown, sized
 from rich.console import Console
 
 from alternas.archs import Genotype
+from alternas.results.ranking.limits import Limits
 from alternas.results.ranking.objectives import own_flops, spent_on_evaluation
 from alternas.results.ranking.pareto import hypervolume
 from alternas.results.runs.record import Record
-from alternas.search.config import Budget, RunConfig, Settings
-from alternas.search.context import UNLIMITED, SearchConfig
 from alternas.search.data.dataset import DataConfig, DataSet
-from alternas.search.data.load import load
 from alternas.search.engine.worker import Worker
 from alternas.search.prepare import prepare
 from alternas.search.run import opened, run_loop
+from alternas.search.spec import POLISH, UNLIMITED, Budget, RunConfig, SearchSpec
 from alternas.search.training import recipes
 from alternas.search.training.job import Job, JobResult, Progress
 
@@ -69,7 +68,7 @@ class NoView:
     """Shows nothing."""
 
     def started(self, job: Job) -> None: ...
-    def tick(self, event: Progress) -> None: ...
+    def tick(self, tick: Progress) -> None: ...
     def ended(self, record: Record | None, job: Any) -> None: ...
     def refresh(self) -> None: ...
 
@@ -77,11 +76,12 @@ class NoView:
 def searched(space: str, seed: int, flops: float, **changes: Any) -> dict[str, Any]:
     """One search, what it found and where its compute went."""
     recipe = replace(recipes.get(recipes.usual(DATA)), **sized({}, {"epochs": 0.2}))
-    limits: Any = {"macs": MAX_MACS}
-    settings = Settings(space, DATA, changes.pop("strategy"), "none", "macs", recipe, seed, limits, **changes)
-    budget = Budget(train_flops=flops, baselines=0.0)
-    config = SearchConfig(settings, DataConfig(DATA), UNLIMITED, f"{space}-{seed}", RunConfig(budget=budget))
-    context = prepare(config, Console(quiet=True))
+    run = RunConfig(budget=Budget(train_flops=flops, baselines=0.0))
+    spec = SearchSpec(
+        space=space, data=DataConfig(DATA), recipe=recipe, name=f"{space}-{seed}", trials=UNLIMITED, run=run,
+        seed=seed, limits=Limits({"macs": MAX_MACS}), **changes,
+    )  # fmt: skip
+    context = prepare(spec, Console(quiet=True))
     began = time.monotonic()
     with opened(context) as (trials, driver):
         run_loop(driver, InProcess(shown(context.data).without_test()), NoView())
@@ -144,12 +144,13 @@ def main() -> None:
     parser.add_argument("spaces", nargs="*", default=["all", "resnet"])
     parser.add_argument("--seeds", type=int, nargs="*", default=sized([10, 11, 12, 13, 14], [10]))
     parser.add_argument("--flops", type=float, default=sized(6e11, 1e9))
-    parser.add_argument("--strategy", default="evolution")
+    parser.add_argument("--strategy", default="evolution-per-cost")
+    parser.add_argument("--polish", type=float, default=POLISH)
     parser.add_argument("--alone", action="store_true", help="no net inherits, and none is polished")
     parser.add_argument("--name", default="default_space")
     asked = parser.parse_args()
-    how: dict[str, Any] = {"strategy": asked.strategy}
-    how |= {"inherit": not asked.alone, "polish": float(os.environ.get("K_POLISH", 0.0))}
+    how: dict[str, Any] = {"strategy": asked.strategy, "inherit": not asked.alone}
+    how["polish"] = 0.0 if asked.alone else asked.polish
     figures: dict[str, Any] = {"FLOPs": asked.flops, "alone": asked.alone, "strategy": asked.strategy}
     home = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:

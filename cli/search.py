@@ -51,15 +51,15 @@ def search(
     data: str = DEFAULT,
     trials: int | None = None,
     name: str = "",
-    strategy: str = "evolution",
+    strategy: str = "",
     tune: tuple[str, ...] | None = None,
     scheduler: str = "",
     rungs: tuple[float, ...] | None = None,
     eta: float = 1.5,
     repeats: int = 1,
-    inherit: bool = False,
+    alone: bool = False,
     supernet: Supernet | None = None,
-    polish: float = 0.35,
+    polish: float | None = None,
     start_with: StartWith | None = None,
     objective: Costs = ("macs",),
     latency: LatencySetting | None = None,
@@ -85,7 +85,8 @@ def search(
     from ..results.runs.store import plain_name
     from ..search.data.readers.registry import find_reader
     from ..search.prepare import default_scheduler
-    from ..search.spec import RUNGS, TRIALS, UNLIMITED, SearchSpec
+    from ..search.samplers.registry import find_strategy
+    from ..search.spec import POLISH, RUNGS, TRIALS, UNLIMITED, SearchSpec
     from ..search.training.trainer_file import read_trainer
 
     file, several_labels = read_trainer(trainer) if trainer else None, False
@@ -96,6 +97,12 @@ def search(
         data = file.name
     else:
         several_labels = find_reader(data).several_labels
+    strategy = strategy or ("evolution-per-cost" if max_train_flops else "evolution")
+    planned, weights_given = find_strategy(strategy).planned, bool(supernet or weights)
+    if alone and supernet:
+        raise InputError("alone: the nets of a supernet share weights; leave one of the two out")
+    if polish is None:
+        polish = 0.0 if alone or planned else POLISH
     recipe, genes = training.tuned_on(data, tune or ())
     run_name = name or plain_name(space, data)
     nets = trials if trials is not None else UNLIMITED if supernet or max_train_flops else TRIALS
@@ -122,7 +129,7 @@ def search(
         devices=measuring.devices(),
         seed=seed,
         repeats=repeats,
-        inherit=inherit,
+        inherit=not (alone or planned or weights_given),
         supernet=supernet,
         polish=polish,
         tune=genes,

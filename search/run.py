@@ -92,9 +92,9 @@ def search_driver(trials: SearchTrials) -> Driver:
     if context.devices:
         producers.append(Measuring(trials))
     if trials.shared:
-        producers += [trials.shared.bank_training]
+        producers.append(trials.shared.bank_training)
     if trials.settings.polish:
-        producers += [FrontFinetuning(trials)]
+        producers.append(FrontFinetuning(trials))
     return Driver(trials.store, context.folder, producers, context.artifacts)
 
 

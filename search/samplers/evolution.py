@@ -50,7 +50,7 @@ class Evolution(JointSampler):
         cost_power: what a net is expected to add is divided by the cost of its training to this power.
     """
 
-    cost_power = float(__import__("os").environ.get("K_POWER", 0.0))
+    cost_power = 0.0
 
     def __init__(self, context: SamplerContext) -> None:
         super().__init__(context)

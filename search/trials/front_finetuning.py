@@ -1,28 +1,36 @@
-"""`FrontFinetuning`: trains the nets of the front on, once all nets of a search have been proposed and have ended."""
+"""`FrontFinetuning`: trains the nets of the front on, once all nets of a search have been proposed and have ended.
+
+It has a share of the search's compute, `polish`. A front of many nets is thinned to those that span most hypervolume;
+cheap ones are trained on for longest. The plain ResNets are trained on by the same rule, beside that compute, so that
+a searched net is compared with ResNets that were trained as long.
+"""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
 
 from ...archs import Genotype
-from ...archs.cost import BACKWARD_FACTOR
-from ...results.ranking.objectives import spent_on_training
+from ...archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
+from ...results.ranking.pareto import pareto_ranks
 from ...results.runs.record import Record
 from ...results.runs.store import weights_file
 from ..samplers.sampler_context import features
 from ..training.job import InitWeights, Job, JobResult, TrainJob, Workers
+from ..training.recipe import Recipe
 from .search_trials import SearchTrials
-from .shared_weights import polish_recipe, thinned
-from .trial import Parent, Trial
-from ...results.ranking.pareto import pareto_ranks
-from dataclasses import replace
+from .trial import Parent, Trial, flops_of_lineage
 
-MAX_POLISH = float(os.environ.get("K_MAXP", 16))  # full trainings that a cheap net is trained on for, at most
+MAX_NETS = 4  # of the front: more of them would each be trained for less
+MAX_TRAININGS = 16.0  # full trainings that a cheap net is trained on for, at most
+COST_POWER = 0.5  # compute of a net goes by its MACs to this power: 1 would be equal steps, 0 equal compute
+RATE = 0.75  # of the recipe's learning rate
 
 
 class FrontFinetuning:
-    """The nets of the front, the cheapest first: the front may change with each."""
+    """A producer of jobs, each of which trains one net on from its weights."""
 
     done = True  # what runs is among the search's trials
 
@@ -31,80 +39,107 @@ class FrontFinetuning:
 
     @property
     def left(self) -> int:
-        return len(self._to_do())
+        """How many nets are still to be trained on: more may join the front."""
+        return len(self._waiting())
 
     @property
     def complete(self) -> bool:
         return not self.left
 
-    def _records(self):
-        return [r for r in self._search.store.records if r.status == "ok" and r.accuracy is not None]
-
-    def front(self):
-        cost_of = self._search.context.cost_of
-        records = [r for r in self._records() if r.weights != "polished"]
-        points = [(r.accuracy, cost_of(r.key, r.cost)) for r in records]
-        front = [r for r, rank in zip(records, pareto_ranks(points), strict=True) if rank == 1]
-        front = sorted(front, key=lambda r: cost_of(r.key, r.cost))
-        if os.environ.get("K_OLD"):
-            return thinned(front, [cost_of(r.key, r.cost) for r in front])
-        import math
-        from ...results.ranking.pareto import hypervolume
-        low, high = min(a for a, _ in points), max(c for _, c in points)
-        point = {id(r): (r.accuracy, math.log(cost_of(r.key, r.cost))) for r in front}
-        n = int(os.environ.get("K_NP", 5))
-        def volume(rs):
-            ps = sorted((point[id(r)] for r in rs), key=lambda p: p[1]); total = 0.0; best = low
-            for i, (acc, c) in enumerate(ps):
-                nxt = ps[i + 1][1] if i + 1 < len(ps) else math.log(high)
-                best = max(best, acc); total += (best - low) * (nxt - c)
-            return total
-        while len(front) > n:
-            drop = max(front, key=lambda r: volume([x for x in front if x is not r]))
-            front = [x for x in front if x is not drop]
-        return front
-
-    def _to_do(self) -> list[Record]:
-        finished = {r.key for r in self._search.store.records if r.weights == "polished"}
-        return [r for r in self.front() if r.key not in finished]
+    @property
+    def flops_left(self) -> float:
+        """About how many FLOPs are still to be spent on nets of the front."""
+        spent = self._search.polished_flops
+        return max(0.0, self._search.polish_flops - spent) if self.left or not self._search.proposed_all else 0.0
 
     def next_job(self, workers: Workers) -> Job | None:
+        """The training of the front's next net, once nothing else is left; the cheapest is the first."""
         search = self._search
-        if search.live or not search.proposed_all:
+        if not search.proposed_all or any(not t.paused and t.weights != "polished" for t in search.live.values()):
             return None
-        to_do = self._to_do()
-        if not to_do:
+        waiting = self._waiting()
+        if not waiting:
             return None
-        left = search.polish_flops - sum(spent_on_training(r) for r in self._records() if r.weights == "polished")
-        a = float(os.environ.get("K_ALLOC", 0.5))
-        weights = [r.training_macs**a for r in to_do]
-        trial = self._trial(to_do[0], left * weights[0] / sum(weights))
-        if trial is None:
-            return None
-        search.live[trial.number] = trial
-        settings, context = search.settings, search.context
-        settings = replace(settings, recipe=polish_recipe(settings.recipe), save_weights_at=())
-        minutes = context.config.run.budget.trial_minutes
-        return replace(trial.start(settings, context.folder, minutes, context.artifacts), curve_points=1)
+        return self._search.polish(self._trial(*waiting[0]))
 
     def take(self, job: TrainJob, result: JobResult) -> Record | None:
+        """What a result ends: the search has the trial."""
         return self._search.take(job, result)
 
     def learn(self, record: Record) -> None:
         """Do nothing: the store has the record."""
 
     def close(self) -> list[Record]:
+        """End nothing: no net waits."""
         return []
 
-    def _trial(self, record: Record, flops: float) -> Trial | None:
-        context, settings = self._search.context, self._search.settings
-        net = Genotype.from_dict(record.genotype)
-        cost, batch = context.cost_fn(net), settings.recipe.batch_size
-        steps = round(flops / (BACKWARD_FACTOR * cost.training_macs * batch))
-        steps = max(1, min(round(MAX_POLISH * context.steps), steps))
-        fields = context.record_fields | {"recipe": polish_recipe(settings.recipe).to_dict()}
-        done, lineage = record.budget.get("done", 0), record.lineage
-        start = InitWeights(str(weights_file(context.folder, record)), f"trial {record.trial}", done + lineage.get("steps", 0))
-        trial = Trial(self._search.study.skip(), "search", net, {}, cost, (steps,), fields, weights="polished")
-        trial.parent = Parent(start, record.trial, 0, features(net))
+    def _waiting(self) -> list[tuple[Record, float]]:
+        """The nets that are still to be trained on, each with its FLOPs."""
+        search = self._search
+        done = {r.lineage.get("trial") for r in search.store.records if r.weights == "polished"}
+        done |= {t.parent and t.parent.trial for t in search.live.values() if t.weights == "polished"}
+        return [(record, flops) for record, flops in self._shares() if record.trial not in done]
+
+    def _shares(self) -> list[tuple[Record, float]]:
+        """The nets of the front and the plain ResNets, and the FLOPs that each is trained on for."""
+        search = self._search
+        trained = [r for r in search.store.records if r.status == "ok" and r.accuracy is not None]
+        trained = [r for r in trained if r.weights != "polished" and r.kind != "reference" and not r.taken_from]
+        chosen = thinned(trained if not search.shared else search.shared.front(), self._cost)
+        weights = [record.training_macs**COST_POWER for record in chosen]
+        unit = search.polish_flops / sum(weights) if weights else 0.0
+        plain = [r for r in trained if r.kind == "baseline" and r not in chosen]
+        nets = sorted([*chosen, *plain], key=self._cost)
+        return [(record, unit * record.training_macs**COST_POWER) for record in nets]
+
+    def _cost(self, record: Record) -> float:
+        return self._search.context.cost_of(record.key, record.cost)
+
+    def _trial(self, record: Record, flops: float) -> Trial:
+        """A trial that trains a net on for so many FLOPs, evaluation included."""
+        context, batch = self._search.context, record.recipe["batch_size"]
+        net, data = Genotype.from_dict(record.genotype), context.data
+        cost = context.cost_fn(net)
+        measured = FORWARD_FACTOR * cost.training_macs * 2 * len(data.val)  # on validation and as many training images
+        steps = round((flops - measured) / (BACKWARD_FACTOR * cost.training_macs * batch))
+        steps = max(1, min(round(MAX_TRAININGS * context.steps), steps))
+        recipe = polish_recipe(Recipe.from_dict(record.recipe))
+        fields = context.record_fields | {"recipe": recipe.to_dict()}
+        fields |= {"training_id": record.training_id} if record.training_id else {}
+        shared = self._search.shared
+        had = shared.budget.steps if shared else record.budget["done"] + record.lineage.get("steps", 0)
+        start = InitWeights(str(weights_file(context.folder, record)), f"trial {record.trial}", had)
+        trial = Trial(self._search.study.skip(), record.kind, net, {}, cost, (steps,), fields, weights="polished")
+        bank = shared.bank_training.progress.get("train_flops", 0) if shared else 0
+        trial.parent = Parent(start, record.trial, bank or flops_of_lineage(record, batch), features(net))
         return trial
+
+
+def thinned(trained: Sequence[Record], cost_of: Callable[[Record], float]) -> list[Record]:
+    """The nets of the front that together span most hypervolume, `MAX_NETS` at most, the cheapest first.
+
+    Above the worst of all nets and up to the largest cost, in its logarithm, as fronts are measured. The net goes
+    whose loss is least, until few enough are left.
+    """
+    points = [(r.accuracy or 0.0, cost_of(r)) for r in trained]
+    ranked = zip(trained, pareto_ranks(points), strict=True)
+    front = sorted((r for r, rank in ranked if rank == 1), key=cost_of)
+    if not front:
+        return []
+    floor, most = min(accuracy for accuracy, _ in points), math.log(max(cost for _, cost in points))
+
+    def spanned(nets: Sequence[Record]) -> float:
+        logs = [math.log(cost_of(net)) for net in nets]
+        widths = [end - start for start, end in pairwise([*logs, most])]
+        return sum(((net.accuracy or 0.0) - floor) * width for net, width in zip(nets, widths, strict=True))
+
+    while len(front) > MAX_NETS:
+        rest = [[other for other in front if other is not record] for record in front]
+        front = max(rest, key=spanned)
+    return front
+
+
+def polish_recipe(recipe: Recipe) -> Recipe:
+    """How a net is trained on: at a lower rate that falls to 0, without a long warm-up."""
+    rates = {"lr": RATE * recipe.lr, "avg_pool_lr": RATE * recipe.avg_pool_lr}
+    return replace(recipe, **rates, schedule="linear", warmup=0.0, cooldown=0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,11 @@ from ...spaces import Genes
 from ..samplers.sampler_context import Traits, features
 from ..spec import SearchSpec
 from ..training.artifacts import ArtifactStore
-from ..training.job import InitWeights, JobResult, TrainJob
+from ..training.job import CURVE_POINTS, InitWeights, JobResult, TrainJob
 from ..training.trainer_file import TrainerFile
 
-import os
-BUDGET_SHARE = float(os.environ.get("K_SHARE",0.5))  # of the full budget; as good after a third of it on average: benchmarks/results/inherit.json
-MIN_SIMILARITY = 0.7  # share of the features of two nets that must be equal for one to inherit from the other
+BUDGET_SHARE = 0.5  # of the full budget; as good after a third of it on average: benchmarks/results/inherit.json
+MIN_SHARED = 0.5  # share of a net's blocks that its parent must have too, where nets are expected to train for less
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,14 @@ class Parent:
         start: its weights, and the steps spent on them and on what they came from.
         trial: its number; None of one from outside of the run, whose FLOPs are not known.
         flops: of training them, and what they came from.
-        features: of the net.
+        features: of the net, which is `net` where it is of the run.
     """
 
     start: InitWeights
     trial: int | None = None
     flops: int = 0
     features: Traits = frozenset()
+    net: Genotype | None = None
 
 
 class ParentPool:
@@ -54,54 +55,50 @@ class ParentPool:
         file = weights_file(self._folder, record)
         if record.status != "ok" or not file.exists():
             return
-        done, lineage = record.budget.get("done", 0), record.lineage
-        flops = BACKWARD_FACTOR * record.training_macs * done * self._batch_size + lineage.get("flops", 0)
-        start = InitWeights(str(file), f"trial {record.trial}", done + lineage.get("steps", 0))
-        self._parents[record.trial] = Parent(start, record.trial, flops, features(Genotype.from_dict(record.genotype)))
-        self._nets = getattr(self, "_nets", {}) | {record.trial: (Genotype.from_dict(record.genotype), record.accuracy)}
+        net, steps = Genotype.from_dict(record.genotype), record.budget.get("done", 0) + record.lineage.get("steps", 0)
+        start = InitWeights(str(file), f"trial {record.trial}", steps)
+        flops = flops_of_lineage(record, self._batch_size)
+        self._parents[record.trial] = Parent(start, record.trial, flops, features(net), net)
 
     def get(self, trial: int) -> Parent | None:
         return self._parents.get(trial)
 
     def most_similar(self, net: Genotype) -> Parent | None:
-        """The parent with the most features in common, the earliest of several; None if none is similar enough.
+        """The parent with the most features in common, the earliest of several, of those that share enough blocks.
 
         No net inherits from itself: with another recipe it would only be trained for longer.
         """
-        if kin_min := float(os.environ.get("K_KIN", 0)):
-            best, found = None, None
-            own = features(net)
-            for number, p in self._parents.items():
-                if p.features == own:
-                    continue
-                other, accuracy = self._nets[number]
-                k = kin(net, other)
-                if k >= kin_min:
-                    score = (len(own & p.features) / max(len(own), len(p.features)) + float(os.environ.get("K_ACC", 0)) * accuracy, -number)
-                    if best is None or score > best:
-                        best, found = score, p
-            return found
         own = features(net)
-        others = {n: p.features for n, p in self._parents.items() if p.features != own}
-        shares = {n: len(own & theirs) / max(len(own), len(theirs)) for n, theirs in others.items()}
-        best = max(shares, key=lambda number: (shares[number], -number), default=None)
-        return self._parents[best] if best is not None and shares[best] >= MIN_SIMILARITY else None
+        alike = {
+            number: len(own & parent.features) / max(len(own), len(parent.features))
+            for number, parent in self._parents.items()
+            if parent.features != own and parent.net and shared_blocks(net, parent.net) >= MIN_SHARED
+        }
+        best = max(alike, key=lambda number: (alike[number], -number), default=None)
+        return None if best is None else self._parents[best]
 
 
-def kin(child, parent) -> float:
-    from collections import Counter
-    total = same = 0.0
+def flops_of_lineage(record: Record, batch_size: int) -> int:
+    """FLOPs of training a net and what it came from."""
+    own = BACKWARD_FACTOR * record.training_macs * record.budget.get("done", 0) * batch_size
+    return own + record.lineage.get("flops", 0)
+
+
+def shared_blocks(child: Genotype, parent: Genotype) -> float:
+    """Share of a net's blocks, by their channels squared, that another has in the same stage; an encoder is one stage.
+
+    It stands for the share of weights that one inherits: blocks of other kinds give each other almost nothing.
+    """
+    total = shared = 0.0
     for number, stage in enumerate(child.stages):
-        weight = stage.channels**2
-        mine = Counter(stage.kinds)
-        had = Counter(parent.stages[number].kinds) if number < len(parent.stages) else Counter()
-        total += weight * stage.depth
-        same += weight * sum((mine & had).values())
-    if child.encoder is not None:
-        w = child.encoder.embed_dim**2 * 12 * child.encoder.depth / 10
-        total += w
-        same += w * (parent.encoder is not None)
-    return same / total if total else 0.0
+        had = Counter(parent.stages[number].kinds if number < len(parent.stages) else ())
+        total += stage.channels**2 * stage.depth
+        shared += stage.channels**2 * sum((Counter(stage.kinds) & had).values())
+    if child.encoder:
+        depth = child.encoder.depth * child.encoder.embed_dim**2
+        total += depth
+        shared += depth * bool(parent.encoder)
+    return shared / total if total else 1.0
 
 
 @dataclass
@@ -197,6 +194,7 @@ class Trial:
             checkpoint=str(folder / "checkpoints" / f"{name}.pt"),
             weights=str(folder / "weights" / f"{name}.safetensors"),
             start=self.parent.start if self.parent else None,
+            curve_points=1 if self.weights == "polished" else CURVE_POINTS,
             timeout_s=max(1.0, 60 * minutes - seconds),
             store=store,
             metric=settings.metric,
