@@ -98,11 +98,12 @@ def search(
     else:
         several_labels = find_reader(data).several_labels
     strategy = strategy or ("evolution-per-cost" if max_train_flops else "evolution")
-    planned, weights_given = find_strategy(strategy).planned, bool(supernet or weights)
+    planned = find_strategy(strategy).planned
+    apart = alone or bool(file) or (planned and not supernet)  # a trainer trains nets itself
     if alone and supernet:
         raise InputError("alone: the nets of a supernet share weights; leave one of the two out")
     if polish is None:
-        polish = 0.0 if alone or planned else POLISH
+        polish = 0.0 if apart else POLISH
     recipe, genes = training.tuned_on(data, tune or ())
     run_name = name or plain_name(space, data)
     nets = trials if trials is not None else UNLIMITED if supernet or max_train_flops else TRIALS
@@ -129,7 +130,7 @@ def search(
         devices=measuring.devices(),
         seed=seed,
         repeats=repeats,
-        inherit=not (alone or planned or weights_given),
+        inherit=not (apart or planned or supernet or weights),
         supernet=supernet,
         polish=polish,
         tune=genes,

@@ -21,7 +21,7 @@ from ..samplers.sampler_context import features
 from ..training.job import InitWeights, Job, JobResult, TrainJob, Workers
 from ..training.recipe import Recipe
 from .search_trials import SearchTrials
-from .trial import Parent, Trial, flops_of_lineage
+from .trial import Parent, Trial, flops_of_lineage, steps_of_lineage
 
 MAX_NETS = 4  # of the front: more of them would each be trained for less
 MAX_TRAININGS = 16.0  # full trainings that a cheap net is trained on for, at most
@@ -84,7 +84,8 @@ class FrontFinetuning:
         """The nets of the front and the plain ResNets, and the FLOPs that each is trained on for."""
         search = self._search
         trained = [r for r in search.store.records if r.status == "ok" and r.accuracy is not None]
-        trained = [r for r in trained if r.weights != "polished" and r.kind != "reference" and not r.taken_from]
+        trained = [r for r in trained if r.weights != "polished" and r.kind != "reference"]
+        trained = [r for r in trained if not r.taken_from and weights_file(search.folder, r).exists()]
         chosen = thinned(trained if not search.shared else search.shared.front(), self._cost)
         weights = [record.training_macs**COST_POWER for record in chosen]
         unit = search.polish_flops / sum(weights) if weights else 0.0
@@ -107,7 +108,7 @@ class FrontFinetuning:
         fields = context.record_fields | {"recipe": recipe.to_dict()}
         fields |= {"training_id": record.training_id} if record.training_id else {}
         shared = self._search.shared
-        had = shared.budget.steps if shared else record.budget["done"] + record.lineage.get("steps", 0)
+        had = shared.budget.steps if shared else steps_of_lineage(record)
         start = InitWeights(str(weights_file(context.folder, record)), f"trial {record.trial}", had)
         trial = Trial(self._search.study.skip(), record.kind, net, {}, cost, (steps,), fields, weights="polished")
         bank = shared.bank_training.progress.get("train_flops", 0) if shared else 0

@@ -331,6 +331,8 @@ class SearchTrials:
         if record.status in FREE:
             return
         self._flops[part_of(record)] += spent_on_training(record)
+        if self.parents and record.weights == "polished":
+            self.parents.add(record)
         if record.weights == "polished" or (self.shared and record.weights != "shared"):
             return
         self.known[record.trial_key] = record

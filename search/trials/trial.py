@@ -32,13 +32,13 @@ class Parent:
     Attributes:
         start: its weights, and the steps spent on them and on what they came from.
         trial: its number; None of one from outside of the run, whose FLOPs are not known.
-        flops: of training them, and what they came from.
+        flops: of training them, and what they came from; None where that is not known.
         features: of the net, which is `net` where it is of the run.
     """
 
     start: InitWeights
     trial: int | None = None
-    flops: int = 0
+    flops: int | None = None
     features: Traits = frozenset()
     net: Genotype | None = None
 
@@ -55,10 +55,12 @@ class ParentPool:
         file = weights_file(self._folder, record)
         if record.status != "ok" or not file.exists():
             return
-        net, steps = Genotype.from_dict(record.genotype), record.budget.get("done", 0) + record.lineage.get("steps", 0)
-        start = InitWeights(str(file), f"trial {record.trial}", steps)
+        net = Genotype.from_dict(record.genotype)
+        start = InitWeights(str(file), f"trial {record.trial}", steps_of_lineage(record))
         flops = flops_of_lineage(record, self._batch_size)
         self._parents[record.trial] = Parent(start, record.trial, flops, features(net), net)
+        if record.weights == "polished":  # the same net, trained for longer
+            self._parents.pop(record.lineage.get("trial", -1), None)
 
     def get(self, trial: int) -> Parent | None:
         return self._parents.get(trial)
@@ -78,10 +80,17 @@ class ParentPool:
         return None if best is None else self._parents[best]
 
 
-def flops_of_lineage(record: Record, batch_size: int) -> int:
-    """FLOPs of training a net and what it came from."""
+def steps_of_lineage(record: Record) -> int | None:
+    """Optimiser steps of training a net and what it came from; None where those are not known."""
+    before = record.lineage.get("steps") if record.lineage else 0
+    return None if before is None else record.budget.get("done", 0) + before
+
+
+def flops_of_lineage(record: Record, batch_size: int) -> int | None:
+    """FLOPs of training a net and what it came from; None where those are not known."""
     own = BACKWARD_FACTOR * record.training_macs * record.budget.get("done", 0) * batch_size
-    return own + record.lineage.get("flops", 0)
+    before = record.lineage.get("flops") if record.lineage else 0
+    return None if before is None else own + before
 
 
 def shared_blocks(child: Genotype, parent: Genotype) -> float:
