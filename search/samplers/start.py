@@ -15,7 +15,8 @@ MAX_NETS = 7  # that are proposed before the strategy's own
 
 
 def first_nets(context: SamplerContext) -> list[Genes]:
-    """Genes of cheap nets within the limits, each of a kind of block that none before it has, far apart in cost.
+    """Genes of cheap nets within the limits, each of as many kinds of blocks that none before it has as can be, far apart
+    in cost.
 
     They depend on the seed alone. None where all nets have one kind.
     """
@@ -29,6 +30,8 @@ def first_nets(context: SamplerContext) -> list[Genes]:
         new = [(one, features) for one, features in cheap if kinds_of(features.net) - known]
         if not new:
             break
+        most = max(len(kinds_of(features.net) - known) for _, features in new)
+        new = [pair for pair in new if len(kinds_of(pair[1].net) - known) == most]
         one, features = max(
             new, key=lambda pair: min((abs(_log_cost(context, pair[1]) - cost) for cost in costs), default=0.0)
         )
