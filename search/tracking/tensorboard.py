@@ -25,13 +25,14 @@ class TensorBoardTracker(Tracker):
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._writers = folder / "tensorboard", dict[str, "SummaryWriter"]()
+        self._texts = dict[str, str]()  # of trainings, written with their first points
         super().__init__("tensorboard", folder, "event files")
 
     def _create(self, label: str, params: Mapping[str, Any], parent: str) -> str:
         if not parent:
             return "run"
         rows = [f"| {name} | {value} |" for name, value in params.items()]
-        self._writer(label).add_text("genes", "\n".join(["| gene | value |", "| --- | --- |", *rows]))
+        self._texts[label] = "\n".join(["| gene | value |", "| --- | --- |", *rows])
         return label
 
     def _reopen(self, id: str, label: str, params: Mapping[str, Any]) -> None:
@@ -60,4 +61,6 @@ class TensorBoardTracker(Tracker):
         if id not in self._writers:
             unique = f".{time.time_ns()}"  # by itself it names two files of one second alike
             self._writers[id] = SummaryWriter(str(self._folder / id), filename_suffix=unique)
+            if text := self._texts.pop(id, ""):
+                self._writers[id].add_text("genes", text)
         return self._writers[id]
