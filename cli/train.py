@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..archs.errors import InputError, check_choice
+from ..archs.errors import InputError
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
 from ..results.runs.store import as_argument
 from .command import command
@@ -114,16 +114,10 @@ def finetune(
     *,
     weights: WeightsOptions,
     plan: PlanOptions,
-    freeze: str = "",
-    regime: str = "",
+    freeze: str = "none",
     as_json: bool = False,
 ) -> None:
     """Fine-tune trained weights on new data, with a new head, at any image size that fits the net."""
-    from ..search.training.freezing import REGIMES
-
-    if regime and freeze:
-        raise InputError(f"regime: chooses what to freeze, got --freeze {freeze} too")
-    freeze = REGIMES[check_choice("regime", regime, REGIMES)] if regime else freeze or "none"
     _train(weights.spec(), freeze, plan, as_json)
 
 

@@ -56,7 +56,7 @@ KINDS = {  # which it is, by the option's name; those of other commands than the
     "epochs": "number", "max_latency_ms": "limit", "latency_command": "command", "latency_format": "word", "latency_timeout": "number", "max_macs": "amount", "max_params": "amount", "images": "amount",
     "msa": "numbers", "shots": "numbers", "ways": "numbers", "rungs": "shares",
     "image_size": "size", "from_size": "size", "strategy": "word", "scheduler": "word", "objective": "word",
-    "objectives": "word", "loader": "word", "recipe": "file", "freeze": "word", "regime": "word", "cnn": "word",
+    "objectives": "word", "loader": "word", "recipe": "file", "freeze": "word", "cnn": "word",
     "start": "file",
     "train": "word", "pick": "word", "formats": "word", "family": "word", "device": "word", "dtype": "word",
     "bench.data": "word", "study.study": "word", "recipes.recipe": "word", "spaces.space": "file", "space": "file",

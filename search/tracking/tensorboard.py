@@ -29,14 +29,14 @@ class TensorBoardTracker(Tracker):
         super().__init__("tensorboard", folder, "event files")
 
     def _create(self, label: str, params: Mapping[str, Any], parent: str) -> str:
-        if not parent:
-            return "run"
-        rows = [f"| {name} | {value} |" for name, value in params.items()]
-        self._texts[label] = "\n".join(["| gene | value |", "| --- | --- |", *rows])
-        return label
+        id = label if parent else "run"
+        self._reopen(id, label, params)
+        return id
 
     def _reopen(self, id: str, label: str, params: Mapping[str, Any]) -> None:
-        pass
+        if id != "run" and not (self._folder / id).exists():
+            rows = [f"| {name} | {value} |" for name, value in params.items()]
+            self._texts[id] = "\n".join(["| gene | value |", "| --- | --- |", *rows])
 
     def _send(self, id: str, points: Points) -> None:
         for step, values in points:
