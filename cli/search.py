@@ -34,13 +34,7 @@ def _search(spec: SearchSpec, as_json: bool) -> None:
         print_lines("", f"export the best:  alternas export {folder.name} --out {folder.name}-best")
 
 
-@command(
-    "alternas search alternet --trials 16 --max-macs 1M --name first",
-    "alternas search modern --data photos --image-size 64 --recipe fast --epochs 20",
-    "alternas search all --supernet 8 --max-hours 2",
-    resumes=True,
-    then=_search,
-)
+@command(resumes=True, then=_search)
 def search(
     space: str = "all",
     *,
@@ -151,10 +145,7 @@ def _pretrained(weights: str, arch: str, from_size: tuple[int, int] | None) -> W
     return WeightsSpec(weights, arch, from_size)
 
 
-@command(
-    "alternas data digits",
-    "alternas data photos --image-size 64",
-)
+@command()
 def data(
     name: str,
     *,
@@ -180,10 +171,7 @@ def data(
         raise error
 
 
-@command(
-    "alternas recipes",
-    "alternas recipes fast",
-)
+@command()
 def recipes(
     recipe: str = "",
     *,

@@ -46,7 +46,7 @@ FREE: dict[str, list[str]] = {  # by option: what it can never be
     "port": ["-1", "65536", "1.5", *NO_NUMBER],
 }  # fmt: skip
 KINDS = {  # which it is, by the option's name; those of other commands than the first by COMMAND.NAME
-    "name": "name", "run": "name", "runs": "name", "run_name": "name", "trial": "count", "trials": "count",
+    "name": "name", "run": "name", "runs": "name", "trial": "count", "trials": "count",
     "retrain.trials": "numbers", "show.trial": "count", "repeats": "count", "seeds": "count",
     "episodes": "count", "batch": "count", "classes": "count", "channels": "count", "threads": "count",
     "latency.batch": "numbers", "processes": "whole", "bench.workers": "count", "workers": "whole", "seed": "whole",
@@ -56,10 +56,10 @@ KINDS = {  # which it is, by the option's name; those of other commands than the
     "epochs": "number", "max_latency_ms": "limit", "latency_command": "command", "latency_format": "word", "latency_timeout": "number", "max_macs": "amount", "max_params": "amount", "images": "amount",
     "msa": "numbers", "shots": "numbers", "ways": "numbers", "rungs": "shares",
     "image_size": "size", "from_size": "size", "strategy": "word", "scheduler": "word", "objective": "word",
-    "objectives": "word", "loader": "word", "recipe": "file", "freeze": "word", "regime": "word", "cnn": "word",
+    "objectives": "word", "loader": "word", "recipe": "file", "freeze": "word", "cnn": "word",
     "start": "file",
     "train": "word", "pick": "word", "formats": "word", "family": "word", "device": "word", "dtype": "word",
-    "bench.data": "word", "study.name": "word", "recipes.recipe": "word", "spaces.space": "file", "space": "file",
+    "bench.data": "word", "study.study": "word", "recipes.recipe": "word", "spaces.space": "file", "space": "file",
     "data": "file", "data.name": "file", "weights": "file", "arch": "file", "target": "file", "latency": "place",
     "latency_of": "place", "storage_path": "storage path", "svg": "picture", "out": "out", "assets": "out", "plot": "out",
     "supernet": "place", "polish": "number or 0", "floor": "number or 0", "table": "file", "start_with": "file", "with_nets": "word", "port": "port", "samples": "count", "against": "file", "analyses": "word",

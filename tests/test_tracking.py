@@ -19,7 +19,7 @@ from alternas.results.runs.store import read_records
 from alternas.search.tracking import tracker as tracker_file
 from alternas.search.tracking import view as view_file
 from alternas.search.tracking.front import round_costs
-from alternas.search.tracking.tracker import RUN, NotedTracker, Notes, Points, Results, check_trackers
+from alternas.search.tracking.tracker import RUN, Notes, Points, Results, Tracker, check_trackers
 from alternas.search.tracking.view import TrackingView, trackers
 from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.trials.search_trials import SearchTrials
@@ -38,7 +38,7 @@ class ServerGoneError(Exception):
     """Of a tracker's own."""
 
 
-class Server(NotedTracker):
+class Server(Tracker):
     """A tracker whose server is a class; it fails at the calls that `fails_at` names, counted over all sessions."""
 
     runs: ClassVar[dict[str, dict[str, Any]]] = {}
