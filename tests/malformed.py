@@ -52,7 +52,7 @@ KINDS = {  # which it is, by the option's name; those of other commands than the
     "latency.batch": "numbers", "processes": "whole", "bench.workers": "count", "workers": "whole", "seed": "whole",
     "retrain.top": "count", "top": "whole", "eta": "number", "trial_minutes": "number",
     "max_hours": "number",
-    "max_train_steps": "number", "cpus_per_trial": "number", "gpus_per_trial": "number or 0",
+    "max_train_flops": "amount", "cpus_per_trial": "number", "gpus_per_trial": "number or 0",
     "epochs": "number", "max_latency_ms": "limit", "latency_command": "command", "latency_format": "word", "latency_timeout": "number", "max_macs": "amount", "max_params": "amount", "images": "amount",
     "msa": "numbers", "shots": "numbers", "ways": "numbers", "rungs": "shares",
     "image_size": "size", "from_size": "size", "strategy": "word", "scheduler": "word", "objective": "word",

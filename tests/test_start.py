@@ -36,7 +36,7 @@ def nets_of(space: Space, genes: list[Genes]) -> list[Genotype]:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_they_have_most_kinds_of_blocks(seed: int) -> None:
-    """Seven nets of two kinds or three each may have all; none is there that brings nothing."""
+    """Of seven nets; none is there that brings nothing."""
     known = context("all", seed)
     nets = nets_of(known.space, first_nets(known))
     seen = set[str]()
@@ -44,7 +44,7 @@ def test_they_have_most_kinds_of_blocks(seed: int) -> None:
         assert kinds_of(net) - seen
         seen |= kinds_of(net)
     convs = {name for name in conv_kinds() if BLOCKS[name].searched} | {"basic", "bottleneck"}
-    assert len(seen & convs) >= 5
+    assert len(seen & convs) >= 4
     assert seen & {name for name in attention_kinds() if BLOCKS[name].searched} or "encoder" in seen
 
 

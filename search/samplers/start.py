@@ -15,8 +15,7 @@ MAX_NETS = 7  # that are proposed before the strategy's own
 
 
 def first_nets(context: SamplerContext) -> list[Genes]:
-    """Genes of cheap nets within the limits, each of as many kinds of blocks that none before it has as can be, far apart
-    in cost.
+    """Genes of cheap nets within the limits, each of a kind of block that none before it has, far apart in cost.
 
     They depend on the seed alone. None where all nets have one kind.
     """
@@ -30,8 +29,6 @@ def first_nets(context: SamplerContext) -> list[Genes]:
         new = [(one, features) for one, features in cheap if kinds_of(features.net) - known]
         if not new:
             break
-        most = max(len(kinds_of(features.net) - known) for _, features in new)
-        new = [pair for pair in new if len(kinds_of(pair[1].net) - known) == most]
         one, features = max(
             new, key=lambda pair: min((abs(_log_cost(context, pair[1]) - cost) for cost in costs), default=0.0)
         )
@@ -42,8 +39,8 @@ def first_nets(context: SamplerContext) -> list[Genes]:
 
 
 def kinds_of(net: Genotype) -> set[str]:
-    """The kinds of blocks of a net; a transformer encoder is one."""
-    return net.kinds | ({"encoder"} if net.encoder else set())
+    """The kinds of blocks of a net; a transformer encoder is one. The nets of tables have none."""
+    return net.kinds | ({"encoder"} if net.encoder else set()) if isinstance(net, Genotype) else set()
 
 
 def _log_cost(context: SamplerContext, features: NetFeatures) -> float:

@@ -277,7 +277,8 @@ class SearchTrials:
         settings = self.settings
         if self.shared and trial.weights == "shared":
             return self.shared.job(trial)
-        settings = replace(settings, recipe=Recipe.from_dict(trial.record_fields["recipe"]))
+        if settings.tune or trial.weights == "polished":
+            settings = replace(settings, recipe=Recipe.from_dict(trial.record_fields["recipe"]))
         minutes, artifacts = settings.run.budget.trial_minutes, self.context.artifacts
         return trial.start(settings, self.folder, minutes, artifacts, settings.trainer)
 

@@ -222,7 +222,9 @@ def study_of(
     adapter.recall({name: value for event in store.events for name, value in event.study.items()})
     genes = [one.genes for one in (*(record for record, _ in ended.values()), *open_.values())]
     adapter.enqueue([first for first in context.first if first not in genes])
-    adapter.enqueue([first for first in first_nets(context) if first not in genes])
+    begun = [record.genes for record, _ in ended.values() if record.kind == "search"]
+    begun += [trial.genes for trial in open_.values()]
+    adapter.enqueue([first for first in first_nets(context) if first not in begun])
     return adapter
 
 
