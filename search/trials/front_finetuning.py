@@ -1,8 +1,8 @@
 """`FrontFinetuning`: trains the nets of the front on, once all nets of a search have been proposed and have ended.
 
-It has a share of the search's compute, `polish`. A front of many nets is thinned to those that span most hypervolume;
-cheap ones are trained on for longest. The plain ResNets are trained on by the same rule, beside that compute, so that
-a searched net is compared with ResNets that were trained as long.
+It has a share of the search's compute, `polish`. The front of its own nets is thinned to those that span most
+hypervolume; cheap ones are trained on for longest. The plain ResNets are trained on by the same rule, beside that
+compute, so that a searched net is compared with ResNets that were trained as long.
 """
 
 from __future__ import annotations
@@ -86,11 +86,11 @@ class FrontFinetuning:
         trained = [r for r in search.store.records if r.status == "ok" and r.accuracy is not None]
         trained = [r for r in trained if r.weights != "polished" and r.kind != "reference"]
         trained = [r for r in trained if not r.taken_from and weights_file(search.folder, r).exists()]
-        chosen = thinned(trained if not search.shared else search.shared.front(), self._cost)
+        searched = search.shared.front() if search.shared else [r for r in trained if r.kind == "search"]
+        chosen = thinned(searched, self._cost)
         weights = [record.training_macs**COST_POWER for record in chosen]
         unit = search.polish_flops / sum(weights) if weights else 0.0
-        plain = [r for r in trained if r.kind == "baseline" and r not in chosen]
-        nets = sorted([*chosen, *plain], key=self._cost)
+        nets = sorted([*chosen, *(r for r in trained if r.kind == "baseline")], key=self._cost)
         return [(record, unit * record.training_macs**COST_POWER) for record in nets]
 
     def _cost(self, record: Record) -> float:
