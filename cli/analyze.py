@@ -14,11 +14,7 @@ from .options import DeviceOptions, ImageOptions, console_for, print_result
 QUICK_SAMPLES = 64
 
 
-@command(
-    "alternas explain first --against zoo --analyses variance,fourier",
-    "alternas explain first:7 --against first:3 --quick",
-    "alternas explain timm:vit_tiny_patch16_224 --data photos --analyses distance,rollout",
-)
+@command()
 def explain(
     run: str,
     *,
@@ -49,10 +45,7 @@ def explain(
     print_result(as_json, facts, lambda: drawing(facts))
 
 
-@command(
-    "alternas bench --strategy random,evolution --seeds 20",
-    "alternas bench --table my_table.parquet --objective macs",
-)
+@command()
 def bench(
     *,
     strategy: tuple[str, ...] | None = None,
@@ -99,12 +92,7 @@ def bench(
         draw(traces, file)
 
 
-@command(
-    "alternas latency first --batch 1,32",
-    "alternas latency first:7 --onnx --threads 2",
-    "alternas latency timm:resnet18 --image-size 64",
-    "alternas latency first --batch max --device cuda",
-)
+@command()
 def latency(
     target: str,
     *,

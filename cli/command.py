@@ -9,7 +9,7 @@ import math
 import sys
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cache, wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -28,7 +28,7 @@ from . import complete, values
 
 NAMES = {  # options that are not typed as their parameter is called
     "as_json": ("--json",), "with_nets": ("--with",), "weights": ("--from",), "start": ("--from",),
-    "compile_nets": ("--compile",), "run_name": ("--name",), "objective": ("--objective", "--objectives"),
+    "compile_nets": ("--compile",), "objective": ("--objective", "--objectives"),
     "objectives": ("--objectives", "--objective"),
 }  # fmt: skip
 PARSERS: dict[str, Callable[[str, Any], Any]] = {  # by type: of an option's name and value
@@ -75,24 +75,27 @@ class Command:
     Attributes:
         run: takes the values of its options by their parameters' names.
         resumes: whether the same words again resume what they began.
-        examples: that can be typed as they are.
         options: its arguments and options.
     """
 
     name: str
     run: Callable[..., Any]
     resumes: bool
-    examples: tuple[str, ...]
-    options: list[Option] = field(default_factory=list)
+    options: list[Option]
+
+    @property
+    def examples(self) -> list[str]:
+        """Lines for its help, which can be typed as they are."""
+        return _texts()[self.name]["examples"]
 
 
 COMMANDS: dict[str, Command] = {}
 
 
 def command(
-    *examples: str, name: str = "", resumes: bool = False, then: Callable[[Any, bool], None] | None = None
+    name: str = "", resumes: bool = False, then: Callable[[Any, bool], None] | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make a function a command, with examples in its help.
+    """Make a function a command, of its name or another; `resumes`: the same words again resume what they began.
 
     A parameter whose type is a dataclass stands for the options that are its fields, which follow the command's own
     in the help. A function that Python calls too returns a value, and the command goes on with `then`, which takes
@@ -108,7 +111,7 @@ def command(
             assert then is not None
             then(run(**given), given["as_json"])
 
-        COMMANDS[known_as] = Command(known_as, run_then if then else run, resumes, examples, options)
+        COMMANDS[known_as] = Command(known_as, run_then if then else run, resumes, options)
         return run
 
     return register
@@ -167,7 +170,7 @@ def _option(command: str, parameter: Parameter, kind: Any, positional: bool = Fa
 
 
 @cache
-def _texts() -> dict[str, dict[str, str]]:
+def _texts() -> dict[str, dict[str, Any]]:
     return tomllib.loads((Path(__file__).parent / "help.toml").read_text(encoding="utf-8"))
 
 

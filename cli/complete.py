@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from importlib import import_module
+
+
+def _listed(module: str, name: str) -> Callable[[str], list[str]]:
+    """Completes the names in a table of a module, which is imported when they are asked for."""
+    return lambda incomplete: _beginning(incomplete, getattr(import_module(module, __package__), name))
+
+
+space_names = _listed("..spaces", "SPACES")
+recipe_names = _listed("..search.training.recipes", "RECIPES")
+strategy_names = _listed("..search.samplers.registry", "STRATEGIES")
+_zoo_names = _listed("..archs.zoo", "ZOO")
+_analysis_names = _listed("..results.analysis.registry", "ANALYSES")
 
 
 def run_names(incomplete: str) -> list[str]:
@@ -12,40 +25,15 @@ def run_names(incomplete: str) -> list[str]:
     return _beginning(incomplete, sorted(file.parent.name for file in RUNS.glob("*/run.json")))
 
 
-def space_names(incomplete: str) -> list[str]:
-    """Search spaces."""
-    from ..spaces import SPACES
-
-    return _beginning(incomplete, SPACES)
-
-
-def recipe_names(incomplete: str) -> list[str]:
-    """Training recipes."""
-    from ..search.training.recipes import RECIPES
-
-    return _beginning(incomplete, RECIPES)
-
-
-def strategy_names(incomplete: str) -> list[str]:
-    """Search strategies."""
-    from ..search.samplers.registry import STRATEGIES
-
-    return _beginning(incomplete, STRATEGIES)
-
-
 def net_names(incomplete: str) -> list[str]:
     """Nets of the zoo, and runs, which hold nets."""
-    from ..archs.zoo import ZOO
-
-    return [*_beginning(incomplete, ZOO), *run_names(incomplete)]
+    return [*_zoo_names(incomplete), *run_names(incomplete)]
 
 
 def analysis_names(incomplete: str) -> list[str]:
     """Analyses; of several with commas between, the last."""
-    from ..results.analysis.registry import ANALYSES
-
     before, comma, last = incomplete.rpartition(",")
-    return [f"{before}{comma}{name}" for name in _beginning(last, ANALYSES)]
+    return [f"{before}{comma}{name}" for name in _analysis_names(last)]
 
 
 def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:

@@ -14,11 +14,7 @@ from .options import console_for, run_and_trial_of
 from .values import Amount
 
 
-@command(
-    "alternas export first --out best",
-    "alternas export first:7 --out net7 --formats package,onnx",
-    "alternas export first --out small --formats onnx-int8",
-)
+@command()
 def export(
     run: str,
     *,
@@ -45,11 +41,7 @@ def export(
         print_lines(*summary_lines(facts, out))
 
 
-@command(
-    "alternas cost alternet50_cifar --image-size 32 --classes 100",
-    "alternas cost first:7 --batch 64",
-    "alternas cost timm:resnet50",
-)
+@command()
 def cost(
     arch: str,
     *,
@@ -73,10 +65,7 @@ def cost(
         print_text(drawing)
 
 
-@command(
-    "alternas archs",
-    "alternas archs --grammar",
-)
+@command()
 def archs(
     *,
     grammar: bool = False,
@@ -92,10 +81,7 @@ def archs(
     print_listing(rows, as_json)
 
 
-@command(
-    "alternas spaces",
-    "alternas spaces ./my_space.py --image-size 32",
-)
+@command()
 def spaces(
     space: str = "",
     *,

@@ -18,14 +18,14 @@ FIRST = (  # of those that stand first, in this order; then the command's own
 )  # fmt: skip
 GROUPS = {
     "What is searched": ("max-params", "start-with", "with", "from", "arch", "from-size"),
-    "Strategy": ("scheduler", "rungs", "eta", "repeats", "inherit", "polish", "seed"),
+    "Strategy": ("scheduler", "rungs", "eta", "repeats", "alone", "polish", "seed"),
     "Objective": ("metric", "minimize", "chance"),
     "Device": (
         "max-latency-ms", "latency", "latency-command", "latency-format", "latency-timeout",
     ),
     "Data": ("loader", "skip-broken", "group-by", "download"),
     "Training": ("recipe", "trainer", "tune", "compile"),
-    "How long": ("patience", "baselines", "trial-minutes", "max-train-steps"),
+    "How long": ("patience", "baselines", "trial-minutes", "max-train-flops"),
     "Where": (
         "workers", "cpus-per-trial", "gpus-per-trial", "address", "storage-path", "track",
     ),

@@ -10,9 +10,7 @@ from .command import command
 from .options import print_result
 
 
-@command(
-    "alternas dashboard first --port 8081",
-)
+@command()
 def dashboard(
     run: str,
     *,
@@ -26,10 +24,7 @@ def dashboard(
     serve(find_run(run), host, port)
 
 
-@command(
-    "alternas doctor",
-    "alternas doctor --address auto --data photos",
-)
+@command()
 def doctor(
     *,
     address: str = "",

@@ -35,10 +35,7 @@ class RankingOptions:
         return RankingQuery(parse_objectives(self.objectives), most, self.family or (), self.latency_of)
 
 
-@command(
-    "alternas runs",
-    "alternas runs --json",
-)
+@command()
 def runs(*, as_json: bool = False) -> None:
     """List the runs of this folder: how far each is, its best accuracy, what it has cost."""
     from ..results.runs.overview import print_runs
@@ -46,11 +43,7 @@ def runs(*, as_json: bool = False) -> None:
     print_runs(as_json)
 
 
-@command(
-    "alternas front first",
-    "alternas front first --objectives accuracy,macs,params --max-macs 1M",
-    "alternas front first --svg front.svg",
-)
+@command()
 def front(
     run: str,
     *,
@@ -70,9 +63,7 @@ def front(
     print_front(folder, query, as_json)
 
 
-@command(
-    "alternas leaderboard first --top 20",
-)
+@command()
 def leaderboard(
     run: str,
     *,
@@ -88,9 +79,7 @@ def leaderboard(
     print_leaderboard(find_run(run), query, top, as_json)
 
 
-@command(
-    "alternas compare first second",
-)
+@command()
 def compare(
     runs: list[str],
     *,
@@ -103,10 +92,7 @@ def compare(
     print_comparison(runs, ranking.query(), as_json)
 
 
-@command(
-    "alternas show first:7 --svg net.svg",
-    "alternas show first",
-)
+@command()
 def show(
     run: str,
     trial: int | None = None,
@@ -129,10 +115,7 @@ def show(
         print_text(draw_trial(folder, trial))
 
 
-@command(
-    "alternas report first",
-    "alternas report first --out page.html --assets numbers",
-)
+@command()
 def report(
     run: str,
     *,

@@ -34,13 +34,7 @@ def _search(spec: SearchSpec, as_json: bool) -> None:
         print_lines("", f"export the best:  alternas export {folder.name} --out {folder.name}-best")
 
 
-@command(
-    "alternas search alternet --trials 16 --max-macs 1M --name first",
-    "alternas search modern --data photos --image-size 64 --recipe fast --epochs 20",
-    "alternas search all --supernet 8 --max-hours 2",
-    resumes=True,
-    then=_search,
-)
+@command(resumes=True, then=_search)
 def search(
     space: str = "all",
     *,
@@ -51,15 +45,15 @@ def search(
     data: str = DEFAULT,
     trials: int | None = None,
     name: str = "",
-    strategy: str = "evolution",
+    strategy: str = "",
     tune: tuple[str, ...] | None = None,
     scheduler: str = "",
     rungs: tuple[float, ...] | None = None,
     eta: float = 1.5,
     repeats: int = 1,
-    inherit: bool = False,
+    alone: bool = False,
     supernet: Supernet | None = None,
-    polish: float = 0.35,
+    polish: float | None = None,
     start_with: StartWith | None = None,
     objective: Costs = ("macs",),
     latency: LatencySetting | None = None,
@@ -67,7 +61,7 @@ def search(
     max_params: Amount | None = None,
     max_latency_ms: Mapping[str, float] | None = None,
     seed: int = 0,
-    max_train_steps: float = math.inf,
+    max_train_flops: Amount | None = None,
     trainer: str = "",
     patience: int | None = None,
     baselines: float = 0.25,
@@ -85,7 +79,8 @@ def search(
     from ..results.runs.store import plain_name
     from ..search.data.readers.registry import find_reader
     from ..search.prepare import default_scheduler
-    from ..search.spec import RUNGS, TRIALS, UNLIMITED, SearchSpec
+    from ..search.samplers.registry import find_strategy
+    from ..search.spec import POLISH, RUNGS, TRIALS, UNLIMITED, SearchSpec
     from ..search.training.trainer_file import read_trainer
 
     file, several_labels = read_trainer(trainer) if trainer else None, False
@@ -96,9 +91,16 @@ def search(
         data = file.name
     else:
         several_labels = find_reader(data).several_labels
+    strategy = strategy or ("evolution-per-cost" if max_train_flops else "evolution")
+    planned = find_strategy(strategy).planned
+    apart = alone or bool(file) or (planned and not supernet)  # a trainer trains nets itself
+    if alone and supernet:
+        raise InputError("alone: the nets of a supernet share weights; leave one of the two out")
+    if polish is None:
+        polish = 0.0 if apart else POLISH
     recipe, genes = training.tuned_on(data, tune or ())
     run_name = name or plain_name(space, data)
-    nets = trials if trials is not None else UNLIMITED if supernet else TRIALS
+    nets = trials if trials is not None else UNLIMITED if supernet or max_train_flops else TRIALS
     return SearchSpec(
         space=space,
         data=images.of(data),
@@ -106,7 +108,7 @@ def search(
         name=run_name,
         trials=nets,
         run=running.config(
-            train_steps=max_train_steps,
+            train_flops=max_train_flops or math.inf,
             patience=patience,
             measuring_seconds=measuring.latency_timeout,
             baselines=baselines,
@@ -122,7 +124,7 @@ def search(
         devices=measuring.devices(),
         seed=seed,
         repeats=repeats,
-        inherit=inherit,
+        inherit=not (apart or planned or supernet or weights),
         supernet=supernet,
         polish=polish,
         tune=genes,
@@ -143,10 +145,7 @@ def _pretrained(weights: str, arch: str, from_size: tuple[int, int] | None) -> W
     return WeightsSpec(weights, arch, from_size)
 
 
-@command(
-    "alternas data digits",
-    "alternas data photos --image-size 64",
-)
+@command()
 def data(
     name: str,
     *,
@@ -172,10 +171,7 @@ def data(
         raise error
 
 
-@command(
-    "alternas recipes",
-    "alternas recipes fast",
-)
+@command()
 def recipes(
     recipe: str = "",
     *,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ..archs.errors import InputError, check_choice
+from ..archs.errors import InputError
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
 from ..results.runs.store import as_argument
 from .command import command
@@ -14,10 +14,14 @@ from .options import ImageOptions, RunOptions, TrainingOptions, console_for, pri
 from .values import Amount, limits
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..results.ranking.metric import Metric
+    from ..results.runs.record import Record
     from ..results.runs.weights_spec import WeightsSpec
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WeightsOptions:
     """Trained weights to start from."""
 
@@ -31,11 +35,28 @@ class WeightsOptions:
         return WeightsSpec(self.weights, self.arch, self.from_size)
 
 
-@command(
-    "alternas retrain first --top 3 --seeds 3",
-    "alternas retrain first:7 --epochs 30",
-    resumes=True,
-)
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions(RunOptions, TrainingOptions, ImageOptions):
+    """What every experiment is given."""
+
+    data: str
+    seeds: int = 3
+    name: str = ""
+
+    def of_plan(self) -> dict[str, Any]:
+        """The fields of an `ExperimentConfig`."""
+        recipe, run = self.on(self.data), self.config()
+        return {"data": self.of(self.data), "recipe": recipe, "seeds": self.seeds, "name": self.name, "run": run}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyOptions(PlanOptions):
+    """What a study is given."""
+
+    data: str = "cue"
+
+
+@command(resumes=True)
 def retrain(
     run: str,
     *,
@@ -52,7 +73,7 @@ def retrain(
 ) -> None:
     """Retrain the best nets of a run with several seeds and test them; the same command again resumes."""
     from ..results.ranking.metric import run_metric
-    from ..results.runs.retrained import failures, summary, table
+    from ..results.runs.retrained import summary
     from ..results.runs.store import read_data_facts, read_records
     from ..search.experiments.retrain import Retrain
     from ..search.experiments.retrain import retrain as run_retrain
@@ -68,131 +89,78 @@ def retrain(
     config = Retrain(
         folder, seeds, running.config(), top, numbers, limits(max_macs, max_params), own_recipe, epochs, file
     )
-    records = run_retrain(config, console_for(as_json))
-    metric = run_metric(folder)
+    records, metric = run_retrain(config, console_for(as_json)), run_metric(folder)
     searched = {r.trial: r.accuracy for r in read_records(folder) if r.status == "ok"}
     rows = summary(records, searched, read_data_facts(folder).get("images", {}), metric)
-    if as_json:
-        print_json(rows)
-        return
+    best = f"{as_argument(folder)}:{rows[0]['trial']}" if numbers and rows else as_argument(folder)
+    _print_trained(records, rows, metric, best, f"{folder.name}-best", rows if as_json else None)
+
+
+def _print_trained(
+    records: Sequence[Record], rows: list[dict[str, Any]], metric: Metric, best: str, out: str, facts: Any
+) -> None:
+    """Print `facts` as JSON; without them what was trained as a table, what failed, and how the best is exported."""
+    from ..results.runs.retrained import failures, table
+
+    if facts is not None:
+        return print_json(facts)
     print_text(table(rows, metric))
-    lines = failures(records)
-    if rows:
-        best = f"{as_argument(folder)}:{rows[0]['trial']}" if numbers else as_argument(folder)
-        lines += ["", f"export the best:  alternas export {best} --out {folder.name}-best"]
-    print_lines(*lines)
+    export = ["", f"export the best:  alternas export {best} --out {out}"] if rows else []
+    return print_lines(*failures(records), *export)
 
 
-@command(
-    "alternas finetune --from first:7 --data photos",
-    "alternas finetune --from best --data photos --freeze backbone",
-    resumes=True,
-)
+@command(resumes=True)
 def finetune(
     *,
     weights: WeightsOptions,
-    data: str,
-    images: ImageOptions,
-    training: TrainingOptions,
-    running: RunOptions,
-    freeze: str = "",
-    regime: str = "",
-    seeds: int = 3,
-    name: str = "",
+    plan: PlanOptions,
+    freeze: str = "none",
     as_json: bool = False,
 ) -> None:
     """Fine-tune trained weights on new data, with a new head, at any image size that fits the net."""
-    from ..search.training.freezing import REGIMES
-
-    if regime and freeze:
-        raise InputError(f"regime: chooses what to freeze, got --freeze {freeze} too")
-    freeze = REGIMES[check_choice("regime", regime, REGIMES)] if regime else freeze or "none"
-    _train(weights.spec(), freeze, data, images, training, running, seeds, name, as_json)
+    _train(weights.spec(), freeze, plan, as_json)
 
 
-@command(
-    "alternas train resnet18 --data photos",
-    "alternas train timm:vit_tiny_patch16_224 --data photos --image-size 224 --recipe fast --seeds 1",
-    resumes=True,
-)
-def train(
-    arch: str,
-    *,
-    data: str,
-    images: ImageOptions,
-    training: TrainingOptions,
-    running: RunOptions,
-    seeds: int = 3,
-    name: str = "",
-    as_json: bool = False,
-) -> None:
+@command(resumes=True)
+def train(arch: str, *, plan: PlanOptions, as_json: bool = False) -> None:
     """Train one named net from fresh weights with several seeds and test it; the same command again resumes."""
-    _train(arch, "none", data, images, training, running, seeds, name, as_json)
+    _train(arch, "none", plan, as_json)
 
 
-def _train(
-    net: str | WeightsSpec,
-    freeze: str,
-    data: str,
-    images: ImageOptions,
-    training: TrainingOptions,
-    running: RunOptions,
-    seeds: int,
-    name: str,
-    as_json: bool,
-) -> None:
-    from ..results.runs.retrained import failures, summary, table
+def _train(net: str | WeightsSpec, freeze: str, plan: PlanOptions, as_json: bool) -> None:
+    from ..results.ranking.metric import Metric
+    from ..results.runs.retrained import summary
     from ..results.runs.store import read_data_facts
     from ..search.experiments.train import Train
     from ..search.experiments.train import train as run_training
 
-    config = Train(images.of(data), training.on(data), seeds, name, running.config(), net, freeze)
-    folder, records = run_training(config, console_for(as_json))
+    folder, records = run_training(Train(**plan.of_plan(), net=net, freeze=freeze), console_for(as_json))
     rows = summary(records, {}, read_data_facts(folder).get("images", {}))
-    if as_json:
-        print_json({"folder": str(folder), "rows": rows, "lineage": records[0].lineage if records else {}})
-        return
-    print_text(table(rows))
-    lines = failures(records)
-    if rows:
-        lines += ["", f"export the best:  alternas export {as_argument(folder)} --out {folder.name}-best"]
-    print_lines(*lines)
+    facts = {"folder": str(folder), "rows": rows, "lineage": records[0].lineage if records else {}}
+    _print_trained(records, rows, Metric(), as_argument(folder), f"{folder.name}-best", facts if as_json else None)
 
 
-@command(
-    "alternas buildup --from first:7 --data photos",
-    "alternas buildup --from timm:resnet18.a1_in1k --data photos --msa 0,0,1,1",
-    resumes=True,
-)
+@command(resumes=True)
 def buildup(
     *,
     start: str,
-    data: str,
-    images: ImageOptions,
-    training: TrainingOptions,
-    running: RunOptions,
+    plan: PlanOptions,
     arch: str = "",
     from_size: tuple[int, int] | None = None,
     msa: tuple[int, ...] | None = None,
     train: str = "all",
-    seeds: int = 3,
-    name: str = "",
     as_json: bool = False,
 ) -> None:
     """Swap a ResNet's blocks for attention, backwards from the end, each kept if it helps beyond the noise."""
     from ..search.experiments.build_up import BuildUp, build_up
 
-    request, recipe = images.of(data), training.on(data)
-    spec = WeightsOptions(start, arch, from_size).spec()
-    config = BuildUp(request, recipe, seeds, name, running.config(), spec, msa or (), train)
+    spec = WeightsOptions(weights=start, arch=arch, from_size=from_size).spec()
+    config = BuildUp(**plan.of_plan(), start=spec, msa=msa or (), train=train)
     result, drawing = build_up(config, console_for(as_json))
     print_result(as_json, result, lambda: drawing)
 
 
-@command(
-    "alternas few-shot --from first:7 --data photos --shots 1,5",
-    name="few-shot",
-)
+@command(name="few-shot")
 def few_shot(
     *,
     weights: WeightsOptions,
@@ -216,35 +184,17 @@ def few_shot(
     print_result(as_json, curves, lambda: drawing(curves))
 
 
-@command(
-    "alternas study data-size --data cue --quick",
-    resumes=True,
-)
-def study(
-    name: str,
-    *,
-    images: ImageOptions,
-    training: TrainingOptions,
-    running: RunOptions,
-    data: str = "cue",
-    quick: bool = False,
-    cnn: str = "resnet",
-    seeds: int = 3,
-    run_name: str = "",
-    as_json: bool = False,
-) -> None:
+@command(resumes=True)
+def study(study: str, *, plan: StudyOptions, quick: bool = False, cnn: str = "resnet", as_json: bool = False) -> None:
     """Run one of the papers' studies: table and plot with intervals; the same command again resumes."""
     from ..search.experiments.comparisons import ComparisonRun, run_comparison
 
-    request, recipe = images.of(data), training.on(data)
-    config = ComparisonRun(request, recipe, seeds, run_name, running.config(), name, quick, cnn)
+    config = ComparisonRun(**plan.of_plan(), study=study, quick=quick, cnn=cnn)
     result, drawing = run_comparison(config, console_for(as_json))
     print_result(as_json, result, lambda: drawing)
 
 
-@command(
-    "alternas studies",
-)
+@command()
 def studies(*, as_json: bool = False) -> None:
     """List the papers' studies that `alternas study` can run."""
     from ..search.experiments.comparisons import STUDIES

@@ -92,7 +92,9 @@ def search_driver(trials: SearchTrials) -> Driver:
     if context.devices:
         producers.append(Measuring(trials))
     if trials.shared:
-        producers += [trials.shared.bank_training, FrontFinetuning(trials, trials.shared)]
+        producers.append(trials.shared.bank_training)
+    if trials.settings.polish:
+        producers.append(FrontFinetuning(trials))
     return Driver(trials.store, context.folder, producers, context.artifacts)
 
 

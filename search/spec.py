@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 TRIALS = 16
 UNLIMITED = 10**9  # trials of a search that its compute ends
-POLISH = 0.35
+POLISH = 0.4  # of the compute; as good from 0.3 to 0.5: benchmarks/results/default_space.json
 RUNGS = (1 / 8, 1 / 4, 1 / 2)
 ETA = 1.5
 MAX_TRAININGS = 1e6  # of a supernet
@@ -44,7 +44,7 @@ class Budget:
     Attributes:
         trial_minutes: time limit per trial; slower trials are recorded as timeout.
         hours: time limit of this command.
-        train_steps: limit on the optimiser steps of all trainings; then no trial is started or promoted.
+        train_flops: limit on the FLOPs of all trainings, 6 x MACs x images; then no trial is started or promoted.
         patience: nets in a row without growth of the front after which a search proposes no more; None for no end.
         measuring_seconds: time limit of one run of a command that measures a net on a device.
         baselines: share of `hours` after which baselines and references wait until the search's nets have been
@@ -53,7 +53,7 @@ class Budget:
 
     trial_minutes: float = math.inf
     hours: float = math.inf
-    train_steps: float = math.inf
+    train_flops: float = math.inf
     patience: int | None = None
     measuring_seconds: float = TIMEOUT_SECONDS
     baselines: float = 0.25
@@ -61,7 +61,7 @@ class Budget:
     def __post_init__(self) -> None:
         if not 0 <= self.baselines <= 1:
             raise InputError(f"baselines: must be a share from 0 to 1, got {self.baselines}")
-        limits = {"trial-minutes": self.trial_minutes, "max-hours": self.hours, "max-train-steps": self.train_steps}
+        limits = {"trial-minutes": self.trial_minutes, "max-hours": self.hours, "max-train-flops": self.train_flops}
         limits["latency-timeout"] = self.measuring_seconds
         for name, most in limits.items():
             if not most > 0:
@@ -126,9 +126,9 @@ class SearchSpec:
         devices: whose commands measure nets.
         seed: of the strategy and of every training.
         repeats: number of seeds per net, from `seed` on; its accuracy is their mean.
-        inherit: whether each net is initialised from the most similar trained net and trained for less.
+        inherit: whether a net is initialised from the most similar trained net, if one is, and trained for less.
         supernet: shared weights; None trains each net alone.
-        polish: share of the supernet's compute that trains the front's nets on from their slices.
+        polish: share of the search's compute that trains the nets of its front on, once all others are trained.
         tune: values that the recipe's genes may take, by name; {} trains all nets by the recipe as it is.
         trainer: the user's own training; None is ours.
         start_with: nets to begin with; None is none.
@@ -155,7 +155,7 @@ class SearchSpec:
     repeats: int = 1
     inherit: bool = False
     supernet: Supernet | None = None
-    polish: float = POLISH
+    polish: float = 0.0
     tune: Mapping[str, tuple[Gene, ...]] = field(default_factory=dict)
     trainer: TrainerFile | None = None
     start_with: StartWith | None = None
@@ -202,8 +202,9 @@ class SearchSpec:
             raise InputError("rungs and eta: without a scheduler nets do not stop early; choose mo-asha or asha")
         if self.supernet:
             self._check_supernet()
-        elif self.pretrained and self.inherit:
-            raise InputError("from: --inherit names other parents; leave one of the two out")
+        if self.inherit and (self.supernet or self.pretrained or find_strategy(self.strategy).planned):
+            name = "supernet" if self.supernet else "from" if self.pretrained else f"strategy {self.strategy!r}"
+            raise InputError(f"inherit: {name} says what nets begin with; must be false")
         if self.trainer:
             self._check_trainer()
         if self.tune and (self.supernet or self.strategy == "buildup"):
@@ -218,9 +219,8 @@ class SearchSpec:
                     raise InputError(f"{name}: {plan} follows a plan of its own; leave it out")
 
     def _check_supernet(self) -> None:
-        if self.inherit or self.repeats > 1:
-            name = "inherit" if self.inherit else "repeats"
-            raise InputError(f"{name}: the nets of a supernet are not trained one by one; leave it out")
+        if self.repeats > 1:
+            raise InputError("repeats: the nets of a supernet are not trained one by one; leave it out")
         if self.scheduler != "none":
             raise InputError(f"scheduler: the nets of a supernet do not stop early; must be none, got {self.scheduler}")
         if self.recipe.compile:

@@ -23,8 +23,8 @@ def conclude(search: SearchTrials, console: Console) -> None:
         OperationError: if all that was trained has failed.
     """
     settings, started = search.context.settings, search.started
-    if settings.run.budget.train_steps < math.inf and search.budget_spent:
-        console.print(f"all {settings.run.budget.train_steps:.0f} steps are used: {started} trials started")
+    if settings.run.budget.train_flops < math.inf and search.budget_spent:
+        console.print(f"all {short(settings.run.budget.train_flops)} FLOPs are used: {started} trials started")
     elif search.stalled and started < settings.trials:
         console.print(str(search.patience), highlight=False, soft_wrap=True)
     elif search.exhausted and settings.trials < UNLIMITED:

@@ -180,7 +180,7 @@ def open_controller(tmp_path: Path) -> Iterator[Callable[..., SearchTrials]]:
         space, budget = space or get("all", 8), more.pop("budget", Budget())
         references = {net: CountedCost(10**6, 10**7) for net in more.pop("references", ())}
         spec = spec_of(space.name, strategy=strategy, trials=trials, run=RunConfig(budget=budget), **more)
-        fields = {"recipe": {}, "data": {}, "seed": spec.seed, "versions": {}}
+        fields = {"recipe": spec.recipe.to_dict(), "data": {}, "seed": spec.seed, "versions": {}}
         devices = devices_of(spec, tmp_path, _cost_fn, (1, 8, 8), 10)
         no_data: Any = SimpleNamespace(val=())  # a controller reads no images
         context = SearchContext(

@@ -18,7 +18,7 @@ from ray import cloudpickle
 from typer.testing import CliRunner
 
 import fakes
-from alternas.archs import InputError, build, zoo
+from alternas.archs import InputError, build, static_cost, zoo
 from alternas.archs.weights import save
 from alternas.cli import app as cli
 from alternas.results.runs.record import Record
@@ -31,35 +31,44 @@ from alternas.search.prepare import default_scheduler
 from alternas.search.spec import Budget
 from alternas.search.training.job import JobResult, Point, Progress, TrainJob
 from alternas.search.trials.search_trials import SearchTrials
-from fakes import STEPS, FakeExecutor, FakePool, SilentView, driver_of, fake_accuracy, run_loop
+from fakes import RECIPE, STEPS, FakeExecutor, FakePool, SilentView, driver_of, fake_accuracy, run_loop
 from runs import finished_run
 
 Open = Callable[..., SearchTrials]
 
 
 @pytest.mark.parametrize("scheduler", ["none", "mo-asha"])
-def test_steps_are_used_up_and_no_more_are_begun(open_controller: Open, scheduler: str) -> None:
-    most = 12 * STEPS
-    controller = open_controller(trials=100, scheduler=scheduler, budget=Budget(train_steps=most))
+def test_flops_are_used_up_and_no_more_nets_are_begun(open_controller: Open, scheduler: str) -> None:
+    most = STEPS * 6 * RECIPE.batch_size * 4_000_000  # MACs: twice what the plain ResNets take
+    controller = open_controller(trials=100, scheduler=scheduler, budget=Budget(train_flops=most))
     executor = FakeExecutor(3)
     assert run_loop(controller, executor, SilentView())
-    taken = sum(r.budget["done"] * max(1, len(r.accuracies)) for r in controller.store.records)
-    assert taken == controller.steps_done
-    assert most <= taken < most + 3 * STEPS, "those that run are trained to their next stop"
+    costs = [spent(r) for r in controller.store.records]
+    assert most <= sum(costs) < most + 3 * max(costs), "those that run are trained to their next stop"
     found = Counter(r.status for r in controller.store.records if r.kind == "search")
     assert not controller.live
     assert set(found) <= {"ok", "pruned", "duplicate"}
-    assert open_controller(trials=100, scheduler=scheduler, budget=Budget(train_steps=most)).complete
-    more = open_controller(trials=100, scheduler=scheduler, budget=Budget(train_steps=2 * most))
+    assert open_controller(trials=100, scheduler=scheduler, budget=Budget(train_flops=most)).complete
+    more = open_controller(trials=100, scheduler=scheduler, budget=Budget(train_flops=2 * most))
     assert not more.complete
     run_loop(more, FakeExecutor(3), SilentView())
-    assert 2 * most <= more.steps_done < 2 * most + 3 * STEPS
+    costs = [spent(r) for r in more.store.records]
+    assert 2 * most <= sum(costs) < 2 * most + 3 * max(costs)
+
+
+def spent(record: Record) -> int:
+    """FLOPs of all trainings of a net: 2 of a forward and 4 of a backward pass a MAC, by all images of its steps."""
+    steps = record.budget.get("done", 0) * max(1, len(record.accuracies))
+    return 6 * record.cost["macs"] * steps * record.recipe["batch_size"]
 
 
 def test_seeds_and_live_nets_count(open_controller: Open) -> None:
-    controller = open_controller(trials=9, budget=Budget(train_steps=8 * STEPS - 1))
+    plain = open_controller(trials=9).baselines
+    macs = [static_cost(net, 10, 8, 1).macs for net in plain]
+    batch = RECIPE.batch_size
+    controller = open_controller(trials=9, budget=Budget(train_flops=6 * batch * STEPS * 2 * sum(macs) - 1))
     driver = driver_of(controller)
-    for _ in range(8):  # four plain ResNets, two seeds each
+    for _ in range(2 * len(plain)):  # two seeds each
         assert not controller.budget_spent
         job = driver.next_job()
         assert isinstance(job, TrainJob)
@@ -207,7 +216,7 @@ def test_trainings_of_an_experiment_that_take_too_long_are_tried_again(
     assert [r.status for r in ended(STUDY)][3:] == ["ok", "ok"]
 
 
-@pytest.mark.parametrize("option", ["--trial-minutes", "--max-hours", "--max-train-steps"])
+@pytest.mark.parametrize("option", ["--trial-minutes", "--max-hours", "--max-train-flops"])
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "x"])
 def test_limits_are_above_nothing(option: str, value: str) -> None:
     found = CliRunner().invoke(cli.app, ["search", option, value])

@@ -280,7 +280,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
 def test_no_help_speaks_of_infinity(alternas: Any) -> None:
     listed = alternas("search", "--help-all")[1]
     assert "inf]" not in listed
-    assert listed.count("(no") == 3, "minutes of a trial, hours, steps"
+    assert listed.count("(no") == 2, "minutes of a trial, hours"
 
 
 def test_a_net_is_named_by_run_and_trial_or_is_the_best(alternas: Any) -> None:

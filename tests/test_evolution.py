@@ -16,7 +16,7 @@ from optuna.samplers import BaseSampler
 
 from alternas.archs import Genotype, static_cost
 from alternas.search.samplers import evolution
-from alternas.search.samplers.evolution import GROWTH, LEARNED, Evolution
+from alternas.search.samplers.evolution import GROWTH, LEARNED, MIN_OBSERVATIONS, Evolution
 from alternas.search.samplers.random import RandomSampler, TrialChooser
 from alternas.search.samplers.sampler_context import NetCosts, SamplerContext
 from alternas.search.samplers.surrogate import expected_hypervolume_improvement
@@ -209,7 +209,7 @@ def test_constants_are_learned_as_data_come_and_kept_in_the_study(
 
     monkeypatch.setattr(Evolution, "_keep", noted)
     sampler, controller = sampler_after(40, open_controller)
-    assert counts[:3] == [5, 6, 7]
+    assert MIN_OBSERVATIONS <= counts[0] < 13, "of the first nets, or the plain ResNets beside them"
     assert all(after >= max(before + 1, GROWTH * before) for before, after in pairwise(counts))
     assert len(counts) < 0.6 * sampler._curves.count
     readings, theta = controller.study.study.user_attrs[LEARNED]

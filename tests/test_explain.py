@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 import random
@@ -32,7 +31,7 @@ from alternas.search.experiments import explain as module
 from alternas.search.experiments import trained_nets as subjects
 from alternas.search.experiments.explain import Explain, explain
 from alternas.search.experiments.study_nets import net_of
-from alternas.search.experiments.trained_nets import analysis_context, objective_of
+from alternas.search.experiments.trained_nets import objective_of
 from alternas.search.training import recipes
 from alternas.search.training.recipe import Augment
 from alternas.spaces import RandomChooser, get
@@ -67,8 +66,7 @@ def test_the_files_of_an_explanation(run: Path) -> None:
     assert [net["trial"] for net in told["nets"]] == [2, 1]
     folder = run / "explain"
     files = [f"{name}.{suffix}" for name in ("fourier", "variance") for suffix in ("csv", "png")] + ["findings.csv"]
-    lists = ["images-40.csv", "minibatches-1-0.csv"]
-    assert sorted(path.name for path in folder.iterdir()) == sorted([INDEX, *files, *lists])
+    assert sorted(path.name for path in folder.iterdir()) == sorted([INDEX, *files])
     with open(folder / "variance.csv", encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert {row["net"] for row in rows} == {"trial 2 (alternet)", "trial 1 (resnet)"}
@@ -176,31 +174,6 @@ def test_the_loss_is_the_recipes() -> None:
     for name in ("cross_entropy", "binary"):
         loss = objective_of(net, replace(recipe, loss=name)).loss(logits.double(), y)
         assert loss.dtype == torch.double, "the Hessian's products are of float64"
-
-
-@pytest.mark.slow
-def test_the_images_are_listed(run: Path) -> None:
-    explain(Explain("mine:2", analyses=("hessian",), samples=48), QUIET)
-    data, ground = load(DataConfig("digits")), analysis_context(load(DataConfig("digits")), 48, torch.device("cpu"))
-    subject = ground.analysis_input(module._named(*module.select_net(run, 2)))
-
-    def raw(row: dict[str, str], images: Any) -> torch.Tensor:
-        x = images.images[int(row["index"])].astype("<f4")
-        assert row["sha256"] == hashlib.sha256(x.tobytes()).hexdigest()
-        return torch.as_tensor(x)
-
-    with open(run / "explain" / "images-48.csv", encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert torch.equal(torch.stack([raw(row, data.val) for row in rows]), ground.images.x_NCHW * data.white_level)
-    assert [int(row["label"]) for row in rows] == ground.images.y_N.tolist()
-    with open(run / "explain" / "minibatches-1-0.csv", encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [int(row["minibatch"]) for row in rows] == sorted(list(range(3)) * 16)
-    assert [int(row["label"]) for row in rows] == torch.cat([y for _, y in subject.training]).tolist()
-    assert {row["split"] for row in rows} == {"train"}
-    assert len({row["index"] for row in rows}) == 48, "no image twice in an epoch"
-    for row in rows:
-        raw(row, data.train)
 
 
 def test_zoo_is_the_plain_resnet_next_in_macs(run: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from optuna.trial import FrozenTrial, TrialState
 
-from alternas.archs import Genotype, InputError
+from alternas.archs import Genotype, InputError, Stage, Stem
 from alternas.archs.cost import BACKWARD_FACTOR
 from alternas.results.ranking.leaderboard import front, leaderboard, noise_of
 from alternas.results.runs.record import Record
@@ -23,7 +23,7 @@ from alternas.search.training.job import JobResult, Point, TrainJob
 from alternas.search.trials.proposer import BASELINE_SEEDS, REPEATS_BEFORE_RANDOM_DRAW
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.search.trials.study import validate_sampler
-from alternas.search.trials.trial import MIN_SIMILARITY
+from alternas.search.trials.trial import MIN_SHARED, shared_blocks
 from alternas.spaces import get
 from alternas.spaces.base import members
 from fakes import STEPS, FakeExecutor, SilentView, fake_accuracy, run_loop, spec_of
@@ -88,9 +88,9 @@ def test_a_net_inherits_from_the_most_alike_that_is_trained(opened: Open) -> Non
     children, others = list[TrainJob](), list[TrainJob]()
     for number, job in enumerate(executor.ran):
         before = [by_trial[other.trial] for other in executor.ran[:number]]
-        found = [(alike(net_of(r), job.genotype), -r.trial, r.key) for r in before]
-        best = max(found, default=(0.0, 0, ""))
-        if by_trial[job.trial].kind == "search" and best[0] >= MIN_SIMILARITY:
+        near = [r for r in before if shared_blocks(job.genotype, net_of(r)) >= MIN_SHARED]
+        best = max(((alike(net_of(r), job.genotype), -r.trial, r.key) for r in near), default=None)
+        if by_trial[job.trial].kind == "search" and best:
             assert job.start is not None
             assert Path(job.start.weights) == controller.context.folder / "weights" / f"{best[2]}.safetensors"
             assert Path(job.start.weights).exists()
@@ -104,14 +104,22 @@ def test_a_net_inherits_from_the_most_alike_that_is_trained(opened: Open) -> Non
     assert len(others) > len(controller.baselines), "some are too different from all"
 
 
+def test_the_share_of_blocks_that_two_nets_have_in_common() -> None:
+    """By channels squared, stage by stage: 2 x 8^2 + 2 x 16^2 = 640 in all, of which 2 x 16^2 = 512 are alike."""
+    stem, last = Stem("cifar", 8), Stage("mbconv", 2, 16, 2)
+    one, other = (Genotype(stem, (Stage(kind, 2, 8), last)) for kind in ("mbconv", "convnext"))
+    assert shared_blocks(one, other) == shared_blocks(other, one) == 512 / 640
+    assert shared_blocks(one, Genotype(stem, (Stage("mbconv", 2, 8),))) == 128 / 640
+    assert shared_blocks(one, one) == 1
+
+
 def test_baselines_never_inherit(opened: Open) -> None:
     controller = opened(5, inherit=True)
     executor = finish(controller)
     first = [job for job in executor.ran if job.trial < len(controller.baselines)]
     assert len(first) == len(controller.baselines) * BASELINE_SEEDS
-    assert max(alike(a.genotype, b.genotype) for a in first for b in first if a.trial != b.trial) >= MIN_SIMILARITY, (
-        "though alike"
-    )
+    shares = [shared_blocks(a.genotype, b.genotype) for a in first for b in first if a.trial != b.trial]
+    assert max(shares) >= MIN_SHARED, "though alike"
     assert all(job.start is None and job.total_steps == STEPS for job in first)
     assert all(not r.lineage for r in controller.store.records if r.kind == "baseline")
 

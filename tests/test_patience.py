@@ -158,7 +158,7 @@ def test_a_search_ends_and_goes_on_with_more(open_controller: Open, scheduler: s
 def test_nets_that_still_run_end_and_growth_among_them_goes_on(open_controller: Open) -> None:
     """Four workers: when the last bad net ends three more run; the one that is good makes the search go on."""
     controller = open_controller(get("resnet", 8), trials=40, budget=Budget(patience=4))
-    first = max(controller.live) + 6
+    first = max(controller.live) + 12
     good = first + 6
 
     def fate(job: TrainJob) -> Any:

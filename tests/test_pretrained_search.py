@@ -159,7 +159,6 @@ def test_nets_of_another_run_do_not_count_as_trained_so(alternas: Any) -> None:
 @pytest.mark.parametrize(
     ("words", "about"),
     [
-        (("--from", "w.safetensors", "--inherit"), "--inherit names other parents"),
         (("--from", "w.safetensors", "--supernet", "20"), "a supernet's nets start from its bank"),
         (("--from", "none"), "'none' is none of"),
         (("--from", "none.safetensors"), "no such file"),

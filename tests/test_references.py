@@ -29,7 +29,7 @@ from alternas.results.runs.store import read_records
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from alternas.search.experiments import explain_timm
-from alternas.search.training.freezing import REGIMES
+from alternas.search.training.freezing import FREEZE_POLICIES
 from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.training.loaders import MemoryLoader
 from alternas.search.training.loop import train
@@ -347,8 +347,8 @@ def test_one_named_net_is_a_plan_of_one(alternas: Any, fake_pool: type[FakePool]
 
 
 @pytest.mark.usefixtures("pictures")
-def test_a_rule_fits_the_recipe_and_a_regime_what_is_frozen(alternas: Any, fake_pool: type[FakePool]) -> None:
-    """BiT-HyperRule trains 40 pictures of 40 px at 128 px for 500 steps; `--regime` is a name for `--freeze`."""
+def test_a_rule_fits_the_recipe_and_what_is_frozen_is_asked_for(alternas: Any, fake_pool: type[FakePool]) -> None:
+    """BiT-HyperRule trains 40 pictures of 40 px at 128 px for 500 steps;"""
     words = ("--data", "pictures", "--seeds", "1", "--recipe", "bit_hyperrule")
     code, out, err = alternas("train", "resnet18", *words)
     assert code == 0, err
@@ -357,16 +357,12 @@ def test_a_rule_fits_the_recipe_and_a_regime_what_is_frozen(alternas: Any, fake_
     assert "pictures are read at 128 px" in out
     save(build(zoo.get("resnet18", 32), 5, 32, 3), Path("zoo.safetensors"))
     words = ("finetune", "--from", "zoo.safetensors", "--data", "pictures", "--seeds", "1", "--epochs", "1")
-    for regime, freeze in REGIMES.items():
-        code, _, err = alternas(*words, "--regime", regime)
+    for freeze in FREEZE_POLICIES:
+        code, _, err = alternas(*words, "--freeze", freeze)
         assert code == 0, err
         start = fake_pool.jobs_of_all[-1].start
         assert start is not None
         assert start.freeze == freeze
-    assert len({job.start for job in fake_pool.jobs_of_all}) == 1 + len(REGIMES)
-    for more, said in ((("--freeze", "half"), "chooses what to freeze"), (("--regime", "tiny"), "did you mean")):
-        code, _, err = alternas(*words, "--regime", "small-similar", *more)
-        assert (code, said in err or "unknown value 'tiny'" in err) == (2, True)
 
 
 @pytest.mark.usefixtures("pictures")

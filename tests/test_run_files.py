@@ -22,7 +22,6 @@ from alternas.results.runs.store import Store, locked, read_records, read_settin
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import keep_sample, load
 from alternas.search.experiments.trained_nets import EDITION, cached
-from alternas.search.tracking.tensorboard import EventFile
 from command_line import within
 from runs import finished_run
 
@@ -159,9 +158,6 @@ NONE = ("records.jsonl", "latency.jsonl", f"any.{EDITION}.json")  # that may not
 WRITES = {
     "records.jsonl": Store,
     "latency.jsonl": lambda folder: keep(folder, "x", (8, 8), {"latency_ms": 1.0}),
-    "tensorboard/trial-00000/events.out.tfevents.alternas": lambda folder: EventFile(
-        folder / "tensorboard" / "trial-00000"
-    ),
     "any": lambda folder: open_own(folder / "any", "wb"),
 }
 USES = [

@@ -17,7 +17,6 @@ from alternas.archs import Genotype, InputError, OperationError, static_cost
 from alternas.results.ranking.leaderboard import rank_rows
 from alternas.results.ranking.metric import Metric
 from alternas.results.ranking.objectives import RankingQuery
-from alternas.results.ranking.pareto import hypervolume
 from alternas.results.render.board import sharing_lines
 from alternas.results.runs.bank_progress import BANK_FORMAT, BANK_NAME, read_progress
 from alternas.results.runs.store import Store, read_records, weights_file
@@ -28,7 +27,6 @@ from alternas.search.supernet.budget import NETS_A_STEP
 from alternas.search.training.job import EvaluateJob, Job, JobResult, Point, SupernetJob, TrainJob
 from alternas.search.trials.bank_training import SEGMENTS
 from alternas.search.trials.search_trials import SearchTrials
-from alternas.search.trials.shared_weights import thinned
 from alternas.search.trials.study import study_of
 from alternas.spaces import get
 from fakes import RECIPE, FakeExecutor, SilentView, driver_of, fake_accuracy, run_loop, shared_of, spec_of
@@ -64,7 +62,7 @@ def open_supernet(tmp_path: Path, pool: list[Genotype]) -> Iterator[Open]:
     stores: list[Store] = []
 
     def open_it(trials: int = UNLIMITED, trainings: float = 8, **more: Any) -> SearchTrials:
-        spec = spec_of("bench", recipe=RECIPE, trials=trials, supernet=Supernet(trainings), **more)
+        spec = spec_of("bench", recipe=RECIPE, trials=trials, supernet=Supernet(trainings), **{"polish": 0.35} | more)
         fields = {"recipe": RECIPE.to_dict(), "data": {}, "seed": 0, "versions": {}}
         bank, facts = tmp_path / "bank.safetensors", {"space": "bench"}
         space, nets = get("bench", 16), sampler()
@@ -399,20 +397,6 @@ def test_a_front_says_how_far_shared_weights_can_be_trusted(open_supernet: Open,
     assert len(sharing_lines(good, Metric())) == 1
 
 
-def test_ten_nets_hold_most_of_a_front() -> None:
-    front: Any = [SimpleNamespace(accuracy=1 - 1 / (i + 1), trial=i) for i in range(30)]
-    kept = thinned(front, [2.0**i for i in range(30)])
-    assert len(kept) == 10
-    assert kept[0] is front[0]
-    assert kept[-1] is front[-1]
-
-    def held(nets: Any) -> float:
-        return hypervolume([(r.accuracy, 2.0**r.trial) for r in nets], 0.0, [(1.0, 2.0**29)])
-
-    assert held(kept) > 0.97 * held(front)
-    assert held(kept) > held([front[i] for i in range(0, 30, 3)])
-
-
 # The command.
 
 APART = '''
@@ -437,7 +421,7 @@ class Apart:
     [
         (("--supernet", "0.5"), "supernet: must be from 1 to"),
         (("--supernet", "nan"), "supernet: must be from 1 to"),
-        (("--supernet", "8", "--inherit"), "inherit: the nets of a supernet are not trained one by one"),
+        (("--supernet", "8", "--alone"), "alone: the nets of a supernet share weights"),
         (("--supernet", "8", "--repeats", "2"), "repeats: the nets of a supernet are not trained one by one"),
         (("--supernet", "8", "--scheduler", "asha"), "scheduler: the nets of a supernet do not stop early"),
         (("--supernet", "8", "--polish", "1"), "polish: must be a share of the compute"),

@@ -225,7 +225,7 @@ def pool() -> list[Genotype]:
 @pytest.fixture
 def controller(tmp_path: Path, pool: list[Genotype]) -> Iterator[SearchTrials]:
     """A search on shared weights whose baselines have ended."""
-    spec = spec_of("all", recipe=SMOKE, trials=UNLIMITED, supernet=Supernet(40.0))
+    spec = spec_of("all", recipe=SMOKE, trials=UNLIMITED, supernet=Supernet(40.0), polish=0.35)
     fields = {"recipe": {}, "data": {}, "seed": 0, "versions": {}}
     data: Any = SimpleNamespace(train=range(1000), val=range(300))
     bank = tmp_path / "bank.safetensors"

@@ -281,7 +281,7 @@ def read_array(path: Path, name: str, fits: Callable[[tuple[int, ...], np.dtype]
 
 def weights_file(folder: Path, record: Record) -> Path:
     """Where a net's final weights are kept: by its training, or in a search by its key and how it came by them."""
-    return folder / "weights" / f"{record.training_id or weights_name(record.key, record.weights)}.safetensors"
+    return folder / "weights" / f"{weights_name(record.training_id or record.key, record.weights)}.safetensors"
 
 
 def weights_name(key: str, weights: str) -> str:

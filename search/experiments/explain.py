@@ -41,7 +41,6 @@ from .trained_nets import (
     analysis_context,
     data_of,
     threads_for,
-    write_shown,
 )
 
 ZOO = "zoo"
@@ -97,7 +96,6 @@ def explain(config: Explain, console: Console) -> dict[str, Any]:
     context = analysis_context(data, config.samples, torch.device(config.device))
     inputs = [] if study else [context.analysis_input(net) for net in nets]
     folder = open_folder(config.out or run / FOLDER)
-    write_shown(folder, data, config.samples, [(net.view, net.recipe) for net in nets])
 
     def parts() -> Iterator[Explained]:
         names = chosen(config.analyses)

@@ -25,7 +25,7 @@ from ...results.runs.weights_spec import timm_pretrained
 from ..data.dataset import DataConfig, DataSet
 from ..data.load import load_at
 from .explain import Explain, net_parts
-from .trained_nets import analysis_context, write_shown
+from .trained_nets import analysis_context
 
 
 def explain_timm(config: Explain, data: DataConfig, console: Console) -> dict[str, Any]:
@@ -46,7 +46,6 @@ def explain_timm(config: Explain, data: DataConfig, console: Console) -> dict[st
     shown = _normalised(context.images, known, images) if weights.startswith("pretrained") else context.images
     subject = AnalysisInput(config.net, net.to(config.device).eval(), shown)
     folder = open_folder(config.out or Path(plain_name("explain", name)))
-    write_shown(folder, images, config.samples, [])
     facts = {
         "run": "",
         "nets": [{"name": config.net, "trial": None, "key": TimmNet(name.split(".")[0]).key, "accuracy": None}],

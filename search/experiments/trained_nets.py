@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import hashlib
-import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,7 +17,7 @@ from torch import Tensor, nn
 
 from ...archs import Genotype, InputError
 from ...archs.errors import short_repr
-from ...archs.files import atomic_write, read_own
+from ...archs.files import read_own
 from ...archs.timm import create
 from ...archs.timm_net import Net, net_from_dict
 from ...archs.weights import fill, read
@@ -28,10 +25,10 @@ from ...results.analysis_tools.inputs import AnalysisInput, Images, Objective
 from ...results.runs.record import Record
 from ...results.runs.store import read_data_facts, read_settings, write_json
 from ...results.runs.weights_spec import trained_weights
-from ..data.dataset import DataConfig, DataSet, Pictures, Split
+from ..data.dataset import DataConfig, DataSet
 from ..data.load import images_at, load_showing
 from ..data.splits import View, seen
-from ..training.loaders import chosen_places, open_loader, sample
+from ..training.loaders import open_loader, sample
 from ..training.optim import class_weights, loss_of, optimizer_for
 from ..training.recipe import Recipe
 
@@ -167,50 +164,6 @@ def cached(path: Path, measure: Callable[[], Any]) -> Any:
     result = measure()
     write_json(path, result)
     return result
-
-
-def write_shown(folder: Path, data: DataSet, most: int, trained: Iterable[tuple[View, Recipe]]) -> None:
-    """Which images an explanation was made on, as tables beside it: its numbers can be repeated without this code.
-
-    images-N.csv: the N validation images; minibatches-SHARE-DRAW.csv: those of what nets were trained on, and how.
-    "index" counts from 0 in the whole split, in the order of the data; "name" is a picture's, "sha256" the digest of
-    an image's raw values as little-endian float32, by channel, row and column.
-
-    Raises:
-        InputError: if the folder cannot be written to.
-    """
-    places = sample(len(data.val), most).numpy()
-    tables = {f"images-{len(places)}": list(_image_rows("val", data.val, places))}
-    for view, recipe in trained:
-        name = f"minibatches-{view.share:g}-{view.draw}"
-        if name not in tables:
-            part = seen(replace(data, train=Split(np.arange(len(data.train)), data.train.y_N)), view).train
-            assert isinstance(part.images, np.ndarray)
-            steps = chosen_places(_in_minibatches(recipe, len(part)), 0, part.y_N, 0, _minibatches(most))
-            tables[name] = [
-                {"minibatch": step} | row
-                for step, chosen in steps
-                for row in _image_rows("train", data.train, part.images[chosen.numpy()])
-            ]
-    for name, rows in tables.items():
-        text = io.StringIO()
-        writer = csv.DictWriter(text, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-        try:
-            atomic_write(folder / f"{name}.csv", lambda file, text=text: file.write(text.getvalue().encode()))
-        except OSError as error:
-            raise InputError(f"explain: {folder} cannot be written to ({error.strerror or error})") from None
-
-
-def _image_rows(split: str, images: Split, places: np.ndarray) -> Iterator[dict[str, Any]]:
-    for order, (place, x_CHW) in enumerate(zip(places.tolist(), images_at(images, places), strict=True)):
-        name = ""
-        if isinstance(images.images, Pictures):
-            name = images.images.source.name(int(images.images.places_N[place]))
-        digest = hashlib.sha256(np.ascontiguousarray(x_CHW, dtype="<f4").tobytes()).hexdigest()
-        facts = {"order": order, "split": split, "index": place, "label": int(images.y_N[place])}
-        yield facts | {"name": name, "sha256": digest}
 
 
 def recipe_of(run: Path) -> Recipe:

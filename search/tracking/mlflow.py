@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from ...results.runs.record import FAILED
 from ..redact import shown_url
-from .tracker import NotedTracker, Points, Results
+from .tracker import Points, Results, Tracker
 
 MAX_VALUES, MAX_PARAMS, MAX_CHARACTERS = 1000, 100, 500  # that MLflow takes at once, and of a parameter
 
@@ -27,7 +27,7 @@ def open_run(folder: Path) -> MlflowTracker:
     return MlflowTracker(folder)
 
 
-class MlflowTracker(NotedTracker):
+class MlflowTracker(Tracker):
     """A run of MLflow's and its nested ones, through the client: no run is active, nothing global is set."""
 
     def __init__(self, folder: Path) -> None:

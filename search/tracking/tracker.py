@@ -1,4 +1,4 @@
-"""`Tracker`: what an experiment tracker is told of a run; which there are; what they keep between sessions."""
+"""`Tracker`: what a tracker is told of a run, by one hook `on_event`, and what it keeps between sessions."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ...archs.errors import InputError, check_choice
 from ...archs.files import open_own
 from ...archs.json_files import convert, parse_line
-from ...archs.timm_net import Net
 from ...results.runs.store import cut_torn_line, read_data_facts, read_lines, read_settings
 
 PACKAGES = {"mlflow": "mlflow", "wandb": "wandb", "tensorboard": "tensorboardX"}  # that each tracker is written with
@@ -29,12 +28,10 @@ class TrackedTraining:
 
     Attributes:
         name: unique in the run, and the same in each session.
-        net: what is trained.
         params: what tells it from the others: kind, family, key, genes or factors, seed.
     """
 
     name: str
-    net: Net
     params: Mapping[str, Any]
 
 
@@ -91,16 +88,6 @@ class SessionEnd:
 
 
 TrackerEvent = TrainingEvent | FrontEvent | SessionEnd
-
-
-class Tracker(Protocol):
-    """Experiment tracker of one run, opened anew by each session. What it has already it leaves out."""
-
-    takes_report: bool  # whether the HTML report can be kept there
-
-    def on_event(self, event: TrackerEvent) -> None:
-        """Take up what has happened."""
-        ...
 
 
 def check_trackers(names: Sequence[str]) -> tuple[str, ...]:
@@ -208,8 +195,11 @@ def _parsed(path: Path, number: int, line: bytes) -> Note:
         raise InputError(f"{path}: line {number} is broken ({error})") from None
 
 
-class NotedTracker(ABC):
-    """A tracker that has a run for each training beside one for the whole, and notes what it has sent."""
+class Tracker(ABC):
+    """Experiment tracker of one run, opened anew by each session: a run for each training beside one for the whole.
+
+    It notes what it has sent, and leaves that out. The HTML report is kept where `takes_report`.
+    """
 
     takes_report = True
 

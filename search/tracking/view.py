@@ -223,6 +223,6 @@ def _training(
     if kind in ("retrain", "study"):  # of a plan, whose trials the next session numbers anew
         factors = {**fields["factors"], "seed": seed}
         label = re.sub("[^A-Za-z0-9.]+", "-", " ".join(f"{name} {value}" for name, value in factors.items()))
-        return TrackedTraining(f"{label[:80]}-{fields['training_id']}", net, about | factors)
+        return TrackedTraining(f"{label[:80]}-{fields['training_id']}", about | factors)
     name = f"trial-{trial:05d}" + ("" if seed == fields["seed"] else f"-seed-{seed}")
-    return TrackedTraining(name, net, {**about, **genes, "seed": seed})
+    return TrackedTraining(name, {**about, **genes, "seed": seed})

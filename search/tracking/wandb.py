@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...archs.errors import InputError
 from ...results.runs.record import FAILED
-from .tracker import NotedTracker, Points, Results
+from .tracker import Points, Results, Tracker
 
 if TYPE_CHECKING:
     from wandb import Run
@@ -31,7 +31,7 @@ def open_run(folder: Path) -> WandbTracker:
     return WandbTracker(folder)
 
 
-class WandbTracker(NotedTracker):
+class WandbTracker(Tracker):
     """Runs of W&B, open while something comes for them."""
 
     def __init__(self, folder: Path) -> None:

@@ -29,11 +29,3 @@ FREEZE_POLICIES = {
     "backbone": FreezePolicy(0.0, 0.1),
     "inherited": FreezePolicy(new=True),
 }
-# What to freeze by size of the new set and likeness to the old one: transfer-learning lore (CS231n; Yosinski et al.,
-# NeurIPS 2014) freezes more, the smaller and the more alike, and trains inherited parts at a tenth of the rate.
-REGIMES = {
-    "large-different": "none-low-lr",
-    "large-similar": "three-quarters",
-    "small-different": "half",
-    "small-similar": "backbone",
-}

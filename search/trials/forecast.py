@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -14,7 +13,7 @@ from ...results.runs.record import BESIDE as REFERENCE_KINDS
 from ...results.runs.record import FREE, Record
 from ..training.job import EvaluateJob, Job, SupernetJob
 from .proposer import BASELINE_SEEDS, drawn_macs
-from .search_trials import SearchTrials
+from .search_trials import SearchTrials, part_of
 from .shared_weights import SharedWeights
 from .trial import BUDGET_SHARE, Trial
 
@@ -47,7 +46,7 @@ class RecordTally:
             self.statuses[record.status] += 1
             if record.taken_from:
                 self.taken.append(record.trial)
-            elif record.kind == "search" and record.status not in FREE:
+            elif record.kind == "search" and record.weights != "polished" and record.status not in FREE:
                 self.begun += 1
                 self.macs += record.training_macs
                 self.promotions[sum(bool(rung["promoted"]) for rung in record.rungs)] += 1
@@ -79,10 +78,14 @@ class ComputeForecast:
         """FLOPs of all that has not ended; a job that runs counts from its first step to where it will stop."""
         steps = sum(trial.cost.training_macs * self._steps_left(trial) for trial in self._trials.live.values())
         left = self._flops(steps + self.net_macs * self._steps_to_come())
-        most = self._context.settings.run.budget.train_steps
-        if most == math.inf:
-            return left
-        return min(left, self._flops(self.net_macs * max(0.0, most - self._trials.steps_done)))
+        return min(left, self._trials.flops_left) + self._to_polish(left)
+
+    def _to_polish(self, left: float) -> float:
+        """FLOPs that the nets of the front will still be trained on for, once `left` more are spent on nets."""
+        share, trials = self._context.settings.polish, self._trials
+        return max(
+            0.0, trials.polish_flops + min(left, trials.flops_left) * share / (1 - share) - trials.polished_flops
+        )
 
     @property
     def flops_left(self) -> float:
@@ -112,11 +115,11 @@ class ComputeForecast:
         return float(BACKWARD_FACTOR * macs_steps * self._context.settings.recipe.batch_size)
 
     def _searched(self) -> Iterator[Trial]:
-        return (trial for trial in self._trials.live.values() if trial.kind == "search")
+        return (trial for trial in self._trials.live.values() if part_of(trial) == "search")
 
     def _steps_left(self, trial: Trial) -> int:
         """Steps of the job that a trial has or waits for, and of the further seeds of one that has come to the end."""
-        if trial.paused:
+        if trial.paused or trial.weights == "polished":
             return 0
         if trial.kind == "search" and not trial.results_by_seed:
             return trial.rung_steps[len(trial.rung_accuracies)]
@@ -160,8 +163,7 @@ class SupernetForecast:
         records, live = self._trials.store.records, self._trials.live.values()
         ended = sum(record.status not in FREE for record in records)
         beside = sum(trial.kind in REFERENCE_KINDS for trial in live)
-        polished = sum(record.weights == "polished" for record in records)
-        return ended + beside + self._to_evaluate + max(0, len(self._shared.to_polish()) - polished)
+        return ended + beside + self._to_evaluate
 
     @property
     def _to_evaluate(self) -> int:
@@ -197,8 +199,7 @@ class SupernetForecast:
         waiting = [trial for trial in trials.live.values() if trial.kind in REFERENCE_KINDS]
         macs = BASELINE_SEEDS * sum(trial.cost.training_macs for trial in waiting)
         alone = BACKWARD_FACTOR * macs * trials.context.steps * trials.settings.recipe.batch_size
-        polished = sum(own_flops(r) for r in trials.store.records if r.weights == "polished")
-        alone += max(0.0, shared.budget.polish - polished)
+        alone += max(0.0, trials.polish_flops - trials.polished_flops)
         evaluation = self._to_evaluate * shared.mean_evaluation
         return {"alone": alone, "bank": shared.bank_training.flops_left, "shared": evaluation}
 

@@ -1,49 +1,66 @@
-"""`FrontFinetuning`: trains the nets of a supernet's front on from their slices, once all are evaluated."""
+"""`FrontFinetuning`: trains the nets of the front on, once all nets of a search have been proposed and have ended.
+
+It has a share of the search's compute, `polish`. The front of its own nets is thinned to those that span most
+hypervolume; cheap ones are trained on for longest. The plain ResNets are trained on by the same rule, beside that
+compute, so that a searched net is compared with ResNets that were trained as long.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
 from ...archs import Genotype
 from ...archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
+from ...results.ranking.pareto import pareto_ranks
 from ...results.runs.record import Record
 from ...results.runs.store import weights_file
 from ..samplers.sampler_context import features
 from ..training.job import InitWeights, Job, JobResult, TrainJob, Workers
+from ..training.recipe import Recipe
 from .search_trials import SearchTrials
-from .shared_weights import SharedWeights, polish_recipe
-from .trial import Parent, Trial
+from .trial import Parent, Trial, flops_of_lineage, steps_of_lineage
 
-MAX_POLISH = 2.0  # full trainings that a cheap net is trained on for, at most
+MAX_NETS = 4  # of the front: more of them would each be trained for less
+MAX_TRAININGS = 16.0  # full trainings that a cheap net is trained on for, at most
+COST_POWER = 0.5  # compute of a net goes by its MACs to this power: 1 would be equal steps, 0 equal compute
+RATE = 0.75  # of the recipe's learning rate
 
 
 class FrontFinetuning:
-    """The nets of the front, one after the other: the front may change with each."""
+    """A producer of jobs, each of which trains one net on from its weights."""
 
     done = True  # what runs is among the search's trials
 
-    def __init__(self, search: SearchTrials, shared: SharedWeights) -> None:
-        self._search, self._shared = search, shared
+    def __init__(self, search: SearchTrials) -> None:
+        self._search = search
 
     @property
     def left(self) -> int:
-        """About how many nets are still to be trained on: the front may yet change."""
-        return max(0, len(self._shared.to_polish()) - len(self._finished()))
+        """How many nets are still to be trained on: more may join the front."""
+        return len(self._waiting())
 
     @property
     def complete(self) -> bool:
         return not self.left
 
+    @property
+    def flops_left(self) -> float:
+        """About how many FLOPs are still to be spent on nets of the front."""
+        spent = self._search.polished_flops
+        return max(0.0, self._search.polish_flops - spent) if self.left or not self._search.proposed_all else 0.0
+
     def next_job(self, workers: Workers) -> Job | None:
-        """The training of the front's next net, once nothing else is left."""
+        """The training of the front's next net, once nothing else is left; the cheapest is the first."""
         search = self._search
-        if search.live or not (search.proposed_all and self._shared.ready):
+        if not search.proposed_all or any(not t.paused and t.weights != "polished" for t in search.live.values()):
             return None
-        front, finished = self._shared.to_polish(), self._finished()
-        record = next((record for record in front if record.key not in finished), None)
-        if record is None:
+        waiting = self._waiting()
+        if not waiting:
             return None
-        trial = self._trial(record, self._shared.budget.polish / len(front))
-        search.live[trial.number] = trial
-        return self._shared.job(trial)
+        return self._search.polish(self._trial(*waiting[0]))
 
     def take(self, job: TrainJob, result: JobResult) -> Record | None:
         """What a result ends: the search has the trial."""
@@ -56,21 +73,74 @@ class FrontFinetuning:
         """End nothing: no net waits."""
         return []
 
-    def _finished(self) -> set[str]:
-        return {r.key for r in self._search.store.records if r.weights == "polished"}
+    def _waiting(self) -> list[tuple[Record, float]]:
+        """The nets that are still to be trained on, each with its FLOPs."""
+        search = self._search
+        done = {r.lineage.get("trial") for r in search.store.records if r.weights == "polished"}
+        done |= {t.parent and t.parent.trial for t in search.live.values() if t.weights == "polished"}
+        return [(record, flops) for record, flops in self._shares() if record.trial not in done]
+
+    def _shares(self) -> list[tuple[Record, float]]:
+        """The nets of the front and the plain ResNets, and the FLOPs that each is trained on for."""
+        search = self._search
+        trained = [r for r in search.store.records if r.status == "ok" and r.accuracy is not None]
+        trained = [r for r in trained if r.weights != "polished" and r.kind != "reference"]
+        trained = [r for r in trained if not r.taken_from and weights_file(search.folder, r).exists()]
+        searched = search.shared.front() if search.shared else [r for r in trained if r.kind == "search"]
+        chosen = thinned(searched, self._cost)
+        weights = [record.training_macs**COST_POWER for record in chosen]
+        unit = search.polish_flops / sum(weights) if weights else 0.0
+        nets = sorted([*chosen, *(r for r in trained if r.kind == "baseline")], key=self._cost)
+        return [(record, unit * record.training_macs**COST_POWER) for record in nets]
+
+    def _cost(self, record: Record) -> float:
+        return self._search.context.cost_of(record.key, record.cost)
 
     def _trial(self, record: Record, flops: float) -> Trial:
-        """A trial that trains a net on from its slices for so many FLOPs, evaluation included."""
-        context, settings = self._search.context, self._search.settings
+        """A trial that trains a net on for so many FLOPs, evaluation included."""
+        context, batch = self._search.context, record.recipe["batch_size"]
         net, data = Genotype.from_dict(record.genotype), context.data
-        cost, batch = context.cost_fn(net), settings.recipe.batch_size
+        cost = context.cost_fn(net)
         measured = FORWARD_FACTOR * cost.training_macs * 2 * len(data.val)  # on validation and as many training images
         steps = round((flops - measured) / (BACKWARD_FACTOR * cost.training_macs * batch))
-        steps = max(1, min(round(MAX_POLISH * context.steps), steps))
-        fields = context.record_fields | {"recipe": polish_recipe(settings.recipe).to_dict()}
-        file = str(weights_file(context.folder, record))
-        start = InitWeights(file, f"trial {record.trial}", self._shared.budget.steps)
-        trial = Trial(self._search.study.skip(), "search", net, {}, cost, (steps,), fields, weights="polished")
-        spent = self._shared.bank_training.progress.get("train_flops", 0)
-        trial.parent = Parent(start, record.trial, spent, features(net))
+        steps = max(1, min(round(MAX_TRAININGS * context.steps), steps))
+        recipe = polish_recipe(Recipe.from_dict(record.recipe))
+        fields = context.record_fields | {"recipe": recipe.to_dict()}
+        fields |= {"training_id": record.training_id} if record.training_id else {}
+        shared = self._search.shared
+        had = shared.budget.steps if shared else steps_of_lineage(record)
+        start = InitWeights(str(weights_file(context.folder, record)), f"trial {record.trial}", had)
+        trial = Trial(self._search.study.skip(), record.kind, net, {}, cost, (steps,), fields, weights="polished")
+        bank = shared.bank_training.progress.get("train_flops", 0) if shared else 0
+        trial.parent = Parent(start, record.trial, bank or flops_of_lineage(record, batch), features(net))
         return trial
+
+
+def thinned(trained: Sequence[Record], cost_of: Callable[[Record], float]) -> list[Record]:
+    """The nets of the front that together span most hypervolume, `MAX_NETS` at most, the cheapest first.
+
+    Above the worst of all nets and up to the largest cost, in its logarithm, as fronts are measured. The net goes
+    whose loss is least, until few enough are left.
+    """
+    points = [(r.accuracy or 0.0, cost_of(r)) for r in trained]
+    ranked = zip(trained, pareto_ranks(points), strict=True)
+    front = sorted((r for r, rank in ranked if rank == 1), key=cost_of)
+    if not front:
+        return []
+    floor, most = min(accuracy for accuracy, _ in points), math.log(max(cost for _, cost in points))
+
+    def spanned(nets: Sequence[Record]) -> float:
+        logs = [math.log(cost_of(net)) for net in nets]
+        widths = [end - start for start, end in pairwise([*logs, most])]
+        return sum(((net.accuracy or 0.0) - floor) * width for net, width in zip(nets, widths, strict=True))
+
+    while len(front) > MAX_NETS:
+        rest = [[other for other in front if other is not record] for record in front]
+        front = max(rest, key=spanned)
+    return front
+
+
+def polish_recipe(recipe: Recipe) -> Recipe:
+    """How a net is trained on: at a lower rate that falls to 0, without a long warm-up."""
+    rates = {"lr": RATE * recipe.lr, "avg_pool_lr": RATE * recipe.avg_pool_lr}
+    return replace(recipe, **rates, schedule="linear", warmup=0.0, cooldown=0.0)

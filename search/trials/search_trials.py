@@ -6,22 +6,23 @@ study, which is the strategy's memory, of every end once that is recorded.
 
 from __future__ import annotations
 
-import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import cast
 
 from ...archs import Genotype
+from ...archs.cost import BACKWARD_FACTOR
+from ...results.ranking.objectives import spent_on_training
 from ...results.runs.bank_progress import read_about
 from ...results.runs.events import UnderWay
-from ...results.runs.record import FREE, Record
+from ...results.runs.record import BESIDE, FREE, Record
 from ...results.runs.store import Store
 from ...spaces import FixedChooser, Genes, plain_genes
 from ..context import SearchContext
 from ..samplers.sampler_context import candidate_baselines
 from ..training.job import EvaluateJob, Job, JobResult, TrainJob, Workers
-from ..training.tuned import recipe_of
+from ..training.recipe import Recipe
 from .live import LiveTrials
 from .patience import Patience
 from .proposer import BASELINE_SEEDS, MAX_PROPOSALS, Proposer, choose_baselines
@@ -68,8 +69,8 @@ class SearchTrials:
         self.patience = Patience(nets, settings, context.cost_of) if nets else None
         self._attempts = 0  # proposals in a row that needed no training
         self._seconds_beside = 0.0  # of training baselines and references in this session
-        # As the records say: nets of the search and references that have ended, optimiser steps of all trainings.
-        self._ended = self._references = self._steps = 0
+        # As the records say: nets of the search and references that have ended, FLOPs of trainings by `part_of`.
+        self._ended, self._references, self._flops = 0, 0, Counter[str]()
         for record in store.records:
             self._recall(record)
             self._recall_rungs(record)
@@ -91,9 +92,28 @@ class SearchTrials:
         return self._ended + len(self.live) - len(self._not_searched)
 
     @property
-    def steps_done(self) -> int:
-        """Optimiser steps of all trainings so far."""
-        return self._steps + sum(trial.steps_done for trial in self.live.values())
+    def polish_flops(self) -> float:
+        """FLOPs that the front's nets are trained on for in all: a share of those of all nets of the search."""
+        if self.shared:
+            return self.shared.budget.polish
+        return self._flops_of("search") * self.settings.polish / (1 - self.settings.polish)
+
+    @property
+    def polished_flops(self) -> float:
+        """FLOPs of these trainings so far."""
+        return self._flops_of("polish")
+
+    @property
+    def flops_left(self) -> float:
+        """FLOPs that nets may still be trained for until the run's limit, beside those of the front."""
+        most = self.settings.run.budget.train_flops
+        return max(0.0, most - self._flops_of("search") - self._flops_of("beside") - self.polish_flops)
+
+    def _flops_of(self, part: str) -> float:
+        """FLOPs of all trainings so far: of the nets of the search, of those beside it, or to polish its front."""
+        batch = BACKWARD_FACTOR * self.settings.recipe.batch_size
+        live = [trial for trial in self.live.values() if part_of(trial) == part]
+        return self._flops[part] + sum(batch * trial.cost.training_macs * trial.steps_done for trial in live)
 
     @property
     def references(self) -> int:
@@ -103,9 +123,8 @@ class SearchTrials:
 
     @property
     def budget_spent(self) -> bool:
-        """Whether all optimiser steps that the run may take are taken, or all compute for evaluations."""
-        most = self.context.settings.run.budget.train_steps
-        return (most < math.inf and self.steps_done >= most) or (self.shared is not None and self.shared.is_spent)
+        """Whether all training that the run may do is done, or all compute for evaluations."""
+        return self.flops_left <= 0 or (self.shared is not None and self.shared.is_spent)
 
     @property
     def _baselines_wait(self) -> bool:
@@ -233,6 +252,12 @@ class SearchTrials:
             error = f"over the limit: {', '.join(costs)}"
         return trial.finish("infeasible", error, constraint_violation=broken)
 
+    def polish(self, trial: Trial) -> Job:
+        """Enter a trial that trains a net of the front on. Returns its job."""
+        self.live[trial.number] = trial
+        self._not_searched.add(trial.number)
+        return self._job(trial)
+
     def _enter(self, trial: Trial) -> None:
         self.live[trial.number] = self._live_by_key[trial.key] = trial
         if trial.kind != "search":
@@ -250,10 +275,10 @@ class SearchTrials:
     def _job(self, trial: Trial) -> Job:
         """The job that gives a trial its accuracy."""
         settings = self.settings
-        if self.shared and trial.weights != "alone":
+        if self.shared and trial.weights == "shared":
             return self.shared.job(trial)
-        if settings.tune:
-            settings = replace(settings, recipe=recipe_of(settings.recipe, trial.genes))
+        if settings.tune or trial.weights == "polished":
+            settings = replace(settings, recipe=Recipe.from_dict(trial.record_fields["recipe"]))
         minutes, artifacts = settings.run.budget.trial_minutes, self.context.artifacts
         return trial.start(settings, self.folder, minutes, artifacts, settings.trainer)
 
@@ -279,6 +304,7 @@ class SearchTrials:
             return self._add_to_rung(trial, rung, paused=True)
         trial.complete(job.seed, result)
         seeds = max(self.settings.repeats, 1 if trial.kind == "search" else BASELINE_SEEDS)
+        seeds = 1 if trial.weights == "polished" else seeds
         if len(trial.results_by_seed) < seeds:
             self.live.queue.append(trial.number)
             return None
@@ -305,9 +331,10 @@ class SearchTrials:
         """Take up what a record says, of this session or an earlier one."""
         if record.status in FREE:
             return
-        if not record.taken_from:
-            self._steps += record.budget.get("done", 0) * max(1, len(record.accuracies))
-        if self.shared and record.weights != "shared":
+        self._flops[part_of(record)] += spent_on_training(record)
+        if self.parents and record.weights == "polished":
+            self.parents.add(record)
+        if record.weights == "polished" or (self.shared and record.weights != "shared"):
             return
         self.known[record.trial_key] = record
         self._references += record.kind == "reference"
@@ -392,3 +419,10 @@ class SearchTrials:
                 self._ends.append(dropped)
         if not trial.paused:
             self.live.queue.append(trial.number)
+
+
+def part_of(net: Trial | Record) -> str:
+    """What part of a run's compute a training is of: "search", "beside" (baselines, references) or "polish"."""
+    if net.kind in BESIDE:
+        return "beside"
+    return "polish" if net.weights == "polished" else "search"

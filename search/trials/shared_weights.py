@@ -6,10 +6,6 @@ are trained "alone".
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import replace
-
 from ...archs import Genotype
 from ...results.ranking.pareto import pareto_ranks
 from ...results.runs.record import Record
@@ -17,13 +13,9 @@ from ...results.runs.store import weights_file
 from ..context import SearchContext
 from ..spec import UNLIMITED
 from ..supernet.budget import divide, evaluation_flops
-from ..training.job import EvaluateJob, TrainJob
-from ..training.recipe import Recipe
+from ..training.job import EvaluateJob
 from .bank_training import BankTraining
 from .trial import Trial
-
-MAX_POLISHED = 10  # nets of the front: each gets as many FLOPs, so that more of them get less
-POLISH_RATE = 0.75  # of the recipe's learning rate
 
 
 class SharedWeights:
@@ -65,13 +57,10 @@ class SharedWeights:
         """Let a new trial have the bank's weights."""
         trial.weights, trial.rung_steps = "shared", (0,)
 
-    def job(self, trial: Trial) -> TrainJob | EvaluateJob:
-        """The job of a net on its slices: to evaluate it, or to train it on from them."""
+    def job(self, trial: Trial) -> EvaluateJob:
+        """The job that evaluates a net on its slices."""
         context, settings, net = self._context, self._context.settings, trial.net
-        minutes = context.settings.run.budget.trial_minutes
-        if trial.weights == "polished":
-            settings = replace(settings, recipe=polish_recipe(settings.recipe))
-            return replace(trial.start(settings, context.folder, minutes, context.artifacts), curve_points=1)
+        minutes = settings.run.budget.trial_minutes
         weights = str(context.folder / "weights" / f"{net.key}-shared.safetensors")
         assert isinstance(net, Genotype)
         return EvaluateJob(trial.number, net, str(self._bank), settings.recipe, weights, 60 * minutes, settings.metric)
@@ -104,11 +93,6 @@ class SharedWeights:
         front = [r for r, rank in zip(records, pareto_ranks(points), strict=True) if rank == 1]
         return sorted(front, key=lambda r: self._context.cost_of(r.key, r.cost))
 
-    def to_polish(self) -> list[Record]:
-        """The nets of the front that are trained on, those that are done included."""
-        front = self.front() if self.budget.polish else []
-        return thinned(front, [self._context.cost_of(r.key, r.cost) for r in front])
-
     def _drop_dominated(self) -> None:
         """Only the front's slices are kept: of thousands of nets, all would fill the disk."""
         front = {r.key for r in self.front()}
@@ -116,19 +100,3 @@ class SharedWeights:
             if key not in front:
                 for suffix in (".safetensors", ".npz"):
                     weights_file(self._context.folder, record).with_suffix(suffix).unlink(missing_ok=True)
-
-
-def thinned(front: Sequence[Record], costs: Sequence[float]) -> list[Record]:
-    """The nets of a front, the cheapest first, that keep the most hypervolume, `MAX_POLISHED` at most."""
-    nets = [(r.accuracy or 0.0, math.log(cost), r) for r, cost in zip(front, costs, strict=True)]
-    while len(nets) > MAX_POLISHED:
-        inner = range(1, len(nets) - 1)  # both ends stay
-        least = min(inner, key=lambda i: (nets[i][0] - nets[i - 1][0]) * (nets[i + 1][1] - nets[i][1]))
-        del nets[least]
-    return [record for _, _, record in nets]
-
-
-def polish_recipe(recipe: Recipe) -> Recipe:
-    """How a net is trained on from its slices: at a lower rate that falls to 0, without a long warm-up."""
-    rates = {"lr": POLISH_RATE * recipe.lr, "avg_pool_lr": POLISH_RATE * recipe.avg_pool_lr}
-    return replace(recipe, **rates, schedule="linear", warmup=0.0, cooldown=0.0)

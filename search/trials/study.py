@@ -24,6 +24,7 @@ from ...spaces import Gene, Genes, options_of, plain_genes
 from ..samplers.random import TrialChooser, distributions
 from ..samplers.registry import find_strategy, is_own, sampler, user_sampler_errors
 from ..samplers.sampler_context import SamplerContext, candidate_baselines
+from ..samplers.start import first_nets
 
 CostOf = Callable[[str, Mapping[str, int]], float]  # of a net's key and static costs: what accuracy is weighed against
 DIRECTIONS = (StudyDirection.MAXIMIZE, StudyDirection.MINIMIZE)  # of accuracy and its cost
@@ -221,9 +222,9 @@ def study_of(
     adapter.recall({name: value for event in store.events for name, value in event.study.items()})
     genes = [one.genes for one in (*(record for record, _ in ended.values()), *open_.values())]
     adapter.enqueue([first for first in context.first if first not in genes])
-    begun = [r.genes for r, _ in ended.values() if r.kind == "search" and not r.taken_from]
-    begun = [one for one in (*begun, *(trial.genes for trial in open_.values())) if one not in context.first]
-    adapter.enqueue([{"family": family} for family in options.get("family", ())[len(begun) :]])
+    begun = [record.genes for record, _ in ended.values() if record.kind == "search"]
+    begun += [trial.genes for trial in open_.values()]
+    adapter.enqueue([first for first in first_nets(context) if first not in begun])
     return adapter
 
 
@@ -240,7 +241,7 @@ def told(records: Iterable[Record]) -> dict[int, tuple[Record, Record]]:
     trained: dict[str, Record] = {}
     pairs = {}
     for record in records:
-        if record.status not in FREE:
+        if record.status not in FREE and record.weights != "polished":
             trained[record.trial_key] = record
         if record.kind != "reference":
             pairs[record.trial] = record, record_for_study(record, trained)

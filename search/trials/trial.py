@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,11 @@ from ...spaces import Genes
 from ..samplers.sampler_context import Traits, features
 from ..spec import SearchSpec
 from ..training.artifacts import ArtifactStore
-from ..training.job import InitWeights, JobResult, TrainJob
+from ..training.job import CURVE_POINTS, InitWeights, JobResult, TrainJob
 from ..training.trainer_file import TrainerFile
 
 BUDGET_SHARE = 0.5  # of the full budget; as good after a third of it on average: benchmarks/results/inherit.json
-MIN_SIMILARITY = 0.7  # share of the features of two nets that must be equal for one to inherit from the other
+MIN_SHARED = 0.5  # share of a net's blocks that its parent must have too, where nets are expected to train for less
 
 
 @dataclass(frozen=True)
@@ -31,14 +32,15 @@ class Parent:
     Attributes:
         start: its weights, and the steps spent on them and on what they came from.
         trial: its number; None of one from outside of the run, whose FLOPs are not known.
-        flops: of training them, and what they came from.
-        features: of the net.
+        flops: of training them, and what they came from; None where that is not known.
+        features: of the net, which is `net` where it is of the run.
     """
 
     start: InitWeights
     trial: int | None = None
-    flops: int = 0
+    flops: int | None = None
     features: Traits = frozenset()
+    net: Genotype | None = None
 
 
 class ParentPool:
@@ -53,24 +55,59 @@ class ParentPool:
         file = weights_file(self._folder, record)
         if record.status != "ok" or not file.exists():
             return
-        done, lineage = record.budget.get("done", 0), record.lineage
-        flops = BACKWARD_FACTOR * record.training_macs * done * self._batch_size + lineage.get("flops", 0)
-        start = InitWeights(str(file), f"trial {record.trial}", done + lineage.get("steps", 0))
-        self._parents[record.trial] = Parent(start, record.trial, flops, features(Genotype.from_dict(record.genotype)))
+        net = Genotype.from_dict(record.genotype)
+        start = InitWeights(str(file), f"trial {record.trial}", steps_of_lineage(record))
+        flops = flops_of_lineage(record, self._batch_size)
+        self._parents[record.trial] = Parent(start, record.trial, flops, features(net), net)
+        if record.weights == "polished":  # the same net, trained for longer
+            self._parents.pop(record.lineage.get("trial", -1), None)
 
     def get(self, trial: int) -> Parent | None:
         return self._parents.get(trial)
 
     def most_similar(self, net: Genotype) -> Parent | None:
-        """The parent with the most features in common, the earliest of several; None if none is similar enough.
+        """The parent with the most features in common, the earliest of several, of those that share enough blocks.
 
         No net inherits from itself: with another recipe it would only be trained for longer.
         """
         own = features(net)
-        others = {n: p.features for n, p in self._parents.items() if p.features != own}
-        shares = {n: len(own & theirs) / max(len(own), len(theirs)) for n, theirs in others.items()}
-        best = max(shares, key=lambda number: (shares[number], -number), default=None)
-        return self._parents[best] if best is not None and shares[best] >= MIN_SIMILARITY else None
+        alike = {
+            number: len(own & parent.features) / max(len(own), len(parent.features))
+            for number, parent in self._parents.items()
+            if parent.features != own and parent.net and shared_blocks(net, parent.net) >= MIN_SHARED
+        }
+        best = max(alike, key=lambda number: (alike[number], -number), default=None)
+        return None if best is None else self._parents[best]
+
+
+def steps_of_lineage(record: Record) -> int | None:
+    """Optimiser steps of training a net and what it came from; None where those are not known."""
+    before = record.lineage.get("steps") if record.lineage else 0
+    return None if before is None else record.budget.get("done", 0) + before
+
+
+def flops_of_lineage(record: Record, batch_size: int) -> int | None:
+    """FLOPs of training a net and what it came from; None where those are not known."""
+    own = BACKWARD_FACTOR * record.training_macs * record.budget.get("done", 0) * batch_size
+    before = record.lineage.get("flops") if record.lineage else 0
+    return None if before is None else own + before
+
+
+def shared_blocks(child: Genotype, parent: Genotype) -> float:
+    """Share of a net's blocks, by their channels squared, that another has in the same stage; an encoder is one stage.
+
+    It stands for the share of weights that one inherits: blocks of other kinds give each other almost nothing.
+    """
+    total = shared = 0.0
+    for number, stage in enumerate(child.stages):
+        had = Counter(parent.stages[number].kinds if number < len(parent.stages) else ())
+        total += stage.channels**2 * stage.depth
+        shared += stage.channels**2 * sum((Counter(stage.kinds) & had).values())
+    if child.encoder:
+        depth = child.encoder.depth * child.encoder.embed_dim**2
+        total += depth
+        shared += depth * bool(parent.encoder)
+    return shared / total if total else 1.0
 
 
 @dataclass
@@ -166,6 +203,7 @@ class Trial:
             checkpoint=str(folder / "checkpoints" / f"{name}.pt"),
             weights=str(folder / "weights" / f"{name}.safetensors"),
             start=self.parent.start if self.parent else None,
+            curve_points=1 if self.weights == "polished" else CURVE_POINTS,
             timeout_s=max(1.0, 60 * minutes - seconds),
             store=store,
             metric=settings.metric,

@@ -1,0 +1,293 @@
+"""The front's nets are trained on in the end: which, for how long, by several workers, after kills."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alternas.archs import Genotype
+from alternas.results.ranking.objectives import train_flops
+from alternas.results.ranking.pareto import hypervolume, pareto_ranks
+from alternas.results.runs.record import Record
+from alternas.search.run import search_driver
+from alternas.search.spec import Budget
+from alternas.search.training.job import InitWeights, JobResult, Point, TrainJob, Workers
+from alternas.search.trials.front_finetuning import MAX_NETS, MAX_TRAININGS, RATE, FrontFinetuning
+from alternas.search.trials.search_trials import SearchTrials
+from alternas.search.trials.trial import Parent
+from alternas.spaces import get
+from fakes import RECIPE, STEPS, FakeExecutor, SilentView, fake_accuracy, run_loop
+
+Open = Callable[..., SearchTrials]
+SHARE = 0.4
+
+
+@pytest.fixture
+def opened(open_controller: Open) -> Open:
+    """Opens a search of `bench` whose nets inherit and are polished."""
+    return partial(open_controller, get("bench", 8), inherit=True, polish=SHARE)
+
+
+def trained(job: TrainJob) -> JobResult:
+    """A leg that went well: weights are written at the end; trained on, a net is better by a tenth."""
+    if job.stop_step == job.total_steps:
+        Path(job.weights).parent.mkdir(exist_ok=True)
+        Path(job.weights).touch()
+    accuracy = 0.9 * fake_accuracy(job.genotype, min(STEPS, job.stop_step * STEPS // job.total_steps))
+    accuracy += 0.1 * (job.recipe.schedule == "linear") - 0.001 * (job.seed % 10)
+    start = job.start
+    lineage = {"weights": start.label, "steps": start.steps, "share": 1.0} if start else {}
+    curve = (Point(job.stop_step, 1.0, accuracy),)
+    return JobResult(job.id, "ok", job.stop_step, accuracy, {"nll": 0.5}, curve, 1.0, "fake", lineage=lineage)
+
+
+def finish(controller: SearchTrials, fate: Callable[[TrainJob], Any] = trained, slots: int = 1) -> FakeExecutor:
+    executor = FakeExecutor(slots, fate)
+    run_loop(controller, executor, SilentView())
+    return executor
+
+
+def polished(controller: SearchTrials) -> list[Record]:
+    return [r for r in controller.store.records if r.weights == "polished"]
+
+
+def before(controller: SearchTrials) -> list[Record]:
+    return [r for r in controller.store.records if r.status == "ok" and r.weights != "polished"]
+
+
+def flops(record: Record) -> int:
+    return 6 * record.cost["macs"] * RECIPE.batch_size * record.budget["done"] * max(1, len(record.accuracies))
+
+
+def test_a_share_of_the_compute_trains_the_front_on(opened: Open) -> None:
+    controller = opened(40)
+    finish(controller)
+    nets = before(controller)
+    ranks = pareto_ranks([(r.accuracy or 0.0, r.cost["macs"]) for r in nets])
+    front = {r.trial for r, rank in zip(nets, ranks, strict=True) if rank == 1}
+    records = [r for r in polished(controller) if r.kind == "search"]
+    chosen = {r.lineage["trial"] for r in records}
+    assert 1 < len(chosen) <= MAX_NETS < len(front)
+    assert chosen <= front
+    searched = sum(flops(r) for r in nets if r.kind == "search")
+    spent, most = sum(map(flops, records)), searched * SHARE / (1 - SHARE)
+    assert 0.4 * most < spent <= 1.05 * most
+    steps = [r.budget["done"] for r in sorted(records, key=lambda r: r.cost["macs"])]
+    assert steps == sorted(steps, reverse=True), "cheap ones are trained longest"
+    assert max(steps) <= MAX_TRAININGS * STEPS
+    assert controller.complete
+
+
+def test_the_nets_chosen_keep_the_most_hypervolume(opened: Open) -> None:
+    """Of all that many, by brute force at one net less than the front has."""
+    controller = opened(12)
+    finish(controller)
+    points = {r.trial: (r.accuracy or 0.0, float(r.cost["macs"])) for r in before(controller)}
+    ranks = pareto_ranks(list(points.values()))
+    front = [trial for trial, rank in zip(points, ranks, strict=True) if rank == 1]
+    floor, costs = min(a for a, _ in points.values()), [c for _, c in points.values()]
+
+    def kept(trials: list[int]) -> float:
+        return hypervolume([*(points[t] for t in trials), (floor, max(costs))], floor, [(min(costs), max(costs))])
+
+    chosen = [r.lineage["trial"] for r in polished(controller) if r.lineage["trial"] in front]
+    if len(front) == MAX_NETS + 1:
+        assert kept(chosen) == max(kept([t for t in front if t != out]) for out in front)
+    assert kept(chosen) >= 0.9 * kept(front)
+
+
+def test_plain_resnets_are_trained_on_by_the_same_rule(opened: Open) -> None:
+    controller = opened(20)
+    finish(controller)
+    records = polished(controller)
+    baselines = [r for r in records if r.kind == "baseline"]
+    assert {r.key for r in baselines} == {net.key for net in controller.baselines}
+    assert all(not r.accuracies for r in records), "once each"
+    units = [r.budget["done"] * r.cost["macs"] ** 0.5 for r in records if r.budget["done"] < MAX_TRAININGS * STEPS]
+    assert max(units) < 1.1 * min(units), "steps fall with the root of the MACs, whoever is trained"
+
+
+def test_it_goes_on_at_a_lower_rate_from_the_nets_own_weights(opened: Open) -> None:
+    controller = opened(10)
+    jobs = [job for job in finish(controller).ran if job.recipe.schedule == "linear"]
+    by_trial = {r.trial: r for r in controller.store.records}
+    assert jobs
+    for job in jobs:
+        record = by_trial[job.trial]
+        source = by_trial[record.lineage["trial"]]
+        assert job.start
+        assert Path(job.start.weights).name == f"{source.key}.safetensors"
+        assert Path(job.weights).name == f"{source.key}-polished.safetensors"
+        assert job.recipe.lr == RATE * RECIPE.lr
+        assert record.recipe["lr"] == RATE * RECIPE.lr
+        assert record.lineage["steps"] == source.budget["done"] + source.lineage.get("steps", 0)
+        assert train_flops(record) == flops(record) + (train_flops(source) or 0), "with all that it came from"
+
+
+@pytest.mark.parametrize("more", [{"polish": 0.0}, {"strategy": "buildup", "inherit": False, "polish": 0.0}])
+def test_none_is_trained_on_unasked(opened: Open, more: dict[str, Any]) -> None:
+    controller = opened(8, **more)
+    finish(controller)
+    assert not polished(controller)
+
+
+def test_several_workers_train_the_front_at_once(opened: Open) -> None:
+    controller, most = opened(20), 0
+
+    def fate(job: TrainJob) -> JobResult:
+        nonlocal most
+        most = max(most, sum(trial.weights == "polished" for trial in controller.live.values()))
+        return trained(job)
+
+    finish(controller, fate, slots=3)
+    assert most == 3
+
+
+def test_paused_nets_do_not_keep_the_front_waiting(opened: Open) -> None:
+    controller = opened(20, scheduler="mo-asha")
+    finish(controller)
+    assert Counter(r.status for r in controller.store.records)["pruned"]
+    assert polished(controller)
+
+
+class KilledError(Exception):
+    """Stands for a driver that dies."""
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+def test_killed_again_and_again_it_does_the_same(opened: Open, slots: int) -> None:
+    """As the unbroken search: nets, steps and starts, of which a checkpoint must not find another."""
+    unbroken = opened(15)
+    finish(unbroken)
+    expected = {(r.key, r.budget["done"]) for r in polished(unbroken)}
+    unbroken.store.close()
+    for name in ("records.jsonl", "events.jsonl"):
+        (unbroken.folder / name).unlink(missing_ok=True)
+    draw, seen = random.Random(1), dict[str, set[Any]]()
+    for _ in range(50):
+        left = draw.randint(6, 9)  # a baseline has to come to its second seed
+
+        def fate(job: TrainJob) -> JobResult:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise KilledError
+            return trained(job)
+
+        controller = opened(15)
+        try:
+            executor = FakeExecutor(slots, fate)
+            run_loop(controller, executor, Notes(seen))
+        except KilledError:
+            continue
+        break
+    assert search_driver(controller).complete
+    assert {(r.key, r.budget["done"]) for r in polished(controller)} == expected
+    assert all(len(jobs) == 1 for jobs in seen.values()), "a checkpoint of it finds the same training"
+    numbers = Counter(r.trial for r in controller.store.records)
+    assert set(numbers.values()) == {1}
+
+
+class Notes(SilentView):
+    """Keeps what each net is trained on for."""
+
+    def __init__(self, seen: dict[str, set[Any]]) -> None:
+        self._seen = seen
+
+    def started(self, job: TrainJob) -> None:
+        if job.recipe.schedule == "linear":
+            self._seen.setdefault(job.weights, set()).add((job.total_steps, job.start))
+
+
+def test_a_worker_that_is_lost_does_not_end_it(opened: Open) -> None:
+    lost = set[int]()
+
+    def fate(job: TrainJob) -> JobResult:
+        if job.recipe.schedule == "linear" and job.trial not in lost:
+            lost.add(job.trial)
+            return JobResult(job.id, "lost", error="its worker died")
+        return trained(job)
+
+    controller = opened(10)
+    finish(controller, fate)
+    assert lost
+    assert {r.trial for r in polished(controller) if r.status == "ok"} == lost
+
+
+def test_a_net_without_weights_is_left_out(opened: Open) -> None:
+    def thrown_away(job: TrainJob) -> JobResult:
+        result = trained(job)
+        if job.trial % 2 and job.stop_step == job.total_steps:
+            Path(job.weights).unlink()
+        return result
+
+    controller = opened(20)
+    finish(controller, thrown_away)
+    assert polished(controller)
+    assert all(not r.lineage["trial"] % 2 for r in polished(controller))
+
+
+def test_a_limit_on_compute_leaves_the_front_its_share(opened: Open) -> None:
+    full = opened(30)
+    finish(full)
+    most = 0.5 * sum(map(flops, full.store.records))
+    full.store.close()
+    (full.folder / "records.jsonl").unlink()
+    (full.folder / "events.jsonl").unlink(missing_ok=True)
+    controller = opened(1000, budget=Budget(train_flops=most, baselines=0.0))
+    finish(controller)
+    one = max(map(flops, controller.store.records))
+    assert most - one < sum(map(flops, controller.store.records)) < most + one
+    assert sum(map(flops, polished(controller))) > 0.3 * most
+    assert opened(1000, budget=Budget(train_flops=most, baselines=0.0)).complete
+
+
+def test_more_trials_grow_from_polished_nets(opened: Open) -> None:
+    controller = opened(15)
+    finish(controller)
+    number = max(r.trial for r in controller.store.records)
+    done = {r.trial for r in polished(controller)}
+    more = opened(40)
+    finish(more)
+    new = [r for r in before(more) if r.trial > number]
+    assert len(new) == 25
+    assert any(r.lineage.get("trial") in done for r in new)
+    first = {r.lineage["trial"] for r in polished(controller)}
+    assert not any(r.lineage.get("trial") in first for r in new), "the same net has better weights by now"
+    assert [r.trial for r in more.store.records] == sorted({r.trial for r in more.store.records}) or slots_ok(more)
+
+
+def slots_ok(controller: SearchTrials) -> bool:
+    numbers = Counter(r.trial for r in controller.store.records)
+    return set(numbers.values()) == {1}
+
+
+def test_starts_from_outside_have_unknown_compute(opened: Open, tmp_path: Path) -> None:
+    """Nobody knows what weights from outside have cost, so that of a net that was trained on is not known either."""
+    controller = opened(6, inherit=False)
+    controller.pretrained = Parent(InitWeights(str(tmp_path / "outside.safetensors"), "timm:resnet18"))
+    finish(controller)
+    (children,) = {r.weights for r in before(controller) if r.kind == "search"}
+    assert children == "inherited"
+    for record in (r for r in polished(controller) if r.kind == "search"):
+        assert record.lineage["steps"] is None
+        assert train_flops(record) is None
+
+
+def test_nothing_is_begun_before_all_others_have_ended(opened: Open) -> None:
+    controller = opened(6)
+    driver = search_driver(controller)
+    finetuning = FrontFinetuning(controller)
+    while (job := driver.next_job()) is not None:
+        assert isinstance(job, TrainJob)
+        if controller.live[job.trial].weights != "polished":
+            assert finetuning.next_job(Workers()) is None
+        driver.take(trained(job))
+    assert polished(controller)
+    assert {Genotype.from_dict(r.genotype).key for r in polished(controller)}

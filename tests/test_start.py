@@ -1,0 +1,87 @@
+"""The first nets of a search: each kind of block, cheap ones, the same again when a search is resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from alternas.archs import Genotype, static_cost
+from alternas.archs.blocks.spec import BLOCKS, attention_kinds, conv_kinds
+from alternas.search.samplers.sampler_context import NetCosts, SamplerContext
+from alternas.search.samplers.start import CHEAP, first_nets, kinds_of
+from alternas.search.trials.search_trials import SearchTrials
+from alternas.spaces import FixedChooser, Genes, Space, get, random_net
+from fakes import FakeExecutor, SilentView, run_loop
+
+LIMIT = 1_500_000
+
+
+def macs(net: Genotype) -> int:
+    return static_cost(net, 10, 10, 1).macs
+
+
+def context(space: str, seed: int = 0, **more: Any) -> SamplerContext:
+    def costs(net: Genotype) -> NetCosts:
+        cost = static_cost(net, 10, 10, 1)
+        return NetCosts(cost.macs, cost.params)
+
+    return SamplerContext(get(space, 10), seed, costs, lambda net: max(0.0, macs(net) / LIMIT - 1), **more)
+
+
+def nets_of(space: Space, genes: list[Genes]) -> list[Genotype]:
+    return [space.sample(FixedChooser(one)) for one in genes]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_they_have_most_kinds_of_blocks(seed: int) -> None:
+    """Of seven nets; none is there that brings nothing."""
+    known = context("all", seed)
+    nets = nets_of(known.space, first_nets(known))
+    seen = set[str]()
+    for net in nets:
+        assert kinds_of(net) - seen
+        seen |= kinds_of(net)
+    convs = {name for name in conv_kinds() if BLOCKS[name].searched} | {"basic", "bottleneck"}
+    assert len(seen & convs) >= 4
+    assert seen & {name for name in attention_kinds() if BLOCKS[name].searched} or "encoder" in seen
+
+
+def test_they_are_cheap_and_far_apart() -> None:
+    known = context("all")
+    nets = nets_of(known.space, first_nets(known))
+    drawn = sorted(cost for seed in range(400) if (cost := macs(random_net(known.space, seed))) <= LIMIT)
+    assert all(macs(net) <= 1.3 * drawn[int(CHEAP * len(drawn))] for net in nets)
+    assert max(map(macs, nets)) > 5 * min(map(macs, nets))
+
+
+def test_the_same_seed_gives_the_same_whatever_is_known_of_costs() -> None:
+    """A latency is predicted, and better so as nets are measured: a resumed search begins alike."""
+    known = first_nets(context("all", cost_is_exact=False))
+
+    def other(net: Genotype) -> NetCosts:
+        return NetCosts(1e6 / macs(net), static_cost(net, 10, 10, 1).params)
+
+    changed = SamplerContext(get("all", 10), 0, other, lambda net: max(0.0, macs(net) / LIMIT - 1), cost_is_exact=False)
+    assert first_nets(changed) == known
+    assert first_nets(context("all", 1)) != first_nets(context("all", 0))
+
+
+def test_none_where_all_nets_are_of_one_kind() -> None:
+    assert not first_nets(context("placements"))
+
+
+def test_a_resumed_search_proposes_none_of_them_twice(open_controller: Callable[..., SearchTrials]) -> None:
+    def keys(controller: SearchTrials) -> list[str]:
+        return [r.key for r in controller.store.records if r.kind == "search" and r.status == "ok"]
+
+    run_loop(open_controller(get("all", 8), trials=12), FakeExecutor(1), SilentView())
+    whole = keys(open_controller(get("all", 8), trials=12))
+    store = open_controller(get("all", 8), trials=12).store
+    path = store.folder / "records.jsonl" if hasattr(store, "folder") else None
+    assert len(set(whole)) == 12
+    if path:
+        path.unlink()
+    run_loop(open_controller(get("all", 8), trials=20), FakeExecutor(1), SilentView())
+    assert len(set(keys(open_controller(get("all", 8), trials=20)))) >= 12
