@@ -15,7 +15,7 @@ NAMED = 3  # nets that a sentence names
 WEIGHTS = {
     "inherited": "It inherited weights from another net and was trained for less than one from fresh weights",
     "shared": "Its score is that of a slice of the supernet, not of a training of its own",
-    "polished": "It was trained on from a slice of the supernet, not from fresh weights",
+    "polished": "It was trained on once the other nets had ended, for longer than those off the front",
 }
 
 

@@ -38,19 +38,8 @@ class FrontFinetuning:
         self._search = search
 
     @property
-    def left(self) -> int:
-        """How many nets are still to be trained on: more may join the front."""
-        return len(self._waiting())
-
-    @property
     def complete(self) -> bool:
-        return not self.left
-
-    @property
-    def flops_left(self) -> float:
-        """About how many FLOPs are still to be spent on nets of the front."""
-        spent = self._search.polished_flops
-        return max(0.0, self._search.polish_flops - spent) if self.left or not self._search.proposed_all else 0.0
+        return not self._waiting()
 
     def next_job(self, workers: Workers) -> Job | None:
         """The training of the front's next net, once nothing else is left; the cheapest is the first."""
