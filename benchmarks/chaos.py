@@ -58,6 +58,7 @@ class Chaos:
         """The driver: the same command each time."""
         words = [
             "search",
+            "--alone",
             SPACE,
             "--data",
             "digits",

@@ -22,7 +22,7 @@ from alternas.cli import app as cli
 Run = Callable[..., tuple[int, str, str]]  # exit code, stdout and stderr of `alternas WORDS` in a folder
 ALTERNAS = [sys.executable, "-m", "alternas"]
 SERVER = Path(__file__).parent / "command_server.py"
-QUICK = ["--epochs", "2", "--workers", "2", "--cpus-per-trial", "1"]
+QUICK = ["--alone", "--epochs", "2", "--workers", "2", "--cpus-per-trial", "1"]
 FORGED = "FORGED: all is well"
 SIGNS = "\x1b]0;title\x07\x1b]8;;http:x\x1b\\\x1b[2J\x1b[31m\r\x08\x9b31m\x85\u2028\u202e\u2066\u200b\x7f"
 EVIL = f"e{SIGNS}\n{FORGED}[red]:smile:"

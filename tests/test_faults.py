@@ -284,6 +284,7 @@ def test_a_search_on_a_full_disk_is_one_line_and_resumes(tmp_path: Path) -> None
         "small",
         "--strategy",
         "random",
+        "--alone",
         "--json",
     ]
     tight = subprocess.run([sys.executable, "-c", TIGHT, *words], cwd=tmp_path, capture_output=True, text=True)

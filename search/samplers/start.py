@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Collection
 
 from ...archs import Genotype
 from ...spaces import Genes
@@ -14,19 +15,20 @@ CHEAP = 0.6  # of the drawn nets, those of lowest cost
 MAX_NETS = 7  # that are proposed before the strategy's own
 
 
-def first_nets(context: SamplerContext) -> list[Genes]:
+def first_nets(context: SamplerContext, known: Collection[str] = ()) -> list[Genes]:
     """Genes of cheap nets within the limits, each of a kind of block that none before it has, far apart in cost.
 
-    They depend on the seed alone. None where all nets have one kind.
+    They depend on the seed alone. None where all nets have one kind. `known` are keys of nets that are trained anyway.
     """
     draw = random.Random(f"{context.seed}/start")
     genes = [context.random_genes(draw) for _ in range(DRAWS)]
     drawn = [(one, features) for one in genes if (features := context.features_of(one)).is_feasible]
+    drawn = [(one, features) for one, features in drawn if features.net.key not in known]
     drawn.sort(key=lambda pair: _log_cost(context, pair[1]))
     cheap = drawn[: math.ceil(CHEAP * len(drawn))]
-    chosen, costs, known = list[Genes](), list[float](), set[str]()
+    chosen, costs, seen = list[Genes](), list[float](), set[str]()
     while len(chosen) < MAX_NETS:
-        new = [(one, features) for one, features in cheap if kinds_of(features.net) - known]
+        new = [(one, features) for one, features in cheap if kinds_of(features.net) - seen]
         if not new:
             break
         one, features = max(
@@ -34,7 +36,7 @@ def first_nets(context: SamplerContext) -> list[Genes]:
         )
         chosen.append(one)
         costs.append(_log_cost(context, features))
-        known |= kinds_of(features.net)
+        seen |= kinds_of(features.net)
     return chosen if len(chosen) > 1 else []
 
 

@@ -12,6 +12,7 @@ from ...results.ranking.objectives import own_flops
 from ...results.runs.record import BESIDE as REFERENCE_KINDS
 from ...results.runs.record import FREE, Record
 from ..training.job import EvaluateJob, Job, SupernetJob
+from .front_finetuning import MAX_NETS
 from .proposer import BASELINE_SEEDS, drawn_macs
 from .search_trials import SearchTrials, part_of
 from .shared_weights import SharedWeights
@@ -100,10 +101,11 @@ class ComputeForecast:
 
     @property
     def nets(self) -> int:
-        """Nets to train in all, baselines and references too."""
+        """Nets to train in all, baselines and references too; those that are trained on at the end count again."""
         baselines = len(self._trials.baselines)
         taken = sum(trial >= baselines for trial in self.tally.update().taken)
-        return self._searched_nets + baselines + self._trials.references + taken
+        again = min(MAX_NETS, self._searched_nets) + baselines if self._context.settings.polish else 0
+        return self._searched_nets + baselines + self._trials.references + taken + again
 
     @property
     def _searched_nets(self) -> int:

@@ -224,7 +224,8 @@ def study_of(
     adapter.enqueue([first for first in context.first if first not in genes])
     begun = [record.genes for record, _ in ended.values() if record.kind == "search"]
     begun += [trial.genes for trial in open_.values()]
-    adapter.enqueue([first for first in first_nets(context) if first not in begun])
+    plain = {net.key for net in baselines}
+    adapter.enqueue([first for first in first_nets(context, plain) if first not in begun])
     return adapter
 
 
