@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 TRIALS = 16
 UNLIMITED = 10**9  # trials of a search that its compute ends
-POLISH = 0.4  # of the compute; as good from 0.3 to 0.5: benchmarks/results/default_space.json
+POLISH = 0.4  # of the compute; from 0.3 to 0.5 no difference was found: docs/log.md
 RUNGS = (1 / 8, 1 / 4, 1 / 2)
 ETA = 1.5
 MAX_TRAININGS = 1e6  # of a supernet

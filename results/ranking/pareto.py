@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import ge, itemgetter, mul
+from typing import TypeVar
 
+T = TypeVar("T")
 Point = Sequence[float]
 Bounds = tuple[float, float]  # of a cost: the lowest and the dearest
 FIRST = (True, False, False)  # accuracy is maximised, costs are minimised
@@ -62,6 +64,11 @@ def pareto_ranks(points: Sequence[Point], maximise: Sequence[bool] = FIRST) -> l
         ys[first:last], zs[first:last] = [y], [z]
         ranks[loss] = low + 1
     return [ranks[loss] for loss in losses]
+
+
+def front_of(items: Iterable[T], points: Sequence[Point]) -> list[T]:
+    """The items whose points are on the front, in their order."""
+    return [item for item, rank in zip(items, pareto_ranks(points), strict=True) if rank == 1]
 
 
 def envelope(baselines: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:

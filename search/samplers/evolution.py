@@ -16,7 +16,7 @@ import numpy as np
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from ...results.ranking.pareto import pareto_ranks
+from ...results.ranking.pareto import front_of
 from ...spaces import Genes
 from ...spaces.base import mutations
 from .learning_curves import LearningCurves
@@ -165,8 +165,7 @@ class Evolution(JointSampler):
         Measured accuracy is partly luck: a front of lucky nets would hide those that are as good as it looks.
         """
         points = [(mean, net.features.costs.objective) for mean, net in self._expected.values()]
-        ranks = pareto_ranks(points)
-        front = [(mean, net) for (mean, net), rank in zip(self._expected.values(), ranks, strict=True) if rank == 1]
+        front = front_of(self._expected.values(), points)
         useful = [(mean, net) for mean, net in front if mean >= self._context.min_accuracy]
         return points, [net for _, net in useful or front]
 

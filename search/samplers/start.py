@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Collection
+from dataclasses import dataclass
 
 from ...archs import Genotype
 from ...spaces import Genes
-from .sampler_context import NetFeatures, SamplerContext
+from .sampler_context import SamplerContext
 
 DRAWS = 400  # random nets that the first ones are chosen from
 CHEAP = 0.6  # of the drawn nets, those of lowest cost
@@ -21,31 +22,37 @@ def first_nets(context: SamplerContext, known: Collection[str] = ()) -> list[Gen
     They depend on the seed alone. None where all nets have one kind. `known` are keys of nets that are trained anyway.
     """
     draw = random.Random(f"{context.seed}/start")
-    genes = [context.random_genes(draw) for _ in range(DRAWS)]
-    drawn = [(one, features) for one in genes if (features := context.features_of(one)).is_feasible]
-    drawn = [(one, features) for one, features in drawn if features.net.key not in known]
-    drawn.sort(key=lambda pair: _log_cost(context, pair[1]))
-    cheap = drawn[: math.ceil(CHEAP * len(drawn))]
-    chosen, costs, seen = list[Genes](), list[float](), set[str]()
-    while len(chosen) < MAX_NETS:
-        new = [(one, features) for one, features in cheap if kinds_of(features.net) - seen]
-        if not new:
-            break
-        one, features = max(
-            new, key=lambda pair: min((abs(_log_cost(context, pair[1]) - cost) for cost in costs), default=0.0)
-        )
-        chosen.append(one)
-        costs.append(_log_cost(context, features))
-        seen |= kinds_of(features.net)
-    return chosen if len(chosen) > 1 else []
+    drawn = [Drawn.of(context, context.random_genes(draw)) for _ in range(DRAWS)]
+    drawn = sorted((net for net in drawn if net.is_feasible and net.key not in known), key=lambda net: net.log_cost)
+    cheap, chosen, seen = drawn[: math.ceil(CHEAP * len(drawn))], list[Drawn](), set[str]()
+    while len(chosen) < MAX_NETS and (new := [net for net in cheap if net.kinds - seen]):
+        costs = [net.log_cost for net in chosen]
+        chosen.append(max(new, key=lambda net: min((abs(net.log_cost - cost) for cost in costs), default=0.0)))
+        seen |= chosen[-1].kinds
+    return [net.genes for net in chosen] if len(chosen) > 1 else []
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A net that was drawn.
+
+    Attributes:
+        log_cost: by parameters where the cost is a latency, not known beforehand: a resumed search begins alike.
+    """
+
+    genes: Genes
+    key: str
+    is_feasible: bool
+    kinds: set[str]
+    log_cost: float
+
+    @classmethod
+    def of(cls, context: SamplerContext, genes: Genes) -> Drawn:
+        features = context.features_of(genes)
+        cost = features.costs.objective if context.cost_is_exact else features.costs.params
+        return cls(genes, features.net.key, features.is_feasible, kinds_of(features.net), math.log(cost))
 
 
 def kinds_of(net: Genotype) -> set[str]:
     """The kinds of blocks of a net; a transformer encoder is one. The nets of tables have none."""
     return net.kinds | ({"encoder"} if net.encoder else set()) if isinstance(net, Genotype) else set()
-
-
-def _log_cost(context: SamplerContext, features: NetFeatures) -> float:
-    """By parameters where the cost is a latency, which is not known beforehand: a resumed search begins alike."""
-    costs = features.costs
-    return math.log(costs.objective if context.cost_is_exact else costs.params)

@@ -13,7 +13,7 @@ from functools import cached_property
 from ...archs import Genotype
 from ...archs.cost import MAX_COST, MIN_COST
 from ...archs.errors import InputError, check_choice
-from ...results.ranking.pareto import hypervolume, pareto_ranks
+from ...results.ranking.pareto import front_of, hypervolume
 from ...spaces import Space
 from .table_space import TableNet
 
@@ -149,4 +149,4 @@ class TabularBenchmark:
         if self.judge:
             return self.judge.front()
         points = [(entry.accuracy, self.cost(entry)) for entry in self.entries.values()]
-        return [key for key, rank in zip(self.entries, pareto_ranks(points), strict=True) if rank == 1]
+        return front_of(self.entries, points)

@@ -7,21 +7,20 @@ compute, so that a searched net is compared with ResNets that were trained as lo
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 from ...archs import Genotype
 from ...archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
-from ...results.ranking.pareto import pareto_ranks
+from ...results.ranking.objectives import train_flops
+from ...results.ranking.pareto import dominated_volume, front_of, min_max, normalized_cost
 from ...results.runs.record import Record
 from ...results.runs.store import weights_file
 from ..samplers.sampler_context import features
 from ..training.job import InitWeights, Job, JobResult, TrainJob, Workers
 from ..training.recipe import Recipe
 from .search_trials import SearchTrials
-from .trial import Parent, Trial, flops_of_lineage, steps_of_lineage
+from .trial import Parent, Trial, steps_of_lineage
 
 MAX_NETS = 4  # of the front: more of them would each be trained for less
 MAX_TRAININGS = 16.0  # full trainings that a cheap net is trained on for, at most
@@ -72,9 +71,11 @@ class FrontFinetuning:
     def _shares(self) -> list[tuple[Record, float]]:
         """The nets of the front and the plain ResNets, and the FLOPs that each is trained on for."""
         search = self._search
-        trained = [r for r in search.store.records if r.status == "ok" and r.accuracy is not None]
-        trained = [r for r in trained if r.weights != "polished" and r.kind != "reference"]
-        trained = [r for r in trained if not r.taken_from and weights_file(search.folder, r).exists()]
+        trained = [
+            r for r in search.store.records
+            if r.status == "ok" and r.weights != "polished" and r.kind != "reference"
+            and not r.taken_from and weights_file(search.folder, r).exists()
+        ]  # fmt: skip
         searched = search.shared.front() if search.shared else [r for r in trained if r.kind == "search"]
         chosen = thinned(searched, self._cost)
         weights = [record.training_macs**COST_POWER for record in chosen]
@@ -100,8 +101,8 @@ class FrontFinetuning:
         had = shared.budget.steps if shared else steps_of_lineage(record)
         start = InitWeights(str(weights_file(context.folder, record)), f"trial {record.trial}", had)
         trial = Trial(self._search.study.skip(), record.kind, net, {}, cost, (steps,), fields, weights="polished")
-        bank = shared.bank_training.progress.get("train_flops", 0) if shared else 0
-        trial.parent = Parent(start, record.trial, bank or flops_of_lineage(record, batch), features(net))
+        spent = shared.bank_training.progress.get("train_flops", 0) if shared else train_flops(record)
+        trial.parent = Parent(start, record.trial, spent, features(net))
         return trial
 
 
@@ -112,16 +113,13 @@ def thinned(trained: Sequence[Record], cost_of: Callable[[Record], float]) -> li
     whose loss is least, until few enough are left.
     """
     points = [(r.accuracy or 0.0, cost_of(r)) for r in trained]
-    ranked = zip(trained, pareto_ranks(points), strict=True)
-    front = sorted((r for r, rank in ranked if rank == 1), key=cost_of)
-    if not front:
-        return []
-    floor, most = min(accuracy for accuracy, _ in points), math.log(max(cost for _, cost in points))
+    front = sorted(front_of(trained, points), key=cost_of)
+    if len(front) <= MAX_NETS:
+        return front
+    floor, costs = min(accuracy for accuracy, _ in points), min_max([cost for _, cost in points])
 
     def spanned(nets: Sequence[Record]) -> float:
-        logs = [math.log(cost_of(net)) for net in nets]
-        widths = [end - start for start, end in pairwise([*logs, most])]
-        return sum(((net.accuracy or 0.0) - floor) * width for net, width in zip(nets, widths, strict=True))
+        return dominated_volume([((r.accuracy or 0.0) - floor, normalized_cost(cost_of(r), costs)) for r in nets])
 
     while len(front) > MAX_NETS:
         rest = [[other for other in front if other is not record] for record in front]

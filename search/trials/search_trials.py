@@ -63,7 +63,7 @@ class SearchTrials:
         self._not_searched: set[int] = set()  # numbers of live trials that are not of the search
         self._ends = deque[Record]()  # of trials of an earlier session, to be recorded first
         self.rungs = RungTable(context.scheduler, context.steps)
-        self.parents = ParentPool(self.folder, settings.recipe.batch_size) if settings.inherit else None
+        self.parents = ParentPool(self.folder) if settings.inherit else None
         self.pretrained = Parent(context.pretrained.start) if context.pretrained else None
         self.exhausted = False
         self.patience = Patience(nets, settings, context.cost_of) if nets else None

@@ -7,7 +7,7 @@ are trained "alone".
 from __future__ import annotations
 
 from ...archs import Genotype
-from ...results.ranking.pareto import pareto_ranks
+from ...results.ranking.pareto import front_of
 from ...results.runs.record import Record
 from ...results.runs.store import weights_file
 from ..context import SearchContext
@@ -90,8 +90,7 @@ class SharedWeights:
         """The nets on slices that no other one beats, the cheapest first."""
         records = [r for r in self._records.values() if r.status == "ok" and r.accuracy is not None]
         points = [(r.accuracy or 0.0, self._context.cost_of(r.key, r.cost)) for r in records]
-        front = [r for r, rank in zip(records, pareto_ranks(points), strict=True) if rank == 1]
-        return sorted(front, key=lambda r: self._context.cost_of(r.key, r.cost))
+        return sorted(front_of(records, points), key=lambda r: self._context.cost_of(r.key, r.cost))
 
     def _drop_dominated(self) -> None:
         """Only the front's slices are kept: of thousands of nets, all would fill the disk."""

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ...archs import Cost, Genotype
-from ...archs.cost import BACKWARD_FACTOR
 from ...archs.timm_net import CountedCost, Net
+from ...results.ranking.objectives import train_flops
 from ...results.runs.events import UnderWay
 from ...results.runs.record import BESIDE, Record, now
 from ...results.runs.store import weights_file, weights_name
@@ -33,7 +33,8 @@ class Parent:
         start: its weights, and the steps spent on them and on what they came from.
         trial: its number; None of one from outside of the run, whose FLOPs are not known.
         flops: of training them, and what they came from; None where that is not known.
-        features: of the net, which is `net` where it is of the run.
+        features: of the net.
+        net: its genotype; None of one from outside of the run.
     """
 
     start: InitWeights
@@ -46,8 +47,8 @@ class Parent:
 class ParentPool:
     """The trained nets of a run that new ones may inherit from."""
 
-    def __init__(self, folder: Path, batch_size: int) -> None:
-        self._folder, self._batch_size = folder, batch_size
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._parents: dict[int, Parent] = {}
 
     def add(self, record: Record) -> None:
@@ -57,8 +58,7 @@ class ParentPool:
             return
         net = Genotype.from_dict(record.genotype)
         start = InitWeights(str(file), f"trial {record.trial}", steps_of_lineage(record))
-        flops = flops_of_lineage(record, self._batch_size)
-        self._parents[record.trial] = Parent(start, record.trial, flops, features(net), net)
+        self._parents[record.trial] = Parent(start, record.trial, train_flops(record), features(net), net)
         if record.weights == "polished":  # the same net, trained for longer
             self._parents.pop(record.lineage.get("trial", -1), None)
 
@@ -84,13 +84,6 @@ def steps_of_lineage(record: Record) -> int | None:
     """Optimiser steps of training a net and what it came from; None where those are not known."""
     before = record.lineage.get("steps") if record.lineage else 0
     return None if before is None else record.budget.get("done", 0) + before
-
-
-def flops_of_lineage(record: Record, batch_size: int) -> int | None:
-    """FLOPs of training a net and what it came from; None where those are not known."""
-    own = BACKWARD_FACTOR * record.training_macs * record.budget.get("done", 0) * batch_size
-    before = record.lineage.get("flops") if record.lineage else 0
-    return None if before is None else own + before
 
 
 def shared_blocks(child: Genotype, parent: Genotype) -> float:
