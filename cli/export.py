@@ -88,7 +88,7 @@ def spaces(
     image_size: tuple[int, int] | None = None,
     as_json: bool = False,
 ) -> None:
-    """List the search spaces, how many distinct nets they hold, and what the cheapest and the dearest cost."""
+    """List the search spaces, how many distinct nets they hold, and what the cheapest and the most expensive cost."""
     from ..archs import static_cost
     from ..spaces import SPACES, ends, find, is_file, options_of
 

@@ -2,7 +2,7 @@
 
 What a net is made of changes by steps: maps halve upwards, stems stride by 1, 2 or 4, a fourth stage comes. So widths
 are not read from a table: between anchors, whose widths are given, they are solved for MACs that follow a smooth
-curve, for the cheapest and the dearest plain ResNet, and in the same way those of the encoders behind them.
+curve, for the cheapest and the most expensive plain ResNet, and in the same way those of the encoders behind them.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def make_stem(name: str, width: int) -> Stem:
 
 
 def _solved(trunk: Trunk, image: Map, side: float, end: int) -> tuple[int, ...]:
-    """Widths by stage of the cheapest (`end` 0) or dearest ResNet: base a multiple of 4, the others as MACs ask."""
+    """Widths by stage of the cheapest (`end` 0) or largest ResNet: base a multiple of 4, the others as MACs ask."""
     wanted = exp(_curve(side, lambda anchor: log(_anchor_macs(anchor.side, end))))
 
     def macs(base: float, rest: float) -> int:
@@ -204,14 +204,14 @@ def _solved(trunk: Trunk, image: Map, side: float, end: int) -> tuple[int, ...]:
 
 
 def _solved_embed(trunk: Trunk, widths: tuple[int, ...], image: Map, side: float, end: int) -> int:
-    """embed_dim of the cheapest (`end` 0) or dearest hybrid on a trunk of these widths."""
+    """embed_dim of the cheapest (`end` 0) or most expensive hybrid on a trunk of these widths."""
     wanted = exp(_curve(side, lambda anchor: log(_anchor_hybrid_macs(anchor.side, end))))
     dim = _root(lambda dim: _macs(_hybrid(trunk, widths, _rounded(dim, 2), end), image), wanted, 8, 2048)
     return _rounded(dim, 2)
 
 
 def _solved_head_dim(trunk: Trunk, widths: tuple[int, ...], image: Map, side: float) -> int:
-    """Channels of a head in the dearest nets with attention blocks of these widths."""
+    """Channels of a head in the most expensive nets with attention blocks of these widths."""
     wanted = exp(_curve(side, lambda anchor: log(_anchor_attention_macs(anchor.side))))
     dim = _root(lambda dim: _attention_macs(trunk, widths, max(1, round(dim)), image), wanted, 2, 256)
     return round(dim)
@@ -246,7 +246,7 @@ def _widths(trunk: Trunk, base: float, rest: float) -> tuple[int, ...]:
 
 
 def _resnet(trunk: Trunk, widths: tuple[int, ...], end: int) -> Genotype:
-    """The cheapest plain ResNet of these widths, or the dearest."""
+    """The cheapest plain ResNet of these widths, or the most expensive."""
     stages = zip(trunk.depths, widths, strict=True)
     return Genotype(
         make_stem(trunk.stem, widths[0]),
@@ -255,14 +255,14 @@ def _resnet(trunk: Trunk, widths: tuple[int, ...], end: int) -> Genotype:
 
 
 def _hybrid(trunk: Trunk, widths: tuple[int, ...], dim: int, end: int) -> Genotype:
-    """The cheapest hybrid of these widths, its encoder behind all stages, or the dearest, behind the first two."""
+    """The cheapest hybrid of these widths, its encoder behind all stages, or the largest, behind the first two."""
     net = _resnet(trunk, widths, end)
     encoder = Encoder(dim, trunk.encoder_depth if end else 1, 1, MLP_RATIOS[-end])
     return Genotype(net.stem, net.stages[:2] if end else net.stages, encoder, Head("token" if end else "avg"))
 
 
 def _alternet(trunk: Trunk, widths: tuple[int, ...], head_dim: int, image: Map) -> Genotype:
-    """The dearest AlterNet of these widths."""
+    """The most expensive AlterNet of these widths."""
     net, stages = _resnet(trunk, widths, 1), []
     for stage, at, heads in zip(net.stages, maps_of(net, image), HEADS, strict=False):
         window = window_of(trunk.windows[-1], at)
@@ -272,7 +272,7 @@ def _alternet(trunk: Trunk, widths: tuple[int, ...], head_dim: int, image: Map) 
 
 
 def _attention_macs(trunk: Trunk, widths: tuple[int, ...], head_dim: int, image: Map) -> float:
-    """MACs of the dearest AlterNet and of the dearest modern net, as a weighted geometric mean that keeps both smooth.
+    """MACs of the largest AlterNet and of the largest modern net, as a weighted geometric mean that keeps both smooth.
 
     Heads make a smaller part of a modern net's MACs than of an AlterNet's, which weighs four times as much.
     """

@@ -14,8 +14,8 @@ from .families import ModernSpace
 from .fit import pixels
 from .presets import SpacePreset, preset_for
 
-MOBILE = 0.6e9  # MACs of the dearest net at 224 px; as the pixels to the power of 3/4 at others
-EDGE = 45e6  # MACs of the dearest net, with some room below 50 M
+MOBILE = 0.6e9  # MACs of the most expensive net at 224 px; as the pixels to the power of 3/4 at others
+EDGE = 45e6  # MACs of the most expensive net, with some room below 50 M
 CLASSES = 10
 STRIDED = 24  # the side from which on stems stride
 SHARES = (0.25, 0.375, 0.5, 0.75, 1.0)  # of the most width
@@ -47,7 +47,7 @@ class EdgeSpace(ModernSpace):
 
 @lru_cache(maxsize=256)
 def _narrowed(image: tuple[int, int], limit: float, make_up: float) -> SpacePreset:
-    """The preset of the image with the widest stages whose dearest net stays below `limit` MACs, or the narrowest."""
+    """The preset of the image with the widest stages whose largest net stays below `limit` MACs, or the narrowest."""
     scale = preset_for(image)
     if scale.stem == "cifar" and pixels(image) >= STRIDED**2:
         scale = replace(scale, stem="conv2")
@@ -61,13 +61,13 @@ def _narrowed(image: tuple[int, int], limit: float, make_up: float) -> SpacePres
     dear = list(_dear(ModernSpace(image, scale)))
     while high - low > STEP:
         middle = (low + high) / 2
-        dearest = max(macs(middle, genes) for genes in dear)
-        low, high = (middle, high) if dearest < limit else (low, middle)
+        highest = max(macs(middle, genes) for genes in dear)
+        low, high = (middle, high) if highest < limit else (low, middle)
     return _of_width(scale, low, make_up)
 
 
 def _dear(space: ModernSpace) -> Iterator[Genes]:
-    """Of each pair of kinds the dearest genes: every number at its most, with attention everywhere, nowhere, or but
+    """Of each pair of kinds the largest genes: every number at its most, with attention everywhere, nowhere, or but
     for one stage.
     """
     options = options_of(space)

@@ -145,7 +145,7 @@ def differing(folders: Mapping[str, Path]) -> list[str]:
 
 
 def _run_row(name: str, board: Leaderboard, joint: Sequence[Row], bounds: Mapping[str, Bounds]) -> dict[str, Any]:
-    """A run beside the others: its hypervolume up to the dearest net of all."""
+    """A run beside the others: its hypervolume up to the most expensive net of all."""
     best = max(board.rows, key=lambda row: (row["accuracy"], -row[board.query.cost]), default=None)
     return {
         "run": name,

@@ -106,7 +106,7 @@ class Leaderboard:
     def hypervolume(self, bounds: Mapping[str, Bounds] | None = None) -> float:
         """Hypervolume of the front, see `pareto.hypervolume`; of costs alone, where accuracy is no objective.
 
-        Up to the dearest net of the leaderboard, or of `bounds`, which may hold the range of scores as well. Further
+        Up to the largest cost of the leaderboard, or of `bounds`, which may hold the range of scores as well. Further
         metrics count from their worst to their best.
         """
         bounds = bounds_of(self.rows, self.query) | {ACCURACY: self.score_range} | dict(bounds or {})

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 Point = Sequence[float]
-Bounds = tuple[float, float]  # of a cost: the lowest and the dearest
+Bounds = tuple[float, float]  # of a cost: the lowest and the highest
 FIRST = (True, False, False)  # accuracy is maximised, costs are minimised
 
 
@@ -86,7 +86,7 @@ def gain(accuracy: float, cost: float, curve: Sequence[tuple[float, float]]) -> 
 
     Linear between baselines in log10 of the cost, and no bound (None). What costs less than the cheapest of them is
     held against that one: if at least as accurate, its gain is no less ("lower"), else nobody knows it (None). What
-    costs more than the dearest is held against the best of them: a ResNet of that cost would be no worse, so its gain
+    costs more than all is held against the best of them: a ResNet of that cost would be no worse, so its gain
     is no more ("upper").
     """
     x = math.log10(cost)
@@ -104,14 +104,14 @@ def gain(accuracy: float, cost: float, curve: Sequence[tuple[float, float]]) -> 
 
 
 def min_max(costs: Sequence[float]) -> Bounds:
-    """The lowest and the dearest of some costs."""
+    """The lowest and the highest of some costs."""
     return min(costs), max(costs)
 
 
 def normalized_cost(cost: float, within: Bounds) -> float:
-    """From 0 for the dearest to 1 for the lowest, linear in log10; 0 where there is one cost only."""
-    lowest, dearest = within
-    return 0.0 if lowest == dearest else math.log10(dearest / cost) / math.log10(dearest / lowest)
+    """From 0 for the highest cost to 1 for the lowest, linear in log10; 0 where there is one cost only."""
+    lowest, highest = within
+    return 0.0 if lowest == highest else math.log10(highest / cost) / math.log10(highest / lowest)
 
 
 def above_chance(accuracy: float, chance: float, best: float = 1.0) -> float:
@@ -122,8 +122,8 @@ def above_chance(accuracy: float, chance: float, best: float = 1.0) -> float:
 def hypervolume(points: Sequence[Point], chance: float, costs: Sequence[Bounds] = ()) -> float:
     """Area or volume under the front of (accuracy above chance, log10 of reference cost over cost, ...), in [0, 1].
 
-    The reference is the dearest point; the area is divided by the largest possible, that of a perfect net at the
-    lowest cost. `costs` are lowest and dearest of each cost, where others than the points themselves set them. 0 where
+    The reference is the most expensive point; the area is divided by the largest possible, that of a perfect net at the
+    lowest cost. `costs` are lowest and highest of each cost, where others than the points themselves set them. 0 where
     all points have one cost.
     """
     if not points:

@@ -262,8 +262,8 @@ def mark_ties(rows: Sequence[Row], losses: Sequence[Sequence[float]], noise: Noi
     nets = [(row["accuracy"], row["seeds"]) for row in rows]
     lead_RF = accuracy_R[None, front] - accuracy_R[:, None]
     within_RF = np.abs(lead_RF) <= noise.differences(nets, [nets[i] for i in front])
-    no_dearer_RF = np.all([cost_R[None, front] <= cost_R[:, None] for cost_R in costs_RC.T], axis=0)
-    near_R = ~((lead_RF > 0) & ~within_RF & no_dearer_RF).any(1)
+    no_costlier_RF = np.all([cost_R[None, front] <= cost_R[:, None] for cost_R in costs_RC.T], axis=0)
+    near_R = ~((lead_RF > 0) & ~within_RF & no_costlier_RF).any(1)
     tied_RF = within_RF & near_R[:, None]
     tied_RF[front, range(len(front))] = False
 

@@ -17,7 +17,7 @@ from ...spaces import Space, cheapest, random_net
 from .attentive import LossPredictor
 
 POOL_DRAWS = 2000  # random draws that stand for the space: its families, its mean cost, its largest nets
-OVER = 1e18  # MACs that a net over the limits is taken for, so that the cheapest and dearest are within them
+OVER = 1e18  # MACs that a net over the limits is taken for, so that the cheapest and most expensive are within them
 EVEN_FROM = 24  # nets of the pool from which on a family is drawn as often as any other
 WINDOW = 16  # steps whose nets are drawn together, so that those of one step cost about the same
 CANDIDATES = 16  # nets of about equal cost, of which the best is trained
@@ -48,7 +48,7 @@ class NetSampler:
 
     @cached_property
     def pool(self) -> list[Genotype]:
-        """Distinct nets: random draws, the cheapest and the dearest."""
+        """Distinct nets: random draws, the cheapest and the most expensive."""
         drawn = [random_net(self._space, seed) for seed in range(POOL_DRAWS)]
         ends = [
             cheapest(self._space, lambda net, sign=sign: sign * self.macs(net) + OVER * self._excess(net))[1]
@@ -59,7 +59,7 @@ class NetSampler:
 
     @cached_property
     def _places(self) -> dict[str, int]:
-        """Each net's place in the pool, by its key: of two nets the dearer one's is the larger."""
+        """Each net's place in the pool, by its key: of two nets the more expensive one's is the larger."""
         return {net.key: place for place, net in enumerate(self.pool)}
 
     @property
@@ -83,7 +83,7 @@ class NetSampler:
             raise InputError(f"supernet: the nets of space {self._space.name!r} share no weights: {rule}")
 
     def fixed(self) -> tuple[Genotype, ...]:
-        """The cheapest, the median and the dearest net of the pool: what a training is watched by."""
+        """The cheapest, the median and the most expensive net of the pool: what a training is watched by."""
         return self.pool[0], self.pool[len(self.pool) // 2], self.pool[-1]
 
     def nets(self, step: int, count: int) -> tuple[Genotype, ...]:
