@@ -72,8 +72,7 @@ class Patience:
 
 def is_growth(net: TrainedNet, before: list[TrainedNet], noise: Noise | None) -> bool:
     """Whether a net is above the front of others by more than the noise."""
-    no_costlier = [other for other in before if other.cost <= net.cost]
-    pick, among = (max, no_costlier) if no_costlier else (min, before)
-    rival = pick(among, key=lambda other: other.score)
+    as_cheap = [other for other in before if other.cost <= net.cost]
+    rival = max(as_cheap, key=lambda other: other.score) if as_cheap else min(before, key=lambda other: other.score)
     width = noise.difference((net.score, net.seeds), (rival.score, rival.seeds)) if noise else 0.0
     return net.score > rival.score + width
