@@ -96,7 +96,7 @@ def controller_of(folder: Path, strategy: str, trials: int) -> tuple[Any, Any]:
     space, recipe = get("free", 8), recipes.get("smoke")  # "all" has but 9,320 nets of this size
     data = DataConfig("digits")
     spec = SearchSpec(space="free", data=data, recipe=recipe, name="scale", trials=trials, strategy=strategy)
-    no_data: Any = None
+    no_data: Any = SimpleNamespace(val=())  # a driver reads no images
     fields = {"recipe": recipe.to_dict(), "data": {"name": "digits"}, "seed": 0, "versions": {}}
     context = SearchContext(spec, no_data, space, lambda net: static_cost(net, 10, 8, 1), TICKS, folder, fields)
     store = Store(folder)
@@ -144,7 +144,7 @@ def fill(folder: Path, strategy: str) -> None:
     data = {"name": "digits", "image_size": [8, 8], "in_chans": 1, "classes": [str(i) for i in range(10)]}
     data |= {"mean": [0.3], "std": [0.4]}
     (folder / "run.json").write_text(
-        json.dumps({"format": 2, "settings": settings, "trials": RECORDS, "data": data}), encoding="utf-8"
+        json.dumps({"format": FORMAT, "settings": settings, "trials": RECORDS, "data": data}), encoding="utf-8"
     )
 
 
