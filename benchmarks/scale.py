@@ -130,6 +130,7 @@ def busy(strategy: str) -> dict[str, Any]:
 
 def fill(folder: Path, strategy: str) -> None:
     """A run of so many records: every job ends at once."""
+    from alternas.results.runs.record import FORMAT
     from alternas.search.run import search_driver
     from alternas.search.training.job import JobResult, Point, TrainJob
 
