@@ -19,7 +19,7 @@ FIRST = (  # of those that stand first, in this order; then the command's own
 GROUPS = {
     "What is searched": ("max-params", "start-with", "with", "from", "arch", "from-size"),
     "Strategy": ("scheduler", "rungs", "eta", "repeats", "alone", "polish", "seed"),
-    "Objective": ("metric", "minimize", "chance"),
+    "Objective": ("metric", "min-accuracy", "minimize", "chance"),
     "Device": (
         "max-latency-ms", "latency", "latency-command", "latency-format", "latency-timeout",
     ),

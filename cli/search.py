@@ -73,6 +73,7 @@ def search(
     metric: str = "",
     minimize: bool = False,
     chance: float | None = None,
+    min_accuracy: float | None = None,
 ) -> SearchSpec:
     """Run an architecture search; the same command again resumes it."""
     from ..results.ranking.metric import parse_metric
@@ -119,7 +120,7 @@ def search(
         eta=eta,
         costs=objective,
         limits=limits(max_macs, max_params, max_latency_ms),
-        metric=parse_metric(metric, minimize, bool(file), several_labels, chance),
+        metric=parse_metric(metric, minimize, bool(file), several_labels, chance, min_accuracy),
         latency=latency,
         devices=measuring.devices(),
         seed=seed,

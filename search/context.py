@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -103,7 +104,7 @@ class SearchContext:
     def sampler_context(self) -> SamplerContext:
         """What a strategy knows beforehand."""
 
-        settings, devices = self.settings, self.devices
+        settings, devices, needed = self.settings, self.devices, self.settings.metric.needed
         of = devices.of(settings.objective) if settings.objective in settings.measured else None
 
         def costs(net: Genotype) -> NetCosts:
@@ -120,4 +121,5 @@ class SearchContext:
             first=self.known.genes,
             expected_excess=self.limits.expected_excess,
             resolution=resolution_of(settings.metric.name, {"val": len(self.data.val)}),
+            min_accuracy=-math.inf if needed is None else settings.metric.score(needed),
         )

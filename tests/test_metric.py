@@ -246,6 +246,20 @@ def test_runs_of_different_metrics_are_not_compared(alternas: Any) -> None:
 
 
 @pytest.mark.usefixtures("elsewhere")
+def test_what_a_net_must_reach_begins_fronts_and_hypervolumes(alternas: Any) -> None:
+    """Of NLL .25, .5, .75 and 1.5 two are at most .5; between them and a perfect 0 half of .5 and none of it."""
+    board = leaderboard_of(run_of("asked", NETS, NLL | {"needed": 0.5}))
+    assert [r["trial"] for r in board.rows] == [2, 1]
+    assert board.score_range == (-0.5, 0.0)
+    assert board.hypervolume() == pytest.approx(0.0)  # one is at the bound, the other the most expensive
+    assert any("without nll of at most 0.5000: 2 nets" in line for line in board.left_out)
+    run_of("none", NETS, NLL | {"needed": 0.1})
+    code, text, _ = alternas("front", "none")
+    assert code == 0
+    assert "no net is within the limits (nll of at most 0.1000): 4 nets left out" in " ".join(text.split())
+
+
+@pytest.mark.usefixtures("elsewhere")
 def test_a_users_metric_is_counted_from_the_worst_net_of_all_runs() -> None:
     metric = {"name": "rmse", "minimize": True}
     run_of("one", [row(0, -40.0, 100), row(1, -10.0, 1000)], metric)
@@ -331,6 +345,7 @@ def test_wrong_metrics_of_a_search_are_refused_in_one_line(alternas: Any, elsewh
     for words, rule in (
         (["--metric", "miou"], "metric: unknown value 'miou'"),
         (["--metric", "recall:ten"], "metric recall:CLASS: unknown value 'ten'"),
+        (["--min-accuracy", "1.5"], "min-accuracy: accuracy must be from 0 to below 1, got 1.5"),
         (["--minimize"], "minimize: of accuracy more is better; it is for metrics of a --trainer of your own"),
     ):
         code, _, err = alternas("search", "resnet", "--data", "digits", *words)

@@ -72,7 +72,7 @@ def compare(names: Sequence[str], query: RankingQuery) -> Comparison:
     boards = {name: leaderboard_of(folder, query) for name, folder in folders.items()}
     metrics = {name: board.query.metric for name, board in boards.items()}
     if len(set(metrics.values())) > 1:
-        each = ", ".join(f"{metric.name} in {name}" for name, metric in metrics.items())
+        each = ", ".join(f"{metric.needed_text or metric.name} in {name}" for name, metric in metrics.items())
         raise InputError(f"compare: runs must be ranked by the same metric, got {each}")
     query = next(iter(boards.values())).query
     settings = {board.latency_setting for board in boards.values()}

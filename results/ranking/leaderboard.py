@@ -56,7 +56,7 @@ class Leaderboard:
     noise: Noise | None  # of the run's seeds; None if unknown
     # nets left out because a value is unknown that they are ranked on or limited by, by its name
     missing: Mapping[str, int] = field(default_factory=dict)
-    over: int = 0  # nets left out by limits or family; plain ResNets among them shape the curve all the same
+    over: int = 0  # nets left out by limits, by family or as of no use; plain ResNets among them shape the curve all the same
     records: Sequence[Record] = ()  # of all nets
     latencies: Mapping[str, Measurement] = field(default_factory=dict)  # by key, all in one setting
     measured: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # on devices, by objective and key
@@ -81,6 +81,7 @@ class Leaderboard:
             return ""
         within = [f"at most {short(most)} {title(name)}" for name, most in self.query.limits.items()]
         within += [f"family {' or '.join(self.query.families)}"] if self.query.families else []
+        within += [needed] if (needed := self.query.metric.needed_text) else []
         if self.over:
             return f"no net is within the limits ({', '.join(within)}): {count_nets(self.over)} left out"
         return "no net can be ranked" if self.missing else "no net has been trained to the end"
@@ -88,7 +89,9 @@ class Leaderboard:
     @property
     def left_out(self) -> list[str]:
         """A line on each reason why nets are not ranked."""
-        over = f"left out by limits or family: {count_nets(self.over)}; gains refer to all plain ResNets"
+        needed = self.query.metric.needed_text
+        reason = "limits or family" + (f" or without {needed}" if needed else "")
+        over = f"left out by {reason}: {count_nets(self.over)}; gains refer to all plain ResNets"
         missing = [f"left out: {count_nets(n)} without {title(name)}" for name, n in self.missing.items()]
         return [over] * bool(self.over and self.rows) + missing + failures(self.records)
 
@@ -162,7 +165,8 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
     costs, limits = {*query.costs, *query.limits}, Limits(query.limits)
     unknown = {name: sum(not _is_known(row, name, costs) for row in every) for name in (*query.metrics, *costs)}
     known = [row for row in every if all(_is_known(row, name, costs) for name in unknown)]
-    rows = [row for row in known if (not query.families or row["family"] in query.families) and not limits.broken(row)]
+    of_use = [row for row in known if query.metric.is_met(row[ACCURACY]) and not limits.broken(row)]
+    rows = [row for row in of_use if not query.families or row["family"] in query.families]
     cost = query.cost
     curve = envelope([(row[ACCURACY], row[cost]) for row in every if row["kind"] == "baseline" and row[cost]])
     for row in rows:

@@ -39,11 +39,13 @@ class Metric:
         name: as trainings report it.
         minimize: whether less is better.
         chance: its value by guessing, of a metric of the user's own; None if nobody says.
+        needed: the value that a net must reach to be of use: fronts and hypervolumes begin there; None is any.
     """
 
     name: Annotated[str, Meta(min_length=1, max_length=200)] = "accuracy"
     minimize: bool = False
     chance: Number | None = None
+    needed: Number | None = None
 
     def __post_init__(self) -> None:
         check_fields(self, "metric")
@@ -61,6 +63,16 @@ class Metric:
     def text(self, score: float | None) -> str:
         """The value of a score; "-" if unknown."""
         return value_text(None if score is None else self.value(score))
+
+    def is_met(self, score: float) -> bool:
+        """Whether a net of this score is of use."""
+        return self.needed is None or score >= self.score(self.needed)
+
+    @property
+    def needed_text(self) -> str:
+        """What a net must reach to be of use: "accuracy of at least 0.85"; "" where any is."""
+        bound = "most" if self.minimize else "least"
+        return "" if self.needed is None else f"{self.name} of at {bound} {value_text(self.needed)}"
 
     @property
     def is_accuracy(self) -> bool:
@@ -98,14 +110,20 @@ def less_is_better(name: str) -> bool:
 
 
 def parse_metric(
-    name: str, minimize: bool, has_trainer: bool, several_labels: bool = False, chance: float | None = None
+    name: str,
+    minimize: bool,
+    has_trainer: bool,
+    several_labels: bool = False,
+    chance: float | None = None,
+    needed: float | None = None,
 ) -> Metric:
     """A metric as asked for: one of our own trainer's, or any name that a trainer of the user's may report.
 
     "" is map where pictures have several labels, else accuracy.
 
     Raises:
-        InputError: if our own trainer has none of that name, or its direction or chance is not to be chosen.
+        InputError: if our own trainer has none of that name, its direction or chance is not to be chosen, or no net
+            can reach what is needed.
     """
     name = name or ("map" if several_labels else "accuracy")
     if not has_trainer and several_labels and name not in OF_LABELS:
@@ -115,9 +133,12 @@ def parse_metric(
         check_choice("metric", name, (*OWN, f"{RECALL}CLASS"))
     if chance is not None and not has_trainer:
         raise InputError(f"chance: of {name} it is known; it is for metrics of a --trainer of your own")
-    metric = Metric(name, minimize or name in MINIMIZED, chance)
+    metric = Metric(name, minimize or name in MINIMIZED, chance, needed)
     if minimize and name not in MINIMIZED and (metric.is_known or not has_trainer):
         raise InputError(f"minimize: of {name} more is better; it is for metrics of a --trainer of your own")
+    low, high = metric.within
+    if needed is not None and not low <= needed < high:
+        raise InputError(f"min-accuracy: {name} must be from {low:g} to below {high:g}, got {needed:g}")
     return metric
 
 
@@ -178,9 +199,12 @@ def score_range(metric: Metric, data: Mapping[str, Any], scores: Sequence[float]
     """Scores of guessing and of a perfect net, between which hypervolumes are counted, on data of these facts.
 
     Where nobody knows what guessing gives, it is the worst of `scores`, those of the run's trained nets, and their
-    best. Where the user says it, a perfect net has 1, or 0 where less is better, unless a trained one has more.
+    best. Where the user says it, a perfect net has 1, or 0 where less is better, unless a trained one has more. What a
+    net must reach to be of use takes the place of guessing.
     """
     floor, best = guessing(metric, data), 0.0 if metric.minimize else 1.0
+    if metric.needed is not None:
+        return metric.score(metric.needed), max([best, *scores])
     if floor is None:
         return min(scores, default=0.0), max(scores, default=0.0)
     return floor, best if metric.chance is None else max([best, *scores])
@@ -188,6 +212,8 @@ def score_range(metric: Metric, data: Mapping[str, Any], scores: Sequence[float]
 
 def floor_name(metric: Metric, data: Mapping[str, Any]) -> str:
     """What hypervolumes are counted above, see `score_range`."""
+    if metric.needed is not None:
+        return value_text(metric.needed)
     return "the worst" if guessing(metric, data) is None else "chance"
 
 
