@@ -19,7 +19,8 @@ from alternas.results.latency.measurements import latencies_of, read_latencies
 from alternas.results.ranking.leaderboard import ExtraResults, front, leaderboard, noise_of, pick, rank_rows
 from alternas.results.ranking.objectives import RankingQuery, parse_objectives, train_flops, train_seconds
 from alternas.results.ranking.run_leaderboard import leaderboard_of
-from alternas.results.render.board import board_drawing, summary_lines
+from alternas.results.ranking.metric import Metric
+from alternas.results.render.board import board_drawing, budget_order_lines, summary_lines
 from alternas.results.render.tables import nets_table
 from alternas.results.runs.record import Record
 from runs import made_run, width_of
@@ -338,3 +339,24 @@ def test_times_on_this_machine_stand_beside_macs(tmp_path: Path) -> None:
     assert [row[5] for row in rows] == ["3", "6"]
     assert " k0 " in text, "the net stays, accuracy per GMAC goes"
     assert "cpu/1/float32/eager/1/8/Chip" in text
+
+
+def test_a_front_says_whether_its_budget_ranked_the_nets_that_were_trained_on() -> None:
+    """Spearman's of 1 2 3 4 and 1 2 4 3: 1 - 6 x 2 / (4 x 15) = 0.8; of the same order 1."""
+    first = [record(n, 0.1 * n, 1000) for n in (1, 2, 3, 4)]
+
+    def after(*accuracies: float) -> list[Record]:
+        lineages = [{"weights": f"trial {n}", "trial": n} for n in (1, 2, 3, 4)]
+        return [
+            record(10 + n, accuracy, 1000, weights="polished", lineage=lineage)
+            for n, (accuracy, lineage) in enumerate(zip(accuracies, lineages, strict=False))
+        ]
+
+    (line,) = budget_order_lines([*first, *after(0.5, 0.6, 0.8, 0.7)], Metric())
+    assert line == (
+        "trained on: 4 nets, +40.0 points on average; rank correlation with their order before 0.80; below 0.9, a "
+        "longer budget (--epochs) would rank nets better"
+    )
+    (line,) = budget_order_lines([*first, *after(0.5, 0.6, 0.7)], Metric())
+    assert line == "trained on: 3 nets, +40.0 points on average; rank correlation with their order before 1.00"
+    assert budget_order_lines([*first, *after(0.5, 0.6)], Metric()) == []

@@ -41,7 +41,7 @@ def still_rose(
 
     Returns:
         None where it is unknown: images or the noise are, the net was not trained to the end, or its curve has no
-        reading near half of the budget, as those of shared and polished nets.
+        reading near half of the budget, as those of shared nets.
     """
     binomial = metric is None or metric.name in OF_IMAGES
     full = record.budget.get("full", 0)

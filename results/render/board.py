@@ -27,6 +27,7 @@ BOUNDS = {
     "lower": "gain >= G: cheaper than all plain ResNets of the run, and G points above the cheapest",
     "upper": "gain <= G: dearer than all plain ResNets of the run, and G points above the best",
 }
+RANKS = 0.9  # the rank correlation from which on a budget ranks nets
 log = logging.getLogger("alternas")
 
 
@@ -93,7 +94,7 @@ def summary_lines(board: Leaderboard, rows: Sequence[Row]) -> list[str]:
         behind = sum(bool(row["tied_with"]) for row in board.rows if row["rank"] > 1)
         lines.append(f"{TIED}; nets behind the front that may be on it: {behind}")
     lines += [*board.left_out, *budget_lines(board.rows), *filter(None, [board.rising_line])]
-    lines += sharing_lines(board.records, metric)
+    lines += [*sharing_lines(board.records, metric), *budget_order_lines(board.records, metric)]
     if several := sum(row.get("recipes", 1) > 1 for row in rows):
         lines.append(f"recipe: {count_nets(several)} trained by several; the best one counts")
     if any("recipe" in row for row in rows) and any(row["kind"] == "baseline" for row in rows):
@@ -109,8 +110,8 @@ def summary_lines(board: Leaderboard, rows: Sequence[Row]) -> list[str]:
 def sharing_lines(records: Sequence[Record], metric: Metric) -> list[str]:
     """How far shared weights can be trusted: the nets of a run that were trained alone beside their slices.
 
-    Differences in percentage points; Spearman's rank correlation from three nets on. Few of a large space's blocks are
-    among these nets: slices that are worse than each of them are told too.
+    Differences in percentage points. Few of a large space's blocks are among these nets: slices that are worse than
+    each of them are told too.
     """
     trained = [(r.weights, r.key, r.accuracy) for r in records if r.status == "ok" and r.accuracy is not None]
     alone = {key: accuracy for weights, key, accuracy in trained if weights == "alone"}
@@ -118,16 +119,43 @@ def sharing_lines(records: Sequence[Record], metric: Metric) -> list[str]:
     pairs = [(alone[key], accuracy) for key, accuracy in shared.items() if key in alone]
     if not pairs:
         return []
-    difference = 100 * statistics.mean(other - one for one, other in pairs)
-    order = ""
-    if len(pairs) > 2:
-        from scipy.stats import spearmanr
-
-        correlation: Any = spearmanr([one for one, _ in pairs], [other for _, other in pairs])
-        order = f", rank correlation {correlation.statistic:.2f}"
+    order = rank_correlation(pairs)
+    told = f", rank correlation {order:.2f}" if order is not None else ""
     nets, untrained = count_nets(len(pairs)), sum(accuracy < min(alone.values()) for accuracy in shared.values())
-    lines = [f"shared weights: {nets} on slices {difference:+.1f} {metric.points} from trained alone{order}"]
+    lines = [f"shared weights: {nets} on slices {mean_change(pairs):+.1f} {metric.points} from trained alone{told}"]
     if untrained:
         worst = f"{untrained} of {count_nets(len(shared))} on slices are worse than all nets trained alone"
         lines.append(f"{worst}: their parts of the bank may be hardly trained, which says nothing of the nets")
     return lines
+
+
+def budget_order_lines(records: Sequence[Record], metric: Metric) -> list[str]:
+    """Whether the search's budget ranks nets: the order of those that were trained on, before and after.
+
+    They are the best of the search and the plain ResNets; how much longer each was trained differs.
+    """
+    accuracies = {r.trial: r.accuracy for r in records if r.status == "ok" and r.accuracy is not None}
+    polished = [r for r in records if r.trial in accuracies and r.weights == "polished"]
+    before = [(accuracies.get(r.lineage.get("trial", -1)), accuracies[r.trial]) for r in polished]
+    pairs = [(one, other) for one, other in before if one is not None]
+    order = rank_correlation(pairs)
+    if order is None:
+        return []
+    change = f"trained on: {count_nets(len(pairs))}, {mean_change(pairs):+.1f} {metric.points} on average"
+    doubt = f"; below {RANKS}, a longer budget (--epochs) would rank nets better" if order < RANKS else ""
+    return [f"{change}; rank correlation with their order before {order:.2f}{doubt}"]
+
+
+def mean_change(pairs: Sequence[tuple[float, float]]) -> float:
+    """Mean difference of the second accuracies to the first ones, in percentage points."""
+    return 100 * statistics.mean(other - one for one, other in pairs)
+
+
+def rank_correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
+    """Spearman's rank correlation; None of fewer than three pairs, or where all of one side are equal."""
+    if len(pairs) < 3 or any(len(set(side)) < 2 for side in zip(*pairs, strict=True)):
+        return None
+    from scipy.stats import spearmanr
+
+    found: Any = spearmanr(*zip(*pairs, strict=True))
+    return float(found.statistic)

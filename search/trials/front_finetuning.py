@@ -91,7 +91,7 @@ class FrontFinetuning:
         context, batch = self._search.context, record.recipe["batch_size"]
         net, data = Genotype.from_dict(record.genotype), context.data
         cost = context.cost_fn(net)
-        measured = FORWARD_FACTOR * cost.training_macs * 2 * len(data.val)  # on validation and as many training images
+        measured = FORWARD_FACTOR * cost.training_macs * 3 * len(data.val)  # twice, and as many training images
         steps = round((flops - measured) / (BACKWARD_FACTOR * cost.training_macs * batch))
         steps = max(1, min(round(MAX_TRAININGS * context.steps), steps))
         recipe = polish_recipe(Recipe.from_dict(record.recipe))

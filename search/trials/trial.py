@@ -196,7 +196,7 @@ class Trial:
             checkpoint=str(folder / "checkpoints" / f"{name}.pt"),
             weights=str(folder / "weights" / f"{name}.safetensors"),
             start=self.parent.start if self.parent else None,
-            curve_points=1 if self.weights == "polished" else CURVE_POINTS,
+            curve_points=2 if self.weights == "polished" else CURVE_POINTS,
             timeout_s=max(1.0, 60 * minutes - seconds),
             store=store,
             metric=settings.metric,
