@@ -12,7 +12,9 @@ from ..results.render.tables import duration, short
 from ..results.runs.record import FAILED, FREE
 from .samplers.buildup import BuildUp, steps_table
 from .spec import UNLIMITED
+from .supernet.budget import TRAININGS_A_KIND, trainings_needed
 from .trials.search_trials import SearchTrials
+from .trials.shared_weights import SharedWeights
 from .trials.trial import BUDGET_SHARE
 
 
@@ -50,6 +52,20 @@ def print_measuring(search: SearchTrials, console: Console) -> None:
         console.print(line, highlight=False, soft_wrap=True)
 
 
+def print_afforded(shared: SharedWeights, trainings: float, console: Console) -> None:
+    """Say how many kinds of blocks a bank can train, where that is not all of them."""
+    kinds, budget = shared.sampler.kinds, shared.budget
+    needed = trainings_needed(trainings, budget, kinds)
+    if needed > trainings:
+        bank = f"the bank has {budget.bank / budget.training:.1f} full trainings for {kinds} kinds of blocks"
+        rule = f"slices that rank nets take about {TRAININGS_A_KIND} each"
+        console.print(
+            f"{bank}, and {rule}: nets of some will be hardly trained; search a space of fewer kinds, leave --supernet "
+            f"out, or give it {math.ceil(needed)}",
+            highlight=False, soft_wrap=True,
+        )  # fmt: skip
+
+
 def announce(search: SearchTrials, flops: float, console: Console) -> None:
     """Say what a search will do, and what that takes."""
     context = search.context
@@ -71,6 +87,9 @@ def announce(search: SearchTrials, flops: float, console: Console) -> None:
         fields = ", ".join(tuned_values(context.settings.tune))
         rest = f"baselines are trained by recipe {context.settings.recipe.name} as it is"
         console.print(f"drawn with each net: {fields}; {rest}", highlight=False, soft_wrap=True)
+    supernet = settings.supernet
+    if search.shared and supernet and not supernet.bank and not search.store.records:
+        print_afforded(search.shared, supernet.trainings, console)
     if context.settings.scheduler != "none":
         console.print(f"scheduler {context.settings.scheduler}: weaker nets stop early")
     to_come = "about" if not search.store.records else "still to come: about"

@@ -26,7 +26,14 @@ from alternas.search.data.load import load
 from alternas.search.samplers.sampler_context import features
 from alternas.search.supernet.attentive import LossPredictor
 from alternas.search.supernet.bank import Bank, NetInput, skeleton
-from alternas.search.supernet.budget import MAX_WATCHES, NETS_A_STEP, divide, evaluation_flops
+from alternas.search.supernet.budget import (
+    MAX_WATCHES,
+    NETS_A_STEP,
+    TRAININGS_A_KIND,
+    divide,
+    evaluation_flops,
+    trainings_needed,
+)
 from alternas.search.supernet.draws import NetSampler
 from alternas.search.supernet.evaluate import evaluate_job, evaluate_net
 from alternas.search.supernet.files import load_bank, save_bank
@@ -239,6 +246,16 @@ def test_the_budget_is_that_of_full_trainings_of_the_mean_net() -> None:
     macs = sum(draws.macs(net) for step in range(budget.steps) for net in draws.nets(step, NETS_A_STEP))
     assert 6 * macs * 64 / NETS_A_STEP == pytest.approx(budget.bank, rel=0.05)
     assert evaluation_flops(100, 10_000, 10_000) == 2 * 100 * 1512
+
+
+def test_the_trainings_that_a_space_of_many_kinds_needs_give_each_kind_its_share() -> None:
+    draws = digits_draws()
+    blocks = {stage.block for net in draws.pool for stage in net.stages}
+    assert draws.kinds == len(blocks) + 1  # and the encoder
+    budget = divide(8, 0.4, draws, recipes.get("cue"), 625)
+    needed = trainings_needed(8, budget, draws.kinds)
+    again = divide(needed, 0.4, draws, recipes.get("cue"), 625)
+    assert again.bank / again.training / draws.kinds == pytest.approx(TRAININGS_A_KIND, rel=0.1)  # watching differs
 
 
 def test_a_tiny_budget_is_spent_on_the_bank_and_not_on_watching_it() -> None:

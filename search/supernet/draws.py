@@ -75,6 +75,12 @@ class NetSampler:
             families[net.family].append(net)
         return dict(sorted(families.items()))
 
+    @property
+    def kinds(self) -> int:
+        """Kinds of blocks in the pool that share no weights: all but attention, which goes with each; an encoder is one."""
+        blocks = {stage.block for net in self.pool for stage in net.stages}
+        return len(blocks) + any(net.encoder for net in self.pool)
+
     def check_shared(self) -> None:
         """Raise InputError if no two nets of the pool have a part in common."""
         counts = Counter(part for net in self.pool for part in _parts(net))
