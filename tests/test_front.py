@@ -17,9 +17,9 @@ from rich.console import Console
 from alternas.archs import InputError, static_cost, zoo
 from alternas.results.latency.measurements import latencies_of, read_latencies
 from alternas.results.ranking.leaderboard import ExtraResults, front, leaderboard, noise_of, pick, rank_rows
+from alternas.results.ranking.metric import Metric
 from alternas.results.ranking.objectives import RankingQuery, parse_objectives, train_flops, train_seconds
 from alternas.results.ranking.run_leaderboard import leaderboard_of
-from alternas.results.ranking.metric import Metric
 from alternas.results.render.board import board_drawing, budget_order_lines, summary_lines
 from alternas.results.render.tables import nets_table
 from alternas.results.runs.record import Record

@@ -56,9 +56,7 @@ class Leaderboard:
     noise: Noise | None  # of the run's seeds; None if unknown
     # nets left out because a value is unknown that they are ranked on or limited by, by its name
     missing: Mapping[str, int] = field(default_factory=dict)
-    over: int = (
-        0  # nets left out by limits, by family or as of no use; plain ResNets among them shape the curve all the same
-    )
+    over: int = 0  # nets left out by limits, family or accuracy; plain ResNets among them shape the curve all the same
     records: Sequence[Record] = ()  # of all nets
     latencies: Mapping[str, Measurement] = field(default_factory=dict)  # by key, all in one setting
     measured: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # on devices, by objective and key

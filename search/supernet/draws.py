@@ -77,7 +77,7 @@ class NetSampler:
 
     @property
     def kinds(self) -> int:
-        """Kinds of blocks in the pool that share no weights: all but attention, which goes with each; an encoder is one."""
+        """Kinds of blocks in the pool that share no weights: all but attention; an encoder is one."""
         blocks = {stage.block for net in self.pool for stage in net.stages}
         return len(blocks) + any(net.encoder for net in self.pool)
 
