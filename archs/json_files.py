@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
+from enum import EnumType
 from functools import cache
 from pathlib import Path
 from types import UnionType
@@ -218,6 +219,8 @@ def rule_of(kind: Any) -> str:
         return " or ".join(dict.fromkeys(rule_of(part) for part in get_args(kind) if part is not type(None)))
     if get_origin(kind) is Literal:
         return f"one of {', '.join(map(str, get_args(kind)))}"
+    if isinstance(kind, EnumType):
+        return f"one of {', '.join(kind)}"
     if get_origin(kind) is tuple or (get_origin(kind) is list and get_args(kind)):
         parts = get_args(kind)
         count = f" of {len(parts)}" if get_origin(kind) is tuple and ... not in parts else ""

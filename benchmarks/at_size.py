@@ -29,6 +29,7 @@ from machine import RESULTS, keep, options, sized
 from rich.console import Console
 
 from alternas.archs import static_cost
+from alternas.results.runs.status import Status
 from alternas.results.runs.store import Store, read_records
 from alternas.search.context import SearchContext
 from alternas.search.data.dataset import DataConfig
@@ -105,7 +106,7 @@ class SimulatedCluster:
         curve = tuple(Point(step, 1 / step, 0.5) for step in steps)
         ticks = [Progress(job.id, point, 1.0) for point in curve if point.step > begun]
         metrics = {"nll": 1.0, "ece": 0.01}
-        result = JobResult(job.id, "ok", job.stop_step, fancied(job), metrics, curve, FULL_SECONDS)
+        result = JobResult(job.id, Status.OK, job.stop_step, fancied(job), metrics, curve, FULL_SECONDS)
         return [*ticks, result]
 
 

@@ -28,6 +28,7 @@ from alternas.results.ranking.limits import Limits
 from alternas.results.ranking.objectives import own_flops, spent_on_evaluation
 from alternas.results.ranking.pareto import hypervolume
 from alternas.results.runs.record import Record
+from alternas.results.runs.status import Status
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.engine.worker import Worker
 from alternas.search.prepare import prepare
@@ -85,7 +86,7 @@ def searched(space: str, seed: int, flops: float, **changes: Any) -> dict[str, A
     began = time.monotonic()
     with opened(context) as (trials, driver):
         run_loop(driver, InProcess(shown(context.data).without_test()), NoView())
-        records = [record for record in trials.store.records if record.status == "ok"]
+        records = [record for record in trials.store.records if record.status == Status.OK]
     return found(records) | {"minutes": round((time.monotonic() - began) / 60, 1)}
 
 

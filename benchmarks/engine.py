@@ -26,6 +26,8 @@ from typing import Any
 import numpy as np
 from machine import TINY, keep, options, sized, summary
 
+from alternas.results.runs.status import Status
+
 WORKERS, JOBS, TUNE_JOBS = 2, sized(200, 4), sized(20, 2)
 NETS, EPOCHS, REPEATS = sized(16, 2), sized(10, 0.2), sized(2, 1)
 os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
@@ -84,7 +86,7 @@ class Idle:
         from alternas.search.training.job import JobResult
 
         accuracy = int(job.genotype.key, 16) / 16**12  # arbitrary, so that the strategy has something to weigh
-        yield JobResult(job.id, "ok", job.stop_step, accuracy, {"nll": 1.0})
+        yield JobResult(job.id, Status.OK, job.stop_step, accuracy, {"nll": 1.0})
 
 
 def overhead_alternas() -> list[float]:
@@ -229,7 +231,7 @@ def _search(trials: int, epochs: float, members: list[Any] | None = None, data: 
 
     def timed(self: Any, record: Any) -> None:
         append(self, record)
-        if record.status == "ok":
+        if record.status == Status.OK:
             times.append(time.monotonic())
 
     store.Store.append = timed

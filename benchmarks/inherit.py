@@ -27,6 +27,7 @@ from machine import keep, options, shown, sized
 from alternas.archs import Genotype, Stage
 from alternas.archs.stage import attention_beside
 from alternas.results.ranking.stats import mean_ci, paired
+from alternas.results.runs.status import Status
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.experiments.study_nets import net_of
@@ -113,7 +114,7 @@ def _train(folder: Path, net: Genotype, recipe: Recipe, seed: int, start: InitWe
     )
     *_, outcome = train(job, bench)
     assert isinstance(outcome, JobResult), outcome
-    assert outcome.status == "ok", outcome
+    assert outcome.status == Status.OK, outcome
     return outcome
 
 

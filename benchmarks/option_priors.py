@@ -25,6 +25,7 @@ from machine import keep, options, sized
 from alternas.archs import Genotype
 from alternas.archs.blocks.spec import BLOCKS
 from alternas.results.runs.record import Record
+from alternas.results.runs.status import Status
 from alternas.results.runs.store import read_records
 from alternas.spaces import Genes
 
@@ -68,7 +69,7 @@ def searched(data: str, trials: int, epochs: float) -> list[Trained]:
     words = ["modern", "--data", data, "--strategy", "enumerate", "--scheduler", "none", "--max-macs", "3M"]
     words += ["--trials", str(trials), "--epochs", str(epochs), "--workers", "1", "--name", name]
     subprocess.run([sys.executable, "-m", "alternas", "search", *words], check=True, stdout=subprocess.DEVNULL)
-    return [trained(r) for r in read_records(Path("runs") / name) if r.kind == "search" and r.status == "ok"]
+    return [trained(r) for r in read_records(Path("runs") / name) if r.kind == "search" and r.status == Status.OK]
 
 
 def trained(record: Record) -> Trained:

@@ -40,6 +40,7 @@ from alternas.results.ranking.objectives import spent_on_evaluation, spent_on_tr
 from alternas.results.runs.overview import run_row
 from alternas.results.runs.record import Record
 from alternas.results.runs.retrained import retrained
+from alternas.results.runs.status import Status
 from alternas.results.runs.store import read_records, read_settings
 from alternas.search.training import recipes
 
@@ -192,7 +193,9 @@ def judged(run: Path, most: float) -> list[tuple[int, list[float]]]:
 def compared(before: Path, now: Path, most: float, asked: Any) -> dict[str, Any]:
     runs = {"before": before, "all": now}
     fronts = {arm: judged(run, most) for arm, run in runs.items()}
-    nets = {arm: sum(r.kind == "search" and r.status == "ok" for r in counted(run, most)) for arm, run in runs.items()}
+    nets = {
+        arm: sum(r.kind == "search" and r.status == Status.OK for r in counted(run, most)) for arm, run in runs.items()
+    }
     return {
         "trials of before": asked.trials,
         "nets": nets,

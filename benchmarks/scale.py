@@ -27,6 +27,8 @@ from typing import Any
 
 from machine import TINY, keep, options, sized, summary
 
+from alternas.results.runs.status import Status
+
 WORKERS, SECONDS, ROUNDS, TICKS = sized(64, 2), sized(10.0, 0.2), sized(4, 2), 16
 RECORDS, REPEATS = sized(10_000, 20), sized(3, 1)
 STRATEGIES = sized(["random", "evolution"], ["random"])
@@ -45,7 +47,7 @@ class Sleeper:
         for tick in range(1, TICKS + 1):
             time.sleep(SECONDS / TICKS)
             yield Progress(job.id, Point(tick, 1.0, 0.5), tick * SECONDS / TICKS)
-        yield JobResult(job.id, "ok", job.stop_step, fancied(job.genotype), {"nll": 1.0}, (), SECONDS)
+        yield JobResult(job.id, Status.OK, job.stop_step, fancied(job.genotype), {"nll": 1.0}, (), SECONDS)
 
 
 class Clock:
@@ -140,7 +142,9 @@ def fill(folder: Path, strategy: str) -> None:
     with closing(store):
         while job := driver.next_job():
             assert isinstance(job, TrainJob)
-            driver.take(JobResult(job.id, "ok", job.stop_step, fancied(job.genotype), {"nll": 1.0}, curve, SECONDS))
+            driver.take(
+                JobResult(job.id, Status.OK, job.stop_step, fancied(job.genotype), {"nll": 1.0}, curve, SECONDS)
+            )
     settings = {"space": "free", "strategy": strategy, "objective": "macs"}
     data = {"name": "digits", "image_size": [8, 8], "in_chans": 1, "classes": [str(i) for i in range(10)]}
     data |= {"mean": [0.3], "std": [0.4]}

@@ -20,6 +20,7 @@ from typing import Any
 import pandas as pd
 from machine import RESULTS, TINY, options, sized
 
+from alternas.results.runs.status import Status
 from alternas.results.runs.store import read_records
 from alternas.search.tabular import trained
 from alternas.search.tabular.published import load_table
@@ -99,7 +100,7 @@ def _keep(old: Any, found: Any) -> None:
 
 def _rows(folder: Path, genes_of: dict[str, Genes]) -> Iterator[dict[str, Any]]:
     for record in read_records(folder):
-        if record.status == "ok":
+        if record.status == Status.OK:
             genes = {f"{GENE}{name}": value for name, value in genes_of[record.key].items()}
             costs = {name: record.cost[name] for name in ("macs", "params")}
             data = record.data["name"] + ("-long" if record.budget["full"] == LONG else "")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..archs.errors import InputError
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
+from ..results.runs.status import Status
 from ..results.runs.store import as_argument
 from .command import command
 from .options import ImageOptions, RunOptions, TrainingOptions, console_for, print_result, run_and_trial_of
@@ -90,7 +91,7 @@ def retrain(
         folder, seeds, running.config(), top, numbers, limits(max_macs, max_params), own_recipe, epochs, file
     )
     records, metric = run_retrain(config, console_for(as_json)), run_metric(folder)
-    searched = {r.trial: r.accuracy for r in read_records(folder) if r.status == "ok"}
+    searched = {r.trial: r.accuracy for r in read_records(folder) if r.status == Status.OK}
     rows = summary(records, searched, read_data_facts(folder).get("images", {}), metric)
     best = f"{as_argument(folder)}:{rows[0]['trial']}" if numbers and rows else as_argument(folder)
     _print_trained(records, rows, metric, best, f"{folder.name}-best", rows if as_json else None)

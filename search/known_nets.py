@@ -19,6 +19,7 @@ from ..archs.json_files import convert, parse_json
 from ..archs.layout import ImageSize
 from ..results.ranking.run_leaderboard import leaderboard_of
 from ..results.runs.record import Record, now
+from ..results.runs.status import Status
 from ..results.runs.store import find_run, read_records, read_settings
 from ..spaces import FixedChooser, Genes, JointSpace, Space, find_genes, options_of, plain_genes
 from .samplers.sampler_context import features
@@ -271,7 +272,7 @@ def trained_alike(run: Path, record: Record, settings: Mapping[str, Any], steps:
     """Whether a net of an earlier run was trained as one with these settings would be: alone and to the end."""
     theirs = read_settings(run).get("settings", {})
     same = all(name in theirs and theirs[name] == settings[name] for name in SAME)
-    whole = record.status == "ok" and record.budget.get("full") == record.budget.get("done") == steps
+    whole = record.status == Status.OK and record.budget.get("full") == record.budget.get("done") == steps
     return same and whole and record.weights == "alone" and record.kind in ("search", "baseline")
 
 

@@ -19,7 +19,8 @@ from rich.console import Console
 from ..archs.errors import OperationError
 from ..results.latency.front import measure_front
 from ..results.latency.measurements import LatencySetting
-from ..results.runs.record import FREE, Record
+from ..results.runs.record import Record
+from ..results.runs.status import UNTRAINED, Status
 from ..results.runs.store import Store, locked, mark_ended, run_folder
 from .context import SearchContext
 from .data.dataset import DataSet
@@ -250,10 +251,10 @@ class Driver:
 
     def take(self, result: JobResult) -> Record | None:
         """Take a job's result. Returns the record of the trial whose end that is."""
-        if result.status == "full":  # the disk, which is no fault of the net: the same command resumes
+        if result.status == Status.FULL:  # the disk, which is no fault of the net: the same command resumes
             raise OperationError(result.error)
         producer, job = self.running.pop(result.job)
-        if result.status != "lost":
+        if result.status != Status.LOST:
             collect_outputs(job, result)
         record = producer.take(job, result)
         if record is not None:
@@ -269,7 +270,7 @@ class Driver:
 
     def _record(self, record: Record) -> None:
         self._store.append(record)
-        if record.status not in FREE:
+        if record.status not in UNTRAINED:
             checkpoint = self.folder / "checkpoints" / record.trial_key
             for file in checkpoint.parent.glob(f"{checkpoint.name}*.pt"):  # one for each seed
                 file.unlink()

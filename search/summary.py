@@ -9,7 +9,7 @@ from rich.console import Console
 from ..archs import OperationError
 from ..archs.candidate import tuned_values
 from ..results.render.tables import duration, short
-from ..results.runs.record import FAILED, FREE
+from ..results.runs.status import FAILED, UNTRAINED
 from .samplers.buildup import BuildUp, steps_table
 from .spec import UNLIMITED
 from .supernet.budget import TRAININGS_A_KIND, trainings_needed
@@ -34,7 +34,7 @@ def conclude(search: SearchTrials, console: Console) -> None:
         planned = search.study.planned
         why = "search strategy finished" if planned else f"no other net of the space was found{limits}"
         console.print(f"{why}: {started} of {settings.trials} nets, beside the baselines")
-    trained = [r for r in search.store.records if r.status not in FREE]
+    trained = [r for r in search.store.records if r.status not in UNTRAINED]
     if all(r.status in FAILED for r in trained):
         reason = f"; the first, trial {trained[0].trial}: {trained[0].error}" if trained else ""
         raise OperationError(f"run {search.folder.name!r}: none of {len(trained)} nets could be trained{reason}")

@@ -11,7 +11,8 @@ from typing import Any
 import psutil
 import pytest
 
-from alternas.results.runs.record import FREE, Record
+from alternas.results.runs.record import Record
+from alternas.results.runs.status import UNTRAINED
 from alternas.results.runs.store import read_records, weights_file
 from alternas.search.engine import pool
 from alternas.search.engine.worker import Worker
@@ -56,7 +57,7 @@ def s3() -> Iterator[S3]:
 
 
 def trained(name: str) -> list[Record]:
-    return [r for r in read_records(Path("runs") / name) if r.status not in FREE]
+    return [r for r in read_records(Path("runs") / name) if r.status not in UNTRAINED]
 
 
 def no_secret_in(folder: Path) -> None:
@@ -140,7 +141,7 @@ def test_on_ray_with_a_driver_that_is_killed(tmp_path: Path, s3: S3, reaper: lis
     psutil.wait_procs(family, timeout=30)
     code, _, err = run(tmp_path, *words)
     assert code == 0, err
-    found = [r for r in read_records(tmp_path / "runs/far") if r.status not in FREE]
+    found = [r for r in read_records(tmp_path / "runs/far") if r.status not in UNTRAINED]
     assert {r.status for r in found} == {"ok"}
     assert sum(r.kind == "search" for r in found) == 2
     assert all(weights_file(tmp_path / "runs/far", r).exists() for r in found)

@@ -21,9 +21,10 @@ from alternas.cli.values import costs, latency_limits, limits
 from alternas.results.latency import on_device as module
 from alternas.results.latency.device_command import DeviceCommand, device_commands, measured_on, read_numbers
 from alternas.results.latency.measurements import SHORT, read_latencies
-from alternas.results.latency.on_device import FAILED, NONSENSE, TIMEOUT, UNREACHABLE, DeviceError, measure_on
+from alternas.results.latency.on_device import DeviceError, measure_on
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.run_leaderboard import leaderboard_of
+from alternas.results.runs.status import Status
 from alternas.results.runs.store import read_records
 from alternas.search.spec import SearchSpec
 from alternas.search.training import measuring
@@ -177,22 +178,22 @@ def test_runs_that_agree_need_no_further_one(
     assert (found.repeats, found.latency_ms) == (repeats, pytest.approx(ms))
 
 
-@pytest.mark.parametrize(("body", "kind", "said"), [
-    ("print('no such operator', file=sys.stderr); sys.exit(3)", FAILED, "exit code 3: no such operator"),
-    ("sys.exit(255)", UNREACHABLE, "exit code 255"),
-    ("sys.exit(75)", UNREACHABLE, "exit code 75"),
-    ("print('hello')", NONSENSE, r"device board: no latency_ms from 1e-09 to 1e\+18 in what it printed: hello"),
-    ("print('1e-320')", NONSENSE, r"from 1e-09 to 1e\+18 in what it printed: 1e-320"),
-    ("print('1e300')", NONSENSE, r"from 1e-09 to 1e\+18 in what it printed: 1e300"),
-    ("print(0)", NONSENSE, r"from 1e-09 to 1e\+18 in what it printed: 0"),
-    ("print('{\"energy_mj\": 3}')", NONSENSE, "no latency_ms"),
-    ("print('x' * 10_000_000)", NONSENSE, "no latency_ms"),
-    ("os.kill(os.getpid(), 9)", FAILED, "exit code -9"),
+@pytest.mark.parametrize(("body", "status", "said"), [
+    ("print('no such operator', file=sys.stderr); sys.exit(3)", "infeasible", "exit code 3: no such operator"),
+    ("sys.exit(255)", "unreachable", "exit code 255"),
+    ("sys.exit(75)", "unreachable", "exit code 75"),
+    ("print('hello')", "error", r"device board: no latency_ms from 1e-09 to 1e\+18 in what it printed: hello"),
+    ("print('1e-320')", "error", r"from 1e-09 to 1e\+18 in what it printed: 1e-320"),
+    ("print('1e300')", "error", r"from 1e-09 to 1e\+18 in what it printed: 1e300"),
+    ("print(0)", "error", r"from 1e-09 to 1e\+18 in what it printed: 0"),
+    ("print('{\"energy_mj\": 3}')", "error", "no latency_ms"),
+    ("print('x' * 10_000_000)", "error", "no latency_ms"),
+    ("os.kill(os.getpid(), 9)", "infeasible", "exit code -9"),
 ])  # fmt: skip
-def test_failures_have_kinds(body: str, kind: str, said: str, script: Callable[[str], DeviceCommand]) -> None:
+def test_failures_have_a_status(body: str, status: str, said: str, script: Callable[[str], DeviceCommand]) -> None:
     with pytest.raises(DeviceError, match=said) as raised:
         measured(script(body))
-    assert raised.value.kind == kind
+    assert raised.value.status == status
 
 
 def test_a_program_that_is_not_there_fails(exported: None) -> None:
@@ -210,27 +211,28 @@ def test_a_command_that_hangs_is_ended_with_all_it_started(
     """
     with pytest.raises(DeviceError, match="took longer than 2 s") as raised:
         measured(script(body), timeout_s=2)
-    assert raised.value.kind == TIMEOUT
+    assert raised.value.status == "timeout"
     child, until = Path(f"/proc/{(tmp_path / 'child').read_text(encoding='utf-8')}/status"), time.monotonic() + 5
     while child.exists() and "zombie" not in child.read_text(encoding="utf-8") and time.monotonic() < until:
         time.sleep(0.05)
     assert not child.exists() or "zombie" in child.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("kind", [FAILED, TIMEOUT, NONSENSE, UNREACHABLE])
+@pytest.mark.parametrize("failure", [Status.INFEASIBLE, Status.TIMEOUT, Status.ERROR, Status.UNREACHABLE])
 @pytest.mark.parametrize("probe", ["none", "answers", "fails"])
-def test_a_net_measured_before_tells_whose_fault_it_is(kind: str, probe: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_net_measured_before_tells_whose_fault_it_is(
+    failure: Status, probe: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def measure(device: DeviceCommand, network: Any, *_: Any) -> Any:
         if network.genotype == NETS[1] and probe == "answers":
             return None
-        raise DeviceError(kind, "because")
+        raise DeviceError(failure, "because")
 
     monkeypatch.setattr(measuring, "measure_on", measure)
     device = device_commands([BOARD])[0]
     job = LatencyJob(7, NETS[0], device, IMAGE, 10, probe=None if probe == "none" else NETS[1])
     status = measure_job(job).status
-    of_net = {FAILED: "infeasible", TIMEOUT: "timeout", NONSENSE: "error", UNREACHABLE: "unreachable"}[kind]
-    assert status == ("unreachable" if probe == "fails" else of_net)
+    assert status == ("unreachable" if probe == "fails" else failure)
 
 
 # What a search makes of it.
@@ -516,7 +518,7 @@ def test_the_examples_measure_here_and_over_http(tmp_path: Path) -> None:
         server.wait()
     with pytest.raises(DeviceError) as raised:
         measured(remote, effort=SHORT)
-    assert raised.value.kind == UNREACHABLE
+    assert raised.value.status == "unreachable"
 
 
 def test_a_limit_on_a_device_without_a_command_is_refused_before_anything_is_trained(alternas: Any) -> None:

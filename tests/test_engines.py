@@ -23,7 +23,8 @@ from rich.console import Console
 import fakes
 from alternas.archs import InputError
 from alternas.results.ranking.leaderboard import front
-from alternas.results.runs.record import FREE, Record
+from alternas.results.runs.record import Record
+from alternas.results.runs.status import UNTRAINED
 from alternas.results.runs.store import locked, read_records, run_folder
 from alternas.search import run
 from alternas.search.engine import pool
@@ -133,16 +134,16 @@ def ran(request: pytest.FixtureRequest, run_by) -> Ran:
 
 
 def searched(records: list[Record]) -> list[Record]:
-    return [r for r in records if r.kind == "search" and r.status not in FREE]
+    return [r for r in records if r.kind == "search" and r.status not in UNTRAINED]
 
 
 def test_as_many_nets_are_trained_as_were_asked_for(ran: Ran) -> None:
     assert len(searched(ran.records)) == TRIALS
     plain = [r.status for r in ran.records if r.kind == "baseline"]
     assert plain == ["ok"] * 3, "a fourth would cost as much as the search"
-    for what in ([r.trial for r in ran.records], [r.key for r in ran.records if r.status not in FREE]):
+    for what in ([r.trial for r in ran.records], [r.key for r in ran.records if r.status not in UNTRAINED]):
         assert len(what) == len(set(what))
-    assert {trial for trial, _ in ran.legs} == {r.trial for r in ran.records if r.status not in FREE}
+    assert {trial for trial, _ in ran.legs} == {r.trial for r in ran.records if r.status not in UNTRAINED}
 
 
 def test_a_net_that_fails_in_training_is_a_record(ran: Ran) -> None:

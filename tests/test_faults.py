@@ -30,7 +30,8 @@ from alternas.archs import Genotype, InputError, OperationError, build, files, s
 from alternas.archs.files import atomic_write, disk_error
 from alternas.results.ranking.leaderboard import leaderboard
 from alternas.results.report.elements import elapsed
-from alternas.results.runs.record import FREE, Record
+from alternas.results.runs.record import Record
+from alternas.results.runs.status import UNTRAINED
 from alternas.results.runs.store import Store, read_records, weights_file
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
@@ -353,7 +354,7 @@ def test_trainings_that_fail_are_records_and_the_search_goes_on(
     first = len(controller.baselines)
     fates.update(zip(range(first, first + 3), ("oom", "nan", "error"), strict=True))
     assert run_loop(controller, FakeExecutor(1, lambda job: run(job, digits)), SilentView())
-    records = [r for r in read_records(tmp_path) if r.status not in FREE]
+    records = [r for r in read_records(tmp_path) if r.status not in UNTRAINED]
     assert {keys.index(r.key): r.status for r in records} == dict.fromkeys(range(first + 7), "ok") | fates
     assert all(r.error and r.accuracy is None for r in records if r.status != "ok")
     assert all(weights_file(tmp_path, r).exists() == (r.status == "ok") for r in records)

@@ -17,7 +17,8 @@ from rich.console import Console
 import fakes
 from alternas import search_spec
 from alternas.archs import InputError, OperationError
-from alternas.results.runs.record import FREE, Record
+from alternas.results.runs.record import Record
+from alternas.results.runs.status import UNTRAINED
 from alternas.results.runs.store import read_records
 from alternas.search import prepare as preparing
 from alternas.search import run
@@ -70,7 +71,7 @@ def play(searcher: DriverSearcher, slots: int = 3, fate: Fate = lambda job: None
 
 
 def trained() -> list[Record]:
-    return [r for r in read_records(Path("runs/run")) if r.kind == "search" and r.status not in FREE]
+    return [r for r in read_records(Path("runs/run")) if r.kind == "search" and r.status not in UNTRAINED]
 
 
 @pytest.mark.parametrize("scheduler", ["none", "mo-asha"])

@@ -271,7 +271,7 @@ def test_a_strategy_that_never_loads_is_one_line(tmp_path: Path, monkeypatch: py
         check_strategy("endless:Sampler")
 
 
-BESIDE = f"""{MOST}from my_widths import WIDTHS
+REFERENCE_KINDS = f"""{MOST}from my_widths import WIDTHS
 import my_parts.stages as stages
 from my_parts import stems
 class Mine:
@@ -307,7 +307,7 @@ def test_a_space_imports_its_neighbours(made: Made, on_path: bool, monkeypatch: 
         monkeypatch.syspath_prepend(str(Path.cwd()))
     write(NEIGHBOURS | {"my_unused.py": "1 / 0\n"})
     path, finders = list(sys.path), list(sys.meta_path)
-    space = made(BESIDE)
+    space = made(REFERENCE_KINDS)
     assert space.options == {"width": (4, 8)}
     assert space.sample(FixedChooser({"width": 8})).stem.width == 8
     assert space.neighbours == dict(sorted(NEIGHBOURS.items()))
@@ -318,14 +318,14 @@ def test_a_space_imports_its_neighbours(made: Made, on_path: bool, monkeypatch: 
 
 def test_neighbours_are_run_as_they_are_and_are_part_of_the_space(made: Made) -> None:
     write(NEIGHBOURS)
-    before = made(BESIDE)
-    assert made(BESIDE).identity == before.identity
+    before = made(REFERENCE_KINDS)
+    assert made(REFERENCE_KINDS).identity == before.identity
     for name, text in NEIGHBOURS.items():
         write({name: text + "# more\n"})
-        assert made(BESIDE).identity != before.identity, name
+        assert made(REFERENCE_KINDS).identity != before.identity, name
         write({name: text})
     write({"my_widths.py": NEIGHBOURS["my_widths.py"].replace("8)", "9)"), "my_unused.py": "x = 1\n"})
-    assert made(BESIDE).options == {"width": (4, 9)}, "of the same length, in the same second"
+    assert made(REFERENCE_KINDS).options == {"width": (4, 9)}, "of the same length, in the same second"
     assert before.sample(FixedChooser({"width": 8})).stem.width == 8, "a space that was made before keeps its own"
     alone = made(FINE)
     assert alone.neighbours == {}

@@ -14,7 +14,8 @@ import pytest
 
 from alternas.archs import InputError
 from alternas.results.ranking.pareto import hypervolume
-from alternas.results.runs.record import FREE, Record
+from alternas.results.runs.record import Record
+from alternas.results.runs.status import UNTRAINED
 from alternas.results.runs.store import read_records
 from alternas.search.tracking import tracker as tracker_file
 from alternas.search.tracking import view as view_file
@@ -103,7 +104,7 @@ def check_all_is_there(server: type[Server], controller: SearchTrials) -> None:
     """Each training has a run of its own, each point of its curve once, and what came of it."""
     runs, (whole,) = by_label(server.runs), [run for run in server.runs.values() if not run["parent"]]
     for record in controller.store.records:
-        if record.status in FREE:
+        if record.status in UNTRAINED:
             assert f"trial-{record.trial:05d}" not in runs
             continue
         run = runs[f"trial-{record.trial:05d}"]

@@ -27,12 +27,13 @@ from ..ranking.run_leaderboard import leaderboard_of
 from ..render.describe_net import InputSpec, find_arch, input_spec, parse_size
 from ..render.tables import short
 from ..render.terminal import plain
+from ..runs.status import Status
 from ..runs.store import find_run, locked, read_records
 from .device_command import TIMEOUT_SECONDS, DeviceCommand
 from .footprint import energy_meter
 from .measure import BUSY, Latency, check_device, measure
 from .measurements import FULL, Effort, LatencySetting, keep
-from .on_device import SPREAD, UNREACHABLE, DeviceError, measure_on
+from .on_device import SPREAD, DeviceError, measure_on
 from .predictor import MIN_NETS, LatencyPredictor
 
 log = logging.getLogger("alternas")
@@ -180,7 +181,7 @@ def measured(net: TimedNet, setting: Setting, timeout_s: float, effort: Effort =
     try:
         return measure_on(setting, net.make(), net.shape, timeout_s=timeout_s, effort=effort)
     except DeviceError as error:
-        if error.kind == UNREACHABLE:
+        if error.status == Status.UNREACHABLE:
             raise OperationError(f"{error}; is it there?") from None
         log.warning("%s: %s", net.name, error)
         return None

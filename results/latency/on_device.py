@@ -1,6 +1,6 @@
 """Measures a net on a device by the user's command: exports it, runs the command, judges its repeats.
 
-What goes wrong is a `DeviceError`, which says of what kind it is. It takes another net to tell whose fault that was.
+What goes wrong is a `DeviceError`, which says how the job ends. It takes another net to tell whose fault that was.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ...archs.cost import MAX_COST, MIN_COST
 from ...archs.timm_network import TimmNetwork
 from ..export.export_net import export_net_of
 from ..export.formats import check_formats, format_of
+from ..runs.status import Status
 from .device_command import LATENCY, TIMEOUT_SECONDS, DeviceCommand, read_numbers
 from .measure import Latency
 from .measurements import FULL, Effort
 
-UNREACHABLE, TIMEOUT, FAILED, NONSENSE = "unreachable", "timeout", "failed", "nonsense"
 AWAY = (255, 75)  # exit codes of a device that is not there: ssh's own, and EX_TEMPFAIL of sysexits.h
 MOST_REPEATS = 9  # runs of the command
 AGREE = 0.02  # two runs that are no further apart, as a share of the lesser, need no third one
@@ -38,12 +38,13 @@ class DeviceError(Exception):
     """A net was not measured.
 
     Attributes:
-        kind: UNREACHABLE, the device is not there, TIMEOUT, FAILED, the command did, or NONSENSE, it printed no number.
+        status: unreachable, the device is not there; timeout; infeasible, the command failed; or error, it printed no
+            number.
     """
 
-    def __init__(self, kind: str, message: str) -> None:
+    def __init__(self, status: Status, message: str) -> None:
         super().__init__(message)
-        self.kind = kind
+        self.status = status
 
 
 def measure_on(
@@ -112,7 +113,7 @@ def _numbers(device: DeviceCommand, words: Sequence[str], needed: Sequence[str],
     if missing := [name for name in needed if name not in numbers]:
         shown = " ".join(output.split())[-120:] or "nothing"
         rule = f"no {', '.join(missing)} from {MIN_COST:g} to {MAX_COST:g} in what it printed"
-        raise DeviceError(NONSENSE, f"device {device.name}: {rule}: {shown}")
+        raise DeviceError(Status.ERROR, f"device {device.name}: {rule}: {shown}")
     return numbers
 
 
@@ -124,13 +125,13 @@ def _output(device: DeviceCommand, words: Sequence[str], timeout_s: float) -> st
             with ended_after() as environment:
                 code = subprocess.run(words, check=False, timeout=timeout_s, env=environment, **files).returncode
         except (OSError, ValueError) as error:
-            raise DeviceError(FAILED, f"device {device.name}: {words[0]} does not start ({error})") from None
+            raise DeviceError(Status.INFEASIBLE, f"device {device.name}: {words[0]} does not start ({error})") from None
         except subprocess.TimeoutExpired:
-            raise DeviceError(TIMEOUT, f"device {device.name}: took longer than {timeout_s:g} s") from None
+            raise DeviceError(Status.TIMEOUT, f"device {device.name}: took longer than {timeout_s:g} s") from None
         if code:
             said = " ".join((_tail(err) or _tail(out)).split())[-200:]
-            kind = UNREACHABLE if code in AWAY else FAILED
-            raise DeviceError(kind, f"device {device.name}: exit code {code}{f': {said}' if said else ''}")
+            status = Status.UNREACHABLE if code in AWAY else Status.INFEASIBLE
+            raise DeviceError(status, f"device {device.name}: exit code {code}{f': {said}' if said else ''}")
         return _tail(out)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from ..render.tables import duration
 from ..runs.record import Record
 from ..runs.retrained import retrained
+from ..runs.status import Status
 from ..runs.store import as_argument, read_data_facts, read_settings
 from .metric import OF_IMAGES, Metric
 from .objectives import own_flops
@@ -126,7 +127,7 @@ def longer_training(front: Sequence[Row], records: Sequence[Record], folder: Pat
         records: of all nets of the run.
         folder: of the run.
     """
-    trained = {r.trial: r for r in records if r.status == "ok"}
+    trained = {r.trial: r for r in records if r.status == Status.OK}
     steps = LONGER * max((r.budget.get("full", 0) for r in trained.values() if r.weights == "alone"), default=0)
     done = {r.key for r in retrained(folder) if r.budget.get("full", 0) >= (1 - NEAR) * steps}  # epochs were rounded
     nets = [trained[row["trial"]] for row in front if row["rising"] and row["key"] not in done]

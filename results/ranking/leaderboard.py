@@ -15,8 +15,9 @@ from ...archs.candidate import tuned_values
 from ...archs.errors import InputError, check_choice
 from ..latency.measurements import Measurement
 from ..render.tables import short
-from ..runs.record import FAILED, Record
+from ..runs.record import Record
 from ..runs.retrained import RETRAINED, by_net, retrainings
+from ..runs.status import FAILED, Status
 from ..runs.store import read_data_facts
 from .budgets import LongerTraining, longer_training, rising_line, still_rose
 from .limits import Limits
@@ -154,7 +155,7 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
     extra = extra or ExtraResults()
     resolution = resolution_of(query.metric.name, {"val": extra.images})
     again, noise = retrainings(extra.retrained, query.metric), noise_of(records, extra.retrained, resolution)
-    trained = [r for r in records if r.status == "ok" and r.accuracy is not None]
+    trained = [r for r in records if r.status == Status.OK and r.accuracy is not None]
     by_trial, recipes = {r.trial: r for r in trained}, Counter((r.kind, r.key) for r in trained)
     every = [
         _with_metrics(_row(r, costs_of_net(r, by_trial, extra.latencies, extra.measured), rising), r, query)
@@ -285,7 +286,7 @@ def noise_of(records: Sequence[Record], retrained: Iterable[Record] = (), resolu
         retrained: trainings of its nets again. Those of another recipe or budget make a group of their own.
         resolution: of accuracies, one image of all; 0 if unknown.
     """
-    groups = [(r.key, list(r.accuracies.values())) for r in records if r.status == "ok" and len(r.accuracies) > 1]
+    groups = [(r.key, list(r.accuracies.values())) for r in records if r.status == Status.OK and len(r.accuracies) > 1]
     single = [*retrained, *(r for r in records if r.kind == "study")]
     groups += [(g[0].key, [r.accuracy for r in g if r.accuracy is not None]) for g in by_net(single) if len(g) > 1]
     return pooled_noise(groups, resolution)

@@ -13,6 +13,7 @@ from msgspec import Meta
 from ...archs.errors import InputError, check_choice, short_repr
 from ...archs.json_files import Number, check_fields, convert
 from ..runs.record import Record
+from ..runs.status import Status
 from ..runs.store import read_settings
 from .stats import ANY, SHARE
 
@@ -219,7 +220,7 @@ def floor_name(metric: Metric, data: Mapping[str, Any]) -> str:
 
 def trained_scores(records: Sequence[Record]) -> list[float]:
     """Of the nets trained to the end."""
-    return [record.accuracy for record in records if record.status == "ok" and record.accuracy is not None]
+    return [record.accuracy for record in records if record.status == Status.OK and record.accuracy is not None]
 
 
 def validation_metrics(record: Record, metric: Metric) -> dict[str, float | None]:

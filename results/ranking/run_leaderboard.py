@@ -9,6 +9,7 @@ from ...archs.errors import InputError, check_choice
 from ..latency.device_command import UNNAMED, devices_in, is_number_of_device, measured_on, split_number
 from ..latency.measurements import LatencySetting, Measurement, latencies_of, read_latencies, settings_in
 from ..runs.retrained import retrained
+from ..runs.status import Status
 from ..runs.store import no_collection, read_records, read_settings
 from .budgets import validation_images
 from .leaderboard import RECOMMENDED, ExtraResults, Leaderboard, pick, rank_rows, recommended
@@ -43,7 +44,7 @@ def leaderboard_of(folder: Path, query: RankingQuery | None = None) -> Leaderboa
     tighter = {name: min(most, limits.get(name, most)) for name, most in query.limits.items()}
     objectives = query.objectives or (ACCURACY, *costs_of(folder)[:2])
     query = replace(query, objectives=objectives, limits=limits | tighter, metric=run_metric(folder))
-    query = query.checked({name for r in records if r.status == "ok" for name in (*r.metrics, query.metric.name)})
+    query = query.checked({name for r in records if r.status == Status.OK for name in (*r.metrics, query.metric.name)})
     with no_collection():
         measured, places = _on_devices(folder, query)
         latencies, images = _latencies(folder, query), validation_images(folder)

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from ..render.tables import short
+from ..runs.status import Status
 from ..runs.store import as_argument
 from .leaderboard import Leaderboard, is_above_chance, pick, recommended
 from .objectives import ACCURACY, LATENCY, title
@@ -160,7 +161,7 @@ def _doubts(board: Leaderboard, row: Row) -> list[str]:
         said.append("Too few nets were trained again: the seed noise is not known, nor which nets are tied.")
     elif row["seeds"] == 1 and row["weights"] != "shared":
         said.append(f"It was trained once; ± is 95 % by the noise of {count_nets(board.noise.nets)} trained again.")
-    if not any(r.kind == "baseline" and r.status == "ok" for r in board.records):
+    if not any(r.kind == "baseline" and r.status == Status.OK for r in board.records):
         said.append("No plain ResNet was trained, so what it gains over one is not known.")
     elif row["gain"] is None:
         said.append("It is cheaper than every plain ResNet of the run and less accurate, so its gain is not known.")

@@ -19,6 +19,7 @@ from ..ranking.run_leaderboard import leaderboard_of
 from ..ranking.stats import TIED, UNKNOWN_NOISE, Row, count_nets
 from ..ranking.verdict import order_by_time, verdict_of
 from ..runs.record import Record
+from ..runs.status import Status
 from ..runs.store import read_data_facts
 from .tables import nets_table
 from .terminal import plain, print_json, print_lines, print_text
@@ -113,7 +114,7 @@ def sharing_lines(records: Sequence[Record], metric: Metric) -> list[str]:
     Differences in percentage points. Few of a large space's blocks are among these nets: slices that are worse than
     each of them are told too.
     """
-    trained = [(r.weights, r.key, r.accuracy) for r in records if r.status == "ok" and r.accuracy is not None]
+    trained = [(r.weights, r.key, r.accuracy) for r in records if r.status == Status.OK and r.accuracy is not None]
     alone = {key: accuracy for weights, key, accuracy in trained if weights == "alone"}
     shared = {key: accuracy for weights, key, accuracy in trained if weights == "shared"}
     pairs = [(alone[key], accuracy) for key, accuracy in shared.items() if key in alone]

@@ -16,6 +16,7 @@ from rich.table import Table
 from ...archs.errors import InputError, check_choice
 from ..ranking.stats import ANY, SHARE, MeanCI, mean_ci, mean_ci_text, pooled_sd, resolution_of
 from ..runs.record import Record
+from ..runs.status import Status
 from .tables import short
 from .terminal import csv_cell, plain
 
@@ -60,7 +61,7 @@ def study_rows(
     """
     rows = []
     for factors, group in _groups(records):
-        good = [r for r in group if r.status == "ok"]
+        good = [r for r in group if r.status == Status.OK]
         cells = {}
         for name in metrics:
             if name not in factors and name not in COUNTS:
@@ -75,7 +76,7 @@ def study_rows(
 
 def seed_noise(records: Sequence[Record], metric: str) -> float | None:
     """Standard deviation between seeds, pooled over the combinations of factors; None without repetitions."""
-    groups = [[r for r in group if r.status == "ok"] for _, group in _groups(records)]
+    groups = [[r for r in group if r.status == Status.OK] for _, group in _groups(records)]
     return pooled_sd([_values(group, metric) for group in groups])
 
 
@@ -91,7 +92,7 @@ def _groups(records: Sequence[Record]) -> list[tuple[dict[str, Any], list[Record
         key = json.dumps(json.loads(json.dumps(factors), parse_int=float))
         groups.setdefault(key, (factors, []))[1].append(record)
     for factors, group in groups.values():  # one training counted twice would make the intervals too narrow
-        seeds = Counter(record.seed for record in group if record.status == "ok")
+        seeds = Counter(record.seed for record in group if record.status == Status.OK)
         if twice := [seed for seed, count in seeds.items() if count > 1]:
             where = ", ".join(f"{name} {factor_text(name, value)}" for name, value in factors.items())
             raise InputError(f"study: seed {twice[0]} is there {seeds[twice[0]]} times at {where or 'no factors'}")

@@ -12,7 +12,7 @@ from rich.text import Text
 from ..ranking.metric import Metric, value_text
 from ..ranking.objectives import LATENCY, is_cost
 from ..ranking.objectives import title as objective_title
-from ..runs.record import BESIDE
+from ..runs.record import REFERENCE_KINDS
 from .terminal import plain
 
 WRAPPED = ("retrained", "note")  # columns of several words, which are broken before numbers are cut
@@ -112,7 +112,7 @@ def _cells(
     ties = (
         [f"= {names.get(tied[0], tied[0])}" + f" +{len(tied) - 1}" * (len(tied) > 1)] if tied else []
     )  # the closest net, and how many
-    marks = [row["kind"]] * (row["kind"] in BESIDE) + ["knee"] * row["knee"]
+    marks = [row["kind"]] * (row["kind"] in REFERENCE_KINDS) + ["knee"] * row["knee"]
     marks += ["rising"] * bool(row["rising"]) + [row["weights"]] * (row["weights"] != "alone")
     return {
         "run": row.get("run", ""),

@@ -16,7 +16,8 @@ from ..ranking.metric import Metric
 from ..ranking.objectives import RankingQuery
 from ..ranking.run_leaderboard import leaderboard_of
 from ..render.describe_net import InputSpec, input_spec
-from ..runs.record import BESIDE, Record
+from ..runs.record import REFERENCE_KINDS, Record
+from ..runs.status import Status
 from ..runs.store import read_data_facts, read_settings
 from .used_genes import known_net, used_genes
 
@@ -174,7 +175,7 @@ class Run:
     def nets(self) -> list[Record]:
         """The nets with an accuracy of their own: ranked ones by rank, then the others in their order."""
         known = {r.trial: r for r in self.records}
-        others = [r for r in self.records if r.accuracy is not None and r.status in ("ok", "pruned")]
+        others = [r for r in self.records if r.accuracy is not None and r.status in (Status.OK, Status.PRUNED)]
         return [known[row["trial"]] for row in self.rows] + [r for r in others if r.trial not in self.row_of]
 
     @property
@@ -253,7 +254,7 @@ def _timestamp(text: str) -> float:
 
 def family_of(record: Record) -> str:
     """What a net is called in legends."""
-    return record.kind if record.kind in BESIDE else record.family
+    return record.kind if record.kind in REFERENCE_KINDS else record.family
 
 
 def thin(values: Sequence[Any], most: int) -> list[Any]:

@@ -13,7 +13,8 @@ from ..ranking.objectives import title as title_of
 from ..ranking.pareto import envelope
 from ..ranking.stats import count_nets
 from ..render.drawing import write_svg
-from ..runs.record import BESIDE, Record
+from ..runs.record import REFERENCE_KINDS, Record
+from ..runs.status import Status
 from .elements import BLUE, GREEN, GREY, ORANGE, PINK, SKY, TEXT, VERMILLION, Plot, Run, Series, open_run, thin
 from .svg import plot_svg
 
@@ -90,7 +91,7 @@ def _caption(run: Run) -> str:
 
 def family_in(record: Record) -> str:
     """Baseline, reference or the family, and how the net came by its weights, if not by training alone."""
-    name = record.kind if record.kind in BESIDE else record.family
+    name = record.kind if record.kind in REFERENCE_KINDS else record.family
     return name + ("" if record.weights == "alone" else f" ({WEIGHT_NAMES[record.weights]})")
 
 
@@ -99,7 +100,7 @@ def _nets_series(run: Run) -> list[Series]:
     groups: dict[str, list[tuple[int, Record]]] = {}
     for i, record in enumerate(run.nets):
         if run.cost(record):
-            groups.setdefault(EARLY if record.status == "pruned" else family_in(record), []).append((i, record))
+            groups.setdefault(EARLY if record.status == Status.PRUNED else family_in(record), []).append((i, record))
     names = ["baseline", "reference", *FAMILY_LOOKS]
     order = [*names, *(f"{name} ({how})" for how in WEIGHT_NAMES.values() for name in names)]
     series = []
@@ -117,7 +118,7 @@ def _nets_series(run: Run) -> list[Series]:
 
 def _baseline_curve(run: Run) -> list[Series]:
     """The baselines' upper envelope, which gains refer to; straight over log cost, as they are measured."""
-    plain = [r for r in run.records if r.kind == "baseline" and r.status == "ok" and r.accuracy is not None]
+    plain = [r for r in run.records if r.kind == "baseline" and r.status == Status.OK and r.accuracy is not None]
     curve = envelope([(r.accuracy or 0.0, cost) for r in plain if (cost := run.cost(r))])
     x, y = [10**x for x, _ in curve], [run.metric.value(y) for _, y in curve]
     return [Series("plain ResNets' curve", x, y, "line", GREY, look="dotted")] if len(curve) > 1 else []

@@ -9,7 +9,8 @@ from typing import Any
 
 from ...archs import Genotype
 from ...archs.candidate import recipe_genes, tuned_values
-from ..runs.record import BESIDE, Record
+from ..runs.record import REFERENCE_KINDS, Record
+from ..runs.status import Status
 from .elements import BLUE, GREY, VERMILLION, Plot, Run, Series, Table, thin
 
 MOST_GENES = 15  # in a table or a plot
@@ -30,7 +31,9 @@ def importances(
         records: of a run.
         used: the genes that a net uses; all that were drawn, where it is left out.
     """
-    trained = [r for r in records if r.kind == "search" and r.status == "ok" and r.accuracy is not None and r.genes]
+    trained = [
+        r for r in records if r.kind == "search" and r.status == Status.OK and r.accuracy is not None and r.genes
+    ]
     trained = thin(trained, MOST_NETS)
     users: defaultdict[str, list[int]] = defaultdict(list)  # by gene: places of the nets that use it
     for i, record in enumerate(trained if len(trained) >= FEWEST else []):
@@ -123,7 +126,7 @@ def attention_of(net: Genotype | None) -> tuple[str, ...]:
 def attention_plot(run: Run) -> Plot:
     """Share of nets with attention in each part, on the front and in all."""
     title, front = "Where attention sits", {r.trial for r in run.front}
-    attended = {r.trial: attention_of(run.net(r)) for r in run.ranked if r.kind not in BESIDE}
+    attended = {r.trial: attention_of(run.net(r)) for r in run.ranked if r.kind not in REFERENCE_KINDS}
     best = [parts for trial, parts in attended.items() if trial in front]
     parts = sorted({part for of in attended.values() for part in of}, key=lambda part: (part == "encoder", part))
     if not parts or not best:
@@ -146,8 +149,8 @@ def attention_plot(run: Run) -> Plot:
 
 def common_table(run: Run) -> Table:
     """The genes whose commonest value on the front is rarer among all, of the nets that use them."""
-    searched = [run.used(r) for r in run.ranked if r.kind not in BESIDE]
-    front = [run.used(r) for r in run.front if r.kind not in BESIDE]
+    searched = [run.used(r) for r in run.ranked if r.kind not in REFERENCE_KINDS]
+    front = [run.used(r) for r in run.front if r.kind not in REFERENCE_KINDS]
     rows: list[dict[str, Any]] = []
     for name in run.genes:
         values, everywhere = ([str(genes[name]) for genes in nets if name in genes] for nets in (front, searched))

@@ -15,6 +15,7 @@ from ..ranking.leaderboard import recommended
 from ..ranking.metric import as_shown
 from ..ranking.verdict import verdict_of
 from ..render.tables import gain_text, short
+from ..runs.status import Status
 from .assets import write_assets
 from .classes import class_parts
 from .elements import Picture, Plot, Run, Section, open_run
@@ -91,7 +92,7 @@ def _key_numbers(run: Run, changes: list[Change]) -> dict[str, Any]:
         "run": run.name,
         "verdict": " ".join(verdict_of(run.board)),
         "records": len(run.records),
-        "trained": sum(r.status == "ok" and r.accuracy is not None for r in run.records),
+        "trained": sum(r.status == Status.OK and r.accuracy is not None for r in run.records),
         "front": len(run.front),
         "rising": sum(bool(run.row_of[r.trial]["rising"]) for r in run.front),
         "hypervolume": changes[-1][2] if changes else 0.0,

@@ -11,7 +11,8 @@ from typing import Any
 from ..ranking.metric import Metric, floor_name, score_range, trained_scores
 from ..ranking.objectives import spent_on_training
 from ..ranking.pareto import above_chance, dominated_volume, normalized_cost
-from ..runs.record import FAILED, FREE, STATUSES, Record
+from ..runs.record import Record
+from ..runs.status import FAILED, RECORDED, UNTRAINED
 from .elements import (
     BLUE,
     COLOURS,
@@ -33,7 +34,7 @@ from .elements import (
 
 MOST_CURVES, MOST_POINTS, MOST_MESSAGES = 200, 40, 50
 NO_RUNGS = "No net was stopped at a rung: the run has no scheduler, or no net has reached a rung."
-STATUS_COLOURS = dict(zip(STATUSES, (GREEN, SKY, VERMILLION, PINK, ORANGE, BLUE, VERMILLION, GREY, GREY), strict=True))
+STATUS_COLOURS = dict(zip(RECORDED, (GREEN, SKY, VERMILLION, PINK, ORANGE, BLUE, VERMILLION, GREY, GREY), strict=True))
 Change = tuple[float, float, float]  # of the hypervolume: seconds, FLOPs, area
 
 
@@ -206,7 +207,7 @@ def phases_table(run: Run) -> Table:
 def status_table(run: Run) -> Table:
     """Records by status."""
     rows = []
-    for status in STATUSES:
+    for status in RECORDED:
         if nets := [r for r in run.records if r.status == status]:
             seconds, slowest = sum(r.spent_seconds for r in nets), max(nets, key=lambda r: r.spent_seconds)
             row = {"status": status, "nets": len(nets), "seconds": round(seconds, 1)}
@@ -219,7 +220,7 @@ def failures_table(run: Run) -> Table:
     """Failures and refusals by status and reason, the commonest first; reasons that differ in numbers alone are one."""
     groups: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
     for record in run.records:
-        if record.status in FAILED or (record.error and record.status in FREE):
+        if record.status in FAILED or (record.error and record.status in UNTRAINED):
             groups[record.status, re.sub(r"\d[\d.,]*", "#", record.error)].append(record)
     order = sorted(groups.items(), key=lambda group: -len(group[1]))
     rows = [

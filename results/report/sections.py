@@ -11,7 +11,7 @@ from ..analysis_tools.findings import shown_rows
 from ..analysis_tools.index import FOLDER, INDEX, read_index
 from ..ranking.objectives import COSTS
 from ..render.tables import list_text, tuned_columns
-from ..runs.record import BESIDE
+from ..runs.record import REFERENCE_KINDS
 from .elements import Picture, Run, Table
 from .front import WEIGHT_NAMES, unit
 
@@ -58,7 +58,7 @@ def note_of(row: Mapping[str, Any]) -> str:
     """What a net is marked by: the knee, and nets that the noise does not tell from it."""
     tied = row["tied_with"] or []
     more = f" and {len(tied) - 3} more" if len(tied) > 3 else ""
-    notes = ["knee"] * row["knee"] + [row["kind"]] * (row["kind"] in BESIDE)
+    notes = ["knee"] * row["knee"] + [row["kind"]] * (row["kind"] in REFERENCE_KINDS)
     notes += [f"tied with {', '.join(map(str, tied[:3]))}{more}"] if tied else []
     return "; ".join(notes)
 

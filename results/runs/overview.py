@@ -16,7 +16,8 @@ from ..ranking.objectives import spent_on_evaluation, spent_on_training
 from ..render.tables import short
 from ..render.terminal import plain, print_json, print_lines, print_text
 from .bank_progress import read_progress
-from .record import BESIDE
+from .record import REFERENCE_KINDS
+from .status import Status
 from .store import RUNS, no_collection, read_records, read_settings
 
 ROW = (
@@ -80,7 +81,7 @@ def run_row(folder: Path) -> dict[str, Any]:
         records = read_records(folder)
     bank = read_progress(folder) or {}
     trained, evaluated = list(map(spent_on_training, records)), list(map(spent_on_evaluation, records))
-    beside = dict.fromkeys(BESIDE, 0)  # FLOPs by kind
+    beside = dict.fromkeys(REFERENCE_KINDS, 0)  # FLOPs by kind
     for record, train, evaluation in zip(records, trained, evaluated, strict=True):
         if record.kind in beside:
             beside[record.kind] += train + evaluation
@@ -93,7 +94,7 @@ def run_row(folder: Path) -> dict[str, Any]:
         "space": settings.get("space"),
         "data": facts.get("data", {}).get("name"),
         "records": len(records),
-        "trained": sum(record.status == "ok" for record in records),
+        "trained": sum(record.status == Status.OK for record in records),
         "best_accuracy": best if metric.is_accuracy else None,
         "metric": metric.name,
         "best_value": best,

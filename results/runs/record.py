@@ -13,13 +13,11 @@ from msgspec import Meta
 
 from ...archs.errors import InputError, check_choice, short_repr
 from ...archs.json_files import Choice, Count, Number, Share, Text, Whole, convert, parse_line
+from .status import RECORDED, Status
 
-STATUSES = ("ok", "pruned", "error", "nan", "oom", "timeout", "lost", "infeasible", "duplicate")
 WEIGHTS = ("alone", "inherited", "shared", "polished")
 KINDS = ("search", "baseline", "reference", "retrain", "study")
-BESIDE = ("baseline", "reference")  # trained beside the nets of a search, to compare them with
-FAILED = ("error", "nan", "oom", "timeout", "lost")
-FREE = ("infeasible", "duplicate")  # never trained, so they use up no trial
+REFERENCE_KINDS = ("baseline", "reference")  # trained beside the nets of a search, to compare them with
 PACKAGES = ("alternas", "torch", "timm", "optuna", "ray")
 FORMAT = 3  # of run.json and records.jsonl; raised when what they hold changes
 
@@ -42,7 +40,7 @@ class Record:
     genotype: dict[str, Any]  # as JSON; of one of timm's nets its name there, as "timm"
     genes: dict[str, Choice]  # what the strategy chose, by gene, dormant ones included; `genotype` is the net
     cost: dict[str, Count]  # params, macs and activation_bytes of one image
-    status: Text  # ok, pruned, error, nan, oom, timeout, lost, infeasible or duplicate
+    status: Status
     error: Text = ""  # one line, where the status is a failure or says why a net was not trained
     # on the validation split, a fraction, or the score of the run's other metric, more is better; for a duplicate, its
     # twin's. None if unknown
@@ -156,8 +154,8 @@ class Record:
             check_format("record", data)
         convert(data, cls, "")
         convert(data, Inner, "")
-        record = cls(**data)
-        for name, known in {"status": STATUSES, "kind": KINDS, "weights": WEIGHTS}.items():
+        record = cls(**{**data, "status": Status(data["status"])})
+        for name, known in {"status": RECORDED, "kind": KINDS, "weights": WEIGHTS}.items():
             if getattr(record, name) not in known:
                 check_choice(name, getattr(record, name), known)
         check_time("started_at", record.started_at)

@@ -14,6 +14,7 @@ from ..ranking.metric import Metric
 from ..ranking.stats import MeanCI, mean_ci, mean_ci_text, resolution_of
 from ..render.tables import short
 from .record import Record
+from .status import Status
 from .store import read_records
 
 FOLDER = "retrain"  # of a run
@@ -23,14 +24,14 @@ COLUMNS = ("trial", "family", "MACs", "search", "validation", "test", "seeds", "
 
 def retrained(run: Path) -> list[Record]:
     """All retrainings of a run that ended well."""
-    return [r for r in read_records(run / FOLDER) if r.status == "ok"]
+    return [r for r in read_records(run / FOLDER) if r.status == Status.OK]
 
 
 def by_net(records: Iterable[Record]) -> list[list[Record]]:
     """Trainings that ended well, in groups that differ in the seed alone: one net, recipe and set of factors each."""
     groups: dict[str, list[Record]] = {}
     for r in records:
-        if r.status == "ok" and r.accuracy is not None:
+        if r.status == Status.OK and r.accuracy is not None:
             same = json.dumps([r.key, r.budget.get("full"), r.recipe, r.factors], sort_keys=True)
             groups.setdefault(same, []).append(r)
     return list(groups.values())
@@ -152,7 +153,7 @@ def table(rows: Iterable[dict[str, Any]], metric: Metric | None = None) -> Table
 
 def failures(records: Iterable[Record]) -> list[str]:
     """A line on the trainings that did not end well; none if all did."""
-    failed = [r for r in records if r.status != "ok"]
+    failed = [r for r in records if r.status != Status.OK]
     if not failed:
         return []
     first = failed[0]

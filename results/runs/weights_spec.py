@@ -32,6 +32,7 @@ from ..render.describe_net import find_arch, find_trial
 from .record import Record
 from .retrained import FOLDER, best_of, by_net, mean_of, retrained
 from .run_spec import parse_run_spec
+from .status import Status
 from .store import read_data_facts, read_records, weights_file
 
 CONNECT_SECONDS = 5.0
@@ -60,7 +61,7 @@ def trained_weights(home: Path, record: Record) -> Path:
     Raises:
         InputError: if the net was not trained to the end, or its weights are gone or have changed since.
     """
-    if record.status not in ("ok", "duplicate"):
+    if record.status not in (Status.OK, Status.DUPLICATE):
         raise InputError(f"trial {record.trial}: was not trained to the end (status {record.status})")
     path = weights_file(home, record)
     if not path.exists():
@@ -74,9 +75,9 @@ def trained_weights(home: Path, record: Record) -> Path:
 
 def _trained_twin(home: Path, record: Record) -> Record:
     """The record of the training that a net's weights come from: of a duplicate, its twin's."""
-    if record.status != "duplicate":
+    if record.status != Status.DUPLICATE:
         return record
-    return next((r for r in read_records(home) if r.status == "ok" and r.trial_key == record.trial_key), record)
+    return next((r for r in read_records(home) if r.status == Status.OK and r.trial_key == record.trial_key), record)
 
 
 def trained_network(home: Path, record: Record) -> Network | TimmNetwork:

@@ -24,6 +24,7 @@ from ...archs.errors import InputError, OperationError
 from ...archs.files import atomic_write
 from ...results.render.terminal import plain
 from ...results.runs.record import versions
+from ...results.runs.status import Status
 from ..data.dataset import DataConfig, DataSet, Pictures
 from ..data.images import one_line
 from ..data.load import load
@@ -166,7 +167,7 @@ def _trial(digits: DataSet) -> str:
         worker.take(digits)
         outcome = list(worker.run(job))[-1]
     assert isinstance(outcome, JobResult), "a run ends with an outcome"
-    if outcome.status != "ok":
+    if outcome.status != Status.OK:
         raise OperationError(f"{outcome.status}: {outcome.error}")
     return f"{STEPS} steps on {outcome.device}, {time.monotonic() - began:.1f} s with the imports"
 

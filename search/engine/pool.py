@@ -17,6 +17,7 @@ from ray.exceptions import RayError
 
 from ...archs.errors import OperationError
 from ...results.latency.measurements import LatencySetting
+from ...results.runs.status import Status
 from ..data.dataset import DataSet
 from ..training.job import Job, JobResult, Progress, TrainJob
 from .connection import check_raylet, connect, disconnect, first_line
@@ -111,9 +112,9 @@ class Pool:
                 events.append(self._next_event(source))
         # workers of jobs that take too long are ended: a net that hangs does not answer, so nobody is asked
         for running in {r for r in self._running.values() if time.monotonic() > r.deadline}:
-            if all(result.status == "ok" for result in running.results.values()):
+            if all(result.status == Status.OK for result in running.results.values()):
                 late = f"took longer than {running.job.timeout_s:.0f} s"
-                running.results[0] = JobResult(running.job.id, "timeout", running.step, error=late)
+                running.results[0] = JobResult(running.job.id, Status.TIMEOUT, running.step, error=late)
             events.append(self._end(running, broken=True))
         return [event for event in events if event is not None]
 
@@ -152,7 +153,7 @@ class Pool:
             raise OperationError(f"job {running.job.id}: the worker returned without an outcome") from None
         except RayError:  # the actor died or is out of reach: its group is replaced, the net tried again
             check_raylet()
-            running.results[rank] = JobResult(running.job.id, "lost", error="its worker died")
+            running.results[rank] = JobResult(running.job.id, Status.LOST, error="its worker died")
             return self._end(running, broken=True)
         if isinstance(event, Progress):
             running.step = event.point.step
@@ -161,7 +162,7 @@ class Pool:
         del self._running[stream], running.streams[stream]
         if not running.streams:
             return self._end(running, broken=False)
-        if event.status != "ok":  # the others learn of it when they next exchange gradients, or never
+        if event.status != Status.OK:  # the others learn of it when they next exchange gradients, or never
             running.deadline = min(running.deadline, time.monotonic() + PARTING_SECONDS)
         return None
 

@@ -17,7 +17,8 @@ from rich.text import Text
 from ...results.ranking.leaderboard import failures
 from ...results.render.tables import duration, short
 from ...results.render.terminal import html_of, plain
-from ...results.runs.record import FAILED, FREE, Record
+from ...results.runs.record import Record
+from ...results.runs.status import FAILED, UNTRAINED, Status
 from ..training.job import BankJobId, EvaluateJob, Job, JobId, Progress, SupernetJob, TrainJob
 from .shown import Shown, trained
 
@@ -191,7 +192,7 @@ class LiveView(ProgressCounts):
         parts = [f"{self.trained()} of {self.shown.target} nets"]
         parts += [] if self._ended else [f"{len(self.jobs)} running"]
         parts += [f"{sum(counts[status] for status in FAILED)} failed"]
-        parts += [f"{counts[status]} {status}" for status in ("pruned", *FREE) if counts[status]]
+        parts += [f"{counts[status]} {status}" for status in (Status.PRUNED, *UNTRAINED) if counts[status]]
         parts += [f"{time.monotonic() - self.began:.0f} s", *([] if self._ended else self._left())]
         return Text(" · ".join(parts))
 

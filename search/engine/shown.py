@@ -12,7 +12,8 @@ from ...archs.timm_net import TIMM, TimmNet
 from ...results.ranking.leaderboard import ExtraResults, rank_rows
 from ...results.ranking.objectives import RankingQuery, parse_objectives
 from ...results.render.tables import nets_table, short
-from ...results.runs.record import BESIDE, FREE, Record
+from ...results.runs.record import REFERENCE_KINDS, Record
+from ...results.runs.status import UNTRAINED, Status
 from ..training.job import Job, JobId, LatencyJob, Progress, SupernetJob, TrialJob
 from ..trials.forecast import RecordTally, forecast_of
 from ..trials.search_trials import SearchTrials
@@ -41,7 +42,7 @@ class Shown(Protocol):
     def records(self) -> Sequence[Record]: ...  # of the nets that have ended
 
     @property
-    def statuses(self) -> Counter[str]: ...  # how many of them ended how
+    def statuses(self) -> Counter[Status]: ...  # how many of them ended how
 
     @property
     def target(self) -> int: ...  # nets to train in all
@@ -69,7 +70,7 @@ class ShownSearch:
         return self.trials.store.records
 
     @property
-    def statuses(self) -> Counter[str]:
+    def statuses(self) -> Counter[Status]:
         return self.tally.update().statuses
 
     @property
@@ -95,7 +96,7 @@ class ShownSearch:
         metric = self.trials.context.settings.metric
         result = f"{metric.name} {metric.text(record.accuracy)}" if record.accuracy is not None else record.error
         what = f"{record.status} {result}, {short(record.cost['macs'])} MACs, {record.label}"
-        notes = [record.kind] * (record.kind in BESIDE) + [record.weights] * (record.weights != "alone")
+        notes = [record.kind] * (record.kind in REFERENCE_KINDS) + [record.weights] * (record.weights != "alone")
         note = f" ({', '.join(notes)})" if notes else ""
         return f"{record.name}: {what}{note}"
 
@@ -108,9 +109,9 @@ class ShownSearch:
         return nets_table(rows[-FRONT_ROWS:], f"front so far{cut}", none=board.why_empty, metric=settings.metric)
 
 
-def trained(statuses: Counter[str]) -> int:
+def trained(statuses: Counter[Status]) -> int:
     """How many of the nets that ended were trained."""
-    return sum(nets for status, nets in statuses.items() if status not in FREE)
+    return sum(nets for status, nets in statuses.items() if status not in UNTRAINED)
 
 
 def _name(job: TrialJob) -> str:

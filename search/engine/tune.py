@@ -24,6 +24,7 @@ from ray.tune.search import Searcher
 
 from ...archs import InputError, OperationError
 from ...results.render.terminal import Console
+from ...results.runs.status import Status
 from ...results.runs.store import mark_ended, run_folder
 from ..context import SearchContext
 from ..data.dataset import DataSet
@@ -86,7 +87,7 @@ class TuneTrainable(Trainable):
         task: TuneTask = new_config["task"]
         ours = task.made[0] == self._since[0] and task.made[1] >= self._since[1]
         self._events: Iterator[Progress | JobResult] = (
-            self._worker.run(task.job) if ours else iter([JobResult(task.job.id, "stale")])
+            self._worker.run(task.job) if ours else iter([JobResult(task.job.id, Status.STALE)])
         )
         return True
 
@@ -117,7 +118,8 @@ def packed(outcome: JobResult) -> str:
 def unpacked(text: str) -> JobResult:
     """Read the result that `packed` has written."""
     fields = json.loads(text)
-    return JobResult(**fields | {"curve": tuple(Point(**point) for point in fields["curve"])})
+    curve = tuple(Point(**point) for point in fields["curve"])
+    return JobResult(**fields | {"status": Status(fields["status"]), "curve": curve})
 
 
 @dataclass(frozen=True)
@@ -253,7 +255,7 @@ class DriverSearcher(Searcher):
         while self._ended:
             trial, outcome = self._ended.pop(0)
             if outcome is None:
-                driver.take(JobResult(trial, "lost", error="its worker died"))
+                driver.take(JobResult(trial, Status.LOST, error="its worker died"))
             elif outcome:
                 driver.take(unpacked(outcome))
             else:

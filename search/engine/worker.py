@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ...results.runs.status import Status
 from ..data.dataset import DataSet
 from ..data.splits import WHOLE, View, seen
 from ..training.failures import failure
@@ -69,7 +70,7 @@ class Worker:
         from ..training.loop import train
 
         for event in train(job, self._seen(job.view)):
-            ended = isinstance(event, JobResult) and event.status == "ok" and event.step >= job.total_steps
+            ended = isinstance(event, JobResult) and event.status == Status.OK and event.step >= job.total_steps
             if isinstance(event, JobResult) and ended and job.few_shot and not job.member.rank:
                 unseen = self._seen(View(classes=job.few_shot.classes))
                 yield replace(event, metrics=event.metrics | few_shots(job, job.few_shot, unseen))

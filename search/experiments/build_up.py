@@ -26,6 +26,7 @@ from ...results.render.experiment import PlotSpec, study_json, study_rows, study
 from ...results.render.terminal import plain
 from ...results.runs.record import Record
 from ...results.runs.retrained import best_of
+from ...results.runs.status import Status
 from ...results.runs.store import as_argument, plain_name, run_folder
 from ...results.runs.weights_spec import WeightsSpec
 from ..pretrained import saved_start
@@ -159,7 +160,7 @@ def _judged(
         return None, "new"
     if len(ended[0]) < seeds:
         return None, "pending"
-    old, new = ({r.seed: r.accuracy for r in of if r.status == "ok" and r.accuracy is not None} for of in ended)
+    old, new = ({r.seed: r.accuracy for r in of if r.status == Status.OK and r.accuracy is not None} for of in ended)
     if not old.keys() & new.keys():
         return None, "failed"
     difference = paired(old, new, CHANGE, resolution)
@@ -180,7 +181,7 @@ def _told(
         for parent, net, difference, said in nets
     ]
     chosen = [step for step in steps if step.verdict in ("start", "accepted")][-1]
-    trained = [r for r in records if r.key == chosen.key and r.status == "ok"]
+    trained = [r for r in records if r.key == chosen.key and r.status == Status.OK]
     lines, best = list[str](), best_of(trained) if trained else None
     if best:
         lines.append(f"MSA blocks by stage that stay: {' '.join(map(str, chosen.msa))}")

@@ -15,6 +15,7 @@ from ...archs.errors import check_choice
 from ...results.render.experiment import PlotSpec, seed_noise, study_csv, study_json, study_rows, study_table
 from ...results.render.plots import draw
 from ...results.render.terminal import plain
+from ...results.runs.status import Status
 from ...results.runs.store import plain_name, run_folder, write_json
 from ..data.dataset import DataSet
 from ..data.splits import WHOLE, View
@@ -364,7 +365,7 @@ def run_comparison(config: ComparisonRun, console: Console) -> tuple[dict[str, A
     plot = comparison.plot(setting)
     rows, noise = study_rows(records, plot.names, data.facts()["images"]), seed_noise(records, plot.y)
     files = list[Path]()
-    if any(r.status == "ok" for r in records):  # else the time was over before one had ended
+    if any(r.status == Status.OK for r in records):  # else the time was over before one had ended
         files = [folder / "table.json", folder / "table.csv", *draw(rows, plot, folder / "plot")]
     result = {"study": config.study, "folder": str(folder), "seed_noise": noise, "noise_of": plot.y}
     result |= {"files": [str(path) for path in files], "rows": study_json(rows)}

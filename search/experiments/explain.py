@@ -31,6 +31,7 @@ from ...results.render.terminal import plain
 from ...results.runs.record import Record
 from ...results.runs.retrained import retrained
 from ...results.runs.run_spec import parse_run_spec
+from ...results.runs.status import Status
 from ...results.runs.store import read_data_facts, read_records, read_settings
 from ...results.runs.weights_spec import select_net, trained_weights
 from ..data.load import one_class_each, track
@@ -152,7 +153,7 @@ def _nets(config: Explain, run: Path, trial: int | None) -> list[TrainedNet]:
 def _other(text: str, run: Path, record: Record) -> TrainedNet:
     """The net of `against`."""
     if text == ZOO:
-        plain = [r for r in read_records(run) if r.kind == "baseline" and r.status == "ok" and r.key != record.key]
+        plain = [r for r in read_records(run) if r.kind == "baseline" and r.status == Status.OK and r.key != record.key]
         if not plain:
             raise InputError(f"against: run {run.name} has no plain ResNet that was trained to the end")
         macs = record.cost["macs"]

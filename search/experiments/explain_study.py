@@ -22,6 +22,7 @@ from ...results.analysis_tools.inputs import AnalysisResult, Rows
 from ...results.analysis_tools.output import write_results
 from ...results.analysis_tools.trends import StudiedNet, trend
 from ...results.render.experiment import factor_text
+from ...results.runs.status import Status
 from ...results.runs.store import read_records, read_settings
 from ..data.dataset import DataSet
 from ..data.load import track
@@ -46,7 +47,7 @@ def study_nets(run: Path, data: DataSet) -> list[StudyNet]:
         InputError: if there is none.
     """
     name = read_settings(run)["settings"]["study"]
-    records = [r for r in read_records(run) if r.status == "ok" and r.factors and not r.data.get("classes")]
+    records = [r for r in read_records(run) if r.status == Status.OK and r.factors and not r.data.get("classes")]
     if not records:
         raise InputError(f"explain: study {run.name} has no net that was trained on all classes")
     line = STUDIES[name].plot(ComparisonSetting(data, TrainedNet("", run, records[0]).recipe, 1)).line

@@ -21,6 +21,7 @@ from ...archs.errors import MOST_SEEDS, check_count
 from ...archs.timm_net import CountedCost, Net, net_cost
 from ...results.ranking.metric import Metric
 from ...results.runs.record import Record, versions
+from ...results.runs.status import Status
 from ...results.runs.store import Store
 from ..data.dataset import DataConfig, DataSet
 from ..data.splits import WHOLE, View
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from ...archs import Network
 
 
-FINAL = ("ok", "nan")  # another try would end the same
+FINAL = (Status.OK, Status.NAN)  # another try would end the same
 
 
 @dataclass(frozen=True)
@@ -224,8 +225,8 @@ class PlanTrials:
                 self._left.append(training)
                 continue
             trial = self._trial(training)
-            if parent and parent.status != "ok":
-                return trial.finish("error", f"its start, trial {parent.trial}, is {parent.status}")
+            if parent and parent.status != Status.OK:
+                return trial.finish(Status.ERROR, f"its start, trial {parent.trial}, is {parent.status}")
             self.live[trial.number] = trial
             return self._job(trial)
         return None
@@ -273,7 +274,7 @@ class PlanTrials:
         """The record of the training that a result is of."""
         trial = self.live[job.trial]
         given_up = self.live.received(trial, result)
-        if result.status == "lost":
+        if result.status == Status.LOST:
             return given_up
         if job.task != "classes":  # its accuracy is not one on classes: it becomes a metric that names the task
             metrics = result.metrics | ({} if result.accuracy is None else {"accuracy": result.accuracy})

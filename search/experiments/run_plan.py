@@ -11,7 +11,8 @@ from rich.console import Console, RenderableType
 from ...archs import InputError, OperationError
 from ...results.render.experiment import PlotSpec, study_rows, study_table
 from ...results.render.tables import short
-from ...results.runs.record import FAILED, Record
+from ...results.runs.record import Record
+from ...results.runs.status import FAILED, Status
 from ...results.runs.store import Store, locked, read_settings
 from ..data.dataset import DataSet
 from ..engine.resources import check_one_device
@@ -115,7 +116,7 @@ class ShownPlan:
         return self.trials.records
 
     @property
-    def statuses(self) -> Counter[str]:
+    def statuses(self) -> Counter[Status]:
         return Counter(record.status for record in self.trials.ended.values())
 
     @property

@@ -16,6 +16,7 @@ from ...archs.files import atomic_write
 from ...archs.weights import save
 from ...results.metrics import Scores, evaluate
 from ...results.ranking.metric import all_numbers
+from ...results.runs.status import Status
 from ..training.job import EvaluateJob, JobResult
 from ..training.loaders import Batch, DeviceLoader
 from ..training.optim import autocast, memory_format, precision_of
@@ -31,7 +32,7 @@ def evaluate_job(job: EvaluateJob, loader: DeviceLoader) -> JobResult:
     try:
         bank = _loaded(path, path.stat().st_mtime_ns, loader.device)
     except (InputError, FileNotFoundError) as error:
-        return JobResult(job.id, "full", error=str(error))  # a fault of the disk, not of the net
+        return JobResult(job.id, Status.FULL, error=str(error))  # a fault of the disk, not of the net
     bank.reserve([job.genotype])  # one with a part that no net of the training had
     net = bank.network(job.genotype)
     scores = evaluate_net(net, job.recipe, loader)
@@ -47,7 +48,7 @@ def evaluate_job(job: EvaluateJob, loader: DeviceLoader) -> JobResult:
         del metrics["accuracy"]
     return JobResult(
         job.id,
-        "ok",
+        Status.OK,
         accuracy=score,
         metrics=metrics,
         seconds=time.perf_counter() - start,

@@ -23,6 +23,7 @@ from ...archs import Genotype, InputError
 from ...archs.blocks.axes import Axis
 from ...archs.files import atomic_write
 from ...results.ranking.metric import all_numbers
+from ...results.runs.status import Status
 from ..training.augment import mixed
 from ..training.checkpoint import device_name, read_checkpoint
 from ..training.group import Group, GroupError, open_group
@@ -48,21 +49,21 @@ def train_bank(job: SupernetJob, loader: DeviceLoader) -> Iterator[Progress | Jo
     """
     state = read_state(job, loader.device)
     if state is None and job.start_step:
-        yield JobResult(job.id, "rewind", error=f"{job.state_at(job.start_step)} is broken or gone")
+        yield JobResult(job.id, Status.REWIND, error=f"{job.state_at(job.start_step)} is broken or gone")
         return
     trainer = BankTrainer(job, loader, state)
     try:
         with open_group(job.member, loader.device, trainer.step) as trainer.gradients.group:
             loss = trainer.train()
     except GroupError as error:
-        yield trainer.result("lost", error=str(error))
+        yield trainer.result(Status.LOST, error=str(error))
         return
     last = trainer.curve[-1].loss if trainer.curve else math.inf
     if not math.isfinite(loss) or loss > LOSS_JUMP * last:
-        yield trainer.result("nan", error=f"training loss {loss:.4g} by step {trainer.step}, {last:.4g} before")
+        yield trainer.result(Status.NAN, error=f"training loss {loss:.4g} by step {trainer.step}, {last:.4g} before")
         return
     if job.member.rank:
-        yield trainer.result("ok")
+        yield trainer.result(Status.OK)
         return
     accuracy = trainer.validate()
     trainer.curve.append(Point(trainer.step, loss, accuracy))
@@ -70,7 +71,7 @@ def train_bank(job: SupernetJob, loader: DeviceLoader) -> Iterator[Progress | Jo
     if trainer.step >= job.total_steps:
         save_bank(trainer.best, Path(job.weights), job.facts)
     yield Progress(job.id, trainer.curve[-1], trainer.seconds)
-    yield trainer.result("ok", accuracy=accuracy, losses=tuple(map(tuple, trainer.losses)))
+    yield trainer.result(Status.OK, accuracy=accuracy, losses=tuple(map(tuple, trainer.losses)))
 
 
 def read_state(job: SupernetJob, device: torch.device) -> dict[str, Any] | None:
@@ -236,7 +237,7 @@ class BankTrainer:
         scores = [metric.score(all_numbers(net, metric, classes)[metric.name]) for net in nets]
         return sum(scores) / len(scores) if scores else math.nan
 
-    def result(self, status: str, **changes: Any) -> JobResult:
+    def result(self, status: Status, **changes: Any) -> JobResult:
         """How the job ended, as far as the trainer knows."""
         gradients, name = self.gradients, device_name(self.loader.device)
         how = {"loader": self.loader.data.loader, "precision": gradients.precision, "passes": gradients.passes}

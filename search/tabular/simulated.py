@@ -15,6 +15,7 @@ from ...archs import Cost, Genotype
 from ...archs.errors import InputError
 from ...results.ranking.limits import Limits
 from ...results.runs.record import Record
+from ...results.runs.status import Status
 from ...spaces import FeasibleNets, Space
 from ..context import SearchContext
 from ..data.dataset import DataConfig
@@ -120,7 +121,7 @@ class Simulator:
         if job.stop_step == job.total_steps:
             self._trace(key)
         accuracy = training.at(job.stop_step)
-        return [JobResult(job.id, "ok", job.stop_step, accuracy, seconds=training.seconds)]
+        return [JobResult(job.id, Status.OK, job.stop_step, accuracy, seconds=training.seconds)]
 
     def _trace(self, key: str) -> None:
         """A net was trained whole: what all of them are worth, and what was spent, running jobs by their part done."""

@@ -9,6 +9,7 @@ from ...results.ranking.objectives import spent_on_training
 from ...results.ranking.pareto import above_chance, dominated_volume, normalized_cost
 from ...results.render.tables import short
 from ...results.runs.record import Record
+from ...results.runs.status import Status
 from ...results.runs.store import read_data_facts
 from ..trials.search_trials import SearchTrials
 
@@ -34,7 +35,7 @@ class FrontScalars:
     def add(self, record: Record) -> dict[str, float]:
         """Scalars after the next record; {} if it changes nothing."""
         self._flops += spent_on_training(record)
-        if record.status != "ok" or record.accuracy is None:
+        if record.status != Status.OK or record.accuracy is None:
             return {}
         self.nets += 1
         self._scores = min(self._scores[0], record.accuracy), max(self._scores[1], record.accuracy)

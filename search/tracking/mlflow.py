@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from ...results.runs.record import FAILED
+from ...results.runs.status import FAILED
 from ..redact import shown_url
 from .tracker import Points, Results, Tracker
 

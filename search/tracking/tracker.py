@@ -15,6 +15,7 @@ from typing import Any
 from ...archs.errors import InputError, check_choice
 from ...archs.files import open_own
 from ...archs.json_files import convert, parse_line
+from ...results.runs.status import Status
 from ...results.runs.store import cut_torn_line, read_data_facts, read_lines, read_settings
 
 PACKAGES = {"mlflow": "mlflow", "wandb": "wandb", "tensorboard": "tensorboardX"}  # that each tracker is written with
@@ -47,7 +48,7 @@ class Results:
         seconds: since 1970, when it was recorded.
     """
 
-    status: str
+    status: Status
     error: str
     values: Mapping[str, float]
     step: int

@@ -17,7 +17,8 @@ from ...archs.children import mark_children
 from ...archs.errors import InputError
 from ...archs.timm_net import Net, net_from_dict
 from ...results.ranking.metric import run_metric
-from ...results.runs.record import FREE, Record
+from ...results.runs.record import Record
+from ...results.runs.status import UNTRAINED
 from ..engine.shown import ProgressView
 from ..redact import redact_urls
 from ..training.job import Job, JobId, Progress, TrainJob
@@ -197,7 +198,7 @@ class TrackingView:
 
 def _is_tracked(record: Record) -> bool:
     """Whether a net was trained by itself: slices of a supernet come by the thousand, and have no curve."""
-    return record.status not in FREE and record.weights != "shared" and not record.taken_from
+    return record.status not in UNTRAINED and record.weights != "shared" and not record.taken_from
 
 
 def _training_of(record: Record, seed: int | None = None) -> TrackedTraining:

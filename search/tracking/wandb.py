@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...archs.errors import InputError
-from ...results.runs.record import FAILED
+from ...results.runs.status import FAILED
 from .tracker import Points, Results, Tracker
 
 if TYPE_CHECKING:

@@ -23,6 +23,7 @@ from ...archs.children import ended_after
 from ...archs.errors import InputError
 from ...archs.user_code import SECONDS, users_line
 from ...results.ranking.metric import Metric
+from ...results.runs.status import Status
 from ..data.dataset import DataSet
 from .job import TrainJob
 from .recipe import Recipe
@@ -80,7 +81,7 @@ def _train(job: TrainJob, data: DataSet, gpu: bool) -> str:
         except Exception as error:  # noqa: BLE001 - as a worker does
             result = failure(job, error)
         assert isinstance(result, JobResult)
-        if result.status != "ok":
+        if result.status != Status.OK:
             return f"step {stop}: {result.error}"
         if result.how.get("checkpoint"):
             return "save: must be given tensors, numbers, texts, and lists, tuples and dicts of them alone"

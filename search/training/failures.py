@@ -6,6 +6,7 @@ import traceback
 
 from ...archs.files import disk_error
 from ...archs.user_code import blamed
+from ...results.runs.status import Status
 from .artifacts import StoreError
 from .job import Job, JobResult, TrainJob
 
@@ -15,13 +16,13 @@ def failure(job: Job, error: BaseException) -> JobResult:
     from .optim import out_of_memory
 
     if disk := disk_error(error):
-        return JobResult(job.id, "full", error=f"a worker {disk}")
+        return JobResult(job.id, Status.FULL, error=f"a worker {disk}")
     if isinstance(error, StoreError):
-        return JobResult(job.id, "lost", error=str(error))
+        return JobResult(job.id, Status.LOST, error=str(error))
     if isinstance(job, TrainJob) and job.trainer:
         line = blamed(error)[:300]
     else:
         frames = traceback.extract_tb(error.__traceback__)
         place = f" ({frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].lineno})" if frames else ""
         line = " ".join(f"{type(error).__name__}: {error}".split())[:300] + place
-    return JobResult(job.id, "oom" if out_of_memory(error) else "error", error=line)
+    return JobResult(job.id, Status.OOM if out_of_memory(error) else Status.ERROR, error=line)

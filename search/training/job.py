@@ -13,6 +13,7 @@ from ...archs.timm_net import Net
 from ...results.latency.device_command import LATENCY, TIMEOUT_SECONDS, DeviceCommand
 from ...results.latency.measurements import LatencySetting
 from ...results.ranking.metric import Metric
+from ...results.runs.status import Status
 from ..data.splits import WHOLE, View
 from .artifacts import ArtifactStore
 from .freezing import FREEZE_POLICIES
@@ -303,10 +304,7 @@ class JobResult:
 
     Attributes:
         job: which.
-        status: "ok" (reached `stop_step`, or measured), "nan", "oom", "timeout", "error", "infeasible" (a device does
-            not run it), or what is no fault of the net: "full", the disk is, "lost", the worker died or cannot reach
-            the artifact store, "unreachable", the device that measures it is, and "rewind", the state that a bank's
-            training was to go on from is broken or gone.
+        status: ok where it reached `stop_step`, was evaluated or measured.
         step: the optimiser step reached.
         accuracy: validation accuracy of the EMA weights, a fraction, or the score of another metric; None unless
             trained and ok.
@@ -323,7 +321,7 @@ class JobResult:
     """
 
     job: JobId
-    status: str
+    status: Status
     step: int = 0
     accuracy: float | None = None
     metrics: dict[str, float] = field(default_factory=dict)
@@ -350,7 +348,7 @@ class JobResult:
     @property
     def priority(self) -> int:
         """Priority where several workers end one job, lowest wins: a fault, then a worker's loss."""
-        return {"lost": 1, "ok": 2}.get(self.status, 0)
+        return {Status.LOST: 1, Status.OK: 2}.get(self.status, 0)
 
     @classmethod
     def from_fields(cls, trial: int, step: int, accuracy: float, fields: dict[str, Any]) -> JobResult:
@@ -358,7 +356,7 @@ class JobResult:
         points = (_nan_for_none(point) for point in fields["curve"])
         curve = tuple(Point(int(point["step"]), point["loss"], point["accuracy"]) for point in points)
         rest = (fields["seconds"], fields["device"], fields["runtime"], fields["lineage"])
-        return cls(trial, "ok", step, accuracy, _nan_for_none(fields["metrics"]), curve, *rest)
+        return cls(trial, Status.OK, step, accuracy, _nan_for_none(fields["metrics"]), curve, *rest)
 
 
 def _none_for_nan(numbers: dict[str, float]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from ...results.runs.status import Status
 from .artifacts import StoreError, scratch
 from .job import Job, JobResult, TrainJob
 
@@ -28,7 +29,7 @@ def collect_outputs(job: Job, result: JobResult) -> None:
     if not isinstance(job, TrainJob) or job.store is None:
         return
     arrived = {path: job.store.download(path) for path in map(Path, job.files)}
-    if result.status == "ok" and result.step >= job.total_steps and not arrived[Path(job.weights)]:
+    if result.status == Status.OK and result.step >= job.total_steps and not arrived[Path(job.weights)]:
         hint = "is it the same for every node?"
         raise StoreError(f"storage-path: {job.store} does not have what trial {job.trial} left there; {hint}")
 

@@ -23,6 +23,7 @@ from ...archs.timm_network import build_net
 from ...archs.weights import save
 from ...results.metrics import LabelScores, Scores, collect
 from ...results.ranking.metric import all_numbers
+from ...results.runs.status import Status
 from .augment import mixed
 from .checkpoint import device_name, load_state, save_state, send
 from .group import Group, GroupError, open_group
@@ -50,7 +51,7 @@ def train(job: TrainJob, loader: DeviceLoader) -> Iterator[Progress | JobResult]
             trainer.join(group)
             yield from _trained(trainer)
     except GroupError as error:
-        yield trainer.result("lost", error=str(error))
+        yield trainer.result(Status.LOST, error=str(error))
 
 
 def _trained(trainer: Trainer) -> Iterator[Progress | JobResult]:
@@ -62,7 +63,7 @@ def _trained(trainer: Trainer) -> Iterator[Progress | JobResult]:
         trainer.train_to(min(job.stop_step, (trainer.step // job.progress_steps + 1) * job.progress_steps))
         point = trainer.curve[-1]
         if not math.isfinite(point.loss):
-            yield trainer.result("nan", error=f"training loss {point.loss} by step {point.step}")
+            yield trainer.result(Status.NAN, error=f"training loss {point.loss} by step {point.step}")
             return
         if trainer.step < job.stop_step and time.monotonic() - saved > CHECKPOINT_SECONDS:
             trainer.save()
@@ -73,14 +74,14 @@ def _trained(trainer: Trainer) -> Iterator[Progress | JobResult]:
     score, metrics = trainer.score(val), trainer.numbers(val)
     if not math.isfinite(val.nll) or not math.isfinite(score):
         bad = f"{job.metric.name} {metrics[job.metric.name]}" if math.isfinite(val.nll) else f"NLL {val.nll}"
-        yield trainer.result("nan", error=f"validation {bad} at step {trainer.step}")
+        yield trainer.result(Status.NAN, error=f"validation {bad} at step {trainer.step}")
         return
     trainer.save()
     if job.metric.is_accuracy:
         del metrics["accuracy"]
     if job.stop_step >= job.total_steps:
         metrics |= trainer.finish(val)
-    yield trainer.result("ok", accuracy=score, metrics=metrics)
+    yield trainer.result(Status.OK, accuracy=score, metrics=metrics)
 
 
 class Trainer:
@@ -220,7 +221,7 @@ class Trainer:
         test = self.numbers(self.evaluate("test"), "test_") if self.job.test else {}
         return self.numbers(train_scores, "train_") | test
 
-    def result(self, status: str, **changes: Any) -> JobResult:
+    def result(self, status: Status, **changes: Any) -> JobResult:
         """The job's result, with what the trainer knows filled in."""
         gradients, data = self.gradients, self.loader.data
         at_end = min(len(data.train), len(data.val)) if self.step >= self.job.total_steps else 0

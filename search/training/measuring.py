@@ -12,10 +12,9 @@ from ...archs.timm_network import build_deployed
 from ...results.latency.device_command import DeviceCommand
 from ...results.latency.measure import measure
 from ...results.latency.measurements import SHORT
-from ...results.latency.on_device import FAILED, NONSENSE, TIMEOUT, UNREACHABLE, DeviceError, measure_on
+from ...results.latency.on_device import DeviceError, measure_on
+from ...results.runs.status import Status
 from .job import JobResult, LatencyJob
-
-STATUS = {FAILED: "infeasible", TIMEOUT: "timeout", NONSENSE: "error", UNREACHABLE: "unreachable"}
 
 
 def measure_job(job: LatencyJob) -> JobResult:
@@ -25,19 +24,19 @@ def measure_job(job: LatencyJob) -> JobResult:
         latency = measure(_network(job, job.genotype), job.image, setting, effort=SHORT)
         latency = replace(latency, seconds=round(time.monotonic() - began, 3)).to_dict()
         del latency["busy"]  # the machine's load: its average over a minute still holds the training before
-        return JobResult(job.id, "ok", latency=latency)
+        return JobResult(job.id, Status.OK, latency=latency)
     try:
         network = _network(job, job.genotype)
         latency = measure_on(setting, network, job.image, job.needed, job.command_timeout_s, SHORT)
     except DeviceError as error:
-        if error.kind == UNREACHABLE or not job.probe:
-            return JobResult(job.id, STATUS[error.kind], error=str(error))
+        if error.status == Status.UNREACHABLE or not job.probe:
+            return JobResult(job.id, error.status, error=str(error))
         try:
             measure_on(setting, _network(job, job.probe), job.image, job.needed, job.command_timeout_s, SHORT)
         except DeviceError:
-            return JobResult(job.id, "unreachable", error=f"{error}; so does a net that it measured before")
-        return JobResult(job.id, STATUS[error.kind], error=str(error))
-    return JobResult(job.id, "ok", latency=latency.to_dict())
+            return JobResult(job.id, Status.UNREACHABLE, error=f"{error}; so does a net that it measured before")
+        return JobResult(job.id, error.status, error=str(error))
+    return JobResult(job.id, Status.OK, latency=latency.to_dict())
 
 
 def _network(job: LatencyJob, net: Net) -> nn.Module:

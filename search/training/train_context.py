@@ -20,6 +20,7 @@ from ...archs.features import Features
 from ...archs.files import atomic_write
 from ...archs.json_files import MAX_NUMBER
 from ...archs.weights import save
+from ...results.runs.status import Status
 from .checkpoint import device_name, load_state, save_state, send
 from .inherit import init_weights
 from .job import JobResult, Point, Progress, TrainJob
@@ -188,13 +189,13 @@ class TrainContext:
             send(job, job.weights)
         accuracy = job.metric.score(self._metrics[wanted])
         metrics = {name: value for name, value in self._metrics.items() if (name, wanted) != ("accuracy", "accuracy")}
-        return self._result("ok", accuracy=accuracy, metrics=metrics)
+        return self._result(Status.OK, accuracy=accuracy, metrics=metrics)
 
     def nan(self, error: str) -> JobResult:
         """The result of a training whose metric is no number."""
-        return self._result("nan", error=error)
+        return self._result(Status.NAN, error=error)
 
-    def _result(self, status: str, **changes: Any) -> JobResult:
+    def _result(self, status: Status, **changes: Any) -> JobResult:
         """A result, with what is known of the training filled in."""
         assert self._job.trainer is not None
         how = {"trainer": self._job.trainer.identity, "trained": "features" if self._features else "net"}

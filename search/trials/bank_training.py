@@ -22,6 +22,7 @@ from ...archs.cost import BACKWARD_FACTOR
 from ...archs.errors import InputError, OperationError
 from ...results.runs.bank_progress import FILE, FLOPS, read_progress, write_progress
 from ...results.runs.record import Record
+from ...results.runs.status import Status
 from ..context import SearchContext
 from ..supernet.attentive import LossPredictor
 from ..supernet.budget import NETS_A_STEP, SupernetBudget, evaluation_flops
@@ -179,7 +180,7 @@ class BankTraining:
         """
         self._out.discard(job.member.rank)
         self._results[job.member.rank] = result
-        if result.status != "ok":
+        if result.status != Status.OK:
             self._clear_rendezvous()  # so that nobody waits there for a worker that is gone
         if not self._out and not self._dealt:
             results, self._results = self._results, {}
@@ -195,17 +196,17 @@ class BankTraining:
 
     def _end_segment(self, result: JobResult) -> None:
         """Take what decides over a segment: the first worker's result, or the fault of another."""
-        if result.status == "lost" and self._lost < MAX_LOST:
+        if result.status == Status.LOST and self._lost < MAX_LOST:
             self._lost += 1
             self._patient_until = time.monotonic() + START_SECONDS
             log.warning("supernet: %s; its segment is tried again", result.error)
-        elif result.status in ("nan", "oom") and self.progress["attempts"] + 1 < MAX_ATTEMPTS:
+        elif result.status in (Status.NAN, Status.OOM) and self.progress["attempts"] + 1 < MAX_ATTEMPTS:
             self.progress["attempts"] += 1
             write_progress(self._folder, self.progress)
             log.warning("supernet: %s; goes on from the last checkpoint at half the learning rate", result.error)
-        elif result.status == "rewind":
+        elif result.status == Status.REWIND:
             self._rewind(result.error)
-        elif result.status != "ok":
+        elif result.status != Status.OK:
             raise OperationError(f"supernet: training ended as {result.status}: {result.error}")
         else:
             self._advance(result)

@@ -18,6 +18,7 @@ from ...results.ranking.leaderboard import costs_of_net
 from ...results.ranking.run_leaderboard import leaderboard_of
 from ...results.render.terminal import print_lines
 from ...results.runs.events import under_way
+from ...results.runs.status import Status
 from ...results.runs.store import read_events
 from .study import DIRECTIONS, StudyMemory, check_numbers, ended_trial, fits, quiet, running_trial, told
 
@@ -49,7 +50,7 @@ def recorded_study(folder: Path) -> BaseStorage:
         trial = create_trial(state=TrialState.FAIL)
         if number in ended:
             record, known = ended[number]
-            if fits(record.genes, options) and (known.status != "ok" or cost_of(known.key, None)):
+            if fits(record.genes, options) and (known.status != Status.OK or cost_of(known.key, None)):
                 trial = ended_trial(record, known, shared, cost_of, None)
         elif number in live and fits(live[number].genes, options):
             trial = running_trial(live[number], shared, None)

@@ -18,7 +18,8 @@ from ...archs.timm_net import Net, net_from_dict
 from ...results.latency.device_command import LATENCY, TIMEOUT_SECONDS, UNNAMED, DeviceCommand, split_number
 from ...results.latency.measurements import LatencySetting, Measurement, keep, latencies_of, read_latencies
 from ...results.latency.predictor import MIN_NETS, LatencyPredictor
-from ...results.runs.record import FREE, Record
+from ...results.runs.record import Record
+from ...results.runs.status import UNTRAINED, Status
 from ..training.job import JobResult, LatencyJob
 
 log = logging.getLogger("alternas")
@@ -82,7 +83,7 @@ class Device:
         Raises:
             InputError: if one that was trained has not been measured here.
         """
-        missing = [r for r in records if r.status not in FREE and r.rungs and r.key not in self.known]
+        missing = [r for r in records if r.status not in UNTRAINED and r.rungs and r.key not in self.known]
         if missing:
             rule = f"{len(missing)} trained nets, trial {missing[0].trial} first, have no latency in {self._place}"
             raise InputError(f"run {self._folder.name!r}: {rule}; measure them: alternas latency {self._folder.name}")
@@ -137,7 +138,7 @@ class Device:
         """
         if not isinstance(self.setting, DeviceCommand):
             return
-        if result.status == "unreachable":
+        if result.status == Status.UNREACHABLE:
             if self._misses >= len(WAITS):
                 raise OperationError(f"{result.error}; tried {1 + len(WAITS)} times; the same command resumes")
             wait = WAITS[self._misses]

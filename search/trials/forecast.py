@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from ...archs import Genotype
 from ...archs.cost import BACKWARD_FACTOR
 from ...results.ranking.objectives import own_flops
-from ...results.runs.record import BESIDE as REFERENCE_KINDS
-from ...results.runs.record import FREE, Record
+from ...results.runs.record import REFERENCE_KINDS, Record
+from ...results.runs.status import UNTRAINED, Status
 from ..training.job import EvaluateJob, Job, SupernetJob
 from .front_finetuning import MAX_NETS
 from .proposer import BASELINE_SEEDS, drawn_macs
@@ -35,7 +35,7 @@ class RecordTally:
 
     def __init__(self, records: Sequence[Record]) -> None:
         self._records, self._read = records, 0
-        self.statuses: Counter[str] = Counter()
+        self.statuses: Counter[Status] = Counter()
         self.taken: list[int] = []
         self.begun = self.macs = self.whole = 0
         self.promotions: Counter[int] = Counter()
@@ -47,11 +47,11 @@ class RecordTally:
             self.statuses[record.status] += 1
             if record.taken_from:
                 self.taken.append(record.trial)
-            elif record.kind == "search" and record.weights != "polished" and record.status not in FREE:
+            elif record.kind == "search" and record.weights != "polished" and record.status not in UNTRAINED:
                 self.begun += 1
                 self.macs += record.training_macs
                 self.promotions[sum(bool(rung["promoted"]) for rung in record.rungs)] += 1
-                self.whole += record.status == "ok"
+                self.whole += record.status == Status.OK
         return self
 
 
@@ -163,7 +163,7 @@ class SupernetForecast:
     def nets(self) -> int:
         """Nets that were trained or evaluated, and about how many will be: the front may yet change."""
         records, live = self._trials.store.records, self._trials.live.values()
-        ended = sum(record.status not in FREE for record in records)
+        ended = sum(record.status not in UNTRAINED for record in records)
         beside = sum(trial.kind in REFERENCE_KINDS for trial in live)
         return ended + beside + self._to_evaluate
 
@@ -220,7 +220,7 @@ class SupernetForecast:
         """
         seconds, flops = defaultdict[str, float](float), defaultdict[str, float](float)
         for record in self._trials.store.records:
-            if record.status == "ok" and not record.taken_from:
+            if record.status == Status.OK and not record.taken_from:
                 kind = "shared" if record.weights == "shared" else "alone"
                 seconds[kind] += record.seconds
                 flops[kind] += (

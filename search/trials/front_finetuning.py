@@ -15,6 +15,7 @@ from ...archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
 from ...results.ranking.objectives import train_flops
 from ...results.ranking.pareto import dominated_volume, front_of, min_max, normalized_cost
 from ...results.runs.record import Record
+from ...results.runs.status import Status
 from ...results.runs.store import weights_file
 from ..samplers.sampler_context import features
 from ..training.job import InitWeights, Job, JobResult, TrainJob, Workers
@@ -73,7 +74,7 @@ class FrontFinetuning:
         search = self._search
         trained = [
             r for r in search.store.records
-            if r.status == "ok" and r.weights != "polished" and r.kind != "reference"
+            if r.status == Status.OK and r.weights != "polished" and r.kind != "reference"
             and not r.taken_from and weights_file(search.folder, r).exists()
         ]  # fmt: skip
         searched = search.shared.front() if search.shared else [r for r in trained if r.kind == "search"]

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 from ...results.runs.record import Record, now
+from ...results.runs.status import Status
 from ..training.artifacts import ArtifactStore
 from ..training.job import JobResult
 from .trial import Trial
@@ -45,7 +46,7 @@ class LiveTrials(dict[int, Trial]):
 
     def received(self, trial: Trial, result: JobResult) -> Record | None:
         """Note that a trial's job has ended. Returns the record of a trial whose workers are lost time and again."""
-        if result.status != "lost":
+        if result.status != Status.LOST:
             trial.started_at = trial.started_at or now(result.seconds)
             return None
         trial.retries += 1
@@ -56,4 +57,4 @@ class LiveTrials(dict[int, Trial]):
             return None
         if self._artifacts:
             self._artifacts.check()  # raises where the driver does not reach the store either: no fault of the trial
-        return trial.finish("lost", f"{result.error}; {trial.retries} times")
+        return trial.finish(Status.LOST, f"{result.error}; {trial.retries} times")

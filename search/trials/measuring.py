@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...results.runs.record import Record
+from ...results.runs.status import Status
 from ..training.job import JobResult, LatencyJob, Workers
 from .search_trials import SearchTrials
 
@@ -33,9 +34,9 @@ class Measuring:
         search, trial, device = self._search, self._search.live[job.trial], self._devices.at_work(job)
         device.release()
         given_up = search.live.received(trial, result)
-        if result.status == "lost":
+        if result.status == Status.LOST:
             return given_up
-        if result.status == "ok":
+        if result.status == Status.OK:
             device.add(trial.net, result.latency)
             over = search.context.limits.measured(trial.net)
             if over and trial.kind != "reference":
@@ -45,9 +46,9 @@ class Measuring:
             self._over_in_a_row = 0
         else:
             device.fail(trial.net, result)
-            if result.status == "infeasible":
+            if result.status == Status.INFEASIBLE:
                 return search.infeasible(trial, {device.failure: 1.0}, result.error)
-            if result.status != "unreachable":
+            if result.status != Status.UNREACHABLE:
                 return trial.finish(result.status, result.error)
         search.live.queue.appendleft(trial.number)  # to be measured elsewhere or again, then trained
         return None

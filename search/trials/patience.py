@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ...results.ranking.stats import Noise, pooled_noise
 from ...results.runs.record import Record
+from ...results.runs.status import Status
 from ..spec import SearchSpec
 from .study import CostOf
 
@@ -40,7 +41,7 @@ class Patience:
 
     def add(self, record: Record) -> None:
         """Take up the next record."""
-        if record.status != "ok" or record.accuracy is None:
+        if record.status != Status.OK or record.accuracy is None:
             return
         if len(record.accuracies) > 1:
             self._groups.append((record.key, list(record.accuracies.values())))

@@ -16,7 +16,8 @@ from ...archs.cost import BACKWARD_FACTOR
 from ...results.ranking.objectives import spent_on_training
 from ...results.runs.bank_progress import read_about
 from ...results.runs.events import UnderWay
-from ...results.runs.record import BESIDE, FREE, Record
+from ...results.runs.record import REFERENCE_KINDS, Record
+from ...results.runs.status import UNTRAINED, Status
 from ...results.runs.store import Store
 from ...spaces import FixedChooser, Genes, plain_genes
 from ..context import SearchContext
@@ -155,7 +156,7 @@ class SearchTrials:
 
     def close(self) -> list[Record]:
         """End the search: paused trials become pruned."""
-        return [trial.finish("pruned") for trial in self.live.values() if trial.paused]
+        return [trial.finish(Status.PRUNED) for trial in self.live.values() if trial.paused]
 
     # What runs next.
 
@@ -242,7 +243,7 @@ class SearchTrials:
         if twin is None:
             return None
         number, accuracy = (twin.number, None) if isinstance(twin, Trial) else (twin.trial, twin.accuracy)
-        return trial.finish("duplicate", f"same net as trial {number}", accuracy=accuracy)
+        return trial.finish(Status.DUPLICATE, f"same net as trial {number}", accuracy=accuracy)
 
     def infeasible(self, trial: Trial, broken: dict[str, float], error: str = "") -> Record:
         """The record of a trial whose net breaks limits, each by this share."""
@@ -250,7 +251,7 @@ class SearchTrials:
         if not error:
             costs = (f"{name} {self.context.cost_named(name, trial.net.key, trial.cost.totals()):g}" for name in broken)
             error = f"over the limit: {', '.join(costs)}"
-        return trial.finish("infeasible", error, constraint_violation=broken)
+        return trial.finish(Status.INFEASIBLE, error, constraint_violation=broken)
 
     def polish(self, trial: Trial) -> Job:
         """Enter a trial that trains a net of the front on. Returns its job."""
@@ -289,13 +290,13 @@ class SearchTrials:
         trial = self.live[job.trial]
         self._seconds_beside += result.seconds * (trial.number in self._not_searched)
         given_up = self.live.received(trial, result)
-        if result.status == "lost":
+        if result.status == Status.LOST:
             return given_up
         trial.last_result = result
-        if result.status != "ok":
+        if result.status != Status.OK:
             return trial.finish(result.status, result.error)
         if isinstance(job, EvaluateJob):
-            return trial.finish("ok", accuracy=result.accuracy)
+            return trial.finish(Status.OK, accuracy=result.accuracy)
         if result.step < trial.total_steps:
             assert result.accuracy is not None
             rung = trial.pause(result.accuracy)
@@ -308,19 +309,19 @@ class SearchTrials:
         if len(trial.results_by_seed) < seeds:
             self.live.queue.append(trial.number)
             return None
-        return trial.finish("ok")
+        return trial.finish(Status.OK)
 
     def _add_to_rung(self, trial: Trial, rung: int, paused: bool) -> Record | None:
         """Enter a result. Returns the record of a trial that falls out of the rung."""
         cost = self.context.cost_of(trial.net.key, trial.cost.totals())
         dropped = self.rungs.add(rung, RungResult(trial.number, trial.rung_accuracies[rung], cost, paused))
-        return None if dropped is None else self.live[dropped].finish("pruned")
+        return None if dropped is None else self.live[dropped].finish(Status.PRUNED)
 
     def learn(self, record: Record) -> None:
         """Take up what a new record says for what comes after it, and tell the study."""
         self.live.pop(record.trial, None)
         self._not_searched.discard(record.trial)
-        if record.status != "duplicate":
+        if record.status != Status.DUPLICATE:
             self._live_by_key.pop(record.trial_key, None)
         self._recall(record)
         if record.kind == "reference" or record.weights == "polished":
@@ -329,7 +330,7 @@ class SearchTrials:
 
     def _recall(self, record: Record) -> None:
         """Take up what a record says, of this session or an earlier one."""
-        if record.status in FREE:
+        if record.status in UNTRAINED:
             return
         self._flops[part_of(record)] += spent_on_training(record)
         if self.parents and record.weights == "polished":
@@ -350,7 +351,7 @@ class SearchTrials:
 
     def _recall_rungs(self, record: Record) -> None:
         """Enter the rungs that a trial of an earlier session passed."""
-        if record.status in FREE or record.kind != "search" or record.taken_from:
+        if record.status in UNTRAINED or record.kind != "search" or record.taken_from:
             return
         for rung, passed in enumerate(record.rungs):
             if passed["step"] < record.budget.get("full", 0):  # not at the end, where nothing is compared
@@ -423,6 +424,6 @@ class SearchTrials:
 
 def part_of(net: Trial | Record) -> str:
     """What part of a run's compute a training is of: "search", "beside" (baselines, references) or "polish"."""
-    if net.kind in BESIDE:
+    if net.kind in REFERENCE_KINDS:
         return "beside"
     return "polish" if net.weights == "polished" else "search"

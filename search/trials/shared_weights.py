@@ -9,6 +9,7 @@ from __future__ import annotations
 from ...archs import Genotype
 from ...results.ranking.pareto import front_of
 from ...results.runs.record import Record
+from ...results.runs.status import Status
 from ...results.runs.store import weights_file
 from ..context import SearchContext
 from ..spec import UNLIMITED
@@ -88,7 +89,7 @@ class SharedWeights:
 
     def front(self) -> list[Record]:
         """The nets on slices that no other one beats, the cheapest first."""
-        records = [r for r in self._records.values() if r.status == "ok" and r.accuracy is not None]
+        records = [r for r in self._records.values() if r.status == Status.OK and r.accuracy is not None]
         points = [(r.accuracy or 0.0, self._context.cost_of(r.key, r.cost)) for r in records]
         return sorted(front_of(records, points), key=lambda r: self._context.cost_of(r.key, r.cost))
 

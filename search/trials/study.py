@@ -18,7 +18,8 @@ from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 from ...archs import Genotype, InputError
 from ...archs.candidate import candidate_key
 from ...results.runs.events import UnderWay
-from ...results.runs.record import FREE, Record
+from ...results.runs.record import Record
+from ...results.runs.status import UNTRAINED, Status
 from ...results.runs.store import Store
 from ...spaces import Gene, Genes, options_of, plain_genes
 from ..samplers.random import TrialChooser, distributions
@@ -131,7 +132,7 @@ class StudyAdapter:
             return
         self._baselines.discard(number)
         open_trial = self._open.pop(number, None)
-        if open_trial is not None and known.status == "oom":
+        if open_trial is not None and known.status == Status.OOM:
             open_trial.set_constraint(*next(iter(OUT_OF_MEMORY.items())))
         if open_trial is not None and len(known.accuracies) > 1:
             open_trial.set_user_attr("accuracies", known.accuracies)
@@ -242,7 +243,7 @@ def told(records: Iterable[Record]) -> dict[int, tuple[Record, Record]]:
     trained: dict[str, Record] = {}
     pairs = {}
     for record in records:
-        if record.status not in FREE and record.weights != "polished":
+        if record.status not in UNTRAINED and record.weights != "polished":
             trained[record.trial_key] = record
         if record.kind != "reference":
             pairs[record.trial] = record, record_for_study(record, trained)
@@ -267,7 +268,7 @@ def ended_trial(
         distributions=shared,
         user_attrs=attrs | ({"accuracies": known.accuracies} if len(known.accuracies) > 1 else {}),
         system_attrs=noted,
-        constraints=OUT_OF_MEMORY if known.status == "oom" else violation or None,
+        constraints=OUT_OF_MEMORY if known.status == Status.OOM else violation or None,
     )
 
 
@@ -282,16 +283,16 @@ def running_trial(trial: UnderWay, shared: dict[str, BaseDistribution], noted: d
 
 def record_for_study(record: Record, trained: Mapping[str, Record]) -> Record:
     """The record that a trial is told: its own, or for a duplicate that of its twin in `trained`, once it has ended."""
-    return trained.get(record.trial_key, record) if record.status == "duplicate" else record
+    return trained.get(record.trial_key, record) if record.status == Status.DUPLICATE else record
 
 
 def _end_of(record: Record, cost_of: CostOf) -> dict[str, Any]:
     """Optuna's state and values for a record. A duplicate that gets here has a twin that still runs: no values."""
-    if record.status == "ok":
+    if record.status == Status.OK:
         assert record.accuracy is not None
         return {"state": TrialState.COMPLETE, "values": [record.accuracy, float(cost_of(record.key, record.cost))]}
     # To samplers a violated constraint says more than a failure: both kinds that a smaller net would not have.
-    pruned = record.status in ("pruned", "infeasible", "oom", "duplicate")
+    pruned = record.status in (Status.PRUNED, Status.INFEASIBLE, Status.OOM, Status.DUPLICATE)
     return {"state": TrialState.PRUNED if pruned else TrialState.FAIL, "values": None}
 
 

@@ -12,7 +12,8 @@ from ...archs import Cost, Genotype
 from ...archs.timm_net import CountedCost, Net
 from ...results.ranking.objectives import train_flops
 from ...results.runs.events import UnderWay
-from ...results.runs.record import BESIDE, Record, now
+from ...results.runs.record import REFERENCE_KINDS, Record, now
+from ...results.runs.status import Status
 from ...results.runs.store import weights_file, weights_name
 from ...spaces import Genes
 from ..samplers.sampler_context import Traits, features
@@ -54,7 +55,7 @@ class ParentPool:
     def add(self, record: Record) -> None:
         """Take up a net that has ended, if it was trained to the end and its weights are there."""
         file = weights_file(self._folder, record)
-        if record.status != "ok" or not file.exists():
+        if record.status != Status.OK or not file.exists():
             return
         net = Genotype.from_dict(record.genotype)
         start = InitWeights(str(file), f"trial {record.trial}", steps_of_lineage(record))
@@ -184,7 +185,7 @@ class Trial:
         seed = settings.seed + repeat
         name = weights_name(self.key, self.weights) + (f"-{seed}" if repeat else "")
         seconds = self.last_result.seconds if self.last_result and not repeat else 0.0  # of this training so far
-        to_the_end = self.kind in BESIDE or repeat > 0
+        to_the_end = self.kind in REFERENCE_KINDS or repeat > 0
         self.paused = False
         return TrainJob(
             self.number,
@@ -234,12 +235,12 @@ class Trial:
         about = {"step": result.step, "accuracy": result.accuracy, "started_at": self.started_at}
         return about | {"result": result.record_fields()}
 
-    def finish(self, status: str, error: str = "", **fields: Any) -> Record:
+    def finish(self, status: Status, error: str = "", **fields: Any) -> Record:
         """The record of its end; `fields` take the place of its own.
 
         Accuracy is the mean over its trainings at full budget; of a trial that ends before, that at its last rung.
         """
-        first = next(iter(self.results_by_seed.values()), None) if status == "ok" else None
+        first = next(iter(self.results_by_seed.values()), None) if status == Status.OK else None
         result = first or self.last_result or JobResult(self.number, status)
         seconds = result.seconds + sum(r.seconds for r in self.results_by_seed.values() if r is not result)
         reached = replace(result, seconds=seconds).record_fields()
@@ -256,7 +257,7 @@ class Trial:
             "genes": dict(self.genes),
             "weights": self.weights,
             "cost": self.cost.totals(),
-            "accuracy": known[-1] if known and status in ("ok", "pruned") else None,
+            "accuracy": known[-1] if known and status in (Status.OK, Status.PRUNED) else None,
             "accuracies": {str(seed): seeds[seed] for seed in seeds if len(self.results_by_seed) > 1},
             "rung": len(self.rung_accuracies),
             "rungs": [{"step": s, "accuracy": a, "promoted": rung < self.promoted} for rung, (s, a) in passed],

@@ -1,0 +1,29 @@
+"""`Status`: how a job or a trial ended."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    """How a job or a trial ended; JSON holds the text."""
+
+    OK = "ok"  # trained to its full budget, or measured
+    PRUNED = "pruned"  # paused at a rung, and never promoted
+    ERROR = "error"
+    NAN = "nan"  # a loss or a score that is not finite
+    OOM = "oom"
+    TIMEOUT = "timeout"
+    LOST = "lost"  # its worker died, or could not reach the artifact store
+    INFEASIBLE = "infeasible"  # over a limit, or a device does not run it
+    DUPLICATE = "duplicate"
+    # of jobs alone, and no fault of the net
+    FULL = "full"  # the disk is
+    UNREACHABLE = "unreachable"  # the device that measures it is
+    STALE = "stale"  # of an earlier driver, inside Ray Tune
+    REWIND = "rewind"  # the state that a bank's training was to go on from is broken or gone
+
+
+FAILED = (Status.ERROR, Status.NAN, Status.OOM, Status.TIMEOUT, Status.LOST)
+UNTRAINED = (Status.INFEASIBLE, Status.DUPLICATE)  # they use up no trial
+RECORDED = (Status.OK, Status.PRUNED, *FAILED, *UNTRAINED)
