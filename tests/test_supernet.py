@@ -32,7 +32,8 @@ from alternas.search.supernet.evaluate import evaluate_job, evaluate_net
 from alternas.search.supernet.files import load_bank, save_bank
 from alternas.search.supernet.trainer import BankTrainer, read_state, train_bank
 from alternas.search.training import recipes
-from alternas.search.training.job import EvaluateJob, JobResult, Progress, SupernetJob
+from alternas.search.training.bank_jobs import EvaluateJob, SupernetJob
+from alternas.search.training.job import JobResult, Progress
 from alternas.search.training.loaders import DeviceLoader, open_loader
 from alternas.search.training.optim import memory_format
 from alternas.spaces import RandomChooser, Space, get

@@ -16,7 +16,8 @@ from ...archs.files import atomic_write
 from ...archs.weights import save
 from ...results.metrics import Scores, evaluate
 from ...results.ranking.metric import all_numbers
-from ..training.job import EvaluateJob, JobResult
+from ..training.bank_jobs import EvaluateJob
+from ..training.job import JobResult
 from ..training.loaders import Batch, DeviceLoader
 from ..training.optim import autocast, memory_format, precision_of
 from ..training.recipe import Recipe
