@@ -225,7 +225,7 @@ def test_less_at_a_time_when_memory_runs_out(
         f"out of memory: the batch now goes through in {n} passes" for n in (2, 4)
     ]
     resumed = train.Trainer(job(tmp_path), bench)
-    assert resumed.gradients.passes == 4, "a resumed training need not run out of memory again"
+    assert resumed.gradients.passes == 1, "there may be room again: what filled the memory was perhaps another's"
 
 
 def test_out_of_memory_in_the_end(tmp_path: Path, digits: DataSet, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -240,7 +240,7 @@ class Trainer:
             return
         for name, part in self._parts().items():
             part.load_state_dict(state[name])
-        self.step, self.seconds, self.gradients.passes = state["step"], state["seconds"], state["passes"]
+        self.step, self.seconds = state["step"], state["seconds"]
         self.curve = [Point(*point) for point in state["curve"]]
 
     def save(self) -> None:
@@ -248,8 +248,8 @@ class Trainer:
         if not self.is_first:
             return
         state: dict[str, Any] = {name: part.state_dict() for name, part in self._parts().items()}
-        state |= {"step": self.step, "seconds": self.seconds, "passes": self.gradients.passes}
-        save_state(self.job, self.loader.data, state | {"curve": [astuple(point) for point in self.curve]})
+        state |= {"step": self.step, "seconds": self.seconds, "curve": [astuple(point) for point in self.curve]}
+        save_state(self.job, self.loader.data, state)
 
     def _parts(self) -> dict[str, Any]:
         parts = {"net": self.net, "optimizer": self.optimizer, "scaler": self.gradients.scaler}
