@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
-from enum import EnumType
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from types import UnionType
@@ -219,7 +219,7 @@ def rule_of(kind: Any) -> str:
         return " or ".join(dict.fromkeys(rule_of(part) for part in get_args(kind) if part is not type(None)))
     if get_origin(kind) is Literal:
         return f"one of {', '.join(map(str, get_args(kind)))}"
-    if isinstance(kind, EnumType):
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
         return f"one of {', '.join(kind)}"
     if get_origin(kind) is tuple or (get_origin(kind) is list and get_args(kind)):
         parts = get_args(kind)

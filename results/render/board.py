@@ -154,9 +154,10 @@ def mean_change(pairs: Sequence[tuple[float, float]]) -> float:
 
 def rank_correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
     """Spearman's rank correlation; None of fewer than three pairs, or where all of one side are equal."""
-    if len(pairs) < 3 or any(len(set(side)) < 2 for side in zip(*pairs, strict=True)):
+    before, after = [one for one, _ in pairs], [other for _, other in pairs]
+    if len(pairs) < 3 or len(set(before)) < 2 or len(set(after)) < 2:
         return None
     from scipy.stats import spearmanr
 
-    found: Any = spearmanr(*zip(*pairs, strict=True))
+    found: Any = spearmanr(before, after)
     return float(found.statistic)

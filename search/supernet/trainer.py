@@ -25,9 +25,10 @@ from ...archs.files import atomic_write
 from ...results.ranking.metric import all_numbers
 from ...results.runs.status import Status
 from ..training.augment import mixed
+from ..training.bank_jobs import SupernetJob
 from ..training.checkpoint import device_name, read_checkpoint
 from ..training.group import Group, GroupError, open_group
-from ..training.job import JobResult, Point, Progress, SupernetJob
+from ..training.job import JobResult, Point, Progress
 from ..training.loaders import MIX, DeviceLoader
 from ..training.optim import Ema, Gradients, class_weights, loss_of, optimizer_for, out_of_memory, rate_at
 from ..training.recipe import Recipe
@@ -247,7 +248,7 @@ class BankTrainer:
     def save(self) -> None:
         """Leave a checkpoint, whole or not at all."""
         state: dict[str, Any] = {name: part.state_dict() for name, part in self._parts().items()}
-        state |= {"step": self.step, "seconds": self.seconds, "passes": self.gradients.passes}
+        state |= {"step": self.step, "seconds": self.seconds}
         state |= {"axes": {role: [tuple(axis) for axis in axes] for role, axes in self.bank.axes.items()}}
         state |= {"of": self.job.facts, "curve": [astuple(point) for point in self.curve], "losses": self.losses}
         atomic_write(self.job.state_at(self.step), lambda file: torch.save(state, file))
@@ -255,7 +256,7 @@ class BankTrainer:
     def _restore(self, state: dict[str, Any]) -> None:
         for name, part in self._parts().items():
             part.load_state_dict(state[name])
-        self.step, self.seconds, self.gradients.passes = state["step"], state["seconds"], state["passes"]
+        self.step, self.seconds = state["step"], state["seconds"]
         self.curve = [Point(*point) for point in state["curve"]]
         self.losses = state["losses"] if self.step == self.job.stop_step else []
 

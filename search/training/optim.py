@@ -23,6 +23,12 @@ from .recipe import LEAST_PASS, Recipe
 
 FUSED = ("adam", "adamw", "sgd", "momentum")  # torch has one kernel for a whole update
 DROPS = (0.3, 0.6, 0.9)  # shares of a budget at which the schedule "steps" divides the rate by ten
+# How memory that ran out is told: by torch in three ways, by cuBLAS and cuDNN,
+MEMORY_WORDS = (
+    "out of memory", "not enough memory", "can't allocate memory", "status_alloc_failed", "host_allocation_failed"
+)  # fmt: skip
+# and what these say for other reasons too.
+FULL_CARD_WORDS = ("unable to find an engine", "unable to find a valid cudnn", "cublas_status_not_initialized")
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 log = logging.getLogger("alternas")
 
@@ -84,15 +90,6 @@ def warmup_steps(recipe: Recipe, steps: int) -> int:
     return max(1, round(recipe.warmup * steps))
 
 
-def kept_steps(recipe: Recipe, steps: int, keep: tuple[str, ...]) -> dict[int, list[str]]:
-    """Steps whose weights are saved, and their names: "warmup" (its end) or shares such as "0.06"."""
-    names: dict[int, list[str]] = {}
-    for name in keep:
-        step = warmup_steps(recipe, steps) if name == "warmup" else round(float(name) * steps)
-        names.setdefault(max(1, step), []).append(name)
-    return names
-
-
 class Ema:
     """Exponential moving average of a network's weights, in `net`: `averaged`, or a copy of it as it is."""
 
@@ -133,9 +130,18 @@ def memory_format(net: Net, device: torch.device) -> torch.memory_format:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether this is how torch or Python say that memory ran out."""
-    words = ("out of memory", "not enough memory", "can't allocate memory")  # torch says it in three ways
-    return isinstance(error, MemoryError) or any(text in str(error).lower() for text in words)
+    """Whether this is how torch, Python or a library of CUDA's say that memory ran out."""
+    text = str(error).lower()
+    if isinstance(error, MemoryError) or any(words in text for words in MEMORY_WORDS):
+        return True
+    return any(words in text for words in FULL_CARD_WORDS) and _card_is_full()
+
+
+def _card_is_full() -> bool:
+    """Whether less than a tenth of this process's share of the card is left."""
+    free, total = torch.cuda.mem_get_info()
+    share = total * torch.cuda.get_per_process_memory_fraction()
+    return min(free, share - torch.cuda.memory_allocated()) < share / 10
 
 
 def class_weights(recipe: Recipe, y_N: np.ndarray, classes: int) -> Tensor | None:
