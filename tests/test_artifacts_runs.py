@@ -45,7 +45,7 @@ def digits() -> DataSet:
 def job(store: ArtifactStore) -> TrainJob:
     net = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
     files = store.home / "checkpoints/k.pt", store.home / "weights/k.safetensors"
-    return TrainJob(3, net, recipes.get("smoke"), 0, 2, 4, *map(str, files), save_weights_at=("0.5",), store=store)
+    return TrainJob(3, net, recipes.get("smoke"), 0, 2, 4, *map(str, files), store=store)
 
 
 def run(job: TrainJob, digits: DataSet) -> JobResult:
@@ -73,7 +73,7 @@ def test_a_worker_leaves_its_files_in_the_store_and_goes_on_from_there(
     files = {"checkpoint": str(tmp_path / "c.pt"), "weights": str(tmp_path / "w.safetensors")}
     whole = run(replace(job, store=None, stop_step=4, **files), digits)
     assert run(job, digits).step == 2
-    assert listing(tmp_path / "store") == ["run-1/checkpoints/k.pt", "run-1/weights/k.0.5.safetensors"]
+    assert listing(tmp_path / "store") == ["run-1/checkpoints/k.pt"]
     assert not store.home.exists(), "it needs no folder of the driver's"
     assert not scratch_folders()
     worker = Worker(1, "cpu")
@@ -82,7 +82,7 @@ def test_a_worker_leaves_its_files_in_the_store_and_goes_on_from_there(
     assert [event.point.step for event in events if isinstance(event, Progress)] == [3, 4]
     assert (events[-1].curve, events[-1].metrics) == (whole.curve, whole.metrics)
     collect_outputs(replace(job, stop_step=4), events[-1])
-    assert listing(store.home) == ["weights/k.0.5.safetensors", "weights/k.npz", "weights/k.safetensors"]
+    assert listing(store.home) == ["weights/k.npz", "weights/k.safetensors"]
     assert (store.home / "weights/k.safetensors").read_bytes() == (tmp_path / "w.safetensors").read_bytes()
 
 

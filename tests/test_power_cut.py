@@ -19,7 +19,8 @@ from alternas.archs.files import atomic_write
 from alternas.results.runs.bank_progress import BANK_FORMAT, BANK_NAME, read_about
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import Store, read_records, weights_file
-from alternas.search.training.job import EvaluateJob, JobResult, Point, SupernetJob, TrainJob
+from alternas.search.training.bank_jobs import EvaluateJob, SupernetJob
+from alternas.search.training.job import JobResult, Point, TrainJob
 from alternas.search.trials import bank_training
 from fakes import FakePool, fake_accuracy
 

@@ -16,7 +16,7 @@ from torch import nn
 
 from alternas.archs import InputError, zoo
 from alternas.search.training import recipes
-from alternas.search.training.optim import kept_steps, optimizer_for, peak_rate, rate_at, warmup_steps
+from alternas.search.training.optim import optimizer_for, peak_rate, rate_at, warmup_steps
 from alternas.search.training.recipe import OPTIMIZERS, Augment, Recipe, check_on
 
 ALL = [make() for make in recipes.RECIPES.values()]
@@ -148,12 +148,6 @@ def test_the_other_schedules() -> None:
     rates = [rate_at(constant, step, 10) for step in range(10)]
     assert rates == pytest.approx([1, 1, 1, 1, 1, 1, 1, 0.75, 0.5, 0.25])
     assert [rate_at(constant, step, 100) for step in range(10, 70)] == [1.0] * 60, "the same whatever the budget"
-
-
-def test_kept_steps() -> None:
-    recipe = dataclasses.replace(recipes.smoke(), warmup=0.1)
-    found = kept_steps(recipe, 100, ("warmup", "0.06", "1", "0.0001", "0.1"))
-    assert found == {10: ["warmup", "0.1"], 6: ["0.06"], 100: ["1"], 1: ["0.0001"]}
 
 
 def test_nets_read_by_averaging_have_their_own_rate() -> None:

@@ -32,7 +32,8 @@ from alternas.search.supernet.evaluate import evaluate_job, evaluate_net
 from alternas.search.supernet.files import load_bank, save_bank
 from alternas.search.supernet.trainer import BankTrainer, read_state, train_bank
 from alternas.search.training import recipes
-from alternas.search.training.job import EvaluateJob, JobResult, Progress, SupernetJob
+from alternas.search.training.bank_jobs import EvaluateJob, SupernetJob
+from alternas.search.training.job import JobResult, Progress
 from alternas.search.training.loaders import DeviceLoader, open_loader
 from alternas.search.training.optim import memory_format
 from alternas.spaces import RandomChooser, Space, get
@@ -140,6 +141,14 @@ def test_a_bank_that_grows_keeps_what_it_held() -> None:
     before = bank(SMALL, x_BCHW)
     assert bank.reserve([LARGE])
     assert torch.equal(bank(SMALL, x_BCHW), before)
+
+
+def test_a_bank_grows_on_its_device() -> None:
+    bank = Bank(DIGITS)
+    bank.reserve([SMALL])
+    bank.to("meta")
+    bank.reserve([LARGE])
+    assert {parameter.device.type for parameter in bank.parameters()} == {"meta"}
 
 
 def test_new_tensors_have_the_initialisation_of_their_layer() -> None:
@@ -383,6 +392,24 @@ def test_running_statistics_are_estimated_from_training_images(loader: DeviceLoa
     norm = next(module for module in net.modules() if isinstance(module, _BatchNorm))
     assert norm.running_mean is not None
     assert torch.allclose(norm.running_mean, stem_BCHW.mean((0, 2, 3)), atol=1e-4)
+
+
+def test_statistics_are_estimated_without_reading_their_counters(
+    loader: DeviceLoader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU each would wait for the device, a norm and a batch."""
+    bank, given = Bank(DIGITS), list[float | None]()
+    bank.reserve([LARGE])
+    real = _BatchNorm.forward
+
+    def forward(norm: _BatchNorm, x_BCHW: Tensor) -> Tensor:
+        given.append(norm.momentum)
+        return real(norm, x_BCHW)
+
+    monkeypatch.setattr(_BatchNorm, "forward", forward)
+    evaluate_net(bank.network(LARGE), recipes.get("smoke"), loader)
+    assert set(given) >= {1, 1 / 2, 1 / 3, 1 / 4}
+    assert None not in given
 
 
 # Its file.

@@ -24,7 +24,8 @@ from alternas.search.context import SearchContext
 from alternas.search.spec import UNLIMITED, Supernet
 from alternas.search.supernet import draws
 from alternas.search.supernet.budget import NETS_A_STEP
-from alternas.search.training.job import EvaluateJob, Job, JobResult, Point, SupernetJob, TrainJob
+from alternas.search.training.bank_jobs import EvaluateJob, SupernetJob
+from alternas.search.training.job import Job, JobResult, Point, TrainJob
 from alternas.search.trials.bank_training import SEGMENTS
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.search.trials.study import study_of

@@ -38,7 +38,8 @@ from alternas.search.supernet.draws import NetSampler
 from alternas.search.supernet.files import load_bank
 from alternas.search.supernet.trainer import train_bank
 from alternas.search.training import recipes
-from alternas.search.training.job import BankJobId, EvaluateJob, Job, JobResult, Point, Progress, SupernetJob, Workers
+from alternas.search.training.bank_jobs import BankJobId, EvaluateJob, SupernetJob
+from alternas.search.training.job import Job, JobResult, Point, Progress, Workers
 from alternas.search.training.loaders import DeviceLoader, open_loader
 from alternas.search.training.member import Member
 from alternas.search.training.recipe import Recipe

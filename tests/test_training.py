@@ -116,15 +116,12 @@ def test_training_learns_and_leaves_its_weights(tmp_path: Path, bench: MemoryLoa
 )
 def test_a_resumed_training_is_the_unbroken_one(tmp_path: Path, bench: MemoryLoader, seed: int, recipe: Recipe) -> None:
     net = get("all", 8).sample(RandomChooser(seed))
-    whole = last(
-        train.train(job(tmp_path / "whole", net, stop_step=20, recipe=recipe, save_weights_at=("0.5",)), bench)
-    )
+    whole = last(train.train(job(tmp_path / "whole", net, stop_step=20, recipe=recipe), bench))
     for stop in (6, 14, 20):
-        part = job(tmp_path / "broken", net, stop_step=stop, recipe=recipe, save_weights_at=("0.5",))
+        part = job(tmp_path / "broken", net, stop_step=stop, recipe=recipe)
         broken = last(train.train(part, bench))
     assert numbers(broken) == numbers(whole)
-    for name in ("w.safetensors", "w.0.5.safetensors"):
-        assert same_weights(tmp_path / "whole" / name, tmp_path / "broken" / name)
+    assert same_weights(tmp_path / "whole" / "w.safetensors", tmp_path / "broken" / "w.safetensors")
     again = list(train.train(part, bench))
     assert len(again) == 1, "a job that stands at its end is only reported"
     assert again[0] == broken
@@ -139,19 +136,6 @@ def test_two_runs_with_one_seed_are_one(tmp_path: Path, bench: MemoryLoader) -> 
 def test_seeds_matter(tmp_path: Path, bench: MemoryLoader) -> None:
     curves = [last(train.train(job(tmp_path / str(s), seed=s), bench)).curve for s in (0, 1)]
     assert curves[0] != curves[1]
-
-
-def test_early_weights_are_kept(tmp_path: Path, bench: MemoryLoader) -> None:
-    plain = dataclasses.replace(recipes.smoke(), ema_decay=0.0)
-    kept = job(tmp_path / "a", recipe=plain, save_weights_at=("warmup", "0.5", "1"))
-    last(train.train(kept, bench))
-    assert same_weights(tmp_path / "a" / "w.1.safetensors", tmp_path / "a" / "w.safetensors")
-    half = job(tmp_path / "b", recipe=plain, stop_step=10)
-    last(train.train(half, bench))
-    state = torch.load(half.checkpoint, weights_only=True)["net"]
-    early = load_file(tmp_path / "a" / "w.0.5.safetensors")
-    assert all(torch.equal(early[name], state[name]) for name in early)
-    assert not same_weights(tmp_path / "a" / "w.warmup.safetensors", tmp_path / "a" / "w.0.5.safetensors")
 
 
 def test_divergence_is_an_outcome(tmp_path: Path, bench: MemoryLoader) -> None:

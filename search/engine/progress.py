@@ -18,7 +18,8 @@ from ...results.ranking.leaderboard import failures
 from ...results.render.tables import duration, short
 from ...results.render.terminal import html_of, plain
 from ...results.runs.record import FAILED, FREE, Record
-from ..training.job import BankJobId, EvaluateJob, Job, JobId, Progress, SupernetJob, TrainJob
+from ..training.bank_jobs import BankJobId, EvaluateJob, SupernetJob
+from ..training.job import Job, JobId, Progress, TrainJob
 from .shown import Shown, trained
 
 NOTEBOOK_SECONDS = 1.0  # between two drawings

@@ -13,7 +13,8 @@ from ...results.ranking.leaderboard import ExtraResults, rank_rows
 from ...results.ranking.objectives import RankingQuery, parse_objectives
 from ...results.render.tables import nets_table, short
 from ...results.runs.record import BESIDE, FREE, Record
-from ..training.job import Job, JobId, LatencyJob, Progress, SupernetJob, TrialJob
+from ..training.bank_jobs import SupernetJob
+from ..training.job import Job, JobId, LatencyJob, Progress, TrialJob
 from ..trials.forecast import RecordTally, forecast_of
 from ..trials.search_trials import SearchTrials
 

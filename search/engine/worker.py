@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from ..data.dataset import DataSet
 from ..data.splits import WHOLE, View, seen
+from ..training.bank_jobs import EvaluateJob, SupernetJob
 from ..training.failures import failure
-from ..training.job import EvaluateJob, Job, JobResult, LatencyJob, Progress, SupernetJob, TrainJob
+from ..training.job import Job, JobResult, LatencyJob, Progress, TrainJob
 from ..training.job_files import local_files
 
 if TYPE_CHECKING:

@@ -130,9 +130,9 @@ class Bank(nn.Module):
         shape = [axis.length for axis in axes]
         draw = torch.Generator().manual_seed(zlib.crc32(f"{self.seed} {role} {shape}".encode()))
         values = fresh.flatten()[torch.randint(fresh.numel(), shape, generator=draw)]
+        values = values.to(next(self.parameters(), values).device)
         if role in self.axes:
             old = self.tensor(role)
-            values = values.to(old.device)
             region(values, self.axes[role], axes).copy_(old.view(_sizes(self.axes[role])))
         self.put(role, axes, values)
 

@@ -16,7 +16,8 @@ from ...archs.files import atomic_write
 from ...archs.weights import save
 from ...results.metrics import Scores, evaluate
 from ...results.ranking.metric import all_numbers
-from ..training.job import EvaluateJob, JobResult
+from ..training.bank_jobs import EvaluateJob
+from ..training.job import JobResult
 from ..training.loaders import Batch, DeviceLoader
 from ..training.optim import autocast, memory_format, precision_of
 from ..training.recipe import Recipe
@@ -74,18 +75,19 @@ def evaluate_net(net: Network, recipe: Recipe, loader: DeviceLoader) -> Scores:
 
     norms = [module for module in net.modules() if isinstance(module, _BatchNorm)]
     if norms:
-        _average_batches(net, norms)
-        for batch in loader.images("train", batch_size, STATISTICS_IMAGES):
-            if len(batch[0]) > 1:  # BatchNorm has no statistics of one image
-                predict(batch)
+        _begin_statistics(net, norms)
+        batches = (batch for batch in loader.images("train", batch_size, STATISTICS_IMAGES) if len(batch[0]) > 1)
+        for number, batch in enumerate(batches, 1):  # BatchNorm has no statistics of one image
+            for norm in norms:
+                norm.momentum = 1 / number  # the mean of all so far; torch's own None waits for the device
+            predict(batch)
     net.eval()
     return evaluate(map(predict, loader.images("val", 2 * batch_size, EVALUATION_IMAGES)), net.num_classes)
 
 
-def _average_batches(net: Network, norms: list[_BatchNorm]) -> None:
-    """Set BatchNorm to average the statistics of all batches that it sees from now on; all else computes as in eval."""
+def _begin_statistics(net: Network, norms: list[_BatchNorm]) -> None:
+    """Set BatchNorm to train, from statistics of nothing; all else computes as in eval."""
     net.eval()
     for norm in norms:
         norm.reset_running_stats()
-        norm.momentum = None
         norm.train()

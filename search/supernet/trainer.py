@@ -24,9 +24,10 @@ from ...archs.blocks.axes import Axis
 from ...archs.files import atomic_write
 from ...results.ranking.metric import all_numbers
 from ..training.augment import mixed
+from ..training.bank_jobs import SupernetJob
 from ..training.checkpoint import device_name, read_checkpoint
 from ..training.group import Group, GroupError, open_group
-from ..training.job import JobResult, Point, Progress, SupernetJob
+from ..training.job import JobResult, Point, Progress
 from ..training.loaders import MIX, DeviceLoader
 from ..training.optim import Ema, Gradients, class_weights, loss_of, optimizer_for, out_of_memory, rate_at
 from ..training.recipe import Recipe

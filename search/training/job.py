@@ -1,4 +1,4 @@
-"""What a worker is asked (`TrainJob`, `SupernetJob`, `EvaluateJob`, `LatencyJob`), and what it answers."""
+"""What a worker is asked (`TrainJob`, `LatencyJob`, and the jobs of bank_jobs.py), and what it answers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...archs import Genotype
 from ...archs.errors import check_choice
 from ...archs.timm_net import Net
 from ...results.latency.device_command import LATENCY, TIMEOUT_SECONDS, DeviceCommand
@@ -15,6 +14,7 @@ from ...results.latency.measurements import LatencySetting
 from ...results.ranking.metric import Metric
 from ..data.splits import WHOLE, View
 from .artifacts import ArtifactStore
+from .bank_jobs import BankJobId, EvaluateJob, SupernetJob
 from .freezing import FREEZE_POLICIES
 from .member import ALONE, Member
 from .recipe import Recipe
@@ -26,13 +26,6 @@ class Workers(NamedTuple):
 
     idle: int = 1
     starting: int = 0
-
-
-@dataclass(frozen=True)
-class BankJobId:
-    """What tells the jobs of a segment of the bank's training apart: the rank of the worker."""
-
-    rank: int
 
 
 JobId = int | BankJobId  # the number of the trial that a job is for, or a part of the bank's training
@@ -95,7 +88,6 @@ class TrainJob:
         total_steps: the full budget, in optimiser steps, which the learning-rate schedule spans.
         checkpoint: file to continue from and to leave the state in.
         weights: safetensors file for the final weights, written when `stop_step` equals `total_steps`.
-        save_weights_at: when weights are saved too: "warmup" (its end), or shares of the budget such as "0.06".
         view: part of the data to train and validate on.
         start: weights to start from; None starts from fresh ones.
         task: "classes", or "patches": masked patch prediction, which needs no labels.
@@ -117,7 +109,6 @@ class TrainJob:
     total_steps: int
     checkpoint: str
     weights: str
-    save_weights_at: tuple[str, ...] = ()
     view: View = WHOLE
     start: InitWeights | None = None
     task: str = "classes"
@@ -144,19 +135,15 @@ class TrainJob:
         """The .npz file for the final net's confusion of classes, beside its weights."""
         return str(Path(self.weights).with_suffix(".npz"))
 
-    def weights_at(self, moment: str) -> str:
-        """The safetensors file for the weights at one of `save_weights_at`."""
-        return str(Path(self.weights).with_suffix(f".{moment}.safetensors"))
-
     @property
     def head(self) -> str:
         """The safetensors file for the final weights of a head of the user's own, beside the net's."""
-        return self.weights_at("head")
+        return str(Path(self.weights).with_suffix(".head.safetensors"))
 
     @property
     def files(self) -> tuple[str, ...]:
         """All that it may leave for good; its checkpoint is deleted when the trial has ended."""
-        return self.weights, self.confusion, self.head, *map(self.weights_at, self.save_weights_at)
+        return self.weights, self.confusion, self.head
 
 
 @dataclass(frozen=True)
@@ -188,91 +175,6 @@ class LatencyJob:
     @property
     def id(self) -> JobId:
         return self.trial
-
-
-@dataclass(frozen=True)
-class SupernetJob:
-    """Train a bank of shared weights for some steps; see `supernet.trainer`.
-
-    Attributes:
-        nets: those trained in each step, from `start_step` on.
-        start_step: at which the training goes on from its state there; 0 begins anew.
-        total_steps: the full budget, in optimiser steps, which the learning-rate schedule spans.
-        largest: nets that a new bank is made large enough for.
-        validated: nets that are measured as the bank trains.
-        recipe: how to train.
-        seed: of the initial weights, the order of the images and their augmentation.
-        checkpoint: stem of the files that hold the state at a step; see `state_at`.
-        weights: safetensors file of the bank, written when `stop_step` equals `total_steps`.
-        facts: what the bank is trained on and for; a checkpoint of another bank is refused.
-        timeout_s: the worker of a job that takes longer is killed.
-        member: the worker, among those that have the same job, each with its share of a step's nets.
-        metric: whose score points of the curve have as accuracy.
-    """
-
-    nets: tuple[tuple[Genotype, ...], ...]
-    start_step: int
-    total_steps: int
-    largest: tuple[Genotype, ...]
-    validated: tuple[Genotype, ...]
-    recipe: Recipe
-    seed: int
-    checkpoint: str
-    weights: str
-    facts: dict[str, Any] = field(default_factory=dict)
-    timeout_s: float = math.inf
-    member: Member = ALONE
-    metric: Metric = field(default_factory=Metric)
-
-    @property
-    def id(self) -> JobId:
-        return BankJobId(self.member.rank)
-
-    @property
-    def stop_step(self) -> int:
-        """The optimiser step at which to stop and report."""
-        return self.start_step + len(self.nets)
-
-    def state_at(self, step: int) -> Path:
-        """The file of the training's state at a step."""
-        return Path(f"{self.checkpoint}-{step}.pt")
-
-    @property
-    def progress_steps(self) -> int:
-        """Optimiser steps between two points of the learning curve."""
-        return len(self.nets)
-
-
-@dataclass(frozen=True)
-class EvaluateJob:
-    """Evaluate one net on slices of a bank; see `supernet.evaluate`.
-
-    Attributes:
-        trial: number of the trial.
-        genotype: the net.
-        bank: the bank's file.
-        recipe: batch size and precision.
-        weights: safetensors file for the net's slices.
-        timeout_s: the worker of a job that takes longer is killed.
-        metric: what the net is ranked by, whose score its result has as accuracy.
-    """
-
-    trial: int
-    genotype: Genotype
-    bank: str
-    recipe: Recipe
-    weights: str
-    timeout_s: float = math.inf
-    metric: Metric = field(default_factory=Metric)
-
-    @property
-    def id(self) -> JobId:
-        return self.trial
-
-    @property
-    def confusion(self) -> str:
-        """The .npz file for the net's confusion of classes, beside its weights."""
-        return str(Path(self.weights).with_suffix(".npz"))
 
 
 TrialJob = TrainJob | EvaluateJob | LatencyJob

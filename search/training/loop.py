@@ -29,7 +29,7 @@ from .group import Group, GroupError, open_group
 from .inherit import init_weights
 from .job import JobResult, Point, Progress, TrainJob
 from .loaders import MIX, Batch, DeviceLoader
-from .optim import Ema, Gradients, autocast, kept_steps, memory_format, optimizer_for, peak_rate, rate_at
+from .optim import Ema, Gradients, autocast, memory_format, optimizer_for, peak_rate, rate_at
 from .recipe import check_devices
 from .task import task_of
 
@@ -105,7 +105,6 @@ class Trainer:
         self.peak = peak_rate(recipe, job.genotype)
         self.optimizer = optimizer_for(self.net, recipe, self.peak, self.init.slow, self.init.rate)
         self.gradients = Gradients(self.net, recipe, self.task.loss, device)
-        self.keep = kept_steps(recipe, job.total_steps, job.save_weights_at)
         self.step, self.seconds, self.curve = 0, 0.0, list[Point]()
         self.scores: Scores | LabelScores | None = None  # at this step, once evaluated
         self.checkpoint_broken, self.weights_sha256 = False, ""
@@ -134,19 +133,14 @@ class Trainer:
 
     def train_to(self, stop: int) -> None:
         """Train up to step `stop` and add a point to the curve."""
-        start, losses, saved = time.perf_counter(), [], list[str]()
+        start, losses = time.perf_counter(), []
         self._train_mode()
         while self.step < stop:
             losses.append(self.train_step(*next(self.batches)))
-            for name in self.keep.get(self.step, ()):
-                saved.append(self.job.weights_at(name))
-                if self.is_first:
-                    save(self.task.unwrap(self.net), Path(saved[-1]))
         loss = self.group.total(torch.stack(losses).mean()).item()  # the first time that anything waits for the device
         self.scores = self.evaluate("val")
         self.curve.append(Point(self.step, loss, self.score(self.scores) if math.isfinite(loss) else math.nan))
         self.seconds += time.perf_counter() - start
-        self._send(*saved)
 
     def train_step(self, x_BCHW: Tensor, y_B: Tensor) -> Tensor:
         """One optimizer step; this worker's part of the batch's mean loss, on the device."""

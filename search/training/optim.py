@@ -84,15 +84,6 @@ def warmup_steps(recipe: Recipe, steps: int) -> int:
     return max(1, round(recipe.warmup * steps))
 
 
-def kept_steps(recipe: Recipe, steps: int, keep: tuple[str, ...]) -> dict[int, list[str]]:
-    """Steps whose weights are saved, and their names: "warmup" (its end) or shares such as "0.06"."""
-    names: dict[int, list[str]] = {}
-    for name in keep:
-        step = warmup_steps(recipe, steps) if name == "warmup" else round(float(name) * steps)
-        names.setdefault(max(1, step), []).append(name)
-    return names
-
-
 class Ema:
     """Exponential moving average of a network's weights, in `net`: `averaged`, or a copy of it as it is."""
 

@@ -26,7 +26,8 @@ from ..context import SearchContext
 from ..supernet.attentive import LossPredictor
 from ..supernet.budget import NETS_A_STEP, SupernetBudget, evaluation_flops
 from ..supernet.draws import NetSampler
-from ..training.job import JobResult, SupernetJob, Workers
+from ..training.bank_jobs import SupernetJob
+from ..training.job import JobResult, Workers
 from ..training.member import Member
 
 log = logging.getLogger("alternas")

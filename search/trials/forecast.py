@@ -11,7 +11,8 @@ from ...archs.cost import BACKWARD_FACTOR
 from ...results.ranking.objectives import own_flops
 from ...results.runs.record import BESIDE as REFERENCE_KINDS
 from ...results.runs.record import FREE, Record
-from ..training.job import EvaluateJob, Job, SupernetJob
+from ..training.bank_jobs import EvaluateJob, SupernetJob
+from ..training.job import Job
 from .front_finetuning import MAX_NETS
 from .proposer import BASELINE_SEEDS, drawn_macs
 from .search_trials import SearchTrials, part_of

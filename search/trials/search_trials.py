@@ -21,7 +21,8 @@ from ...results.runs.store import Store
 from ...spaces import FixedChooser, Genes, plain_genes
 from ..context import SearchContext
 from ..samplers.sampler_context import candidate_baselines
-from ..training.job import EvaluateJob, Job, JobResult, TrainJob, Workers
+from ..training.bank_jobs import EvaluateJob
+from ..training.job import Job, JobResult, TrainJob, Workers
 from ..training.recipe import Recipe
 from .live import LiveTrials
 from .patience import Patience

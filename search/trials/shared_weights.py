@@ -13,7 +13,7 @@ from ...results.runs.store import weights_file
 from ..context import SearchContext
 from ..spec import UNLIMITED
 from ..supernet.budget import divide, evaluation_flops
-from ..training.job import EvaluateJob
+from ..training.bank_jobs import EvaluateJob
 from .bank_training import BankTraining
 from .trial import Trial
 

@@ -1,0 +1,105 @@
+"""Jobs on shared weights: `SupernetJob` trains a bank, `EvaluateJob` evaluates a net on slices of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...archs import Genotype
+from ...results.ranking.metric import Metric
+from .member import ALONE, Member
+from .recipe import Recipe
+
+
+@dataclass(frozen=True)
+class BankJobId:
+    """What tells the jobs of a segment of the bank's training apart: the rank of the worker."""
+
+    rank: int
+
+
+@dataclass(frozen=True)
+class SupernetJob:
+    """Train a bank of shared weights for some steps; see `supernet.trainer`.
+
+    Attributes:
+        nets: those trained in each step, from `start_step` on.
+        start_step: at which the training goes on from its state there; 0 begins anew.
+        total_steps: the full budget, in optimiser steps, which the learning-rate schedule spans.
+        largest: nets that a new bank is made large enough for.
+        validated: nets that are measured as the bank trains.
+        recipe: how to train.
+        seed: of the initial weights, the order of the images and their augmentation.
+        checkpoint: stem of the files that hold the state at a step; see `state_at`.
+        weights: safetensors file of the bank, written when `stop_step` equals `total_steps`.
+        facts: what the bank is trained on and for; a checkpoint of another bank is refused.
+        timeout_s: the worker of a job that takes longer is killed.
+        member: the worker, among those that have the same job, each with its share of a step's nets.
+        metric: whose score points of the curve have as accuracy.
+    """
+
+    nets: tuple[tuple[Genotype, ...], ...]
+    start_step: int
+    total_steps: int
+    largest: tuple[Genotype, ...]
+    validated: tuple[Genotype, ...]
+    recipe: Recipe
+    seed: int
+    checkpoint: str
+    weights: str
+    facts: dict[str, Any] = field(default_factory=dict)
+    timeout_s: float = math.inf
+    member: Member = ALONE
+    metric: Metric = field(default_factory=Metric)
+
+    @property
+    def id(self) -> BankJobId:
+        return BankJobId(self.member.rank)
+
+    @property
+    def stop_step(self) -> int:
+        """The optimiser step at which to stop and report."""
+        return self.start_step + len(self.nets)
+
+    def state_at(self, step: int) -> Path:
+        """The file of the training's state at a step."""
+        return Path(f"{self.checkpoint}-{step}.pt")
+
+    @property
+    def progress_steps(self) -> int:
+        """Optimiser steps between two points of the learning curve."""
+        return len(self.nets)
+
+
+@dataclass(frozen=True)
+class EvaluateJob:
+    """Evaluate one net on slices of a bank; see `supernet.evaluate`.
+
+    Attributes:
+        trial: number of the trial.
+        genotype: the net.
+        bank: the bank's file.
+        recipe: batch size and precision.
+        weights: safetensors file for the net's slices.
+        timeout_s: the worker of a job that takes longer is killed.
+        metric: what the net is ranked by, whose score its result has as accuracy.
+    """
+
+    trial: int
+    genotype: Genotype
+    bank: str
+    recipe: Recipe
+    weights: str
+    timeout_s: float = math.inf
+    metric: Metric = field(default_factory=Metric)
+
+    @property
+    def id(self) -> int:
+        return self.trial
+
+    @property
+    def confusion(self) -> str:
+        """The .npz file for the net's confusion of classes, beside its weights."""
+        return str(Path(self.weights).with_suffix(".npz"))
