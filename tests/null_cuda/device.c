@@ -1,7 +1,7 @@
 /* A CUDA runtime without a card: what torch calls, answered on the CPU.
 
-Memory is address space that costs nothing until it is touched; copies are memcpy; kernels do nothing. What is asked of
-the device is counted. The environment says what card there is, and is read when a process first asks for one:
+Memory is addresses that nobody may touch; kernels and copies do nothing, and what comes back to the host is zero. What is
+asked of the device is counted. The environment says what card there is, and is read when a process first asks for one:
 
     NULL_CUDA_DEVICES     how many cards (1)
     NULL_CUDA_MEMORY      bytes of each (80 GiB)
@@ -459,7 +459,8 @@ cudaError_t cudaMalloc(void **address, size_t bytes)
         return fault;
     if (used[device] + bytes > memory || num_blocks == MAX_BLOCKS)
         return cudaErrorMemoryAllocation;
-    *address = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    bytes = bytes ? bytes : 1;
+    *address = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (*address == MAP_FAILED)
         return cudaErrorMemoryAllocation;
     blocks[num_blocks++] = (struct block){*address, bytes, device};
@@ -516,15 +517,16 @@ static cudaError_t copied(void *to, const void *from, size_t bytes)
     struct block *target = block_of(to), *source = block_of(from);
     if (capture.active) {
         capture.kernels++;
-        return fault;
+        return target ? fault : cudaErrorStreamCaptureUnsupported;
     }
     if (target && source)
         null_cuda_counts.on_device++;
     else if (target)
         null_cuda_counts.to_device++;
-    else if (source)
+    else
         null_cuda_counts.to_host++;
-    memcpy(to, from, bytes);
+    if (!target)
+        memset(to, 0, bytes);
     return fault;
 }
 
@@ -549,7 +551,7 @@ cudaError_t cudaMemcpyPeerAsync(void *to, int target, const void *from, int sour
 
 cudaError_t cudaMemset(void *at, int value, size_t bytes)
 {
-    memset(at, value, bytes);
+    (void)at, (void)value, (void)bytes;
     return null_cuda_launch();
 }
 
@@ -559,7 +561,21 @@ cudaError_t cudaMemsetAsync(void *at, int value, size_t bytes, cudaStream_t stre
     return cudaMemset(at, value, bytes);
 }
 
-/* cuBLAS: one kernel a product. What else is called of CUDA's libraries is generated. */
+/* CUDA's libraries: those functions that give something back; all others are generated. */
+
+int cufftXtMakePlanMany(int plan, int rank, void *sizes, void *in, long in_stride, long in_distance, int in_type,
+                        void *out, long out_stride, long out_distance, int out_type, long batch, size_t *workspace)
+{
+    *workspace = 0;
+    return 0;
+}
+
+int cusolverDnDgesvdj_bufferSize(void *handle, int job, int economy, int rows, int columns, void *a, int lda, void *s,
+                                 void *u, int ldu, void *v, int ldv, int *workspace, void *parameters)
+{
+    *workspace = 0;
+    return 0;
+}
 
 int cublasGetMathMode(void *handle, int *mode)
 {
