@@ -14,7 +14,7 @@ from ...results.ranking.objectives import RankingQuery, parse_objectives
 from ...results.render.tables import nets_table, short
 from ...results.runs.record import BESIDE, FREE, Record
 from ..training.job import Job, JobId, LatencyJob, Progress, SupernetJob, TrialJob
-from ..trials.forecast import RecordTally, forecast_of
+from ..trials.forecast import forecast_of
 from ..trials.search_trials import SearchTrials
 
 FRONT_ROWS = 12
@@ -61,7 +61,7 @@ class ShownSearch:
     """A search: its work is what its forecast counts, and the front is what it has found."""
 
     def __init__(self, trials: SearchTrials) -> None:
-        self.trials, self.tally, self.forecast = trials, RecordTally(trials.store.records), forecast_of(trials)
+        self.trials, self.forecast = trials, forecast_of(trials)
         self.unit = self.forecast.unit
 
     @property
@@ -70,7 +70,7 @@ class ShownSearch:
 
     @property
     def statuses(self) -> Counter[str]:
-        return self.tally.update().statuses
+        return self.trials.tally.statuses
 
     @property
     def target(self) -> int:

@@ -11,15 +11,16 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 
 from ...archs import Genotype
-from ...spaces import Genes, RecordingChooser, cheapest, options_of, priors_of, random_genes, random_net
+from ...results.runs.record import Record
+from ...spaces import Genes, RecordingChooser, cheapest, options_of, plain_genes, priors_of, random_genes, random_net
 from ..context import SearchContext
 from .study import StudyAdapter
-from .trial import Trial
+from .trial import BASELINE_SEEDS, Trial
 
 MAX_PROPOSALS = 500  # in a row that need no training, before the nets near known ones are looked through
 MAX_DRAWS_WITHIN_LIMITS = 50  # random draws under limits, where one takes longer and more of them are alike
 REPEATS_BEFORE_RANDOM_DRAW = 5  # a converged sampler repeats itself
-BASELINE_SEEDS = 2  # trainings of a baseline: what the seed noise of a run is estimated from
+FIRST_REFERENCE = 1_000_000  # number of a trial that the study will not come to: it proposes the same nets without
 DRAWS = 100  # nets that tell what a net of the search costs
 MAX_SHARE_OVER_LIMIT = 1 / 3  # of the run, for the baseline over the limits
 
@@ -80,11 +81,13 @@ class Proposer:
         self,
         context: SearchContext,
         study: StudyAdapter,
+        records: Sequence[Record],
         is_known: Callable[[str], bool],
         proposed: Callable[[], Iterable[Genes]],
     ) -> None:
-        """`is_known` says of a key whether its trial runs or has ended; `proposed` gives the genes of all trials."""
-        self._context, self._study, self._is_known, self._proposed = context, study, is_known, proposed
+        """With the run's `records`; `proposed` gives the genes of all trials, `is_known` says if a key is one's."""
+        self._context, self._study, self._records = context, study, records
+        self._is_known, self._proposed = is_known, proposed
         self._rung_steps = context.scheduler.rungs(context.steps)
         self.exhausted = False
         self._feasible = context.feasible_nets()
@@ -95,6 +98,25 @@ class Proposer:
         context = self._context
         fields = context.trained_as(net, genes)
         return Trial(number, kind, net, genes, context.cost_fn(net), self._rung_steps, fields)
+
+    def baselines(self, nets: Sequence[Genotype]) -> list[Trial]:
+        """Trials of the baselines without a record; they hold the first numbers."""
+        recorded = {record.trial for record in self._records}
+        return [
+            self.trial(number, "baseline", net, plain_genes(self._context.space, net) or {})
+            for number, net in enumerate(nets)
+            if number not in recorded
+        ]
+
+    def references(self) -> list[Trial]:
+        """Trials of timm's nets without a record, under numbers that the study does not use."""
+        context, recorded = self._context, {r.key: r.trial for r in self._records if r.kind == "reference"}
+        missing = [(net, cost) for net, cost in context.references.items() if net.key not in recorded]
+        first = 1 + max(recorded.values(), default=FIRST_REFERENCE - 1)
+        return [
+            Trial(number, "reference", net, {}, cost, (context.steps,), context.record_fields)
+            for number, (net, cost) in enumerate(missing, start=first)
+        ]
 
     def propose(self, started: int, repeats: int) -> Trial | None:
         """The net that the sampler proposes; None if it has none, for now or, once `exhausted`, at all.

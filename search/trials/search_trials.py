@@ -6,17 +6,15 @@ study, which is the strategy's memory, of every end once that is recorded.
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import cast
 
 from ...archs import Genotype
-from ...archs.cost import BACKWARD_FACTOR
-from ...results.ranking.objectives import spent_on_training
 from ...results.runs.bank_progress import read_about
 from ...results.runs.events import UnderWay
-from ...results.runs.record import BESIDE, FREE, Record
+from ...results.runs.record import FREE, Record
 from ...results.runs.store import Store
 from ...spaces import FixedChooser, Genes, plain_genes
 from ..context import SearchContext
@@ -25,13 +23,12 @@ from ..training.job import EvaluateJob, Job, JobResult, TrainJob, Workers
 from ..training.recipe import Recipe
 from .live import LiveTrials
 from .patience import Patience
-from .proposer import BASELINE_SEEDS, MAX_PROPOSALS, Proposer, choose_baselines
+from .proposer import MAX_PROPOSALS, Proposer, choose_baselines
 from .schedulers import RungResult, RungTable
 from .shared_weights import SharedWeights
 from .study import StudyAdapter, record_for_study
+from .tally import RunTally, part_of
 from .trial import BUDGET_SHARE, Parent, ParentPool, Trial
-
-FIRST_REFERENCE = 1_000_000  # number of a trial that the study will not come to: it proposes the same nets without
 
 
 class SearchTrials:
@@ -43,11 +40,12 @@ class SearchTrials:
         study: the strategy's memory.
         shared: the bank that nets are evaluated on; None where each is trained.
         live: trials under way, by number.
+        tally: what the records add up to, with the trials under way.
         known: records of the nets that were trained, by what tells trials apart.
         rungs: results at each rung of the scheduler.
         parents: the trained nets that new ones may inherit from; None if they may not.
         pretrained: the net from outside that all nets, baselines too, inherit from; None if there is none.
-        baselines: the plain ResNets that are trained beside the search; `references`: how many nets of timm are.
+        baselines: the plain ResNets that are trained beside the search.
         exhausted: whether the strategy or the space has no new net to give.
         patience: when the search has stopped getting better; None if it is not to end for that.
     """
@@ -58,9 +56,9 @@ class SearchTrials:
         self.shared = SharedWeights(context) if context.settings.supernet else None
         settings, nets = context.settings, context.settings.run.budget.patience
         self.live = LiveTrials(context.artifacts)
+        self.tally = RunTally(self.live, settings.recipe.batch_size)
         self.known: dict[str, Record] = {}
         self._live_by_key: dict[str, Trial] = {}
-        self._not_searched: set[int] = set()  # numbers of live trials that are not of the search
         self._ends = deque[Record]()  # of trials of an earlier session, to be recorded first
         self.rungs = RungTable(context.scheduler, context.steps)
         self.parents = ParentPool(self.folder) if settings.inherit else None
@@ -69,17 +67,24 @@ class SearchTrials:
         self.patience = Patience(nets, settings, context.cost_of) if nets else None
         self._attempts = 0  # proposals in a row that needed no training
         self._seconds_beside = 0.0  # of training baselines and references in this session
-        # As the records say: nets of the search and references that have ended, FLOPs of trainings by `part_of`.
-        self._ended, self._references, self._flops = 0, 0, Counter[str]()
         for record in store.records:
             self._recall(record)
             self._recall_rungs(record)
-        self._proposer = Proposer(context, study, lambda key: self._twin(key) is not None, self._proposed)
+        self._proposer = Proposer(
+            context, study, store.records, lambda key: self._twin(key) is not None, self._proposed
+        )
         candidates = candidate_baselines(context.sampler_context())
         self.baselines = choose_baselines(candidates, context)
-        self._enqueue_baselines(candidates)
-        self._enqueue_references()
-        self._resume_unfinished()
+        for number in range(len(self.baselines), len(candidates)):
+            study.fail(number)
+        for trial in self._proposer.baselines(self.baselines):
+            self._inherit(trial, self.pretrained)
+            self._queue(trial)
+        for trial in self._proposer.references():
+            self._queue(trial)
+        for unfinished in store.under_way:
+            if study.is_open(unfinished.trial):
+                self._resume(unfinished)
         if self.shared and not store.records:  # evaluated first: the same nets trained alone tell what sharing is worth
             genes = [plain_genes(context.space, net) for net in self.baselines]
             study.enqueue([known for known in genes if known])
@@ -89,37 +94,20 @@ class SearchTrials:
     @property
     def started(self) -> int:
         """Distinct nets of the search that have started training, finished ones included."""
-        return self._ended + len(self.live) - len(self._not_searched)
+        return self.tally.started
 
     @property
     def polish_flops(self) -> float:
         """FLOPs that the front's nets are trained on for in all: a share of those of all nets of the search."""
         if self.shared:
             return self.shared.budget.polish
-        return self._flops_of("search") * self.settings.polish / (1 - self.settings.polish)
-
-    @property
-    def polished_flops(self) -> float:
-        """FLOPs of these trainings so far."""
-        return self._flops_of("polish")
+        return self.tally.flops("search") * self.settings.polish / (1 - self.settings.polish)
 
     @property
     def flops_left(self) -> float:
         """FLOPs that nets may still be trained for until the run's limit, beside those of the front."""
         most = self.settings.run.budget.train_flops
-        return max(0.0, most - self._flops_of("search") - self._flops_of("beside") - self.polish_flops)
-
-    def _flops_of(self, part: str) -> float:
-        """FLOPs of all trainings so far: of the nets of the search, of those beside it, or to polish its front."""
-        batch = BACKWARD_FACTOR * self.settings.recipe.batch_size
-        live = [trial for trial in self.live.values() if part_of(trial) == part]
-        return self._flops[part] + sum(batch * trial.cost.training_macs * trial.steps_done for trial in live)
-
-    @property
-    def references(self) -> int:
-        """Nets of timm that are trained beside the search, those of earlier sessions too."""
-        under_way = sum(trial.kind == "reference" for trial in self.live.values())
-        return under_way + self._references
+        return max(0.0, most - self.tally.flops("search") - self.tally.flops("beside") - self.polish_flops)
 
     @property
     def budget_spent(self) -> bool:
@@ -166,15 +154,20 @@ class SearchTrials:
         """
         if self._ends:
             return self._ends.popleft()
-        waiting = self._not_searched if self._baselines_wait else set[int]()
-        if any(number not in waiting for number in self.live.queue):
-            trial = self.live.next_queued(lambda t: t.number not in waiting and not self._must_be_measured(t))
-            return self._job(trial) if trial else None
+        beside_waits = self._baselines_wait
+        if any(not beside_waits or part_of(self.live[number]) == "search" for number in self.live.queue):
+            return self._next_queued(beside_waits)
         found = self._next_searched()
-        if found is None and self.live.queue and (self.shared is None or self.shared.ready):
-            trial = self.live.next_queued(lambda t: not self._must_be_measured(t))
-            return self._job(trial) if trial else None
+        if found is None and (self.shared is None or self.shared.ready):
+            return self._next_queued(False)
         return found
+
+    def _next_queued(self, beside_waits: bool) -> Job | None:
+        """The job of the first trial in the queue that need not be measured first."""
+        trial = self.live.next_queued(
+            lambda t: not self._must_be_measured(t) and not (beside_waits and part_of(t) != "search")
+        )
+        return self._job(trial) if trial else None
 
     def _next_searched(self) -> Job | Record | None:
         """The job of a net that the scheduler promotes, else of a new one, or the record of one that needs none."""
@@ -255,13 +248,14 @@ class SearchTrials:
     def polish(self, trial: Trial) -> Job:
         """Enter a trial that trains a net of the front on. Returns its job."""
         self.live[trial.number] = trial
-        self._not_searched.add(trial.number)
         return self._job(trial)
 
     def _enter(self, trial: Trial) -> None:
         self.live[trial.number] = self._live_by_key[trial.key] = trial
-        if trial.kind != "search":
-            self._not_searched.add(trial.number)
+
+    def _queue(self, trial: Trial) -> None:
+        self._enter(trial)
+        self.live.queue.append(trial.number)
 
     def _inherit(self, trial: Trial, parent: Parent | None) -> None:
         """Let a trial start from the weights of `parent`, and train for less."""
@@ -287,7 +281,7 @@ class SearchTrials:
     def take(self, job: TrainJob | EvaluateJob, result: JobResult) -> Record | None:
         """The record of the trial whose end a result is: its own, or one that falls out of a rung."""
         trial = self.live[job.trial]
-        self._seconds_beside += result.seconds * (trial.number in self._not_searched)
+        self._seconds_beside += result.seconds * (part_of(trial) != "search")
         given_up = self.live.received(trial, result)
         if result.status == "lost":
             return given_up
@@ -303,9 +297,7 @@ class SearchTrials:
             self.study.set_attrs(trial.number, **{f"rung{rung}": result.accuracy})
             return self._add_to_rung(trial, rung, paused=True)
         trial.complete(job.seed, result)
-        seeds = max(self.settings.repeats, 1 if trial.kind == "search" else BASELINE_SEEDS)
-        seeds = 1 if trial.weights == "polished" else seeds
-        if len(trial.results_by_seed) < seeds:
+        if len(trial.results_by_seed) < trial.seeds(self.settings.repeats):
             self.live.queue.append(trial.number)
             return None
         return trial.finish("ok")
@@ -319,7 +311,6 @@ class SearchTrials:
     def learn(self, record: Record) -> None:
         """Take up what a new record says for what comes after it, and tell the study."""
         self.live.pop(record.trial, None)
-        self._not_searched.discard(record.trial)
         if record.status != "duplicate":
             self._live_by_key.pop(record.trial_key, None)
         self._recall(record)
@@ -329,22 +320,20 @@ class SearchTrials:
 
     def _recall(self, record: Record) -> None:
         """Take up what a record says, of this session or an earlier one."""
+        self.tally.add(record)
         if record.status in FREE:
             return
-        self._flops[part_of(record)] += spent_on_training(record)
         if self.parents and record.weights == "polished":
             self.parents.add(record)
         if record.weights == "polished" or (self.shared and record.weights != "shared"):
             return
         self.known[record.trial_key] = record
-        self._references += record.kind == "reference"
         if self.patience:
             self.patience.add(record)
         if record.taken_from:
             return
         if self.parents and record.kind != "reference":
             self.parents.add(record)
-        self._ended += record.kind == "search"
         if self.shared:
             self.shared.recall(record)
 
@@ -369,37 +358,6 @@ class SearchTrials:
         live = [(trial.number, trial.genes) for trial in self.live.values()]
         return (genes for _, genes in sorted([*ended, *live], key=lambda pair: pair[0]))
 
-    # What an earlier driver left.
-
-    def _enqueue_baselines(self, candidates: Sequence[Genotype]) -> None:
-        """Baselines hold the first trial numbers; those without a record are trained before all else."""
-        recorded = {record.trial for record in self.store.records}
-        for number, net in enumerate(candidates):
-            if number >= len(self.baselines):
-                self.study.fail(number)
-            elif number not in recorded:
-                genes = plain_genes(self.context.space, net) or {}
-                self._enter(self._proposer.trial(number, "baseline", net, genes))
-                self._inherit(self.live[number], self.pretrained)
-                self.live.queue.append(number)
-
-    def _enqueue_references(self) -> None:
-        """Nets of timm without a record are trained after the baselines, under numbers that the study does not use."""
-        recorded = {record.key: record.trial for record in self.store.records if record.kind == "reference"}
-        number = max(recorded.values(), default=FIRST_REFERENCE - 1)
-        steps, fields = (self.context.steps,), self.context.record_fields
-        for net, cost in self.context.references.items():
-            if net.key not in recorded:
-                number += 1
-                self._enter(Trial(number, "reference", net, {}, cost, steps, fields))
-                self.live.queue.append(number)
-
-    def _resume_unfinished(self) -> None:
-        """Run the trials again that have started and have no record."""
-        for unfinished in self.store.under_way:
-            if self.study.is_open(unfinished.trial):
-                self._resume(unfinished)
-
     def _resume(self, unfinished: UnderWay) -> None:
         net = self.context.space.sample(FixedChooser(unfinished.genes))
         trial = self._proposer.trial(unfinished.trial, "search", net, unfinished.genes)
@@ -419,10 +377,3 @@ class SearchTrials:
                 self._ends.append(dropped)
         if not trial.paused:
             self.live.queue.append(trial.number)
-
-
-def part_of(net: Trial | Record) -> str:
-    """What part of a run's compute a training is of: "search", "beside" (baselines, references) or "polish"."""
-    if net.kind in BESIDE:
-        return "beside"
-    return "polish" if net.weights == "polished" else "search"

@@ -21,6 +21,7 @@ from ..training.artifacts import ArtifactStore
 from ..training.job import CURVE_POINTS, InitWeights, JobResult, TrainJob
 from ..training.trainer_file import TrainerFile
 
+BASELINE_SEEDS = 2  # trainings of a baseline: what the seed noise of a run is estimated from
 BUDGET_SHARE = 0.5  # of the full budget; as good after a third of it on average: benchmarks/results/inherit.json
 MIN_SHARED = 0.5  # share of a net's blocks that its parent must have too, where nets are expected to train for less
 
@@ -159,6 +160,12 @@ class Trial:
         if self.results_by_seed:
             return len(self.results_by_seed) * self.total_steps
         return self.last_result.step if self.last_result else 0
+
+    def seeds(self, repeats: int) -> int:
+        """Trainings at full budget in a search that repeats each net so often."""
+        if self.weights == "polished":
+            return 1
+        return repeats if self.kind == "search" else max(repeats, BASELINE_SEEDS)
 
     @property
     def accuracies(self) -> dict[int, float]:
