@@ -47,14 +47,13 @@ class ComputeForecast:
         """FLOPs of all that has not ended; a job that runs counts from its first step to where it will stop."""
         steps = sum(trial.cost.training_macs * self._steps_left(trial) for trial in self._trials.live.values())
         left = self._flops(steps + self.net_macs * self._steps_to_come())
-        return min(left, self._trials.flops_left) + self._to_polish(left)
+        return min(left, self._trials.tally.flops_left) + self._to_polish(left)
 
     def _to_polish(self, left: float) -> float:
         """FLOPs that the nets of the front will still be trained on for, once `left` more are spent on nets."""
-        share, trials = self._context.settings.polish, self._trials
-        return max(
-            0.0, trials.polish_flops + min(left, trials.flops_left) * share / (1 - share) - trials.tally.flops("polish")
-        )
+        share, tally = self._context.settings.polish, self._tally
+        to_come = min(left, tally.flops_left) * share / (1 - share)
+        return max(0.0, tally.polish_flops + to_come - tally.flops("polish"))
 
     @property
     def flops_left(self) -> float:
@@ -168,7 +167,7 @@ class SupernetForecast:
         waiting = [trial for trial in trials.live.values() if trial.kind in REFERENCE_KINDS]
         macs = BASELINE_SEEDS * sum(trial.cost.training_macs for trial in waiting)
         alone = BACKWARD_FACTOR * macs * trials.context.steps * trials.settings.recipe.batch_size
-        alone += max(0.0, trials.polish_flops - trials.tally.flops("polish"))
+        alone += max(0.0, trials.tally.polish_flops - trials.tally.flops("polish"))
         evaluation = self._to_evaluate * shared.mean_evaluation
         return {"alone": alone, "bank": shared.bank_training.flops_left, "shared": evaluation}
 

@@ -7,13 +7,25 @@ from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from ...archs import Genotype
+from ...results.runs.events import UnderWay
 from ...results.runs.record import Record
-from ...spaces import Genes, RecordingChooser, cheapest, options_of, plain_genes, priors_of, random_genes, random_net
+from ...spaces import (
+    FixedChooser,
+    Genes,
+    RecordingChooser,
+    cheapest,
+    options_of,
+    plain_genes,
+    priors_of,
+    random_genes,
+    random_net,
+)
 from ..context import SearchContext
+from .live import LiveTrials
 from .study import StudyAdapter
 from .trial import BASELINE_SEEDS, Trial
 
@@ -82,12 +94,12 @@ class Proposer:
         context: SearchContext,
         study: StudyAdapter,
         records: Sequence[Record],
-        is_known: Callable[[str], bool],
-        proposed: Callable[[], Iterable[Genes]],
+        live: LiveTrials,
+        trained: Mapping[str, Record],
     ) -> None:
-        """With the run's `records`; `proposed` gives the genes of all trials, `is_known` says if a key is one's."""
-        self._context, self._study, self._records = context, study, records
-        self._is_known, self._proposed = is_known, proposed
+        """With the run's records, its trials under way, and the records of trained nets by what tells them apart."""
+        self._context, self._study = context, study
+        self._records, self._live, self._trained = records, live, trained
         self._rung_steps = context.scheduler.rungs(context.steps)
         self.exhausted = False
         self._feasible = context.feasible_nets()
@@ -118,6 +130,13 @@ class Proposer:
             for number, (net, cost) in enumerate(missing, start=first)
         ]
 
+    def resumed(self, unfinished: UnderWay) -> Trial:
+        """The trial that an earlier session has begun."""
+        net = self._context.space.sample(FixedChooser(unfinished.genes))
+        trial = self.trial(unfinished.trial, "search", net, unfinished.genes)
+        trial.restore(unfinished)
+        return trial
+
     def propose(self, started: int, repeats: int) -> Trial | None:
         """The net that the sampler proposes; None if it has none, for now or, once `exhausted`, at all.
 
@@ -140,6 +159,10 @@ class Proposer:
         self._study.set_attrs(number, key=trial.key)
         return trial
 
+    def twin(self, key: str) -> Record | Trial | None:
+        """The finished or running trial of the same net, trained alike."""
+        return self._trained.get(key) or self._live.by_key.get(key)
+
     def _unknown(self, draw: random.Random) -> Genes | None:
         """Genes of a net that is neither known nor over a limit, drawn at random where that hits one; None if all are.
 
@@ -149,8 +172,10 @@ class Proposer:
         options, priors = options_of(space), priors_of(space)
         for _ in range(MAX_DRAWS_WITHIN_LIMITS if self._context.limits else MAX_PROPOSALS):
             genes = feasible.moved(random_genes(draw, options, priors), draw)
-            if genes and not self._is_known(feasible.key(genes)):
+            if genes and not self.twin(feasible.key(genes)):
                 return genes
-        proposed = (genes for genes in self._proposed() if genes.keys() == options.keys())
-        near = chain(self._walk, feasible.walk(proposed))
-        return next((genes for genes, key in near if not self._is_known(key)), None)
+        proposed = {record.trial: record.genes for record in self._records}
+        proposed |= {trial.number: trial.genes for trial in self._live.values()}
+        starts = (genes for _, genes in sorted(proposed.items()) if genes.keys() == options.keys())
+        near = chain(self._walk, feasible.walk(starts))
+        return next((genes for genes, key in near if not self.twin(key)), None)

@@ -1,4 +1,4 @@
-"""`RunTally`: what the records of a search add up to, with the trials under way."""
+"""`RunTally`: what the records of a search and its trials under way add up to, and what is left of its compute."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections import Counter
 from ...archs.cost import BACKWARD_FACTOR
 from ...results.ranking.objectives import spent_on_training
 from ...results.runs.record import BESIDE, FREE, Record
+from ..spec import SearchSpec
 from .live import LiveTrials
+from .shared_weights import SharedWeights
 from .trial import Trial
 
 
@@ -22,8 +24,10 @@ class RunTally:
         whole: number of them that were trained to the end.
     """
 
-    def __init__(self, live: LiveTrials, batch_size: int) -> None:
-        self._live, self._flops_a_mac = live, BACKWARD_FACTOR * batch_size
+    def __init__(self, live: LiveTrials, settings: SearchSpec, shared: SharedWeights | None) -> None:
+        self._live, self._settings, self._shared = live, settings, shared
+        self._flops_a_mac = BACKWARD_FACTOR * settings.recipe.batch_size
+        self._seconds_beside = 0.0
         self.statuses: Counter[str] = Counter()
         self.taken: list[int] = []
         self.begun = self.macs = self.whole = self._references = 0
@@ -44,10 +48,38 @@ class RunTally:
             self.promotions[sum(bool(rung["promoted"]) for rung in record.rungs)] += 1
             self.whole += record.status == "ok"
 
+    def add_seconds(self, trial: Trial, seconds: float) -> None:
+        """Take in how long a job of this session took."""
+        self._seconds_beside += seconds * (part_of(trial) != "search")
+
+    @property
+    def beside_had_its_time(self) -> bool:
+        """Whether baselines and references have had their share of the session's time."""
+        budget = self._settings.run.budget
+        return self._seconds_beside >= (3600 * budget.hours * budget.baselines if budget.baselines else 0.0)
+
     def flops(self, part: str) -> float:
         """FLOPs of all trainings of a part so far, see `part_of`."""
         live = (trial for trial in self._live.values() if part_of(trial) == part)
         return self._flops[part] + sum(self._flops_a_mac * t.cost.training_macs * t.steps_done for t in live)
+
+    @property
+    def polish_flops(self) -> float:
+        """FLOPs that the front's nets are trained on for in all: a share of those of all nets of the search."""
+        if self._shared:
+            return self._shared.budget.polish
+        return self.flops("search") * self._settings.polish / (1 - self._settings.polish)
+
+    @property
+    def flops_left(self) -> float:
+        """FLOPs that nets may still be trained for until the run's limit, beside those of the front."""
+        most = self._settings.run.budget.train_flops
+        return max(0.0, most - self.flops("search") - self.flops("beside") - self.polish_flops)
+
+    @property
+    def budget_spent(self) -> bool:
+        """Whether all training that the run may do is done, or all compute for evaluations."""
+        return self.flops_left <= 0 or (self._shared is not None and self._shared.is_spent)
 
     @property
     def started(self) -> int:

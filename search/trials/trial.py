@@ -19,7 +19,6 @@ from ..samplers.sampler_context import Traits, features
 from ..spec import SearchSpec
 from ..training.artifacts import ArtifactStore
 from ..training.job import CURVE_POINTS, InitWeights, JobResult, TrainJob
-from ..training.trainer_file import TrainerFile
 
 BASELINE_SEEDS = 2  # trainings of a baseline: what the seed noise of a run is estimated from
 BUDGET_SHARE = 0.5  # of the full budget; as good after a third of it on average: benchmarks/results/inherit.json
@@ -172,20 +171,13 @@ class Trial:
         """Accuracy at full budget, by seed."""
         return {seed: r.accuracy for seed, r in self.results_by_seed.items() if r.accuracy is not None}
 
-    def start(
-        self,
-        settings: SearchSpec,
-        folder: Path,
-        minutes: float,
-        store: ArtifactStore | None,
-        trainer: TrainerFile | None = None,
-    ) -> TrainJob:
+    def start(self, settings: SearchSpec, folder: Path, store: ArtifactStore | None) -> TrainJob:
         """Its next job: up to the next rung; a baseline, a reference or a further seed in one go.
 
         Args:
-            minutes: limit on the time of one training.
+            settings: of the search, with the recipe of this trial.
+            folder: of the run.
             store: where the worker leaves its files, if it does not see the folder.
-            trainer: the user's own training; None is ours.
         """
         repeat = len(self.results_by_seed)
         seed = settings.seed + repeat
@@ -204,11 +196,16 @@ class Trial:
             weights=str(folder / "weights" / f"{name}.safetensors"),
             start=self.parent.start if self.parent else None,
             curve_points=1 if self.weights == "polished" else CURVE_POINTS,
-            timeout_s=max(1.0, 60 * minutes - seconds),
+            timeout_s=max(1.0, 60 * settings.run.budget.trial_minutes - seconds),
             store=store,
             metric=settings.metric,
-            trainer=trainer,
+            trainer=settings.trainer,
         )
+
+    def inherit(self, parent: Parent | None, rung_steps: tuple[int, ...]) -> None:
+        """Start from the weights of `parent`, if there is one, and train for the fewer steps of these rungs."""
+        if parent is not None:
+            self.parent, self.weights, self.rung_steps = parent, "inherited", rung_steps
 
     def pause(self, accuracy: float) -> int:
         """Pause at the next rung. Returns which rung, counted from 0."""
