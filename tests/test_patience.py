@@ -14,7 +14,7 @@ from rich.console import Console
 from alternas.archs import Genotype, InputError
 from alternas.results.ranking.limits import Limits
 from alternas.search.run import conclude
-from alternas.search.spec import Budget
+from alternas.search.spec import Budget, RunConfig
 from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.trials.patience import Patience
 from alternas.search.trials.search_trials import SearchTrials
@@ -23,7 +23,6 @@ from fakes import FakeExecutor, SilentView, fake_accuracy, run_loop
 from runs import width_of
 
 Open = Callable[..., SearchTrials]
-SETTINGS = SimpleNamespace(limits=Limits(macs=900))
 
 
 def net(score: float | None, cost: int, **more: Any) -> Any:
@@ -37,7 +36,8 @@ def baseline(first: float, second: float, cost: int) -> Any:
 
 
 def watch(nets: int, records: list[Any]) -> Patience:
-    patience = Patience(nets, SETTINGS, lambda key, cost: cost["macs"])
+    settings: Any = SimpleNamespace(limits=Limits(macs=900), run=RunConfig(budget=Budget(patience=nets)))
+    patience = Patience(settings, lambda key, cost: cost["macs"])
     for record in records:
         patience.add(record)
     return patience
