@@ -11,8 +11,8 @@ from ...archs.errors import InputError
 from ...results.export.export_net import ScoringImages
 from ...results.export.quantize import MOST_IMAGES
 from ...results.runs.record import Record
+from ..data.build import images_at
 from ..data.dataset import Split
-from ..data.load import images_at
 from ..data.splits import seen
 from ..training.loaders import sample
 from .trained_nets import TrainedNet, data_of
