@@ -30,8 +30,8 @@ from ...results.runs.store import as_argument, plain_name, run_folder
 from ...results.runs.weights_spec import WeightsSpec
 from ..pretrained import saved_start
 from ..samplers.buildup import VERDICTS, Step, greedy_path, steps_table
-from .plan import ExperimentConfig, ExperimentContext, Training, repeated
-from .run_plan import run_experiment
+from .plan import ExperimentContext, Training, repeated
+from .run_plan import ExperimentConfig, run_experiment
 from .study_nets import swapped
 from .train import headless
 

@@ -11,21 +11,19 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...archs import Cost
-from ...archs.errors import MOST_SEEDS, check_count
 from ...archs.timm_net import CountedCost, Net, net_cost
 from ...results.ranking.metric import Metric
 from ...results.runs.record import Record, versions
 from ...results.runs.store import Store
-from ..data.dataset import DataConfig, DataSet
+from ..data.dataset import DataSet
 from ..data.splits import WHOLE, View
 from ..spec import RunConfig
-from ..training import recipes
 from ..training.artifacts import ArtifactStore
 from ..training.job import FewShot, InitWeights, JobId, JobResult, TrainJob, Workers
 from ..training.recipe import Recipe
@@ -34,8 +32,6 @@ from ..trials.live import LiveTrials
 from ..trials.trial import Trial
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from ...archs import Network
 
 
@@ -97,39 +93,6 @@ def repeated(
     """One training for each seed, for the recipe's full budget; `more` as of `Training`."""
     steps = recipe.steps(len(data.train))
     return [Training(net, recipe, steps, seed, factors, **more) for seed in seeds]
-
-
-@dataclass(frozen=True)
-class ExperimentConfig:
-    """What every experiment is given: nets are trained on some data by a recipe, with several seeds.
-
-    Attributes:
-        data: that all of it is trained on.
-        recipe: of every training.
-        seeds: number of trainings of each net.
-        name: of the run; "" derives it from the inputs.
-        run: where, for how long, and which trackers are told.
-    """
-
-    data: DataConfig
-    recipe: Recipe
-    seeds: int
-    name: str
-    run: RunConfig
-
-    def __post_init__(self) -> None:
-        check_count("seeds", self.seeds, most=MOST_SEEDS)
-
-    def opened(self, console: Console) -> tuple[DataSet, Recipe]:
-        """The data, of one class a picture, and the recipe as it is for so many of them.
-
-        Raises:
-            InputError: if the data cannot be read.
-        """
-        from ..data.load import load_at
-
-        data = load_at(self.data, partial(recipes.usual_side, self.recipe), console)
-        return data, recipes.fitted(self.recipe, len(data.train))
 
 
 @dataclass(frozen=True)

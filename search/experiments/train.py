@@ -20,8 +20,8 @@ from ..pretrained import saved_start
 from ..references import check_drop_path
 from ..training.freezing import FREEZE_POLICIES
 from ..training.recipe import Recipe
-from .plan import ExperimentConfig, ExperimentContext, repeated
-from .run_plan import run_experiment
+from .plan import ExperimentContext, repeated
+from .run_plan import ExperimentConfig, run_experiment
 
 
 @dataclass(frozen=True)
