@@ -17,7 +17,7 @@ from .data.dataset import DataSet
 from .known_nets import KnownNets
 from .limits import NetLimits
 from .pretrained import Pretrained
-from .samplers.sampler_context import NetCosts, SamplerContext
+from .samplers.sampler_context import NetCosts, SamplerContext, candidate_baselines
 from .spec import SearchSpec
 from .supernet.draws import NetSampler
 from .training.artifacts import ArtifactStore
@@ -99,6 +99,10 @@ class SearchContext:
     def cost_named(self, name: str, key: str, cost: Mapping[str, int]) -> float:
         """One of its costs, likewise."""
         return self.devices.value(name, key) if name in self.settings.measured else cost[name]
+
+    def baselines(self) -> tuple[Genotype, ...]:
+        """The plain ResNets that may be trained beside the search; they hold the first trial numbers."""
+        return candidate_baselines(self.sampler_context())
 
     def sampler_context(self) -> SamplerContext:
         """What a strategy knows beforehand."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -15,7 +15,7 @@ from ...archs import Cost, Genotype
 from ...archs.errors import InputError
 from ...results.ranking.limits import Limits
 from ...results.runs.record import Record
-from ...spaces import FeasibleNets, Space
+from ...spaces import FeasibleNets
 from ..context import SearchContext
 from ..data.dataset import DataConfig
 from ..limits import NetLimits
@@ -77,6 +77,8 @@ class _EnoughError(Exception):
 class Simulator:
     """An executor whose workers take their results from a table, in simulated time."""
 
+    starting = 0  # workers
+
     def __init__(self, table: TabularBenchmark, workers: int, enough: float) -> None:
         self.table, self.workers, self.enough = table, workers, enough
         self.trace, self.clock, self.spent, self.compute = Trace(), 0.0, 0.0, 0.0
@@ -84,16 +86,11 @@ class Simulator:
         self._running: list[tuple[float, int, float, float, TrainJob]] = []
         self._at: dict[tuple[str, int], float] = {}
         self._whole: list[str] = []
-        self._best = 0.0
         self._jobs = 0
 
     @property
     def idle(self) -> int:
         return self.workers - len(self._running)
-
-    @property
-    def starting(self) -> int:
-        return 0
 
     def submit(self, job: Job) -> None:
         """Work out when the job will be done."""
@@ -127,7 +124,7 @@ class Simulator:
         if key in self._whole:
             return
         self._whole.append(key)
-        self._best = self.table.hypervolume(self._whole)
+        volume = self.table.hypervolume(self._whole)
         running = [
             (share * (self.clock - start) / (end - start), self.table.compute(job.genotype.key))
             for end, _, start, share, job in self._running
@@ -135,23 +132,10 @@ class Simulator:
         ]
         self.trace.spent.append(self.spent + sum(done for done, _ in running))
         self.trace.compute.append(self.compute + sum(done * compute for done, compute in running))
-        self.trace.volume.append(self._best)
+        self.trace.volume.append(volume)
         self.trace.seconds.append(self.clock)
-        if self._best >= self.enough:
+        if volume >= self.enough:
             raise _EnoughError
-
-
-class _Alone:
-    """A space whose baselines are not trained for comparison."""
-
-    def __init__(self, space: Space) -> None:
-        self.space = space
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.space, name)
-
-    def baselines(self) -> tuple[Genotype, ...]:
-        return ()
 
 
 @dataclass(frozen=True)
@@ -183,6 +167,10 @@ class TabularContext(SearchContext):
         if isinstance(space, TableSpace) and space.rows:
             return TableNets(space, self.limits.excess)
         return super().feasible_nets()
+
+    def baselines(self) -> tuple[Genotype, ...]:
+        """None is trained for comparison."""
+        return ()
 
     def cost_of(self, key: str, cost: Mapping[str, int]) -> float:
         return self.table.cost(self.table.entry(key))
@@ -235,24 +223,17 @@ def trials_on(table: TabularBenchmark, how: SearcherConfig, seed: int) -> Search
         trials=len(table.entries), strategy=how.strategy, scheduler=how.scheduler, rungs=how.rungs, eta=how.eta,
         seed=seed, repeats=how.repeats,
     )  # fmt: skip
-    no_data: Any = None  # results are looked up
-    alone: Any = _Alone(table.space)
-    store: Any = _Records()
-    fields = {"recipe": {}, "data": {}, "seed": seed, "versions": {}}
-    context = TabularContext(
-        spec, no_data, table.space, _cost_fn(table), table.steps, Path("/nowhere"), fields, table=table
-    )
-    study = study_of(store, how.strategy, context.sampler_context(), context.cost_of, baselines=())
-    context = replace(context, space=alone)
-    return SearchTrials(context, store, study)
 
-
-def _cost_fn(table: TabularBenchmark) -> Callable[[Genotype], Cost]:
     def cost_fn(net: Genotype) -> Cost:
         costs: Any = table.costs(net)  # fractions, where a table counts in millions
         return Cost(costs["params"], costs["macs"], 0, 0, 0)
 
-    return cost_fn
+    no_data: Any = None  # results are looked up
+    store: Any = _Records()
+    fields = {"recipe": {}, "data": {}, "seed": seed, "versions": {}}
+    context = TabularContext(spec, no_data, table.space, cost_fn, table.steps, Path("/nowhere"), fields, table=table)
+    study = study_of(store, how.strategy, context.sampler_context(), context.cost_of, context.baselines())
+    return SearchTrials(context, store, study)
 
 
 ORACLE, LARGEST = "oracle", "largest"  # orders rather than strategies: the true front, and from the largest net down

@@ -17,7 +17,6 @@ from ...results.runs.record import FREE, Record
 from ...results.runs.store import Store
 from ...spaces import plain_genes
 from ..context import SearchContext
-from ..samplers.sampler_context import candidate_baselines
 from ..training.job import EvaluateJob, Job, JobResult, TrainJob, Workers
 from ..training.recipe import Recipe
 from .live import LiveTrials
@@ -69,7 +68,7 @@ class SearchTrials:
             self._recall(record)
             self.rungs.recall(record, context.cost_of)
         self._proposer = Proposer(context, study, store.records, self.live, self.known)
-        candidates = candidate_baselines(context.sampler_context())
+        candidates = context.baselines()
         self.baselines = choose_baselines(candidates, context)
         for number in range(len(self.baselines), len(candidates)):
             study.fail(number)
