@@ -93,11 +93,11 @@ class SearchContext:
         return FeasibleNets(self.space, self.limits.expected_excess)
 
     def cost_of(self, key: str, cost: Mapping[str, int]) -> float:
-        """What accuracy is weighed against, of a net that was measured where that needs measuring."""
+        """The objective's cost of a net, which must have been measured where that is needed."""
         return self.cost_named(self.settings.objective, key, cost)
 
     def cost_named(self, name: str, key: str, cost: Mapping[str, int]) -> float:
-        """One of its costs, likewise."""
+        """A cost of a net by its name, likewise."""
         return self.devices.value(name, key) if name in self.settings.measured else cost[name]
 
     def baselines(self) -> tuple[Genotype, ...]:
@@ -105,8 +105,7 @@ class SearchContext:
         return candidate_baselines(self.sampler_context())
 
     def sampler_context(self) -> SamplerContext:
-        """What a strategy knows beforehand."""
-
+        """The context that the strategy's sampler is made from."""
         settings, devices = self.settings, self.devices
         of = devices.of(settings.objective) if settings.objective in settings.measured else None
 

@@ -37,7 +37,7 @@ LARGEST_KEPT = 96  # px; pictures that all have one size up to this keep it
 USUAL_SIZE = (224, 224)
 SURVEYED = 256  # pictures that size and channels go by
 SIDE_STEPS = ((64, 4), (160, 16), (math.inf, 32))  # px: sides below the first are multiples of the second
-MOST_ENLARGED = 4 / 3  # times its size that a picture is brought to without a word
+MAX_ENLARGED = 4 / 3  # times its size that a picture is brought to without a word
 MOMENT_IMAGES = 2048  # pictures that the moments of a streamed set are taken from
 log = logging.getLogger("alternas")
 Report = Callable[[str, int, int], None]
@@ -206,7 +206,7 @@ def _usual_size(name: str, sizes: Sequence[tuple[int, int]]) -> tuple[int, int]:
     median = float(np.median(sides))
     step = next(step for most, step in SIDE_STEPS if median < most)
     side = int(min(USUAL_SIZE[0], max(8, median // step * step)))
-    if enlarged := int((sides * MOST_ENLARGED < side).sum()):
+    if enlarged := int((sides * MAX_ENLARGED < side).sum()):
         rule = f"{enlarged} of {len(sides)} pictures are enlarged by more than a third to {side}x{side}"
         log.warning("data: %s: %s; --image-size SIDE chooses another size", name, rule)
     return side, side

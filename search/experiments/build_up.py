@@ -41,7 +41,7 @@ PLOT = PlotSpec("nets of the build-up", "msa", metrics=("accuracy", "test_accura
 
 @dataclass(frozen=True)
 class BuildUp(ExperimentConfig):
-    """What is built up.
+    """Settings of a build-up.
 
     Attributes:
         start: the plain ResNet: trained weights, or by a zoo name or a genotype's .json file one without.

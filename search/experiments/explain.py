@@ -48,7 +48,7 @@ ZOO = "zoo"
 
 @dataclass(frozen=True)
 class Explain:
-    """What is to be explained, and how thoroughly.
+    """Settings of `explain`.
 
     Attributes:
         net: RUN or RUN:TRIAL; of a run its best net, of a study's all.

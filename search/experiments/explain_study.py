@@ -104,7 +104,7 @@ def reference(name: str, net: StudyNet, nets: Sequence[StudyNet]) -> StudyNet | 
 
 
 def _found(name: str, net: StudyNet, other: StudyNet | None, context: AnalysisContext) -> Found | str:
-    """What an analysis finds of a net, or why it finds nothing."""
+    """Rows and findings of an analysis of a net, or why there are none."""
     if other is None and name.startswith("cka"):
         return "no other training to hold it against"
 

@@ -154,7 +154,7 @@ class PlanTrials:
 
     @property
     def records(self) -> list[Record]:
-        """Of what has ended, in the plan's order and with its factors."""
+        """Records of ended trainings, in the plan's order and with its factors."""
         return [replace(self.ended[i], factors=t.factors) for i, t in self.plan.items() if i in self.ended]
 
     @property
@@ -172,7 +172,7 @@ class PlanTrials:
         return []
 
     def training(self, job: JobId) -> Training | None:
-        """What a job under way trains."""
+        """The training of a job under way."""
         trial = self.live.get(job) if isinstance(job, int) else None
         return self.plan[trial.record_fields["training_id"]] if trial else None
 

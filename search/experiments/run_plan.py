@@ -31,7 +31,7 @@ from .plan import ExperimentContext, Following, PlanTrials, Training
 
 @dataclass(frozen=True)
 class ExperimentConfig:
-    """What every experiment is given: nets are trained on some data by a recipe, with several seeds.
+    """Settings that all experiments share: nets are trained on some data by a recipe, with several seeds.
 
     Attributes:
         data: that all of it is trained on.

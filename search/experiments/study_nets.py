@@ -42,7 +42,7 @@ QUICK_SEEDS = 2
 
 @dataclass(frozen=True)
 class StudySetting:
-    """What a plan is made for.
+    """Setting that a study's plan is made for.
 
     Attributes:
         seeds: number of trainings of each net.
@@ -84,7 +84,7 @@ class StudySetting:
 
     @property
     def encoder(self) -> Encoder:
-        """That of the medium ViT."""
+        """The encoder of the medium ViT."""
         encoder = self.net("vit", "m").encoder
         assert encoder is not None
         return encoder

@@ -31,7 +31,7 @@ from ..trials.study import study_of
 from .benchmark_table import TabularBenchmark
 from .table_space import TableNet, TableNets, TableSpace
 
-MOST = 250.0  # full trainings after which a search is given up: random ones find 0.99 after some 200
+MAX_SPENT = 250.0  # full trainings after which a search is given up: random ones find 0.99 after some 200
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Simulator:
         key = job.genotype.key
         self.spent += share
         self.compute += share * self.table.compute(key)
-        if self.spent > MOST:
+        if self.spent > MAX_SPENT:
             raise _EnoughError
         training = self.table.entry(key).drawn(key, job.seed)
         if job.stop_step == job.total_steps:
@@ -209,7 +209,7 @@ class _NoView:
 def simulate(
     table: TabularBenchmark, contender: SearcherConfig, seed: int, workers: int = 8, enough: float = 0.99
 ) -> Trace:
-    """Search until `enough` of the table's hypervolume is found, `MOST` is spent, or all nets are trained."""
+    """Search until `enough` of the table's hypervolume is found, `MAX_SPENT` is spent, or all nets are trained."""
     simulator = Simulator(table, workers, enough)
     with suppress(_EnoughError):
         run_loop(search_driver(trials_on(table, contender, seed)), simulator, _NoView())

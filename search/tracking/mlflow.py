@@ -86,7 +86,7 @@ class MlflowTracker(Tracker):
 
 
 def _place(uri: str) -> str:
-    """What tells a server or database from others: where a relative path starts is part of it."""
+    """Name of a server or database: where a relative path starts is part of it."""
     parts = urlsplit(uri)
     is_absolute = parts.netloc or parts.scheme == "file" or parts.path.startswith("//")
     return shown_url(uri) if is_absolute else f"{uri} in {Path.cwd()}"

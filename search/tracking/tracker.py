@@ -23,7 +23,7 @@ RUN = ""  # name of the run itself, among those of its trainings
 
 @dataclass(frozen=True)
 class Results:
-    """What came of a training.
+    """Result of a training.
 
     Attributes:
         status: as its record has it.
@@ -95,7 +95,7 @@ def open_tracker(name: str, folder: Path) -> Tracker:
 
 
 def run_label(folder: Path) -> str:
-    """What a run is called: "photos", or "photos/retrain"."""
+    """Name of a run: "photos", or "photos/retrain"."""
     return f"{folder.parent.name}/{folder.name}" if (folder.parent / "run.json").exists() else folder.name
 
 
@@ -116,7 +116,7 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Note:
-    """What a tracker has of a training, or of the run.
+    """State of a training, or of the run, at a tracker.
 
     Attributes:
         where: the server, database or project.
@@ -134,7 +134,7 @@ class Note:
 
 
 class Notes(dict[str, Note]):
-    """What a tracker has, by name, and in the run's folder: a line for each change, the last of a name holds."""
+    """State of a run at a tracker, by name, kept in its folder: a line for each change, the last of a name holds."""
 
     def __init__(self, path: Path, where: str) -> None:
         """Raise InputError if a line is broken."""

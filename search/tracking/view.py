@@ -105,7 +105,7 @@ class TrackerThread:
 
 
 def _error_of(call: Callable[[], object]) -> str:
-    """What a tracker raises, in a line; "" if nothing."""
+    """Error that a tracker raises, in a line; "" if none."""
     try:
         call()
     except Exception as error:  # noqa: BLE001 - trackers raise anything: their own, a server's, a database's errors

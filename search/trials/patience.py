@@ -55,7 +55,7 @@ class Patience:
 
     @property
     def noise(self) -> Noise | None:
-        """Of the run's seeds; None if unknown: then any lift is growth."""
+        """Seed noise of the run; None if unknown: then any lift is growth."""
         return pooled_noise(self._groups)
 
     def __str__(self) -> str:

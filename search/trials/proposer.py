@@ -50,8 +50,8 @@ def choose_baselines(candidates: Sequence[Genotype], context: SearchContext) -> 
         cost = context.cost_fn(net)
         macs, is_over = max(BASELINE_SEEDS, settings.repeats) * cost.training_macs, context.limits.excess(net) > 0
         is_needed = not is_over and (not chosen or settings.strategy == "buildup")
-        too_dear = spent + macs >= search and not is_needed
-        if too_dear or (is_over and macs >= MAX_SHARE_OVER_LIMIT * (search + spent)):
+        too_expensive = spent + macs >= search and not is_needed
+        if too_expensive or (is_over and macs >= MAX_SHARE_OVER_LIMIT * (search + spent)):
             break
         chosen.append(net)
         spent += macs
@@ -59,7 +59,7 @@ def choose_baselines(candidates: Sequence[Genotype], context: SearchContext) -> 
 
 
 def search_macs(context: SearchContext) -> float:
-    """What the trials of a search will cost, in MACs times full trainings, if the strategy draws at random.
+    """Expected cost of a search's trials, in MACs times full trainings, if the strategy draws at random.
 
     A median net within the limits, trained as often as is asked for, as far as the scheduler lets nets come.
     """

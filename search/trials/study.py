@@ -1,4 +1,4 @@
-"""`StudyAdapter`: an Optuna study behind the few calls that the controller makes; in memory, built from the records."""
+"""`StudyAdapter`: the few calls of a search to its Optuna study; in memory, built from the records."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class StudyAdapter:
         self._asked: int | None = None  # the trial that was proposed last
 
     def _stop(self) -> None:
-        """What a sampler calls that has nothing more to propose, as Optuna's BruteForceSampler."""
+        """Called by a sampler that has nothing more to propose, as Optuna's BruteForceSampler."""
         self._is_stopped = True
 
     @property
@@ -60,7 +60,7 @@ class StudyAdapter:
         return ready is None or ready(self.study)
 
     def expected_accuracies(self) -> Mapping[int, float]:
-        """What the strategy expects trials to reach, by number; of most strategies nothing."""
+        """Accuracies that the strategy expects of trials, by number; of most strategies nothing."""
         expected = getattr(self.study.sampler, "expected_accuracies", None)
         with self._user_errors():
             return expected(self.study) if expected else {}
@@ -121,7 +121,7 @@ class StudyAdapter:
         return trial in self._open
 
     def news(self) -> dict[str, Any]:
-        """What the sampler has noted since the last call: in the study, and in the trial that it has just proposed.
+        """Notes of the sampler since the last call: in the study, and in the trial that it has just proposed.
 
         Raises:
             InputError: if a sampler of the user's own notes what JSON does not have.

@@ -93,7 +93,7 @@ class RunTally:
 
 
 def part_of(net: Trial | Record) -> str:
-    """What part of a run's compute a training is of: "search", "beside" (baselines, references) or "polish"."""
+    """Part of a run's compute that a training belongs to: "search", "beside" (baselines, references) or "polish"."""
     if net.kind in BESIDE:
         return "beside"
     return "polish" if net.weights == "polished" else "search"

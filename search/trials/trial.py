@@ -145,7 +145,7 @@ class Trial:
 
     @property
     def key(self) -> str:
-        """What tells it apart: of its net, or of net and recipe where both are searched."""
+        """Key of its net, or of net and recipe where both are searched."""
         return self.record_fields.get("training_id") or self.net.key
 
     @property
@@ -232,7 +232,7 @@ class Trial:
             self.last_result = JobResult.from_fields(self.number, event.step, event.accuracy, event.result)
 
     def note(self) -> dict[str, Any]:
-        """What `restore` needs of the last rung, as JSON has it."""
+        """State at the last rung for `restore`, as JSON has it."""
         assert self.last_result is not None
         result = self.last_result
         about = {"step": result.step, "accuracy": result.accuracy, "started_at": self.started_at}
