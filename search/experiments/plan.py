@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...archs import Cost
 from ...archs.timm_net import CountedCost, Net, net_cost
@@ -23,6 +23,7 @@ from ...results.runs.record import Record, versions
 from ...results.runs.store import Store
 from ..data.dataset import DataSet
 from ..data.splits import WHOLE, View
+from ..pretrained import Pretrained
 from ..spec import RunConfig
 from ..training.artifacts import ArtifactStore
 from ..training.job import FewShot, InitWeights, JobId, JobResult, TrainJob, Workers
@@ -30,10 +31,6 @@ from ..training.recipe import Recipe
 from ..training.trainer_file import TrainerFile
 from ..trials.live import LiveTrials
 from ..trials.trial import Trial
-
-if TYPE_CHECKING:
-    from ...archs import Network
-
 
 FINAL = ("ok", "nan")  # another try would end the same
 
@@ -88,11 +85,18 @@ Following = Callable[[Sequence[Record]], Sequence[Training]]  # trainings that f
 
 
 def repeated(
-    net: Net, recipe: Recipe, data: DataSet, seeds: Iterable[int], factors: dict[str, Any], **more: Any
+    net: Net,
+    recipe: Recipe,
+    data: DataSet,
+    seeds: Iterable[int],
+    factors: dict[str, Any],
+    pretrained: Pretrained | None = None,
+    test: bool = False,
 ) -> list[Training]:
-    """One training for each seed, for the recipe's full budget; `more` as of `Training`."""
+    """One training for each seed, for the recipe's full budget, from fresh weights or pretrained ones."""
+    begun: dict[str, Any] = {"start": pretrained.start, "origin": pretrained.digest} if pretrained else {}
     steps = recipe.steps(len(data.train))
-    return [Training(net, recipe, steps, seed, factors, **more) for seed in seeds]
+    return [Training(net, recipe, steps, seed, factors, test=test, **begun) for seed in seeds]
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,7 @@ class ExperimentContext:
         data: that all of it is trained on.
         run: where, for how long, and which trackers are told.
         settings: what the command was given, kept in run.json.
-        starts: networks to start from, by the file in the folder that they are kept in.
+        pretrained: weights that trainings start from, kept in the folder.
         about: what it is for, in a line that is printed once all is checked.
         metric: what nets are ranked by.
         trainer: the user's own training; None is ours.
@@ -116,7 +120,7 @@ class ExperimentContext:
     data: DataSet
     run: RunConfig = field(default_factory=RunConfig)
     settings: dict[str, Any] = field(default_factory=dict)
-    starts: Mapping[Path, Network] = field(default_factory=dict)
+    pretrained: Pretrained | None = None
     about: str = ""
     metric: Metric = field(default_factory=Metric)
     trainer: TrainerFile | None = None

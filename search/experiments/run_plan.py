@@ -90,7 +90,8 @@ def run_experiment(
     with locked(folder), closing(Store(folder)) as store:
         if store.records:
             _check_same_plan(context)
-        _save_starts(context)
+        if context.pretrained:
+            context.pretrained.save()
         write_run_json(folder, data, artifacts, settings=context.settings)
         trials = PlanTrials(plan, context, store, artifacts, following)
         left = [training for training in trials.plan.values() if training.id not in trials.ended]
@@ -127,14 +128,6 @@ def _check_same_plan(context: ExperimentContext) -> None:
     differing = differences(old_facts, {"settings": context.settings, "split": context.data.split_hash})
     if differing:
         raise InputError(f"{folder} holds other trainings: {'; '.join(differing)}; {hint}")
-
-
-def _save_starts(context: ExperimentContext) -> None:
-    from ...archs.weights import save
-
-    for file, network in context.starts.items():
-        if not file.exists():
-            save(network, file)
 
 
 class ShownPlan:

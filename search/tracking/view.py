@@ -20,7 +20,7 @@ from ...archs.timm_net import Net, net_from_dict
 from ...results.ranking.metric import run_metric
 from ...results.runs.record import FREE, Record
 from ..engine.shown import ProgressView
-from ..redact import redact_urls
+from ..redact import redact
 from ..training.job import Job, JobId, Progress, TrainJob
 from ..trials.search_trials import SearchTrials
 from .front import FrontScalars
@@ -109,7 +109,7 @@ def _error_of(call: Callable[[], object]) -> str:
     try:
         call()
     except Exception as error:  # noqa: BLE001 - trackers raise anything: their own, a server's, a database's errors
-        return redact_urls(error)
+        return redact(error)
     return ""
 
 
