@@ -188,17 +188,17 @@ def few_shot(
 @command(resumes=True)
 def study(study: str, *, plan: StudyOptions, quick: bool = False, cnn: str = "resnet", as_json: bool = False) -> None:
     """Run one of the papers' studies: table and plot with intervals; the same command again resumes."""
-    from ..search.experiments.comparisons import ComparisonRun, run_comparison
+    from ..search.experiments.run_study import StudyConfig, run_study
 
-    config = ComparisonRun(**plan.of_plan(), study=study, quick=quick, cnn=cnn)
-    result, drawing = run_comparison(config, console_for(as_json))
+    config = StudyConfig(**plan.of_plan(), study=study, quick=quick, cnn=cnn)
+    result, drawing = run_study(config, console_for(as_json))
     print_result(as_json, result, lambda: drawing)
 
 
 @command()
 def studies(*, as_json: bool = False) -> None:
     """List the papers' studies that `alternas study` can run."""
-    from ..search.experiments.comparisons import STUDIES
+    from ..search.experiments.studies import STUDIES
 
     rows = [{"study": name, "about": study.about, "source": study.source} for name, study in STUDIES.items()]
     print_listing(rows, as_json)

@@ -18,7 +18,7 @@ from .data.dataset import DataSet
 from .known_nets import KnownNets
 from .limits import NetLimits
 from .pretrained import Pretrained
-from .samplers.sampler_context import NetCosts, SamplerContext
+from .samplers.sampler_context import NetCosts, SamplerContext, candidate_baselines
 from .spec import SearchSpec
 from .supernet.draws import NetSampler
 from .training.artifacts import ArtifactStore
@@ -94,16 +94,19 @@ class SearchContext:
         return FeasibleNets(self.space, self.limits.expected_excess)
 
     def cost_of(self, key: str, cost: Mapping[str, int]) -> float:
-        """What accuracy is weighed against, of a net that was measured where that needs measuring."""
+        """The objective's cost of a net, which must have been measured where that is needed."""
         return self.cost_named(self.settings.objective, key, cost)
 
     def cost_named(self, name: str, key: str, cost: Mapping[str, int]) -> float:
-        """One of its costs, likewise."""
+        """A cost of a net by its name, likewise."""
         return self.devices.value(name, key) if name in self.settings.measured else cost[name]
 
-    def sampler_context(self) -> SamplerContext:
-        """What a strategy knows beforehand."""
+    def baselines(self) -> tuple[Genotype, ...]:
+        """The plain ResNets that may be trained beside the search; they hold the first trial numbers."""
+        return candidate_baselines(self.sampler_context())
 
+    def sampler_context(self) -> SamplerContext:
+        """The context that the strategy's sampler is made from."""
         settings, devices, needed = self.settings, self.devices, self.settings.metric.needed
         of = devices.of(settings.objective) if settings.objective in settings.measured else None
 

@@ -57,7 +57,7 @@ class StartWith:
 
 @dataclass(frozen=True)
 class KnownNets:
-    """What a search begins with.
+    """Nets and records that a search begins with.
 
     Attributes:
         genes: of the nets that are proposed first, in this order.
@@ -256,7 +256,7 @@ def _net_or_genes(number: int, value: dict[str, Any]) -> Genotype | Mapping[str,
 
 
 def noted_genes(facts: Mapping[str, Any], space: Space) -> list[Genes]:
-    """What run.json has noted of the nets that a search began with.
+    """Genes that run.json has noted of the nets that a search began with.
 
     Raises:
         InputError: if that are no genes of the space.
@@ -277,7 +277,7 @@ def trained_alike(run: Path, record: Record, settings: Mapping[str, Any], steps:
 
 
 def taken_over(known: KnownNets, baselines: Sequence[Genotype], baseline_seeds: int) -> list[Record]:
-    """The records of a new run that are those of an earlier one, numbered behind the baselines that it may train.
+    """The records of a new run that are those of an earlier one, numbered after the baselines that it may train.
 
     A baseline is taken over if it was trained with as many seeds.
     """

@@ -34,11 +34,11 @@ class NetLimits:
         return self.static(net) | self.measured(net)
 
     def static(self, net: Genotype) -> dict[str, float]:
-        """Of those on costs in closed form."""
+        """The broken limits on costs in closed form, each with its share."""
         return self.limits.static.broken(self.cost_fn(net).totals()) if self.limits else {}
 
     def measured(self, net: Net) -> dict[str, float]:
-        """Of those on what was measured; 1 where the net does not run on a device."""
+        """The broken limits on measured costs; 1 where the net does not run on a device."""
         devices = self.devices
         failed = {device.failure: 1.0 for device in devices.by_name.values() if net.key in device.failed}
         known = [cost for cost in self.limits.measured if net.key in devices.of(cost).known]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Pretrained:
-    """Weights that all nets of a search start from.
+    """Weights that the nets of a run start from.
 
     Attributes:
         start: how a net begins with them.
@@ -49,12 +49,12 @@ def load_pretrained(spec: WeightsSpec, folder: Path, classes: Sequence[str]) -> 
         OperationError: if timm's weights cannot be downloaded.
     """
     found = spec.find()
-    digest, start = saved_start(found, folder, zero_head=found.classes != tuple(classes), freeze="none")
-    return Pretrained(start, found.network, digest)
+    return starting_from(found, folder, zero_head=found.classes != tuple(classes))
 
 
-def saved_start(found: LoadedWeights, folder: Path, zero_head: bool, freeze: str) -> tuple[str, InitWeights]:
-    """The digest of weights, and how they start trainings: as a file in the run's folder, which every worker reads."""
+def starting_from(found: LoadedWeights, folder: Path, zero_head: bool, freeze: str = "none") -> Pretrained:
+    """Weights that start trainings: as a file in the run's folder, which every worker reads."""
     digest = found.lineage["sha256"]
     file = folder.absolute() / "starts" / f"{digest}.safetensors"
-    return digest, InitWeights(str(file), found.label, found.lineage["steps"], zero_head, freeze)
+    start = InitWeights(str(file), found.label, found.lineage["steps"], zero_head, freeze)
+    return Pretrained(start, found.network, digest)

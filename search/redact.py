@@ -24,21 +24,16 @@ def shown_url(url: str) -> str:
     return f"{scheme}{slashes}{rest.rstrip('/') or rest}" + (f"?{query}" if query else "")
 
 
-def redact_urls(error: BaseException) -> str:
-    """What an error says, in a line without the passwords and tokens of whatever URLs it names."""
-    text = PASSWORD.sub(rf"\1:{REDACTED}@", " ".join(str(error).split()))
-    return QUERY_SECRET.sub(rf"\1{REDACTED}", text)[:MAX_MESSAGE] or type(error).__name__
-
-
-def redact(error: BaseException, url: str) -> str:
-    """What an error says, in a line without the passwords of the URL."""
+def redact(error: BaseException, url: str = "") -> str:
+    """What an error says, in a line: without passwords and tokens of the URLs it names, nor those of `url` anywhere."""
     password = PASSWORD.match(url)
     pairs = (pair.partition("=") for pair in url.partition("?")[2].split("&"))
     secrets = [password[2] if password else "", *(value for name, _, value in pairs if SECRET.search(name))]
     text = " ".join(str(error).split())
     for secret in filter(None, secrets):
         text = text.replace(secret, REDACTED).replace(unquote(secret), REDACTED)
-    return text[:MAX_MESSAGE] or type(error).__name__
+    text = PASSWORD.sub(rf"\1:{REDACTED}@", text)
+    return QUERY_SECRET.sub(rf"\1{REDACTED}", text)[:MAX_MESSAGE] or type(error).__name__
 
 
 def redact_words(words: Sequence[str], *urls: str) -> list[str]:

@@ -11,7 +11,7 @@ from .training.recipe import Recipe
 
 
 def count_references(nets: Sequence[TimmNet], data: DataSet, recipe: Recipe) -> dict[TimmNet, CountedCost]:
-    """What each of the nets costs on the data; limits are for candidates. timm and torch are loaded if there is one.
+    """Costs of nets of timm on the data; limits are for candidates. timm and torch are loaded if there is one.
 
     Raises:
         InputError: if timm does not know a net, or it takes no such images or not the recipe's stochastic depth.

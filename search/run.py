@@ -193,7 +193,7 @@ class Producer(Protocol):
         ...
 
     def next_job(self, workers: Workers) -> Job | Record | None:
-        """What a free worker should do, or the record of a trial that needs none; None if neither.
+        """The job of a free worker, or the record of a trial that needs none; None if neither.
 
         It is asked again at once after a record.
         """
@@ -239,7 +239,7 @@ class Driver:
         return all(producer.complete for producer in self._producers)
 
     def next_job(self, workers: Workers = Workers()) -> Job | None:  # noqa: B008 - a constant
-        """What a free worker should do; None if nothing, for now or, once `done`, at all."""
+        """The job of a free worker; None if there is none, for now or, once `done`, at all."""
         for producer in self._producers:
             while (found := producer.next_job(workers)) is not None:
                 if not isinstance(found, Record):

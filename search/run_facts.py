@@ -25,7 +25,7 @@ from .redact import redact_words
 from .samplers.sampler_context import SamplerContext, candidate_baselines
 from .spec import differences
 from .training.artifacts import ArtifactStore
-from .trials.proposer import BASELINE_SEEDS
+from .trials.trial import BASELINE_SEEDS
 
 log = logging.getLogger("alternas")
 LEFT = ("records.jsonl", "checkpoints", "weights", "supernet.json", "bank.safetensors")  # by a search without a record

@@ -25,9 +25,9 @@ def conclude(search: SearchTrials, console: Console) -> None:
         OperationError: if all that was trained has failed.
     """
     settings, started = search.context.settings, search.started
-    if settings.run.budget.train_flops < math.inf and search.budget_spent:
+    if settings.run.budget.train_flops < math.inf and search.tally.budget_spent:
         console.print(f"all {short(settings.run.budget.train_flops)} FLOPs are used: {started} trials started")
-    elif search.stalled and started < settings.trials:
+    elif search.patience.is_over and started < settings.trials:
         console.print(str(search.patience), highlight=False, soft_wrap=True)
     elif search.exhausted and settings.trials < UNLIMITED:
         limits = " within the limits" if settings.limits else ""

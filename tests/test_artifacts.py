@@ -13,7 +13,7 @@ import pytest
 
 from alternas.archs import InputError
 from alternas.search.engine.resources import Resources
-from alternas.search.redact import redact_urls, redact_words, shown_url
+from alternas.search.redact import redact, redact_words, shown_url
 from alternas.search.training.artifacts import ArtifactStore, StoreError, artifact_store, check_store, check_uri
 from s3_server import S3, SECRET, listing, written
 
@@ -145,8 +145,8 @@ def test_what_is_no_uri_is_refused(uri: str) -> None:
 def test_no_error_of_a_server_shows_a_secret() -> None:
     error = OSError("GET http://user:hunter2@host/api?x=1&token=abc123&y=2 failed,\n see https://h/?apiKey=k9'")
     said = "GET http://user:***@host/api?x=1&token=***&y=2 failed, see https://h/?apiKey=***'"
-    assert redact_urls(error) == said
-    assert redact_urls(OSError()) == "OSError"
+    assert redact(error) == said
+    assert redact(OSError()) == "OSError"
 
 
 def test_passwords_are_not_shown() -> None:

@@ -69,11 +69,11 @@ def test_seeds_and_live_nets_count(open_controller: Open) -> None:
     controller = open_controller(trials=9, budget=Budget(train_flops=6 * batch * STEPS * 2 * sum(macs) - 1))
     driver = driver_of(controller)
     for _ in range(2 * len(plain)):  # two seeds each
-        assert not controller.budget_spent
+        assert not controller.tally.budget_spent
         job = driver.next_job()
         assert isinstance(job, TrainJob)
         driver.take(JobResult(job.id, "ok", job.stop_step, fake_accuracy(job.genotype, job.stop_step)))
-    assert controller.budget_spent
+    assert controller.tally.budget_spent
     assert driver.next_job() is None
     assert controller.complete
 

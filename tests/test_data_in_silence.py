@@ -22,8 +22,9 @@ from PIL import Image
 from alternas.archs import InputError, build
 from alternas.archs.pictures import ImageSpec, decode, to_array
 from alternas.results.export.source import source_of
+from alternas.search.data.build import images_at
 from alternas.search.data.dataset import DataConfig, DataSet, Split
-from alternas.search.data.load import images_at, load
+from alternas.search.data.load import load
 from image_files import ORIENTATION, encoded, noise, one_line, write
 from nets import NETS
 

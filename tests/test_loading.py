@@ -15,9 +15,10 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from alternas.archs import InputError
-from alternas.search.data import load as loading
+from alternas.search.data import build as loading
+from alternas.search.data.build import images_at
 from alternas.search.data.dataset import BrokenPicturesError, DataConfig, DataSet, Pictures
-from alternas.search.data.load import images_at, load
+from alternas.search.data.load import load
 from alternas.search.data.readers.folder import read_folder
 from alternas.search.training import recipes
 from alternas.search.training.job import JobResult, TrainJob

@@ -20,10 +20,10 @@ from alternas.results.runs.record import Record
 from alternas.search.samplers.registry import check_strategy
 from alternas.search.samplers.sampler_context import features
 from alternas.search.training.job import JobResult, Point, TrainJob
-from alternas.search.trials.proposer import BASELINE_SEEDS, REPEATS_BEFORE_RANDOM_DRAW
+from alternas.search.trials.proposer import REPEATS_BEFORE_RANDOM_DRAW
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.search.trials.study import validate_sampler
-from alternas.search.trials.trial import MIN_SHARED, shared_blocks
+from alternas.search.trials.trial import BASELINE_SEEDS, MIN_SHARED, shared_blocks
 from alternas.spaces import get
 from alternas.spaces.base import members
 from fakes import STEPS, FakeExecutor, SilentView, fake_accuracy, run_loop, spec_of

@@ -14,7 +14,7 @@ from rich.console import Console
 from alternas.archs import Genotype, InputError
 from alternas.results.ranking.limits import Limits
 from alternas.search.run import conclude
-from alternas.search.spec import Budget
+from alternas.search.spec import Budget, RunConfig
 from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.trials.patience import Patience
 from alternas.search.trials.search_trials import SearchTrials
@@ -23,7 +23,6 @@ from fakes import FakeExecutor, SilentView, fake_accuracy, run_loop
 from runs import width_of
 
 Open = Callable[..., SearchTrials]
-SETTINGS = SimpleNamespace(limits=Limits(macs=900))
 
 
 def net(score: float | None, cost: int, **more: Any) -> Any:
@@ -37,7 +36,8 @@ def baseline(first: float, second: float, cost: int) -> Any:
 
 
 def watch(nets: int, records: list[Any]) -> Patience:
-    patience = Patience(nets, SETTINGS, lambda key, cost: cost["macs"])
+    settings: Any = SimpleNamespace(limits=Limits(macs=900), run=RunConfig(budget=Budget(patience=nets)))
+    patience = Patience(settings, lambda key, cost: cost["macs"])
     for record in records:
         patience.add(record)
     return patience
@@ -170,14 +170,14 @@ def test_nets_that_still_run_end_and_growth_among_them_goes_on(open_controller: 
     nets = trained(controller)
     (place,) = [i for i, record in enumerate(nets) if record.accuracy == 0.99]
     assert len(nets) >= place + 4
-    assert controller.stalled
+    assert controller.patience.is_over
     assert all(record.accuracy == fake_accuracy(Genotype.from_dict(record.genotype), 16) for record in nets[:4])
 
 
 def test_a_search_that_has_begun_all_its_nets_was_not_stopped(open_controller: Open) -> None:
     controller = open_controller(get("all", 8), trials=6, budget=Budget(patience=3))
     assert "patience" not in finished(controller, flat_after(0))
-    assert controller.stalled
+    assert controller.patience.is_over
 
 
 @pytest.mark.usefixtures("elsewhere")

@@ -19,10 +19,10 @@ from alternas.results.runs.store import Store
 from alternas.search.data.dataset import DataConfig, DataSet, Split
 from alternas.search.data.load import load
 from alternas.search.data.splits import View
-from alternas.search.experiments.comparisons import STUDIES, ComparisonSetting, quickened
 from alternas.search.experiments.plan import ExperimentContext, PlanTrials, Training
 from alternas.search.experiments.run_plan import compute_of
-from alternas.search.experiments.study_nets import CNNS, FAMILIES, SIZES, net_of, swapped
+from alternas.search.experiments.studies import STUDIES
+from alternas.search.experiments.study_nets import CNNS, FAMILIES, SIZES, StudySetting, net_of, swapped
 from alternas.search.training.job import FewShot, InitWeights, JobResult, TrainJob
 from fakes import NETS, RECIPE, FakeExecutor, SilentView, lose, run_loop, training
 
@@ -163,13 +163,13 @@ def digits() -> DataSet:
 
 
 @pytest.fixture(scope="module")
-def settings(digits: DataSet) -> list[ComparisonSetting]:
-    full = ComparisonSetting(digits, RECIPE, 3)
-    return [full, quickened(full)]
+def settings(digits: DataSet) -> list[StudySetting]:
+    full = StudySetting(digits, RECIPE, 3)
+    return [full, full.quickened()]
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_a_studys_plan_can_be_carried_out(name: str, settings: list[ComparisonSetting], carry: Any) -> None:
+def test_a_studys_plan_can_be_carried_out(name: str, settings: list[StudySetting], carry: Any) -> None:
     study = STUDIES[name]
     for setting in settings:
         plan = list(study.plan(setting))
@@ -185,7 +185,7 @@ def test_a_studys_plan_can_be_carried_out(name: str, settings: list[ComparisonSe
         assert len(groups) > 1
         sight = study.plot(setting)
         assert {sight.x, sight.line} - {""} <= {*plan[-1].factors, "error"}
-    full, quick = (compute_of(study.plan(s), s.data) for s in settings)
+    full, quick = (compute_of([*study.plan(s)], s.data) for s in settings)
     assert quick <= full * 2 / 3
     assert setting.steps <= 200
     assert study.about.endswith((".", "?")), "one sentence"
@@ -195,7 +195,7 @@ def test_a_studys_plan_can_be_carried_out(name: str, settings: list[ComparisonSe
 def test_windows_are_named_by_what_tokens_see(digits: DataSet, side: int, grid: str) -> None:
     """28 px are not divided by 8: the whole map has 14 x 14 tokens, and is called that."""
     data = dataclasses.replace(digits, image_size=(side, side))
-    plan = STUDIES["windows"].plan(ComparisonSetting(data, RECIPE, 1))
+    plan = list(STUDIES["windows"].plan(StudySetting(data, RECIPE, 1)))
     named = {t.factors["window"]: t.net for t in plan}
     assert list(named) == ["3x3", "5x5", f"{grid}, the whole map"]
     for label, net in named.items():
@@ -206,7 +206,7 @@ def test_windows_are_named_by_what_tokens_see(digits: DataSet, side: int, grid: 
         assert net.encoder.local == (0 if "whole" in label else int(label[0]))
 
 
-def test_a_study_is_tabled_from_its_records(settings: list[ComparisonSetting], carry: Any) -> None:
+def test_a_study_is_tabled_from_its_records(settings: list[StudySetting], carry: Any) -> None:
     study, quick = STUDIES["data-size"], settings[1]
     records, _ = carry(list(study.plan(quick)))
     rows = study_rows(records, study.plot(quick).names)
@@ -238,6 +238,6 @@ def test_swapped_in_heads_are_the_zoos() -> None:
 
 def test_few_shots_need_enough_images_before_anything_is_trained(digits: DataSet) -> None:
     few = Split(np.zeros((20, 1, 8, 8), np.uint8), np.arange(20) % 10)
-    setting = ComparisonSetting(dataclasses.replace(digits, val=few), RECIPE, 1)
+    setting = StudySetting(dataclasses.replace(digits, val=few), RECIPE, 1)
     with pytest.raises(InputError, match="20 validation images of each new class; class '5' of digits has 2"):
-        STUDIES["few-shot"].plan(setting)
+        list(STUDIES["few-shot"].plan(setting))

@@ -34,7 +34,8 @@ from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.training.loaders import MemoryLoader
 from alternas.search.training.loop import train
 from alternas.search.training.recipe import Recipe
-from alternas.search.trials.search_trials import FIRST_REFERENCE, SearchTrials
+from alternas.search.trials.proposer import FIRST_REFERENCE
+from alternas.search.trials.search_trials import SearchTrials
 from fakes import FakeExecutor, FakePool, SilentView, run_loop
 from runs import DATA, RECIPE, drawn_records, made_run
 
@@ -173,7 +174,7 @@ def test_a_killed_search_goes_on_with_them(open_controller: Open, tmp_path: Path
         except KilledError:
             left = 9 if len(controller.store.records) < 6 else -1
     assert sorted((r.trial, r.key, r.accuracy, r.accuracies) for r in controller.store.records) == sorted(whole)
-    assert controller.references == 2
+    assert controller.tally.references == 2
 
 
 def test_one_may_be_added_to_a_search_that_has_ended(open_controller: Open) -> None:

@@ -17,7 +17,7 @@ from safetensors.numpy import load_file
 
 from alternas.archs.weights import describe
 from alternas.results.ranking.stats import mean_ci
-from alternas.search.experiments.comparisons import STUDIES
+from alternas.search.experiments.studies import STUDIES
 from command_line import Run, records, start
 
 pytestmark = pytest.mark.slow

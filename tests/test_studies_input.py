@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 
 from alternas.archs import build, zoo
 from alternas.archs.weights import save
-from alternas.search.experiments.comparisons import STUDIES
+from alternas.search.experiments.studies import STUDIES
 from alternas.spaces import get
 from runs import finished_run
 

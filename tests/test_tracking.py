@@ -54,24 +54,24 @@ class Server(Tracker):
         if self.calls in self.fails_at:
             raise ServerGoneError("no route to http://me:hidden@host")
 
-    def _create(self, label: str, params: Any, parent: str) -> str:
+    def _open(self, id: str, label: str, params: Any, parent: str) -> str:
+        if id:
+            self.runs[id]["state"] = "open"
+            return id
         self._called()
         id = f"id-{len(self.runs)}"
         self.runs[id] = {"label": label, "params": params, "parent": parent, "points": [], "state": "open"}
         return id
-
-    def _reopen(self, id: str, label: str, params: Any) -> None:
-        self.runs[id]["state"] = "open"
 
     def _send(self, id: str, points: Points) -> None:
         self._called()
         assert self.runs[id]["state"] == "open"
         self.runs[id]["points"] += points
 
-    def _rest(self, id: str) -> None:
-        self.runs[id]["state"] = "rests"
-
-    def _finish(self, id: str, results: Results) -> None:
+    def _rest(self, id: str, results: Results | None) -> None:
+        if results is None:
+            self.runs[id]["state"] = "rests"
+            return
         self._called()
         self.runs[id] |= {"state": "finished", "results": results}
 
@@ -264,11 +264,9 @@ def test_bad_trackers_are_one_line(alternas: Any, monkeypatch: pytest.MonkeyPatc
 def test_notes_survive_a_torn_line_and_tell_places_apart(tmp_path: Path) -> None:
     path = tmp_path / "tracking" / "x.jsonl"
     notes = Notes(path, "a")
-    notes.add(RUN, "1")
+    notes.change(RUN, id="1")
     notes.change(RUN, step=5)
-    Notes(path, "b").add(RUN, "2")
-    with suppress(KilledError), notes.sending(RUN, 9):
-        raise KilledError
+    Notes(path, "b").change(RUN, id="2")
     with path.open("ab") as file:
         file.write(b'{"where": "a", "na')
     again, other = Notes(path, "a").get(RUN), Notes(path, "b").get(RUN)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -46,29 +47,30 @@ class DataConfig:
         check_choice("loader", self.loader, ("auto", "memory", "stream"))
 
 
-class ImageSource(Protocol):
+class ImageSource(ABC):
     """Pictures that are read one at a time, from files or from a set. Travels to workers by pickle."""
 
+    @abstractmethod
     def __len__(self) -> int: ...
 
+    @abstractmethod
     def open(self, place: int, shrink: Shrink | None = None) -> Image:
         """Picture `place`, decoded, in the file's own mode and size; raises as Pillow does if it is broken.
 
         `shrink` as for `archs.pictures.decode`, where the source decodes files.
         """
-        ...
 
+    @abstractmethod
     def name(self, place: int) -> str:
-        """What a person would call it: a path, or a place in a set."""
-        ...
+        """Name of a picture for people: a path, or a place in a set."""
 
     def key(self, place: int) -> str:
-        """Its name within the set, by which it belongs to a group."""
-        ...
+        """Name of a picture within the set, by which it belongs to a group."""
+        return str(place)
 
     def identity(self) -> str:
         """Differs once the pictures do; "" where that cannot be told without reading them."""
-        ...
+        return ""
 
 
 @dataclass(frozen=True)

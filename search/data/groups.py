@@ -50,15 +50,21 @@ def _read(path: str) -> dict[str, str]:
     """Group by file, of a CSV file; its paths may begin with ./."""
     if not os.path.isfile(path):
         raise InputError(f"group-by: {path} is no regular file")
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            header, *rows = csv.reader(file)
-    except OSError as error:
-        raise InputError(f"group-by: {path}: cannot be read ({error.strerror})") from None
-    except (ValueError, csv.Error) as error:  # ValueError: no first line, no UTF-8
-        raise InputError(f"group-by: {path}: is no CSV file in UTF-8 ({error})") from None
+    header, *rows = [cells for _, cells in read_csv("group-by", path)] or [[]]
     if header != HEADER:
         raise InputError(f"group-by: {path}: columns must be {', '.join(HEADER)}, got {short_repr(header)}")
-    if wrong := next((row for row in rows if row and len(row) != len(HEADER)), None):
+    if wrong := next((row for row in rows if len(row) != len(HEADER)), None):
         raise InputError(f"group-by: {path}: rows must have 2 columns, got {short_repr(wrong)}")
-    return {file.removeprefix("./"): group for file, group in filter(None, rows)}
+    return {file.removeprefix("./"): group for file, group in rows}
+
+
+def read_csv(what: str, path: str) -> list[tuple[int, list[str]]]:
+    """Line number and cells of each row that is not empty; InputError, about `what`, if it is no CSV file in UTF-8."""
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            rows = csv.reader(file)
+            return [(rows.line_num, cells) for cells in rows if cells]
+    except OSError as error:
+        raise InputError(f"{what}: {path}: cannot be read ({error.strerror})") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{what}: {path}: is no CSV file in UTF-8 ({error})") from None

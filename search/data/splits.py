@@ -1,9 +1,8 @@
-"""Splits: seeded, stratified, made once. Labels, what is left out of a set, and the part of it a training sees."""
+"""Splits: seeded, stratified, made once. Numbers of the classes, and the part of a set that a training sees."""
 
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...archs.errors import InputError, short_repr
-from .dataset import Broken, BrokenPicturesError, DataConfig, DataSet, Moments, Split, images_of_each
+from .dataset import DataSet, Moments, Split, images_of_each
 
 SEED = 0  # the split belongs to the data, not to the run: runs stay comparable
 SHARES = (0.6, 0.2, 0.2)  # train, validation, test of a set in one piece
@@ -217,28 +216,6 @@ def _by_name(
     classes = tuple(dict.fromkeys((*classes, *used)))
     place = {called: label for label, called in enumerate(classes)}
     return {part: np.array([place.get(c, -1) for c in lists[part]])[values] for part, values in y.items()}, classes
-
-
-def skip_broken(config: DataConfig, broken: tuple[Broken, ...], total: int) -> dict[str, dict[str, int]]:
-    """Log how many pictures are left out of a set, if any, and return the count of each part as a note.
-
-    Raises:
-        BrokenPicturesError: if they are not to be skipped.
-    """
-    if not broken:
-        return {}
-    first = f"the first: {broken[0].picture} ({broken[0].reason})"
-    what = f"{len(broken)} of {total} pictures cannot be read; {first}"
-    if not config.skip_broken:
-        raise BrokenPicturesError(f"data: {config.name}: {what}; --skip-broken leaves them out", broken)
-    log.warning("%s: %s: left out", config.name, what)
-    return {"skipped": dict(Counter(one.part for one in broken))}
-
-
-def warn_empty_classes(name: str, empty: Sequence[str], count: int, lost: int = 0) -> None:
-    """Log which of `count` classes are left out, and how many pictures of val and test are lost with them."""
-    what = f"{len(empty)} of {count} classes have no picture to train on: {short_repr(', '.join(empty))}"
-    log.warning("%s: %s: left out%s", name, what, f", with {lost} pictures of val or test" if lost else "")
 
 
 @dataclass(frozen=True)

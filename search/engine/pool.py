@@ -214,7 +214,7 @@ class Pool:
         group = running.group
         if broken:
             self._restart(group)
-        elif running.result.status == "oom" and 0 < self._resources.gpus_of_worker < 1 and not running.alone:
+        elif running.result.status == Status.OOM and 0 < self._resources.gpus_of_worker < 1 and not running.alone:
             self._crowded[group] = running.job
             return None
         else:

@@ -16,7 +16,7 @@ from ...results.runs.record import REFERENCE_KINDS, Record
 from ...results.runs.status import UNTRAINED, Status
 from ..training.bank_jobs import SupernetJob
 from ..training.job import Job, JobId, LatencyJob, Progress, TrialJob
-from ..trials.forecast import RecordTally, forecast_of
+from ..trials.forecast import forecast_of
 from ..trials.search_trials import SearchTrials
 
 FRONT_ROWS = 12
@@ -63,7 +63,7 @@ class ShownSearch:
     """A search: its work is what its forecast counts, and the front is what it has found."""
 
     def __init__(self, trials: SearchTrials) -> None:
-        self.trials, self.tally, self.forecast = trials, RecordTally(trials.store.records), forecast_of(trials)
+        self.trials, self.forecast = trials, forecast_of(trials)
         self.unit = self.forecast.unit
 
     @property
@@ -72,7 +72,7 @@ class ShownSearch:
 
     @property
     def statuses(self) -> Counter[Status]:
-        return self.tally.update().statuses
+        return self.trials.tally.statuses
 
     @property
     def target(self) -> int:

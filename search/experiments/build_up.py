@@ -16,7 +16,7 @@ from typing import Any
 
 from rich.console import Console, Group, RenderableType
 
-from ...archs import Genotype, InputError, Network, zoo
+from ...archs import Genotype, InputError, zoo
 from ...archs.errors import check_choice
 from ...archs.layout import Map
 from ...results.ranking.metric import Metric
@@ -29,10 +29,10 @@ from ...results.runs.retrained import best_of
 from ...results.runs.status import Status
 from ...results.runs.store import as_argument, plain_name, run_folder
 from ...results.runs.weights_spec import WeightsSpec
-from ..pretrained import saved_start
+from ..pretrained import starting_from
 from ..samplers.buildup import VERDICTS, Step, greedy_path, steps_table
-from .plan import ExperimentConfig, ExperimentContext, Training, repeated
-from .run_plan import run_experiment
+from .plan import ExperimentContext, Training, repeated
+from .run_plan import ExperimentConfig, run_experiment
 from .study_nets import swapped
 from .train import headless
 
@@ -42,7 +42,7 @@ PLOT = PlotSpec("nets of the build-up", "msa", metrics=("accuracy", "test_accura
 
 @dataclass(frozen=True)
 class BuildUp(ExperimentConfig):
-    """What is built up.
+    """Settings of a build-up.
 
     Attributes:
         start: the plain ResNet: trained weights, or by a zoo name or a genotype's .json file one without.
@@ -80,7 +80,7 @@ def build_up(config: BuildUp, console: Console) -> tuple[dict[str, Any], Rendera
     data, recipe = config.opened(console)
     differs = "".join(map(str, config.msa)), config.train.replace("all", "")  # from the usual build-up of these
     folder = run_folder(config.name or plain_name("buildup", config.start.text, data.name, *differs))
-    starts, starting, label = dict[Path, Network](), dict[str, Any](), config.start.text
+    pretrained, label = None, config.start.text
     if config.is_fresh:
         net, _ = find_arch(label, "x".join(map(str, data.image_size)))
         if config.train != "all":
@@ -89,8 +89,7 @@ def build_up(config: BuildUp, console: Console) -> tuple[dict[str, Any], Rendera
         weights = config.start.find()
         net, label = headless(weights.network.genotype), weights.label
         other_classes = weights.network.num_classes != len(data.classes)
-        origin, start = saved_start(weights, folder, other_classes, FREEZE[config.train])
-        starts[Path(start.weights)], starting = weights.network, {"start": start, "origin": origin}
+        pretrained = starting_from(weights, folder, other_classes, FREEZE[config.train])
     _check_start(net, label)
     grow = partial(_grown, net, data.image_size)
     if config.msa:
@@ -105,14 +104,14 @@ def build_up(config: BuildUp, console: Console) -> tuple[dict[str, Any], Rendera
 
     def trainings(of: Genotype) -> list[Training]:
         factors = {"msa": " ".join(map(str, _counts(of)))}
-        return repeated(of, recipe, data, range(config.seeds), factors, test=data.test is not None, **starting)
+        return repeated(of, recipe, data, range(config.seeds), factors, pretrained, test=data.test is not None)
 
     def following(records: Sequence[Record]) -> list[Training]:
         _, waiting = walk(records)
         return trainings(waiting) if waiting else []
 
     settings = {"from": label, "key": net.key, "msa": list(config.msa), "train": config.train}
-    context = ExperimentContext(folder, "study", data, config.run, settings, starts)
+    context = ExperimentContext(folder, "study", data, config.run, settings, pretrained)
     records = run_experiment(trainings(net), context, console, following)
     return _told(folder, net, walk(records)[0], records, data.facts()["images"])
 

@@ -35,8 +35,8 @@ from ...results.runs.status import Status
 from ...results.runs.store import read_data_facts, read_records, read_settings
 from ...results.runs.weights_spec import select_net, trained_weights
 from ..data.load import one_class_each, track
-from .comparisons import STUDIES
 from .explain_study import StudyNet, study_nets, study_parts
+from .studies import STUDIES
 from .trained_nets import (
     TrainedNet,
     analysis_context,
@@ -49,7 +49,7 @@ ZOO = "zoo"
 
 @dataclass(frozen=True)
 class Explain:
-    """What is to be explained, and how thoroughly.
+    """Settings of `explain`.
 
     Attributes:
         net: RUN or RUN:TRIAL; of a run its best net, of a study's all.

@@ -26,7 +26,8 @@ from ...results.runs.status import Status
 from ...results.runs.store import read_records, read_settings
 from ..data.dataset import DataSet
 from ..data.load import track
-from .comparisons import STUDIES, ComparisonSetting
+from .studies import STUDIES
+from .study_nets import StudySetting
 from .trained_nets import AnalysisContext, TrainedNet, cached
 
 Found = tuple[Rows, list[Finding]]
@@ -50,7 +51,7 @@ def study_nets(run: Path, data: DataSet) -> list[StudyNet]:
     records = [r for r in read_records(run) if r.status == Status.OK and r.factors and not r.data.get("classes")]
     if not records:
         raise InputError(f"explain: study {run.name} has no net that was trained on all classes")
-    line = STUDIES[name].plot(ComparisonSetting(data, TrainedNet("", run, records[0]).recipe, 1)).line
+    line = STUDIES[name].plot(StudySetting(data, TrainedNet("", run, records[0]).recipe, 1)).line
     nets = []
     for record in sorted(records, key=lambda r: r.trial):
         of = str(record.factors.get(line, name))
@@ -104,7 +105,7 @@ def reference(name: str, net: StudyNet, nets: Sequence[StudyNet]) -> StudyNet | 
 
 
 def _found(name: str, net: StudyNet, other: StudyNet | None, context: AnalysisContext) -> Found | str:
-    """What an analysis finds of a net, or why it finds nothing."""
+    """Rows and findings of an analysis of a net, or why there are none."""
     if other is None and name.startswith("cka"):
         return "no other training to hold it against"
 

@@ -31,7 +31,7 @@ TOO_FEW = "no episodes: too few validation images a class"
 
 @dataclass(frozen=True)
 class FewShotConfig:
-    """What is measured.
+    """Settings of few-shot curves.
 
     Attributes:
         shots: training images a class, of probes and episodes.

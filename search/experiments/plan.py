@@ -9,36 +9,29 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...archs import Cost
-from ...archs.errors import MOST_SEEDS, check_count
 from ...archs.timm_net import CountedCost, Net, net_cost
 from ...results.ranking.metric import Metric
 from ...results.runs.record import Record, versions
 from ...results.runs.status import Status
 from ...results.runs.store import Store
-from ..data.dataset import DataConfig, DataSet
+from ..data.dataset import DataSet
 from ..data.splits import WHOLE, View
+from ..pretrained import Pretrained
 from ..spec import RunConfig
-from ..training import recipes
 from ..training.artifacts import ArtifactStore
 from ..training.job import FewShot, InitWeights, JobId, JobResult, TrainJob, Workers
 from ..training.recipe import Recipe
 from ..training.trainer_file import TrainerFile
 from ..trials.live import LiveTrials
 from ..trials.trial import Trial
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from ...archs import Network
-
 
 FINAL = (Status.OK, Status.NAN)  # another try would end the same
 
@@ -93,44 +86,18 @@ Following = Callable[[Sequence[Record]], Sequence[Training]]  # trainings that f
 
 
 def repeated(
-    net: Net, recipe: Recipe, data: DataSet, seeds: Iterable[int], factors: dict[str, Any], **more: Any
+    net: Net,
+    recipe: Recipe,
+    data: DataSet,
+    seeds: Iterable[int],
+    factors: dict[str, Any],
+    pretrained: Pretrained | None = None,
+    test: bool = False,
 ) -> list[Training]:
-    """One training for each seed, for the recipe's full budget; `more` as of `Training`."""
+    """One training for each seed, for the recipe's full budget, from fresh weights or pretrained ones."""
+    begun: dict[str, Any] = {"start": pretrained.start, "origin": pretrained.digest} if pretrained else {}
     steps = recipe.steps(len(data.train))
-    return [Training(net, recipe, steps, seed, factors, **more) for seed in seeds]
-
-
-@dataclass(frozen=True)
-class ExperimentConfig:
-    """What every experiment is given: nets are trained on some data by a recipe, with several seeds.
-
-    Attributes:
-        data: that all of it is trained on.
-        recipe: of every training.
-        seeds: number of trainings of each net.
-        name: of the run; "" derives it from the inputs.
-        run: where, for how long, and which trackers are told.
-    """
-
-    data: DataConfig
-    recipe: Recipe
-    seeds: int
-    name: str
-    run: RunConfig
-
-    def __post_init__(self) -> None:
-        check_count("seeds", self.seeds, most=MOST_SEEDS)
-
-    def opened(self, console: Console) -> tuple[DataSet, Recipe]:
-        """The data, of one class a picture, and the recipe as it is for so many of them.
-
-        Raises:
-            InputError: if the data cannot be read.
-        """
-        from ..data.load import load_at
-
-        data = load_at(self.data, partial(recipes.usual_side, self.recipe), console)
-        return data, recipes.fitted(self.recipe, len(data.train))
+    return [Training(net, recipe, steps, seed, factors, test=test, **begun) for seed in seeds]
 
 
 @dataclass(frozen=True)
@@ -143,7 +110,7 @@ class ExperimentContext:
         data: that all of it is trained on.
         run: where, for how long, and which trackers are told.
         settings: what the command was given, kept in run.json.
-        starts: networks to start from, by the file in the folder that they are kept in.
+        pretrained: weights that trainings start from, kept in the folder.
         about: what it is for, in a line that is printed once all is checked.
         metric: what nets are ranked by.
         trainer: the user's own training; None is ours.
@@ -154,7 +121,7 @@ class ExperimentContext:
     data: DataSet
     run: RunConfig = field(default_factory=RunConfig)
     settings: dict[str, Any] = field(default_factory=dict)
-    starts: Mapping[Path, Network] = field(default_factory=dict)
+    pretrained: Pretrained | None = None
     about: str = ""
     metric: Metric = field(default_factory=Metric)
     trainer: TrainerFile | None = None
@@ -192,7 +159,7 @@ class PlanTrials:
 
     @property
     def records(self) -> list[Record]:
-        """Of what has ended, in the plan's order and with its factors."""
+        """Records of ended trainings, in the plan's order and with its factors."""
         return [replace(self.ended[i], factors=t.factors) for i, t in self.plan.items() if i in self.ended]
 
     @property
@@ -210,7 +177,7 @@ class PlanTrials:
         return []
 
     def training(self, job: JobId) -> Training | None:
-        """What a job under way trains."""
+        """The training of a job under way."""
         trial = self.live.get(job) if isinstance(job, int) else None
         return self.plan[trial.record_fields["training_id"]] if trial else None
 

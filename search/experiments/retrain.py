@@ -134,7 +134,7 @@ def _chosen(config: Retrain) -> Sequence[Record]:
 
 
 def limit_notes(run: Path, nets: Sequence[Record]) -> list[str]:
-    """A line for each net that the run's own limits leave out: whoever named it may not know."""
+    """A line for each net that the run's own limits leave out, for those who named it."""
     limits = Limits.of_run(run)
     return [
         f"trial {net.trial} is over the limit of its run: {net.cost[cost]:,} {OBJECTIVES[cost]}, "

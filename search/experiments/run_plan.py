@@ -5,24 +5,60 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
 
 from rich.console import Console, RenderableType
 
 from ...archs import InputError, OperationError
+from ...archs.errors import MOST_SEEDS, check_count
 from ...results.render.experiment import PlotSpec, study_rows, study_table
 from ...results.render.tables import short
 from ...results.runs.record import Record
 from ...results.runs.status import FAILED, Status
 from ...results.runs.store import Store, locked, read_settings
-from ..data.dataset import DataSet
+from ..data.dataset import DataConfig, DataSet
+from ..data.load import load_at
 from ..engine.resources import check_one_device
 from ..run import Driver, drive
 from ..run_facts import write_run_json
-from ..spec import differences
+from ..spec import RunConfig, differences
+from ..training import recipes
 from ..training.artifacts import artifact_store, check_store
 from ..training.job import Job
-from ..training.recipe import check_devices, check_on
+from ..training.recipe import Recipe, check_devices, check_on
 from .plan import ExperimentContext, Following, PlanTrials, Training
+
+
+@dataclass(frozen=True)
+class ExperimentConfig:
+    """Settings that all experiments share: nets are trained on some data by a recipe, with several seeds.
+
+    Attributes:
+        data: that all of it is trained on.
+        recipe: of every training.
+        seeds: number of trainings of each net.
+        name: of the run; "" derives it from the inputs.
+        run: where, for how long, and which trackers are told.
+    """
+
+    data: DataConfig
+    recipe: Recipe
+    seeds: int
+    name: str
+    run: RunConfig
+
+    def __post_init__(self) -> None:
+        check_count("seeds", self.seeds, most=MOST_SEEDS)
+
+    def opened(self, console: Console) -> tuple[DataSet, Recipe]:
+        """The data, of one class a picture, and the recipe as it is for so many of them.
+
+        Raises:
+            InputError: if the data cannot be read.
+        """
+        data = load_at(self.data, partial(recipes.usual_side, self.recipe), console)
+        return data, recipes.fitted(self.recipe, len(data.train))
 
 
 def run_experiment(
@@ -55,7 +91,8 @@ def run_experiment(
     with locked(folder), closing(Store(folder)) as store:
         if store.records:
             _check_same_plan(context)
-        _save_starts(context)
+        if context.pretrained:
+            context.pretrained.save()
         write_run_json(folder, data, artifacts, settings=context.settings)
         trials = PlanTrials(plan, context, store, artifacts, following)
         left = [training for training in trials.plan.values() if training.id not in trials.ended]
@@ -92,14 +129,6 @@ def _check_same_plan(context: ExperimentContext) -> None:
     differing = differences(old_facts, {"settings": context.settings, "split": context.data.split_hash})
     if differing:
         raise InputError(f"{folder} holds other trainings: {'; '.join(differing)}; {hint}")
-
-
-def _save_starts(context: ExperimentContext) -> None:
-    from ...archs.weights import save
-
-    for file, network in context.starts.items():
-        if not file.exists():
-            save(network, file)
 
 
 class ShownPlan:

@@ -11,17 +11,17 @@ from ...archs.errors import InputError
 from ...results.export.export_net import ScoringImages
 from ...results.export.quantize import MOST_IMAGES
 from ...results.runs.record import Record
+from ..data.build import images_at
 from ..data.dataset import Split
-from ..data.load import images_at
 from ..data.splits import seen
 from ..training.loaders import sample
 from .trained_nets import TrainedNet, data_of
 
-MOST_SCORED = 5000  # validation images: beyond, the noise of the choice is below half a point
+MAX_SCORED = 5000  # validation images: beyond, the noise of the choice is below half a point
 
 
 def scoring_images(home: Path, record: Record, console: Console) -> ScoringImages:
-    """Of the part of its data that a net was trained on; the same ones each time, none of the test split.
+    """Images of the part of its data that a net was trained on; the same ones each time, none of the test split.
 
     Args:
         home: folder of the net's run.
@@ -35,7 +35,7 @@ def scoring_images(home: Path, record: Record, console: Console) -> ScoringImage
         data = seen(data_of(home, console), TrainedNet("", home, record).view)
     except InputError as error:
         raise InputError(f"export: int8 and half precision need the images of run {home.name}: {error}") from None
-    train, val = _some(data.train, MOST_IMAGES), _some(data.val, MOST_SCORED)
+    train, val = _some(data.train, MOST_IMAGES), _some(data.val, MAX_SCORED)
     return ScoringImages(images_at(data.train, train), images_at(data.val, val), data.val.y_N[val])
 
 

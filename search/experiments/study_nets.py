@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
 
 from ...archs import Encoder, Genotype, Head, Stage, Stem, Style, zoo
 from ...archs.errors import InputError, check_choice
@@ -10,6 +12,10 @@ from ...archs.layout import Map
 from ...archs.stage import attention_beside
 from ...spaces.fit import fit_window
 from ...spaces.presets import preset_for
+from ..data.dataset import DataSet
+from ..data.splits import WHOLE, View
+from ..training.recipe import Recipe
+from .plan import Training
 
 FAMILIES = ("resnet", "alternet", "hybrid", "vit")
 CNNS = ("resnet", "bit")  # the first family: a plain ResNet, or BiT's, as in the ViT papers
@@ -29,6 +35,82 @@ LARGE = {
     "hybrid": ("vit_tiny_r_s16_p8", "vit_small_r26_s32", "vit_base_r50_s16"),
     "vit": ("vit_tiny_patch16", "vit_small_patch16", "vit_base_patch16"),
 }
+
+QUICK_STEPS = 200  # most steps of a training of a quick study
+QUICK_SEEDS = 2
+
+
+@dataclass(frozen=True)
+class StudySetting:
+    """Setting that a study's plan is made for.
+
+    Attributes:
+        seeds: number of trainings of each net.
+        quick: few points and short trainings: to see that it works, not to learn from.
+        cnn: family of the CNN that others are compared with, of `CNNS`.
+    """
+
+    data: DataSet
+    recipe: Recipe
+    seeds: int
+    quick: bool = False
+    cnn: str = "resnet"
+
+    @property
+    def steps(self) -> int:
+        """The full budget of a training on all of the data."""
+        return self.recipe.steps(len(self.data.train))
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The shares of the data that are compared, each in whole images a class."""
+        return (0.1, 1.0) if self.quick else (0.03, 0.1, 0.3, 1.0)
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        return self.cnn, *FAMILIES[1:]
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        return SIZES[:2] if self.quick else SIZES
+
+    def quickened(self) -> StudySetting:
+        """The setting of a quick study: short trainings, two seeds at most."""
+        epochs = self.recipe.epochs * min(1.0, QUICK_STEPS / self.steps)
+        return replace(self, recipe=self.recipe.with_epochs(epochs), seeds=min(self.seeds, QUICK_SEEDS), quick=True)
+
+    def net(self, family: str, size: str) -> Genotype:
+        return net_of(family, size, self.data.image_size)
+
+    @property
+    def encoder(self) -> Encoder:
+        """The encoder of the medium ViT."""
+        encoder = self.net("vit", "m").encoder
+        assert encoder is not None
+        return encoder
+
+    def vit(self, **changes: Any) -> Genotype:
+        """The medium ViT with another encoder."""
+        return replace(self.net("vit", "m"), encoder=replace(self.encoder, **changes))
+
+    def repeated(self, net: Genotype, factors: dict[str, Any], **changes: Any) -> Iterator[Training]:
+        """One training a seed."""
+        for seed in range(self.seeds):
+            yield self.training(net, seed, factors, **changes)
+
+    def training(
+        self,
+        net: Genotype,
+        seed: int,
+        factors: dict[str, Any],
+        share: float = 1.0,
+        classes: tuple[int, ...] = (),
+        **changes: Any,
+    ) -> Training:
+        """A training on a share of the data, drawn by the seed, for as many steps as on all of them."""
+        view = View(share, classes, seed) if share < 1 or classes else WHOLE
+        config = {"recipe": self.recipe, "steps": self.steps, "view": view} | changes
+        return Training(net, seed=seed, factors=factors, **config)
 
 
 def net_of(family: str, size: str, image: Map) -> Genotype:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
-from ...archs import Genotype, InputError, Network
+from ...archs import Genotype, InputError
 from ...archs.errors import check_choice
 from ...archs.layout import Map
 from ...archs.timm_net import TIMM, Net, TimmNet
@@ -16,12 +15,12 @@ from ...results.render.describe_net import find_arch
 from ...results.runs.record import Record
 from ...results.runs.store import plain_name, run_folder
 from ...results.runs.weights_spec import WeightsSpec
-from ..pretrained import saved_start
+from ..pretrained import starting_from
 from ..references import check_drop_path
 from ..training.freezing import FREEZE_POLICIES
 from ..training.recipe import Recipe
-from .plan import ExperimentConfig, ExperimentContext, repeated
-from .run_plan import run_experiment
+from .plan import ExperimentContext, repeated
+from .run_plan import ExperimentConfig, run_experiment
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ def train(config: Train, console: Console) -> tuple[Path, list[Record]]:
         OperationError: if workers do not start or everything fails.
     """
     data, recipe = config.opened(console)
-    starts, starting = dict[Path, Network](), dict[str, Any]()
+    pretrained = None
     if isinstance(config.net, str):
         net, factors = named_net(config.net, data.image_size, recipe), {"net": config.net}
         settings = factors | {"key": net.key}
@@ -63,11 +62,9 @@ def train(config: Train, console: Console) -> tuple[Path, list[Record]]:
             console.print(f"recipe {recipe.name} has no augmentation; small data sets need it", highlight=False)
         named = plain_name("finetune", config.net.text, data.name, "" if freeze == "none" else freeze)
         folder = run_folder(config.name or named)
-        origin, start = saved_start(weights, folder, zero_head=True, freeze=freeze)
-        starts[Path(start.weights)] = weights.network
-        starting = {"start": start, "origin": origin}
-    plan = repeated(net, recipe, data, range(config.seeds), factors, test=data.test is not None, **starting)
-    context = ExperimentContext(folder, "study", data, config.run, settings, starts)
+        pretrained = starting_from(weights, folder, zero_head=True, freeze=freeze)
+    plan = repeated(net, recipe, data, range(config.seeds), factors, pretrained, test=data.test is not None)
+    context = ExperimentContext(folder, "study", data, config.run, settings, pretrained)
     return folder, run_experiment(plan, context, console)
 
 

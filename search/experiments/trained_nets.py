@@ -25,8 +25,9 @@ from ...results.analysis_tools.inputs import AnalysisInput, Images, Objective
 from ...results.runs.record import Record
 from ...results.runs.store import read_data_facts, read_settings, write_json
 from ...results.runs.weights_spec import trained_weights
+from ..data.build import images_at
 from ..data.dataset import DataConfig, DataSet
-from ..data.load import images_at, load_showing
+from ..data.load import load_showing
 from ..data.splits import View, seen
 from ..training.loaders import open_loader, sample
 from ..training.optim import class_weights, loss_of, optimizer_for

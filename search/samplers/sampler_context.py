@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 FULL_TRAINING = sys.maxsize  # the rung behind all others
-MOST_REMEMBERED = 10_000  # nets that are described once, some 10 kB each
+MAX_REMEMBERED = 10_000  # nets that are described once, some 10 kB each
 COMMON = ("kind", "width", "patch", "pool", "hidden")  # fields of stems and heads that are always traits
 Traits = frozenset[tuple[tuple[str | int, ...], Any]]
 
@@ -169,7 +169,7 @@ class SamplerContext:
         return replace(features, costs=self.costs_of(features.net), is_feasible=within)
 
 
-def remember(cache: dict[Any, Any], name: Any, value: Any, most: int = MOST_REMEMBERED) -> None:
+def remember(cache: dict[Any, Any], name: Any, value: Any, most: int = MAX_REMEMBERED) -> None:
     """Keep a value in a cache of at most so many; the first that came is the first to go."""
     if len(cache) >= most:
         del cache[next(iter(cache))]

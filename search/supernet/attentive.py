@@ -17,7 +17,7 @@ from ...archs import Genotype
 from ..samplers.sampler_context import features
 
 RIDGE = 2.0  # penalty on the squared weights, in units of the variance of a net's log loss
-LEAST_LOSS = 1e-6
+MIN_LOSS = 1e-6
 TREND = 2  # degree of the polynomial in the log cost, which the features are not to explain
 
 
@@ -40,7 +40,7 @@ class LossPredictor:
         for row, names in enumerate(described):
             x_NF[row, [columns[name] for name in names]] = 1.0
         trend_NT = np.vander(_standardized(np.log(macs)), TREND + 1)
-        y_N = _standardized(np.log(np.maximum(losses, LEAST_LOSS)))
+        y_N = _standardized(np.log(np.maximum(losses, MIN_LOSS)))
         both = np.hstack([x_NF, trend_NT])
         penalty = np.diag([RIDGE] * len(columns) + [1e-6] * (TREND + 1))
         solved = np.linalg.solve(both.T @ both + penalty, both.T @ y_N)

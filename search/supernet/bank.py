@@ -24,7 +24,7 @@ CACHED_NETS = 512  # modules without weights that are kept, for nets that are dr
 
 
 class NetInput(NamedTuple):
-    """What all nets of a bank are built for.
+    """Input and output sizes of a bank's nets.
 
     Attributes:
         num_classes: width of the logits.
@@ -62,8 +62,8 @@ def skeleton(genotype: Genotype, inputs: NetInput) -> Skeleton:
     return Skeleton(net, roles_of(net))
 
 
-class Place(NamedTuple):
-    """Where a parameter of a net lies in the bank.
+class BankSlice(NamedTuple):
+    """Slice of the bank that a parameter of a net is.
 
     Attributes:
         tensor: of the bank.
@@ -92,7 +92,7 @@ class Bank(nn.Module):
         super().__init__()
         self.inputs, self.seed = inputs, seed
         self.axes: dict[str, tuple[Axis, ...]] = {}
-        self._places: dict[str, dict[str, Place]] = {}  # by the net's key and the parameter's name
+        self._places: dict[str, dict[str, BankSlice]] = {}  # by the net's key and the parameter's name
 
     def tensor(self, role: str) -> nn.Parameter:
         """The tensor of a role."""
@@ -145,7 +145,7 @@ class Bank(nn.Module):
         self.axes[role] = axes
         self._places.clear()
 
-    def places(self, genotype: Genotype) -> dict[str, Place]:
+    def places(self, genotype: Genotype) -> dict[str, BankSlice]:
         """Where the parameters of a net lie, by their names."""
         if (places := self._places.get(genotype.key)) is None:
             if len(self._places) >= CACHED_NETS:
@@ -154,10 +154,10 @@ class Bank(nn.Module):
             places = self._places[genotype.key] = {name: self._place(genotype, role) for name, role in roles.items()}
         return places
 
-    def _place(self, genotype: Genotype, role: Role) -> Place:
+    def _place(self, genotype: Genotype, role: Role) -> BankSlice:
         tensor, whole = self.tensor(role.name), self.axes[role.name]
         layout = memory_format(genotype, tensor.device) if tensor.dim() == 4 else torch.contiguous_format
-        return Place(tensor, _sizes(whole), region_of(role.axes, whole), [a.length for a in role.axes], layout)
+        return BankSlice(tensor, _sizes(whole), region_of(role.axes, whole), [a.length for a in role.axes], layout)
 
     def weights(self, genotype: Genotype) -> dict[str, Tensor]:
         """A net's weights by name, as a net that is trained alone holds them; gradients go to the bank's tensors."""
@@ -196,7 +196,7 @@ class _Slices(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, places: list[Place], *tensors: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, places: list[BankSlice], *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.places = places
         views = (t.view(p.sizes)[p.region].reshape(p.shape) for t, p in zip(tensors, places, strict=True))
         return tuple(view.clone(memory_format=p.layout) for view, p in zip(views, places, strict=True))
@@ -206,7 +206,7 @@ class _Slices(torch.autograd.Function):
         return None, *(_spread(grad, place) for grad, place in zip(grads, ctx.places, strict=True))
 
 
-def _spread(grad: Tensor, place: Place) -> Tensor:
+def _spread(grad: Tensor, place: BankSlice) -> Tensor:
     """The gradient of a slice as one of the whole tensor: zero elsewhere."""
     if list(place.tensor.shape) == place.shape:
         return grad

@@ -16,7 +16,7 @@ from ...archs.stage import OPTIONS
 
 
 class Role(NamedTuple):
-    """What a parameter is in the bank.
+    """The bank's tensor that a parameter is a slice of.
 
     Attributes:
         name: of the bank's tensor.
@@ -59,7 +59,7 @@ def _stem_place(stem: Stem) -> str:
 
 
 def _block_role(b: Block, number: int, tensor: str, dims: int) -> Role:
-    """Of a residual block: its registry entry says how its tensors slice."""
+    """Role of a residual block's tensor; the registry entry says how it slices."""
     style = "" if b.spec.modern else f" {b.style.order if b.spec.ordered else ''} {b.style.norm}"
     apart = {name: b.option(name) for name in b.spec.options if not OPTIONS[name].nests}
     style += "".join(f" {name} {value}" for name, value in apart.items() if value != b.spec.options[name])
@@ -68,7 +68,7 @@ def _block_role(b: Block, number: int, tensor: str, dims: int) -> Role:
 
 
 def _encoder_role(net: Network, layout: Layout, rest: str, shape: tuple[int, ...]) -> Role:
-    """Of the transformer encoder: nets share its blocks, whatever is in front of it."""
+    """Role of a tensor of the transformer encoder: nets share its blocks, whatever is in front of it."""
     encoder = net.genotype.canonical().encoder
     assert encoder is not None
     heads, dim = encoder.heads, encoder.embed_dim

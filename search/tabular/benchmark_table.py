@@ -96,11 +96,11 @@ class TabularBenchmark:
         return net.key.partition(".")[0] in self.entries
 
     def cost(self, entry: Entry) -> float:
-        """What accuracy is weighed against."""
+        """The cost beside accuracy."""
         return entry.costs[self.objective]
 
     def compute(self, key: str) -> float:
-        """What a training of a net costs, in trainings of the table's mean net."""
+        """Compute of a training of a net, in trainings of the table's mean net."""
         return self.entry(key).costs["macs"] / self._mean_macs
 
     @cached_property
@@ -140,7 +140,7 @@ class TabularBenchmark:
         return hypervolume(points, self.floor, [self._bounds])
 
     def hypervolume(self, keys: Iterable[str]) -> float:
-        """Of these nets, as a share of that of the whole table: seed-mean accuracy, as in docs/reading-a-front.md."""
+        """Hypervolume of these nets by seed-mean accuracy, as a share of the whole table's."""
         judge = self.judge or self
         return judge._area(keys) / judge._whole_area
 

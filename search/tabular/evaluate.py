@@ -21,7 +21,7 @@ from ...archs.errors import InputError
 from ..trials.schedulers import scheduler
 from .benchmark_table import TabularBenchmark
 from .published import load_table
-from .simulated import MOST, SearcherConfig, Trace, run
+from .simulated import MAX_SPENT, SearcherConfig, Trace, run
 from .table_file import read_table
 
 SHARES = (0.90, 0.95, 0.99)  # of the table's hypervolume
@@ -105,7 +105,9 @@ def rows(traces: dict[SearcherConfig, list[Trace]]) -> list[dict[str, Any]]:
     is the ratio of medians of training to 99 %, with a 95 % bootstrap interval over two seeds or more, where random
     was run too. A random search that was given up counts with what it had spent: the true ratio is below that.
     """
-    reference = [min(MOST, spent) for spent in _spent(traces[REFERENCE], SHARES[-1])] if REFERENCE in traces else None
+    reference = (
+        [min(MAX_SPENT, spent) for spent in _spent(traces[REFERENCE], SHARES[-1])] if REFERENCE in traces else None
+    )
     table = []
     for searcher, runs in traces.items():
         row: dict[str, Any] = {"strategy": searcher.strategy, "scheduler": searcher.scheduler, "seeds": len(runs)}
@@ -172,7 +174,7 @@ def bench_table(rows: list[dict[str, Any]], title: str) -> Table:
         table.add_row(*cells(row))
     table.caption = (
         "Full trainings spent until so much of the table's hypervolume is found: medians over seeds; -: given up "
-        f"after {MOST:.0f}. compute: to 99%, in trainings of the table's mean net, by MACs. "
+        f"after {MAX_SPENT:.0f}. compute: to 99%, in trainings of the table's mean net, by MACs. "
         "found at: the share found by so many. to 99% / random's: ratio of medians (95 % interval)."
     )
     return table
@@ -189,7 +191,7 @@ def cells(row: dict[str, Any]) -> tuple[str, ...]:
     spent = []
     for share in SHARES:
         low, middle, high = (row[f"spent_to_{share * 100:.0f}_{name}"] for name in ("low", "median", "high"))
-        low, high = (f">{MOST:.0f}" if value is None else f"{value:.0f}" for value in (low, high))
+        low, high = (f">{MAX_SPENT:.0f}" if value is None else f"{value:.0f}" for value in (low, high))
         spent.append("-" if middle is None else f"{middle:.0f} ({low}-{high})")
     compute = row["compute_to_99_median"]
     spent.append("-" if compute is None else f"{compute:.0f}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -16,7 +16,7 @@ from ...archs.errors import InputError
 from ...results.ranking.limits import Limits
 from ...results.runs.record import Record
 from ...results.runs.status import Status
-from ...spaces import FeasibleNets, Space
+from ...spaces import FeasibleNets
 from ..context import SearchContext
 from ..data.dataset import DataConfig
 from ..limits import NetLimits
@@ -32,7 +32,7 @@ from ..trials.study import study_of
 from .benchmark_table import TabularBenchmark
 from .table_space import TableNet, TableNets, TableSpace
 
-MOST = 250.0  # full trainings after which a search is given up: random ones find 0.99 after some 200
+MAX_SPENT = 250.0  # full trainings after which a search is given up: random ones find 0.99 after some 200
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,8 @@ class _EnoughError(Exception):
 class Simulator:
     """An executor whose workers take their results from a table, in simulated time."""
 
+    starting = 0  # workers
+
     def __init__(self, table: TabularBenchmark, workers: int, enough: float) -> None:
         self.table, self.workers, self.enough = table, workers, enough
         self.trace, self.clock, self.spent, self.compute = Trace(), 0.0, 0.0, 0.0
@@ -85,16 +87,11 @@ class Simulator:
         self._running: list[tuple[float, int, float, float, TrainJob]] = []
         self._at: dict[tuple[str, int], float] = {}
         self._whole: list[str] = []
-        self._best = 0.0
         self._jobs = 0
 
     @property
     def idle(self) -> int:
         return self.workers - len(self._running)
-
-    @property
-    def starting(self) -> int:
-        return 0
 
     def submit(self, job: Job) -> None:
         """Work out when the job will be done."""
@@ -115,7 +112,7 @@ class Simulator:
         key = job.genotype.key
         self.spent += share
         self.compute += share * self.table.compute(key)
-        if self.spent > MOST:
+        if self.spent > MAX_SPENT:
             raise _EnoughError
         training = self.table.entry(key).drawn(key, job.seed)
         if job.stop_step == job.total_steps:
@@ -128,7 +125,7 @@ class Simulator:
         if key in self._whole:
             return
         self._whole.append(key)
-        self._best = self.table.hypervolume(self._whole)
+        volume = self.table.hypervolume(self._whole)
         running = [
             (share * (self.clock - start) / (end - start), self.table.compute(job.genotype.key))
             for end, _, start, share, job in self._running
@@ -136,23 +133,10 @@ class Simulator:
         ]
         self.trace.spent.append(self.spent + sum(done for done, _ in running))
         self.trace.compute.append(self.compute + sum(done * compute for done, compute in running))
-        self.trace.volume.append(self._best)
+        self.trace.volume.append(volume)
         self.trace.seconds.append(self.clock)
-        if self._best >= self.enough:
+        if volume >= self.enough:
             raise _EnoughError
-
-
-class _Alone:
-    """A space whose baselines are not trained for comparison."""
-
-    def __init__(self, space: Space) -> None:
-        self.space = space
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.space, name)
-
-    def baselines(self) -> tuple[Genotype, ...]:
-        return ()
 
 
 @dataclass(frozen=True)
@@ -184,6 +168,10 @@ class TabularContext(SearchContext):
         if isinstance(space, TableSpace) and space.rows:
             return TableNets(space, self.limits.excess)
         return super().feasible_nets()
+
+    def baselines(self) -> tuple[Genotype, ...]:
+        """None is trained for comparison."""
+        return ()
 
     def cost_of(self, key: str, cost: Mapping[str, int]) -> float:
         return self.table.cost(self.table.entry(key))
@@ -222,7 +210,7 @@ class _NoView:
 def simulate(
     table: TabularBenchmark, contender: SearcherConfig, seed: int, workers: int = 8, enough: float = 0.99
 ) -> Trace:
-    """Search until `enough` of the table's hypervolume is found, `MOST` is spent, or all nets are trained."""
+    """Search until `enough` of the table's hypervolume is found, `MAX_SPENT` is spent, or all nets are trained."""
     simulator = Simulator(table, workers, enough)
     with suppress(_EnoughError):
         run_loop(search_driver(trials_on(table, contender, seed)), simulator, _NoView())
@@ -236,24 +224,17 @@ def trials_on(table: TabularBenchmark, how: SearcherConfig, seed: int) -> Search
         trials=len(table.entries), strategy=how.strategy, scheduler=how.scheduler, rungs=how.rungs, eta=how.eta,
         seed=seed, repeats=how.repeats,
     )  # fmt: skip
-    no_data: Any = None  # results are looked up
-    alone: Any = _Alone(table.space)
-    store: Any = _Records()
-    fields = {"recipe": {}, "data": {}, "seed": seed, "versions": {}}
-    context = TabularContext(
-        spec, no_data, table.space, _cost_fn(table), table.steps, Path("/nowhere"), fields, table=table
-    )
-    study = study_of(store, how.strategy, context.sampler_context(), context.cost_of, baselines=())
-    context = replace(context, space=alone)
-    return SearchTrials(context, store, study)
 
-
-def _cost_fn(table: TabularBenchmark) -> Callable[[Genotype], Cost]:
     def cost_fn(net: Genotype) -> Cost:
         costs: Any = table.costs(net)  # fractions, where a table counts in millions
         return Cost(costs["params"], costs["macs"], 0, 0, 0)
 
-    return cost_fn
+    no_data: Any = None  # results are looked up
+    store: Any = _Records()
+    fields = {"recipe": {}, "data": {}, "seed": seed, "versions": {}}
+    context = TabularContext(spec, no_data, table.space, cost_fn, table.steps, Path("/nowhere"), fields, table=table)
+    study = study_of(store, how.strategy, context.sampler_context(), context.cost_of, context.baselines())
+    return SearchTrials(context, store, study)
 
 
 ORACLE, LARGEST = "oracle", "largest"  # orders rather than strategies: the true front, and from the largest net down

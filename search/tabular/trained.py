@@ -43,13 +43,13 @@ def cue_short(file: Path = FILE) -> TabularBenchmark:
 
 
 def hybrids() -> TabularBenchmark:
-    """Those of family hybrid on `cue`: 144 nets of six genes."""
+    """The nets of family hybrid on `cue`: 144 of six genes."""
     others = dict.fromkeys(("window1", "msa1_1", "msa1_2", "msa2_2", "msa2_3"), 0)
     return _with_nets(cue(), "hybrids", FixedGenes(get("bench", IMAGE_SIZE), {"family": "hybrid", **others}))
 
 
 def alike() -> TabularBenchmark:
-    """Those whose costs on `cue` are within a factor of 1.5."""
+    """The nets whose costs on `cue` are within a factor of 1.5."""
     table = cue()
     entries = {key: entry for key, entry in table.entries.items() if 0.8e6 <= entry.costs["macs"] <= 1.2e6}
     return replace(table, name="alike", entries=entries)

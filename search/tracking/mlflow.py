@@ -43,6 +43,13 @@ class MlflowTracker(Tracker):
         self._running = dict[str, None]()  # ids, in their order
         super().__init__("mlflow", folder, f"{_place(uri)} experiment {self._experiment}")
 
+    def _open(self, id: str, label: str, params: Mapping[str, Any], parent: str) -> str:
+        if id and id not in self._running:
+            self._client.update_run(id, status="RUNNING")
+        id = id or self._create(label, params, parent)
+        self._running[id] = None
+        return id
+
     def _create(self, label: str, params: Mapping[str, Any], parent: str) -> str:
         from mlflow.entities import Param
 
@@ -51,13 +58,7 @@ class MlflowTracker(Tracker):
         rows = [Param(_plain(name), str(value)[:MAX_CHARACTERS]) for name, value in params.items()]
         for some in _parts(rows, MAX_PARAMS):
             self._client.log_batch(id, params=some)
-        self._running[id] = None
         return id
-
-    def _reopen(self, id: str, label: str, params: Mapping[str, Any]) -> None:
-        if id not in self._running:
-            self._client.update_run(id, status="RUNNING")
-            self._running[id] = None
 
     def _send(self, id: str, points: Points, seconds: float = 0.0) -> None:
         from mlflow.entities import Metric
@@ -67,10 +68,9 @@ class MlflowTracker(Tracker):
         for some in _parts(rows, MAX_VALUES):
             self._client.log_batch(id, metrics=some)
 
-    def _rest(self, id: str) -> None:
-        pass
-
-    def _finish(self, id: str, results: Results) -> None:
+    def _rest(self, id: str, results: Results | None) -> None:
+        if results is None:
+            return
         self._send(id, [(results.step, results.values)], results.seconds)  # the same again is one entry
         self._client.set_tag(id, "status", results.status)
         if results.error:
@@ -86,7 +86,7 @@ class MlflowTracker(Tracker):
 
 
 def _place(uri: str) -> str:
-    """What tells a server or database from others: where a relative path starts is part of it."""
+    """Name of a server or database: where a relative path starts is part of it."""
     parts = urlsplit(uri)
     is_absolute = parts.netloc or parts.scheme == "file" or parts.path.startswith("//")
     return shown_url(uri) if is_absolute else f"{uri} in {Path.cwd()}"

@@ -28,15 +28,12 @@ class TensorBoardTracker(Tracker):
         self._texts = dict[str, str]()  # of trainings, written with their first points
         super().__init__("tensorboard", folder, "event files")
 
-    def _create(self, label: str, params: Mapping[str, Any], parent: str) -> str:
+    def _open(self, id: str, label: str, params: Mapping[str, Any], parent: str) -> str:
         id = label if parent else "run"
-        self._reopen(id, label, params)
-        return id
-
-    def _reopen(self, id: str, label: str, params: Mapping[str, Any]) -> None:
-        if id != "run" and not (self._folder / id).exists():
+        if parent and not (self._folder / id).exists():
             rows = [f"| {name} | {value} |" for name, value in params.items()]
             self._texts[id] = "\n".join(["| gene | value |", "| --- | --- |", *rows])
+        return id
 
     def _send(self, id: str, points: Points) -> None:
         for step, values in points:
@@ -44,12 +41,9 @@ class TensorBoardTracker(Tracker):
                 self._writer(id).add_scalar(tag, value, step)
         self._writer(id).flush()
 
-    def _rest(self, id: str) -> None:
+    def _rest(self, id: str, results: Results | None = None) -> None:
         if id in self._writers:
             self._writers.pop(id).close()
-
-    def _finish(self, id: str, results: Results) -> None:
-        self._rest(id)
 
     def _close(self, id: str, ended: bool, report: Path | None) -> None:
         for open_id in [*self._writers]:

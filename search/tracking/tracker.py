@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -24,21 +23,8 @@ RUN = ""  # name of the run itself, among those of its trainings
 
 
 @dataclass(frozen=True)
-class TrackedTraining:
-    """One training of a run, as trackers show it.
-
-    Attributes:
-        name: unique in the run, and the same in each session.
-        params: what tells it from the others: kind, family, key, genes or factors, seed.
-    """
-
-    name: str
-    params: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
 class Results:
-    """What came of a training.
+    """Result of a training.
 
     Attributes:
         status: as its record has it.
@@ -60,13 +46,15 @@ class TrainingEvent:
     """A training begins or goes on, reaches points of its learning curve, pauses or ends.
 
     Attributes:
-        training: which.
+        name: of the training: unique in the run, and the same in each session.
+        params: what tells it from the others: kind, family, key, genes or factors, seed.
         points: of its curve; the whole one where it has ended.
         results: what came of it, in this session or an earlier one; None where it has not ended.
         paused: whether nothing comes of it for some time.
     """
 
-    training: TrackedTraining
+    name: str
+    params: Mapping[str, Any]
     points: Points = ()
     results: Results | None = None
     paused: bool = False
@@ -108,7 +96,7 @@ def open_tracker(name: str, folder: Path) -> Tracker:
 
 
 def run_label(folder: Path) -> str:
-    """What a run is called: "photos", or "photos/retrain"."""
+    """Name of a run: "photos", or "photos/retrain"."""
     return f"{folder.parent.name}/{folder.name}" if (folder.parent / "run.json").exists() else folder.name
 
 
@@ -129,7 +117,7 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Note:
-    """What a tracker has of a training, or of the run.
+    """State of a training, or of the run, at a tracker.
 
     Attributes:
         where: the server, database or project.
@@ -146,47 +134,23 @@ class Note:
     ended: bool = False
 
 
-class Notes:
-    """What a tracker has, in the run's folder: a line for each change, the last of a name holds.
-
-    Raises:
-        InputError: if a line is broken.
-    """
+class Notes(dict[str, Note]):
+    """State of a run at a tracker, by name, kept in its folder: a line for each change, the last of a name holds."""
 
     def __init__(self, path: Path, where: str) -> None:
+        """Raise InputError if a line is broken."""
         self._path, self._where = path, where
         path.parent.mkdir(exist_ok=True)
         notes = [_parsed(path, number, line) for number, line in enumerate(read_lines(path), start=1)]
-        self._notes = {note.name: note for note in notes if note.where == where}
+        super().__init__({note.name: note for note in notes if note.where == where})
         cut_torn_line(path)
 
-    def get(self, name: str) -> Note | None:
-        return self._notes.get(name)
-
-    def __getitem__(self, name: str) -> Note:
-        return self._notes[name]
-
-    def add(self, name: str, id: str) -> None:
-        self._write(Note(self._where, name, id))
-
-    def change(self, name: str, **fields: Any) -> None:
-        self._write(replace(self._notes[name], **fields))
-
-    @contextmanager
-    def sending(self, name: str, step: int) -> Iterator[None]:
-        """Note that all up to `step` is sent before it is, so that a killed driver sends nothing twice."""
-        before = self._notes[name].step
-        self.change(name, step=step)
-        try:
-            yield
-        except Exception:
-            self.change(name, step=before)  # to be sent by the next session
-            raise
-
-    def _write(self, note: Note) -> None:
-        self._notes[note.name] = note
+    def change(self, name: str, **fields: Any) -> Note:
+        """Write down what has changed of a training, or of the run, which may be new."""
+        note = self[name] = replace(self.get(name) or Note(self._where, name, ""), **fields)
         with open_own(self._path, "ab") as file:
             file.write((json.dumps(asdict(note)) + "\n").encode())
+        return note
 
 
 def _parsed(path: Path, number: int, line: bytes) -> Note:
@@ -207,69 +171,67 @@ class Tracker(ABC):
     def __init__(self, name: str, folder: Path, where: str) -> None:
         """`where` names the server, database or project: elsewhere all is sent anew."""
         self._notes = Notes(folder / "tracking" / f"{name}.jsonl", where)
-        self._open(RUN, run_label(folder), run_params(folder))
+        self._go_on(RUN, run_label(folder), run_params(folder))
 
     def on_event(self, event: TrackerEvent) -> None:
         match event:
             case TrainingEvent():
                 self._train(event)
             case FrontEvent():
-                self._points(RUN, [(event.nets, event.values)])
+                self._send_new(RUN, [(event.nets, event.values)])
             case SessionEnd():
                 note = self._notes[RUN]
                 self._close(note.id, event.complete, None if note.ended else event.report)
                 self._notes.change(RUN, ended=event.complete)
 
     def _train(self, event: TrainingEvent) -> None:
-        name = event.training.name
-        known = self._notes.get(name)
+        known = self._notes.get(event.name)
         if event.results and known and known.ended:
             return
         for again in (known, self._notes[RUN]):  # a training that has failed is tried again, a run goes on
             if again and again.ended:
                 self._notes.change(again.name, ended=False)
-        self._open(name, name, event.training.params)
-        self._points(name, event.points)
-        if event.paused:
-            self._rest(self._notes[name].id)
+        id = self._go_on(event.name, event.name, event.params)
+        self._send_new(event.name, event.points)
+        if event.paused or event.results:
+            self._rest(id, event.results)
         if event.results:
-            self._finish(self._notes[name].id, event.results)
-            self._notes.change(name, ended=True)
+            self._notes.change(event.name, ended=True)
 
-    def _points(self, name: str, points: Points) -> None:
-        note = self._notes[name]
-        new = [(step, values) for step, values in points if step > note.step]
-        if new:
-            with self._notes.sending(name, new[-1][0]):
-                self._send(note.id, new)
-
-    def _open(self, name: str, label: str, params: Mapping[str, Any]) -> None:
-        note = self._notes.get(name)
-        if note is None:
-            parent = self._notes.get(RUN)
-            self._notes.add(name, self._create(label, params, parent.id if parent else ""))
+    def _send_new(self, name: str, points: Points) -> None:
+        """Send the points after the last one sent, which is noted before: a killed driver sends nothing twice."""
+        before = self._notes[name]
+        new = [(step, values) for step, values in points if step > before.step]
+        if not new:
             return
-        self._reopen(note.id, label, params)
+        self._notes.change(name, step=new[-1][0])
+        try:
+            self._send(before.id, new)
+        except Exception:
+            self._notes.change(name, step=before.step)  # to be sent by the next session
+            raise
+
+    def _go_on(self, name: str, label: str, params: Mapping[str, Any]) -> str:
+        known, whole = self._notes.get(name), self._notes.get(RUN)
+        id = self._open(known.id if known else "", label, params, whole.id if whole else "")
+        if not known:
+            self._notes.change(name, id=id)
+        return id
 
     @abstractmethod
-    def _create(self, label: str, params: Mapping[str, Any], parent: str) -> str:
-        """Make a run and return its id; `parent` is the one for the whole, "" for that itself."""
+    def _open(self, id: str, label: str, params: Mapping[str, Any], parent: str) -> str:
+        """Make a run, or go on with that of an id, which may be open; its id.
 
-    @abstractmethod
-    def _reopen(self, id: str, label: str, params: Mapping[str, Any]) -> None:
-        """Go on with a run, which may be open."""
+        `parent` is the run for the whole, "" for that itself.
+        """
 
     @abstractmethod
     def _send(self, id: str, points: Points) -> None:
         """Send values at steps."""
 
     @abstractmethod
-    def _rest(self, id: str) -> None:
-        """Nothing comes for a run for some time."""
-
-    @abstractmethod
-    def _finish(self, id: str, results: Results) -> None:
-        """End the run of a training."""
+    def _rest(self, id: str, results: Results | None) -> None:
+        """Nothing comes for a run of a training for some time, or, with results, any more."""
 
     @abstractmethod
     def _close(self, id: str, ended: bool, report: Path | None) -> None:

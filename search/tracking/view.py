@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from queue import SimpleQueue
@@ -20,21 +21,11 @@ from ...results.ranking.metric import run_metric
 from ...results.runs.record import Record
 from ...results.runs.status import UNTRAINED
 from ..engine.shown import ProgressView
-from ..redact import redact_urls
+from ..redact import redact
 from ..training.job import Job, JobId, Progress, TrainJob
 from ..trials.search_trials import SearchTrials
 from .front import FrontScalars
-from .tracker import (
-    FrontEvent,
-    Points,
-    Results,
-    SessionEnd,
-    TrackedTraining,
-    Tracker,
-    TrackerEvent,
-    TrainingEvent,
-    open_tracker,
-)
+from .tracker import FrontEvent, Points, Results, SessionEnd, Tracker, TrackerEvent, TrainingEvent, open_tracker
 
 CLOSE_SECONDS = 60.0  # that the last of what is sent may take
 log = logging.getLogger("alternas")
@@ -115,11 +106,11 @@ class TrackerThread:
 
 
 def _error_of(call: Callable[[], object]) -> str:
-    """What a tracker raises, in a line; "" if nothing."""
+    """Error that a tracker raises, in a line; "" if none."""
     try:
         call()
     except Exception as error:  # noqa: BLE001 - trackers raise anything: their own, a server's, a database's errors
-        return redact_urls(error)
+        return redact(error)
     return ""
 
 
@@ -129,7 +120,7 @@ class TrackingView:
     def __init__(self, view: ProgressView, trials: Any, threads: Sequence[TrackerThread]) -> None:
         """`trials`: of a search or a plan."""
         self._view, self._live, self._threads = view, trials.live, threads
-        self._begun: dict[JobId, TrackedTraining] = {}  # in this session and under way, by trial
+        self._begun: dict[JobId, TrainingEvent] = {}  # in this session and under way, by trial
         self._metric = run_metric(trials.folder)
         self._front = FrontScalars(trials) if isinstance(trials, SearchTrials) else None
         records = trials.store.records
@@ -143,19 +134,19 @@ class TrackingView:
             trial = self._live[job.trial]
             training = _training(trial.number, trial.kind, job.seed, job.genotype, trial.genes, trial.record_fields)
             self._begun[job.id] = training
-            self._send(TrainingEvent(training))
+            self._send(training)
         self._view.started(job)
 
     def tick(self, tick: Progress) -> None:
         if training := self._begun.get(tick.job):
             points = [(tick.point.step, self._tagged(vars(tick.point)))]
-            self._send(TrainingEvent(training, points))
+            self._send(replace(training, points=points))
         self._view.tick(tick)
 
     def ended(self, record: Record | None, job: JobId) -> None:
         training = self._begun.pop(job, None)
         if training and (record is None or training.name != _training_of(record).name):
-            self._send(TrainingEvent(training, paused=True))
+            self._send(replace(training, paused=True))
         if record is not None:
             if _is_tracked(record):
                 self._end(record)
@@ -174,10 +165,10 @@ class TrackingView:
         points: Points = [(int(point["step"] or 0), self._tagged(point)) for point in record.curve]
         known = {name: value for name, value in record.metrics.items() if value is not None}
         whole = self._results(record, record.accuracy, known | {"seconds": record.seconds})
-        self._send(TrainingEvent(_training_of(record), points, whole))
+        self._send(replace(_training_of(record), points=points, results=whole))
         for seed, score in record.accuracies.items():
             if int(seed) != record.seed:
-                self._send(TrainingEvent(_training_of(record, int(seed)), (), self._results(record, score, {})))
+                self._send(replace(_training_of(record, int(seed)), results=self._results(record, score, {})))
 
     def _results(self, record: Record, score: float | None, known: Mapping[str, float]) -> Results:
         ranked = {} if score is None else {self._metric.name: self._metric.value(score)}
@@ -201,7 +192,7 @@ def _is_tracked(record: Record) -> bool:
     return record.status not in UNTRAINED and record.weights != "shared" and not record.taken_from
 
 
-def _training_of(record: Record, seed: int | None = None) -> TrackedTraining:
+def _training_of(record: Record, seed: int | None = None) -> TrainingEvent:
     """The training of a record, with its own seed or a further one."""
     net, seed = net_from_dict(record.genotype), record.seed if seed is None else seed
     return _training(record.trial, record.kind, seed, net, record.genes, vars(record))
@@ -209,21 +200,12 @@ def _training_of(record: Record, seed: int | None = None) -> TrackedTraining:
 
 def _training(
     trial: int, kind: str, seed: int, net: Net, genes: Mapping[str, Any], fields: Mapping[str, Any]
-) -> TrackedTraining:
-    """One training: of a trial, of a further seed of it, or of a plan.
-
-    Args:
-        trial: its number.
-        kind: of its record.
-        seed: of the training; the trial's own is in `fields`.
-        net: what is trained.
-        genes: that gave it.
-        fields: of the trial's record.
-    """
+) -> TrainingEvent:
+    """One training: of a trial, of a further seed of it, or of a plan; `fields` are those of the trial's record."""
     about = {"kind": kind, "family": net.family, "key": net.key}
     if kind in ("retrain", "study"):  # of a plan, whose trials the next session numbers anew
         factors = {**fields["factors"], "seed": seed}
         label = re.sub("[^A-Za-z0-9.]+", "-", " ".join(f"{name} {value}" for name, value in factors.items()))
-        return TrackedTraining(f"{label[:80]}-{fields['training_id']}", about | factors)
+        return TrainingEvent(f"{label[:80]}-{fields['training_id']}", about | factors)
     name = f"trial-{trial:05d}" + ("" if seed == fields["seed"] else f"-seed-{seed}")
-    return TrackedTraining(name, {**about, **genes, "seed": seed})
+    return TrainingEvent(name, {**about, **genes, "seed": seed})

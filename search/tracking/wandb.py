@@ -43,34 +43,28 @@ class WandbTracker(Tracker):
         project = os.environ.get("WANDB_PROJECT", PROJECT)
         super().__init__("wandb", folder, f"{os.environ.get('WANDB_ENTITY', '')}/{project}")
 
-    def _create(self, label: str, params: Mapping[str, Any], parent: str) -> str:
-        id = secrets.token_hex(6)
-        self._reopen(id, label, params)
-        return id
-
-    def _reopen(self, id: str, label: str, params: Mapping[str, Any]) -> None:
+    def _open(self, id: str, label: str, params: Mapping[str, Any], parent: str) -> str:
         import wandb
 
-        if id in self._open_runs:
-            return
+        id = id or secrets.token_hex(6)
         self._group = self._group or id  # the first is the run for the whole
-        self._open_runs[id] = wandb.init(
-            project=os.environ.get("WANDB_PROJECT", PROJECT), id=id, name=label, group=self._group, config=dict(params),
-            job_type="run" if id == self._group else "training", resume="allow", reinit="create_new",
-            settings=self._settings,
-        )  # fmt: skip
+        if id not in self._open_runs:
+            self._open_runs[id] = wandb.init(
+                project=os.environ.get("WANDB_PROJECT", PROJECT), id=id, name=label, group=self._group,
+                config=dict(params), job_type="run" if id == self._group else "training", resume="allow",
+                reinit="create_new", settings=self._settings,
+            )  # fmt: skip
+        return id
 
     def _send(self, id: str, points: Points) -> None:
         for step, values in points:
             self._open_runs[id].log(dict(values), step=step)
 
-    def _rest(self, id: str) -> None:
-        self._open_runs.pop(id).finish()
-
-    def _finish(self, id: str, results: Results) -> None:
+    def _rest(self, id: str, results: Results | None) -> None:
         run = self._open_runs.pop(id)
-        run.summary.update({**results.values, "status": results.status, "error": results.error})
-        run.finish(exit_code=int(results.status in FAILED))
+        if results is not None:
+            run.summary.update({**results.values, "status": results.status, "error": results.error})
+        run.finish(exit_code=int(results is not None and results.status in FAILED))
 
     def _close(self, id: str, ended: bool, report: Path | None) -> None:
         import wandb

@@ -9,18 +9,16 @@ from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import optuna
-from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.storages import BaseStorage
-from optuna.trial import TrialState, create_trial
 
 from ...archs.errors import InputError
 from ...results.ranking.leaderboard import costs_of_net
 from ...results.ranking.run_leaderboard import leaderboard_of
 from ...results.render.terminal import print_lines
 from ...results.runs.events import under_way
-from ...results.runs.status import Status
 from ...results.runs.store import read_events
-from .study import DIRECTIONS, StudyMemory, check_numbers, ended_trial, fits, quiet, running_trial, told
+from .recorded_trials import RecordedTrials, StudyMemory
+from .study import DIRECTIONS, quiet
 
 
 def recorded_study(folder: Path) -> BaseStorage:
@@ -31,13 +29,10 @@ def recorded_study(folder: Path) -> BaseStorage:
     """
     quiet()
     board = leaderboard_of(folder)
-    by_trial, ended = {record.trial: record for record in board.records}, told(board.records)
-    live = {trial.trial: trial for trial in under_way(read_events(folder), set(by_trial))}
-    check_numbers(ended, live)
-    genes = [one.genes for one in (*(record for record, _ in ended.values()), *live.values()) if one.genes]
+    by_trial = {record.trial: record for record in board.records}
+    live = under_way(read_events(folder), set(by_trial))
+    genes = [trial.genes for trial in (*board.records, *live) if trial.genes]
     options = {name: tuple(dict.fromkeys(own[name] for own in genes if name in own)) for name in next(iter(genes), ())}
-    shared: dict[str, BaseDistribution] = {name: CategoricalDistribution(seen) for name, seen in options.items()}
-
     costs = {r.key: costs_of_net(r, by_trial, board.latencies, board.measured) for r in board.records}
 
     def cost_of(key: str, _: object) -> float:
@@ -46,15 +41,9 @@ def recorded_study(folder: Path) -> BaseStorage:
     storage = StudyMemory()
     study = optuna.create_study(storage=storage, study_name=folder.name, directions=DIRECTIONS)
     study.set_metric_names([board.query.metric.score_name, board.query.cost])
-    for number in range(max([-1, *ended, *live]) + 1):
-        trial = create_trial(state=TrialState.FAIL)
-        if number in ended:
-            record, known = ended[number]
-            if fits(record.genes, options) and (known.status != Status.OK or cost_of(known.key, None)):
-                trial = ended_trial(record, known, shared, cost_of, None)
-        elif number in live and fits(live[number].genes, options):
-            trial = running_trial(live[number], shared, None)
-        study.add_trial(trial)
+    recorded = RecordedTrials(board.records, live, options, cost_of)
+    for number in range(recorded.count):
+        study.add_trial(recorded.frozen(number))
     return storage
 
 

@@ -4,56 +4,24 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from ...archs import Genotype
 from ...archs.cost import BACKWARD_FACTOR
 from ...results.ranking.objectives import own_flops
-from ...results.runs.record import REFERENCE_KINDS, Record
+from ...results.runs.record import REFERENCE_KINDS
 from ...results.runs.status import UNTRAINED, Status
 from ..training.bank_jobs import EvaluateJob, SupernetJob
 from ..training.job import Job
 from .front_finetuning import MAX_NETS
-from .proposer import BASELINE_SEEDS, drawn_macs
-from .search_trials import SearchTrials, part_of
+from .proposer import drawn_macs
+from .search_trials import SearchTrials
 from .shared_weights import SharedWeights
-from .trial import BUDGET_SHARE, Trial
+from .tally import part_of
+from .trial import BASELINE_SEEDS, BUDGET_SHARE, Trial
 
 USUAL_PACE = 1e-9  # seconds a FLOP, before anything is known
 PRIOR_NETS = 10  # that random draws count as, beside the nets that the strategy has begun
-
-
-class RecordTally:
-    """Sums over the records of a run; each is read once, however often it is asked.
-
-    Attributes:
-        statuses: number of records by status.
-        taken: trials whose records are an earlier run's.
-        begun, macs: nets of the search that were trained, and their MACs.
-        promotions: number of them by rungs that they were promoted from.
-        whole: number of them that were trained to the end.
-    """
-
-    def __init__(self, records: Sequence[Record]) -> None:
-        self._records, self._read = records, 0
-        self.statuses: Counter[Status] = Counter()
-        self.taken: list[int] = []
-        self.begun = self.macs = self.whole = 0
-        self.promotions: Counter[int] = Counter()
-
-    def update(self) -> RecordTally:
-        """Take in the records that came since the last call."""
-        new, self._read = self._records[self._read :], len(self._records)
-        for record in new:
-            self.statuses[record.status] += 1
-            if record.taken_from:
-                self.taken.append(record.trial)
-            elif record.kind == "search" and record.weights != "polished" and record.status not in UNTRAINED:
-                self.begun += 1
-                self.macs += record.training_macs
-                self.promotions[sum(bool(rung["promoted"]) for rung in record.rungs)] += 1
-                self.whole += record.status == Status.OK
-        return self
 
 
 class ComputeForecast:
@@ -68,7 +36,7 @@ class ComputeForecast:
 
     def __init__(self, trials: SearchTrials) -> None:
         self._trials, self._context = trials, trials.context
-        self.tally = RecordTally(trials.store.records)
+        self._tally = trials.tally
         self._drawn = statistics.mean(drawn_macs(trials.context))
 
     def amount(self, job: Job, step: int) -> float:
@@ -80,14 +48,13 @@ class ComputeForecast:
         """FLOPs of all that has not ended; a job that runs counts from its first step to where it will stop."""
         steps = sum(trial.cost.training_macs * self._steps_left(trial) for trial in self._trials.live.values())
         left = self._flops(steps + self.net_macs * self._steps_to_come())
-        return min(left, self._trials.flops_left) + self._to_polish(left)
+        return min(left, self._trials.tally.flops_left) + self._to_polish(left)
 
     def _to_polish(self, left: float) -> float:
         """FLOPs that the nets of the front will still be trained on for, once `left` more are spent on nets."""
-        share, trials = self._context.settings.polish, self._trials
-        return max(
-            0.0, trials.polish_flops + min(left, trials.flops_left) * share / (1 - share) - trials.polished_flops
-        )
+        share, tally = self._context.settings.polish, self._tally
+        to_come = min(left, tally.flops_left) * share / (1 - share)
+        return max(0.0, tally.polish_flops + to_come - tally.flops("polish"))
 
     @property
     def flops_left(self) -> float:
@@ -97,16 +64,16 @@ class ComputeForecast:
     @property
     def net_macs(self) -> float:
         """MACs of a net to come."""
-        ended, live = self.tally.update(), [trial.cost.training_macs for trial in self._searched()]
+        ended, live = self._tally, [trial.cost.training_macs for trial in self._searched()]
         return (PRIOR_NETS * self._drawn + ended.macs + sum(live)) / (PRIOR_NETS + ended.begun + len(live))
 
     @property
     def nets(self) -> int:
         """Nets to train in all, baselines and references too; those that are trained on at the end count again."""
         baselines = len(self._trials.baselines)
-        taken = sum(trial >= baselines for trial in self.tally.update().taken)
+        taken = sum(trial >= baselines for trial in self._tally.taken)
         again = min(MAX_NETS, self._searched_nets) + baselines if self._context.settings.polish else 0
-        return self._searched_nets + baselines + self._trials.references + taken + again
+        return self._searched_nets + baselines + self._tally.references + taken + again
 
     @property
     def _searched_nets(self) -> int:
@@ -126,13 +93,12 @@ class ComputeForecast:
             return 0
         if trial.kind == "search" and not trial.results_by_seed:
             return trial.rung_steps[len(trial.rung_accuracies)]
-        seeds = max(self._context.settings.repeats, 1 if trial.kind == "search" else BASELINE_SEEDS)
-        return (seeds - len(trial.results_by_seed)) * trial.total_steps
+        return (trial.seeds(self._context.settings.repeats) - len(trial.results_by_seed)) * trial.total_steps
 
     def _steps_to_come(self) -> float:
         """Steps of the nets to begin, of those that will be promoted, and of their further seeds."""
         settings, rungs = self._context.settings, self._trials.rungs.steps
-        ended = self.tally.update()
+        ended = self._tally
         passed = ended.promotions + Counter(trial.promoted for trial in self._searched())
         whole = ended.whole + sum(bool(trial.results_by_seed) for trial in self._searched())
         steps, before = 0.0, 0
@@ -202,7 +168,7 @@ class SupernetForecast:
         waiting = [trial for trial in trials.live.values() if trial.kind in REFERENCE_KINDS]
         macs = BASELINE_SEEDS * sum(trial.cost.training_macs for trial in waiting)
         alone = BACKWARD_FACTOR * macs * trials.context.steps * trials.settings.recipe.batch_size
-        alone += max(0.0, trials.polish_flops - trials.polished_flops)
+        alone += max(0.0, trials.tally.polish_flops - trials.tally.flops("polish"))
         evaluation = self._to_evaluate * shared.mean_evaluation
         return {"alone": alone, "bank": shared.bank_training.flops_left, "shared": evaluation}
 

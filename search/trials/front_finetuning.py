@@ -49,7 +49,9 @@ class FrontFinetuning:
         waiting = self._waiting()
         if not waiting:
             return None
-        return self._search.polish(self._trial(*waiting[0]))
+        trial = self._trial(*waiting[0])
+        search.live[trial.number] = trial
+        return search.job(trial)
 
     def take(self, job: TrainJob, result: JobResult) -> Record | None:
         """What a result ends: the search has the trial."""
@@ -80,7 +82,7 @@ class FrontFinetuning:
         searched = search.shared.front() if search.shared else [r for r in trained if r.kind == "search"]
         chosen = thinned(searched, self._cost)
         weights = [record.training_macs**COST_POWER for record in chosen]
-        unit = search.polish_flops / sum(weights) if weights else 0.0
+        unit = search.tally.polish_flops / sum(weights) if weights else 0.0
         nets = sorted([*chosen, *(r for r in trained if r.kind == "baseline")], key=self._cost)
         return [(record, unit * record.training_macs**COST_POWER) for record in nets]
 

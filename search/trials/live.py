@@ -23,13 +23,24 @@ class LiveTrials(dict[int, Trial]):
     oom | timeout | lost; paused -> running (promoted) | pruned (at the end).
 
     Attributes:
+        by_key: those that no other one may repeat, by what tells them apart.
         queue: those to run before anything new: retries, resumed ones, further seeds.
     """
 
     def __init__(self, artifacts: ArtifactStore | None) -> None:
         super().__init__()
+        self.by_key: dict[str, Trial] = {}
         self.queue: deque[int] = deque()
         self._artifacts = artifacts
+
+    def enter(self, trial: Trial) -> None:
+        """Take up a trial that no other one may repeat."""
+        self[trial.number] = self.by_key[trial.key] = trial
+
+    def enqueue(self, trial: Trial) -> None:
+        """Take up such a trial, to wait for a worker."""
+        self.enter(trial)
+        self.queue.append(trial.number)
 
     @property
     def all_paused(self) -> bool:

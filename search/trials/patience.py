@@ -8,7 +8,7 @@ from ...results.ranking.stats import Noise, pooled_noise
 from ...results.runs.record import Record
 from ...results.runs.status import Status
 from ..spec import SearchSpec
-from .study import CostOf
+from .recorded_trials import CostOf
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,9 @@ class Patience:
         is_over: whether none of the last nets was growth.
     """
 
-    def __init__(self, nets: int, settings: SearchSpec, cost_of: CostOf) -> None:
-        self.nets, self._limits, self._cost_of = nets, settings.limits, cost_of
+    def __init__(self, settings: SearchSpec, cost_of: CostOf) -> None:
+        self.nets = settings.run.budget.patience  # None if the search is not to end for that
+        self._limits, self._cost_of = settings.limits, cost_of
         self._trained: list[TrainedNet] = []
         self._searched: list[int] = []  # indices of the search's own nets among them
         self._groups: list[tuple[str, list[float]]] = []
@@ -41,7 +42,7 @@ class Patience:
 
     def add(self, record: Record) -> None:
         """Take up the next record."""
-        if record.status != Status.OK or record.accuracy is None:
+        if self.nets is None or record.status != Status.OK or record.accuracy is None:
             return
         if len(record.accuracies) > 1:
             self._groups.append((record.key, list(record.accuracies.values())))
@@ -51,23 +52,23 @@ class Patience:
             self._searched.append(len(self._trained))
         cost = self._cost_of(record.key, record.cost)
         self._trained.append(TrainedNet(cost, record.accuracy, max(1, len(record.accuracies))))
-        self.is_over = self._has_stalled()
+        self.is_over = self._has_stalled(self.nets)
 
     @property
     def noise(self) -> Noise | None:
-        """Of the run's seeds; None if unknown: then any lift is growth."""
+        """Seed noise of the run; None if unknown: then any lift is growth."""
         return pooled_noise(self._groups)
 
     def __str__(self) -> str:
         what = f"none of the last {self.nets} nets is above the front before them by more than the seed noise"
         return f"patience: {what}; the same command with more --patience goes on"
 
-    def _has_stalled(self) -> bool:
-        if len(self._searched) < self.nets:
+    def _has_stalled(self, nets: int) -> bool:
+        if len(self._searched) < nets:
             return False
-        first = self._searched[-self.nets]
+        first = self._searched[-nets]
         before, noise = self._trained[:first], self.noise
-        last = [self._trained[index] for index in self._searched[-self.nets :]]
+        last = [self._trained[index] for index in self._searched[-nets:]]
         return bool(before) and not any(is_growth(net, before, noise) for net in last)
 
 

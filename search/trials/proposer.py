@@ -7,19 +7,32 @@ from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from ...archs import Genotype
-from ...spaces import Genes, RecordingChooser, cheapest, options_of, priors_of, random_genes, random_net
+from ...results.runs.events import UnderWay
+from ...results.runs.record import Record
+from ...spaces import (
+    FixedChooser,
+    Genes,
+    RecordingChooser,
+    cheapest,
+    options_of,
+    plain_genes,
+    priors_of,
+    random_genes,
+    random_net,
+)
 from ..context import SearchContext
+from .live import LiveTrials
 from .study import StudyAdapter
-from .trial import Trial
+from .trial import BASELINE_SEEDS, Trial
 
 MAX_PROPOSALS = 500  # in a row that need no training, before the nets near known ones are looked through
 MAX_DRAWS_WITHIN_LIMITS = 50  # random draws under limits, where one takes longer and more of them are alike
 REPEATS_BEFORE_RANDOM_DRAW = 5  # a converged sampler repeats itself
-BASELINE_SEEDS = 2  # trainings of a baseline: what the seed noise of a run is estimated from
+FIRST_REFERENCE = 1_000_000  # number of a trial that the study will not come to: it proposes the same nets without
 DRAWS = 100  # nets that tell what a net of the search costs
 MAX_SHARE_OVER_LIMIT = 1 / 3  # of the run, for the baseline over the limits
 
@@ -37,8 +50,8 @@ def choose_baselines(candidates: Sequence[Genotype], context: SearchContext) -> 
         cost = context.cost_fn(net)
         macs, is_over = max(BASELINE_SEEDS, settings.repeats) * cost.training_macs, context.limits.excess(net) > 0
         is_needed = not is_over and (not chosen or settings.strategy == "buildup")
-        too_dear = spent + macs >= search and not is_needed
-        if too_dear or (is_over and macs >= MAX_SHARE_OVER_LIMIT * (search + spent)):
+        too_expensive = spent + macs >= search and not is_needed
+        if too_expensive or (is_over and macs >= MAX_SHARE_OVER_LIMIT * (search + spent)):
             break
         chosen.append(net)
         spent += macs
@@ -46,7 +59,7 @@ def choose_baselines(candidates: Sequence[Genotype], context: SearchContext) -> 
 
 
 def search_macs(context: SearchContext) -> float:
-    """What the trials of a search will cost, in MACs times full trainings, if the strategy draws at random.
+    """Expected cost of a search's trials, in MACs times full trainings, if the strategy draws at random.
 
     A median net within the limits, trained as often as is asked for, as far as the scheduler lets nets come.
     """
@@ -80,11 +93,13 @@ class Proposer:
         self,
         context: SearchContext,
         study: StudyAdapter,
-        is_known: Callable[[str], bool],
-        proposed: Callable[[], Iterable[Genes]],
+        records: Sequence[Record],
+        live: LiveTrials,
+        trained: Mapping[str, Record],
     ) -> None:
-        """`is_known` says of a key whether its trial runs or has ended; `proposed` gives the genes of all trials."""
-        self._context, self._study, self._is_known, self._proposed = context, study, is_known, proposed
+        """With the run's records, its trials under way, and the records of trained nets by what tells them apart."""
+        self._context, self._study = context, study
+        self._records, self._live, self._trained = records, live, trained
         self._rung_steps = context.scheduler.rungs(context.steps)
         self.exhausted = False
         self._feasible = context.feasible_nets()
@@ -95,6 +110,32 @@ class Proposer:
         context = self._context
         fields = context.trained_as(net, genes)
         return Trial(number, kind, net, genes, context.cost_fn(net), self._rung_steps, fields)
+
+    def baselines(self, nets: Sequence[Genotype]) -> list[Trial]:
+        """Trials of the baselines without a record; they hold the first numbers."""
+        recorded = {record.trial for record in self._records}
+        return [
+            self.trial(number, "baseline", net, plain_genes(self._context.space, net) or {})
+            for number, net in enumerate(nets)
+            if number not in recorded
+        ]
+
+    def references(self) -> list[Trial]:
+        """Trials of timm's nets without a record, under numbers that the study does not use."""
+        context, recorded = self._context, {r.key: r.trial for r in self._records if r.kind == "reference"}
+        missing = [(net, cost) for net, cost in context.references.items() if net.key not in recorded]
+        first = 1 + max(recorded.values(), default=FIRST_REFERENCE - 1)
+        return [
+            Trial(number, "reference", net, {}, cost, (context.steps,), context.record_fields)
+            for number, (net, cost) in enumerate(missing, start=first)
+        ]
+
+    def resumed(self, unfinished: UnderWay) -> Trial:
+        """The trial that an earlier session has begun."""
+        net = self._context.space.sample(FixedChooser(unfinished.genes))
+        trial = self.trial(unfinished.trial, "search", net, unfinished.genes)
+        trial.restore(unfinished)
+        return trial
 
     def propose(self, started: int, repeats: int) -> Trial | None:
         """The net that the sampler proposes; None if it has none, for now or, once `exhausted`, at all.
@@ -118,6 +159,10 @@ class Proposer:
         self._study.set_attrs(number, key=trial.key)
         return trial
 
+    def twin(self, key: str) -> Record | Trial | None:
+        """The finished or running trial of the same net, trained alike."""
+        return self._trained.get(key) or self._live.by_key.get(key)
+
     def _unknown(self, draw: random.Random) -> Genes | None:
         """Genes of a net that is neither known nor over a limit, drawn at random where that hits one; None if all are.
 
@@ -127,8 +172,10 @@ class Proposer:
         options, priors = options_of(space), priors_of(space)
         for _ in range(MAX_DRAWS_WITHIN_LIMITS if self._context.limits else MAX_PROPOSALS):
             genes = feasible.moved(random_genes(draw, options, priors), draw)
-            if genes and not self._is_known(feasible.key(genes)):
+            if genes and not self.twin(feasible.key(genes)):
                 return genes
-        proposed = (genes for genes in self._proposed() if genes.keys() == options.keys())
-        near = chain(self._walk, feasible.walk(proposed))
-        return next((genes for genes, key in near if not self._is_known(key)), None)
+        proposed = {record.trial: record.genes for record in self._records}
+        proposed |= {trial.number: trial.genes for trial in self._live.values()}
+        starts = (genes for _, genes in sorted(proposed.items()) if genes.keys() == options.keys())
+        near = chain(self._walk, feasible.walk(starts))
+        return next((genes for genes, key in near if not self.twin(key)), None)

@@ -6,12 +6,14 @@ A scheduler says at which steps (rungs) trials pause, and which of the paused on
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from ...archs.errors import InputError, check_choice
 from ...results.ranking.pareto import pareto_ranks
+from ...results.runs.record import Record
+from ...results.runs.status import UNTRAINED
 from ..spec import ETA, RUNGS
 
 
@@ -145,6 +147,13 @@ class RungTable:
         oldest = results.pop(next(iter(results)))
         self._paused[rung].discard(oldest.trial)
         return oldest.trial if oldest.paused else None
+
+    def recall(self, record: Record, cost_of: Callable[[str, Mapping[str, int]], float]) -> None:
+        """Enter the rungs that a trial of an earlier session passed; at its end nothing is compared."""
+        for rung, passed in enumerate(() if record.status in UNTRAINED else record.rungs):
+            if passed["step"] < record.budget.get("full", 0):
+                cost = cost_of(record.key, record.cost)
+                self.add(rung, RungResult(record.trial, passed["accuracy"], cost, False))
 
     def resume(self, rung: int, trial: int) -> None:
         """Note that a trial is paused there no longer."""

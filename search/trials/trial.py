@@ -20,8 +20,8 @@ from ..samplers.sampler_context import Traits, features
 from ..spec import SearchSpec
 from ..training.artifacts import ArtifactStore
 from ..training.job import CURVE_POINTS, InitWeights, JobResult, TrainJob
-from ..training.trainer_file import TrainerFile
 
+BASELINE_SEEDS = 2  # trainings of a baseline: what the seed noise of a run is estimated from
 BUDGET_SHARE = 0.5  # of the full budget; as good after a third of it on average: benchmarks/results/inherit.json
 MIN_SHARED = 0.5  # share of a net's blocks that its parent must have too, where nets are expected to train for less
 
@@ -146,7 +146,7 @@ class Trial:
 
     @property
     def key(self) -> str:
-        """What tells it apart: of its net, or of net and recipe where both are searched."""
+        """Key of its net, or of net and recipe where both are searched."""
         return self.record_fields.get("training_id") or self.net.key
 
     @property
@@ -161,25 +161,24 @@ class Trial:
             return len(self.results_by_seed) * self.total_steps
         return self.last_result.step if self.last_result else 0
 
+    def seeds(self, repeats: int) -> int:
+        """Trainings at full budget in a search that repeats each net so often."""
+        if self.weights == "polished":
+            return 1
+        return repeats if self.kind == "search" else max(repeats, BASELINE_SEEDS)
+
     @property
     def accuracies(self) -> dict[int, float]:
         """Accuracy at full budget, by seed."""
         return {seed: r.accuracy for seed, r in self.results_by_seed.items() if r.accuracy is not None}
 
-    def start(
-        self,
-        settings: SearchSpec,
-        folder: Path,
-        minutes: float,
-        store: ArtifactStore | None,
-        trainer: TrainerFile | None = None,
-    ) -> TrainJob:
+    def start(self, settings: SearchSpec, folder: Path, store: ArtifactStore | None) -> TrainJob:
         """Its next job: up to the next rung; a baseline, a reference or a further seed in one go.
 
         Args:
-            minutes: limit on the time of one training.
+            settings: of the search, with the recipe of this trial.
+            folder: of the run.
             store: where the worker leaves its files, if it does not see the folder.
-            trainer: the user's own training; None is ours.
         """
         repeat = len(self.results_by_seed)
         seed = settings.seed + repeat
@@ -198,11 +197,16 @@ class Trial:
             weights=str(folder / "weights" / f"{name}.safetensors"),
             start=self.parent.start if self.parent else None,
             curve_points=2 if self.weights == "polished" else CURVE_POINTS,
-            timeout_s=max(1.0, 60 * minutes - seconds),
+            timeout_s=max(1.0, 60 * settings.run.budget.trial_minutes - seconds),
             store=store,
             metric=settings.metric,
-            trainer=trainer,
+            trainer=settings.trainer,
         )
+
+    def inherit(self, parent: Parent | None, rung_steps: tuple[int, ...]) -> None:
+        """Start from the weights of `parent`, if there is one, and train for the fewer steps of these rungs."""
+        if parent is not None:
+            self.parent, self.weights, self.rung_steps = parent, "inherited", rung_steps
 
     def pause(self, accuracy: float) -> int:
         """Pause at the next rung. Returns which rung, counted from 0."""
@@ -229,7 +233,7 @@ class Trial:
             self.last_result = JobResult.from_fields(self.number, event.step, event.accuracy, event.result)
 
     def note(self) -> dict[str, Any]:
-        """What `restore` needs of the last rung, as JSON has it."""
+        """State at the last rung for `restore`, as JSON has it."""
         assert self.last_result is not None
         result = self.last_result
         about = {"step": result.step, "accuracy": result.accuracy, "started_at": self.started_at}

@@ -14,7 +14,7 @@ from PIL import Image
 
 from ....archs.errors import InputError, short_repr
 from ....archs.pictures import Shrink, decode
-from ..dataset import DataConfig, RawDataset, RawSplit
+from ..dataset import DataConfig, ImageSource, RawDataset, RawSplit
 from ..splits import numbered
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")  # torchvision's
@@ -34,7 +34,7 @@ log = logging.getLogger("alternas")
 
 
 @dataclass(frozen=True)
-class Files:
+class Files(ImageSource):
     """Pictures that are files, by their paths relative to a root."""
 
     root: str

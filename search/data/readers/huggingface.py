@@ -14,7 +14,7 @@ from PIL import Image
 
 from ....archs.errors import InputError
 from ....archs.pictures import Shrink, decode
-from ..dataset import DataConfig, RawDataset, RawSplit, downloads, missing_package
+from ..dataset import DataConfig, ImageSource, RawDataset, RawSplit, downloads, missing_package
 from ..images import one_line
 from ..splits import labelled, numbered
 from .folder import parts_among, stamp
@@ -26,7 +26,7 @@ log = logging.getLogger("alternas")
 
 
 @dataclass(frozen=True)
-class Rows:
+class Rows(ImageSource):
     """Pictures in a column of a `datasets.Dataset`, as encoded bytes or as paths."""
 
     label: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import logging
 import os
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ import numpy as np
 
 from ....archs.errors import InputError, short_repr
 from ..dataset import MEMORY_LIMIT, DataConfig, RawDataset, RawSplit
+from ..groups import read_csv
 from .folder import Files, Listing, identity_of, is_picture, root_of
 
 FILE, LABELS, SEPARATOR = "file", "labels", ";"
@@ -81,19 +81,12 @@ def read_labels(config: DataConfig) -> RawDataset:
 
 
 def _read_table(path: str) -> _Table:
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            rows = csv.reader(file)
-            table = _Table(path, [name.strip() for name in next(rows, [])])
-            _check_header(table)
-            for cells in rows:
-                if cells:  # no empty line
-                    table.add(rows.line_num, cells)
-            return table
-    except OSError as error:
-        raise InputError(f"data: {path}: cannot be read ({error.strerror})") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"data: {path}: is no CSV file in UTF-8 ({error})") from None
+    (_, header), *rows = read_csv("data", path) or [(0, [])]
+    table = _Table(path, [name.strip() for name in header])
+    _check_header(table)
+    for line, cells in rows:
+        table.add(line, cells)
+    return table
 
 
 def _check_header(table: _Table) -> None:

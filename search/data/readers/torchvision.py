@@ -30,8 +30,8 @@ FAILURES = (OSError, RuntimeError, ValueError, LookupError, AssertionError, EOFE
 
 
 @dataclass(frozen=True)
-class HeldImages:
-    """Pictures that a set of torchvision's holds in arrays."""
+class HeldImages(ImageSource):
+    """Pictures that a set of torchvision's holds in arrays; they have been read: nothing is gained by a cache."""
 
     label: str
     dataset: Any
@@ -47,15 +47,9 @@ class HeldImages:
     def name(self, place: int) -> str:
         return f"picture {place} of {self.label}"
 
-    def key(self, place: int) -> str:
-        return str(place)
-
-    def identity(self) -> str:
-        return ""  # in arrays that have been read by now: nothing is gained by remembering them
-
 
 @dataclass(frozen=True)
-class Hdf5:
+class Hdf5(ImageSource):
     """Pictures x_NHWC in an HDF5 file: torchvision's PCAM cannot be pickled."""
 
     path: str
@@ -69,9 +63,6 @@ class Hdf5:
 
     def name(self, place: int) -> str:
         return f"picture {place} of {self.path}"
-
-    def key(self, place: int) -> str:
-        return str(place)
 
     def identity(self) -> str:
         return stamp("/", [self.path])

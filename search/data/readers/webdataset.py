@@ -19,7 +19,7 @@ from PIL import Image
 from ....archs.errors import InputError, is_whole, short_repr
 from ....archs.json_files import parse_json
 from ....archs.pictures import Shrink, decode
-from ..dataset import DataConfig, RawDataset, RawSplit
+from ..dataset import DataConfig, ImageSource, RawDataset, RawSplit
 from ..images import one_line
 from ..splits import numbered
 from .folder import PARTS, is_litter, stamp
@@ -28,13 +28,13 @@ PICTURES = ("jpg", "jpeg", "png", "webp", "ppm", "pgm", "bmp", "gif", "tif", "ti
 COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 BLOCK = 512  # bytes: what a tar file is made of
 LARGEST = 2**31 - 1
-MOST_PICTURE = 2**29  # bytes of a picture's file: MOST_PIXELS of four channels of 16 bits
-MOST_LABEL = 2**20  # bytes of a .cls or .json, and of a tar file's header
+MAX_PICTURE = 2**29  # bytes of a picture's file: MOST_PIXELS of four channels of 16 bits
+MAX_LABEL = 2**20  # bytes of a .cls or .json, and of a tar file's header
 Sample = dict[str, tuple[int, int]]  # where each file begins and its bytes, by what follows the first dot of its name
 
 
 @dataclass(frozen=True)
-class Tars:
+class Tars(ImageSource):
     """Pictures in tar files: for each the number of its shard, its key, where it begins and its length."""
 
     shards: tuple[str, ...]
@@ -47,8 +47,8 @@ class Tars:
 
     def open(self, place: int, shrink: Shrink | None = None) -> Image.Image:
         start, length = self.members_N2[place].tolist()
-        if length > MOST_PICTURE:
-            raise ValueError(f"has {length:,} bytes; at most {MOST_PICTURE:,} are read of one picture")
+        if length > MAX_PICTURE:
+            raise ValueError(f"has {length:,} bytes; at most {MAX_PICTURE:,} are read of one picture")
         # Opened each time: handles kept would be shared by forks and threads, and run out with many shards.
         with open(self.shards[self.shard_N[place]], "rb", buffering=0) as file:
             file.seek(start)
@@ -142,8 +142,8 @@ class _Headers(io.BufferedReader):
     """Tar file of which the headers are read: a large one is refused, not read into memory."""
 
     def read(self, size: int | None = -1, /) -> bytes:
-        if size is not None and not 0 <= size <= MOST_LABEL:
-            raise tarfile.ReadError(f"a header of {size:,} bytes; at most {MOST_LABEL:,} are read")
+        if size is not None and not 0 <= size <= MAX_LABEL:
+            raise tarfile.ReadError(f"a header of {size:,} bytes; at most {MAX_LABEL:,} are read")
         return super().read(size)
 
 
@@ -179,8 +179,8 @@ def _label(shard: Path, key: str, sample: Sample, file: BinaryIO) -> int:
     if kind is None:
         raise InputError(f"data: {shard}: sample {short_repr(key)} has no label: no .cls and no .json")
     start, length = sample[kind]
-    if length > MOST_LABEL:
-        size = f"{length:,} bytes; at most {MOST_LABEL:,} are read"
+    if length > MAX_LABEL:
+        size = f"{length:,} bytes; at most {MAX_LABEL:,} are read"
         raise InputError(f"data: {shard}: the label of sample {short_repr(key)} has {size}")
     file.seek(start)
     text = file.read(length).decode("utf-8", "replace").strip()

@@ -1,125 +1,41 @@
-"""The papers' studies: each a plan, which yields trainings, and how their table is drawn; `run_comparison` does one."""
+"""The papers' studies, a row each: a plan, which yields trainings, and how their table is drawn."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
-
-from ...archs import Genotype, InputError, static_cost
-from ...archs.errors import check_choice
-from ...results.render.experiment import PlotSpec, seed_noise, study_csv, study_json, study_rows, study_table
-from ...results.render.plots import draw
-from ...results.render.terminal import plain
-from ...results.runs.status import Status
-from ...results.runs.store import plain_name, run_folder, write_json
-from ..data.dataset import DataSet
-from ..data.splits import WHOLE, View
+from ...archs import InputError, static_cost
+from ...results.render.experiment import PlotSpec
 from ..training.episodes import metric_name
 from ..training.job import QUERIES, FewShot, InitWeights
-from ..training.recipe import Recipe
-from .plan import ExperimentConfig, ExperimentContext, Training
-from .run_plan import run_experiment
-from .study_nets import CNNS, FAMILIES, SIZES, net_of, with_grid
-
-QUICK_STEPS = 200  # most steps of a training of a quick study
-QUICK_SEEDS = 2
+from .plan import Training
+from .study_nets import StudySetting, with_grid
 
 
 @dataclass(frozen=True)
-class ComparisonSetting:
-    """What a plan is made for.
-
-    Attributes:
-        seeds: number of trainings of each net.
-        quick: few points and short trainings: to see that it works, not to learn from.
-        cnn: family of the CNN that others are compared with, of `CNNS`.
-    """
-
-    data: DataSet
-    recipe: Recipe
-    seeds: int
-    quick: bool = False
-    cnn: str = "resnet"
-
-    @property
-    def steps(self) -> int:
-        """The full budget of a training on all of the data."""
-        return self.recipe.steps(len(self.data.train))
-
-    @property
-    def shares(self) -> tuple[float, ...]:
-        """The shares of the data that are compared, each in whole images a class."""
-        return (0.1, 1.0) if self.quick else (0.03, 0.1, 0.3, 1.0)
-
-    @property
-    def families(self) -> tuple[str, ...]:
-        """The families of nets that are compared."""
-        return self.cnn, *FAMILIES[1:]
-
-    @property
-    def sizes(self) -> tuple[str, ...]:
-        """The sizes of nets that are compared."""
-        return SIZES[:2] if self.quick else SIZES
-
-    def net(self, family: str, size: str) -> Genotype:
-        return net_of(family, size, self.data.image_size)
-
-    def vit(self, **changes: Any) -> Genotype:
-        """The medium ViT with another encoder."""
-        net = self.net("vit", "m")
-        assert net.encoder is not None
-        return replace(net, encoder=replace(net.encoder, **changes))
-
-    def repeated(self, net: Genotype, factors: dict[str, Any], **changes: Any) -> Iterator[Training]:
-        """One training a seed."""
-        for seed in range(self.seeds):
-            yield self.training(net, seed, factors, **changes)
-
-    def training(
-        self, net: Genotype, seed: int, factors: dict[str, Any], share: float = 1.0, **changes: Any
-    ) -> Training:
-        """A training on a share of the data, drawn by the seed, for as many steps as on all of them."""
-        view = View(share, draw=seed) if share < 1 else WHOLE
-        config = {"recipe": self.recipe, "steps": self.steps, "view": view} | changes
-        return Training(net, seed=seed, factors=factors, **config)
-
-
-def quickened(setting: ComparisonSetting) -> ComparisonSetting:
-    """The setting of a quick study: short trainings, two seeds at most."""
-    epochs = setting.recipe.epochs * min(1.0, QUICK_STEPS / setting.steps)
-    seeds = min(setting.seeds, QUICK_SEEDS)
-    return replace(setting, recipe=setting.recipe.with_epochs(epochs), seeds=seeds, quick=True)
-
-
-@dataclass(frozen=True)
-class Comparison:
+class Study:
     """A study.
 
     Attributes:
         about: one sentence, for lists.
         source: who asked it first, and where.
-        trainings: its plan; trainings with factors are rows of its table, the others serve them.
+        plan: its trainings; those with factors are rows of its table, the others serve them.
         plots: of its table; where the metrics depend on the data, a function.
     """
 
     about: str
     source: str
-    trainings: Callable[[ComparisonSetting], Iterator[Training]]
-    plots: PlotSpec | Callable[[ComparisonSetting], PlotSpec]
+    plan: Callable[[StudySetting], Iterator[Training]]
+    plots: PlotSpec | Callable[[StudySetting], PlotSpec]
 
-    def plan(self, setting: ComparisonSetting) -> list[Training]:
-        return list(self.trainings(setting))
-
-    def plot(self, setting: ComparisonSetting) -> PlotSpec:
+    def plot(self, setting: StudySetting) -> PlotSpec:
         return self.plots if isinstance(self.plots, PlotSpec) else self.plots(setting)
 
 
-def data_sizes(setting: ComparisonSetting) -> Iterator[Training]:
+def data_sizes(setting: StudySetting) -> Iterator[Training]:
     """As many steps on a share as on all data: only the variety of the images differs.
 
     A share is drawn anew for each seed, smaller ones within larger ones.
@@ -128,14 +44,14 @@ def data_sizes(setting: ComparisonSetting) -> Iterator[Training]:
         yield from setting.repeated(setting.net(family, "m"), {"net": family, "fraction": share}, share=share)
 
 
-def model_sizes(setting: ComparisonSetting) -> Iterator[Training]:
+def model_sizes(setting: StudySetting) -> Iterator[Training]:
     """The CNN and a ViT at three sizes each, on each share of the data."""
     for share, family, size in product(setting.shares, (setting.cnn, "vit"), setting.sizes):
         factors = {"net": f"{family} {size}", "fraction": share}
         yield from setting.repeated(setting.net(family, size), factors, share=share)
 
 
-def compute(setting: ComparisonSetting) -> Iterator[Training]:
+def compute(setting: StudySetting) -> Iterator[Training]:
     """Three sizes of each family, for the recipe's length and half of it, as the paper's 7 and 14 epochs."""
     data, full = setting.data, setting.recipe
     budgets = (1.0,) if setting.quick else (0.5, 1.0)
@@ -151,7 +67,7 @@ def compute(setting: ComparisonSetting) -> Iterator[Training]:
 SHOTS = (1, 5)
 
 
-def _few_shot_ways(setting: ComparisonSetting) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+def _few_shot_ways(setting: StudySetting) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """Classes to train on, new classes, and ways of the episodes: 2, and 5 or as many as there are new classes."""
     data, count = setting.data, len(setting.data.classes)
     if count < 4:
@@ -162,17 +78,16 @@ def _few_shot_ways(setting: ComparisonSetting) -> tuple[tuple[int, ...], tuple[i
     return tuple(range(half)), tuple(range(half, count)), tuple(sorted({2, min(5, count - half)}))
 
 
-def _few_shot_plot(setting: ComparisonSetting) -> PlotSpec:
+def _few_shot_plot(setting: StudySetting) -> PlotSpec:
     _, novel, ways = _few_shot_ways(setting)
     names = tuple(metric_name(way, shots) for way in ways for shots in SHOTS)
     title = f"few-shot accuracy on {len(novel)} new classes"
     return _over_shares(title, names[-1], metrics=(*names, "accuracy"), x_label="share of the pre-training images")
 
 
-def few_shot(setting: ComparisonSetting) -> Iterator[Training]:
+def few_shot(setting: StudySetting) -> Iterator[Training]:
     """The first half of the classes is trained on, episodes are of validation images of the second half."""
-    data, least = setting.data, max(SHOTS) + QUERIES
-    base, novel, ways = _few_shot_ways(setting)
+    data, least, (base, novel, ways) = setting.data, max(SHOTS) + QUERIES, _few_shot_ways(setting)
     for label in novel:  # better now than after the training
         images = int((data.val.y_N == label).sum())
         if images < least:
@@ -180,12 +95,11 @@ def few_shot(setting: ComparisonSetting) -> Iterator[Training]:
             raise InputError(f"few-shot: {rule}; class {data.classes[label]!r} of {data.name} has {images}")
     few = FewShot(novel, ways, SHOTS, 50 if setting.quick else 600)
     for share, family in product(setting.shares, (setting.cnn, "vit") if setting.quick else setting.families):
-        net, factors = setting.net(family, "m"), {"net": family, "fraction": share}
-        for seed in range(setting.seeds):
-            yield setting.training(net, seed, factors, view=View(share, base, seed), few_shot=few)
+        factors = {"net": family, "fraction": share}
+        yield from setting.repeated(setting.net(family, "m"), factors, share=share, classes=base, few_shot=few)
 
 
-def pools(setting: ComparisonSetting) -> Iterator[Training]:
+def pools(setting: StudySetting) -> Iterator[Training]:
     """Each over shares of the recipe's learning rate: the paper's two are equal once averaging gets its own."""
     net = setting.net("vit", "m")
     shares = (0.3, 1.0) if setting.quick else (0.1, 0.3, 1.0, 3.0)
@@ -196,20 +110,18 @@ def pools(setting: ComparisonSetting) -> Iterator[Training]:
         yield from setting.repeated(pooled, {"read by": title, "lr": rate}, recipe=recipe)
 
 
-POSITIONS = (  # those of table 8
-    ("none", "stem"), ("1d", "stem"), ("1d", "layers"), ("1d", "shared"),
-    ("2d", "stem"), ("2d", "layers"), ("2d", "shared"), ("relative", "layers"),
-)  # fmt: skip
+PLACES = ("stem", "layers", "shared")
+POSITIONS = (("none", "stem"), *product(("1d", "2d"), PLACES), ("relative", "layers"))  # those of table 8
 
 
-def positions(setting: ComparisonSetting) -> Iterator[Training]:
+def positions(setting: StudySetting) -> Iterator[Training]:
     """At the stem, in every layer, shared by the layers."""
     for position, at in (POSITIONS[0], POSITIONS[1], POSITIONS[7]) if setting.quick else POSITIONS:
         net = setting.vit(position=position, position_at=at)
         yield from setting.repeated(net, {"position": position if position == "none" else f"{position} {at}"})
 
 
-def windows(setting: ComparisonSetting) -> Iterator[Training]:
+def windows(setting: StudySetting) -> Iterator[Training]:
     """Windows that are smaller than the map, and the whole map, of about 8 x 8 tokens."""
     net = with_grid(setting.vit(), setting.data.image_size, 8)
     assert net.encoder is not None
@@ -221,16 +133,15 @@ def windows(setting: ComparisonSetting) -> Iterator[Training]:
             yield from setting.repeated(local, {"window": label})
 
 
-def skips(setting: ComparisonSetting) -> Iterator[Training]:
+def skips(setting: StudySetting) -> Iterator[Training]:
     """With all skips, and without those of each block in turn; explain's analysis drops them from a trained net."""
-    encoder = setting.vit().encoder
-    assert encoder is not None
-    for block in (0, (encoder.depth + 1) // 2) if setting.quick else range(encoder.depth + 1):
-        net = setting.vit(skipless=block)
-        yield from setting.repeated(net, {"skips": f"none at block {block}" if block else "everywhere"})
+    depth = setting.encoder.depth
+    for block in (0, (depth + 1) // 2) if setting.quick else range(depth + 1):
+        factors = {"skips": f"none at block {block}" if block else "everywhere"}
+        yield from setting.repeated(setting.vit(skipless=block), factors)
 
 
-def masked(setting: ComparisonSetting) -> Iterator[Training]:
+def masked(setting: StudySetting) -> Iterator[Training]:
     """Pre-training sees all images and no labels.
 
     From scratch is trained as long as the fine-tuning, and once more twice as long: the compute of both together.
@@ -257,25 +168,25 @@ VIT, ALTERNET, BIT = "Dosovitskiy et al., 2021", "Park & Kim, 2022", "Kolesnikov
 RAGHU = "Raghu et al., 2021"
 FIT = ("accuracy", "train_accuracy", "train_nll", "nll")
 STUDIES = {
-    "data-size": Comparison(
+    "data-size": Study(
         "Accuracy at 3, 10, 30 and 100 % of the data, for a ResNet, an AlterNet, a hybrid and a ViT.",
         f"{VIT}, figure 4",
         data_sizes,
         _over_shares("accuracy by size of the data", metrics=FIT),
     ),
-    "model-size": Comparison(
+    "model-size": Study(
         "Accuracy by share of the data and size of the net: do larger nets need more data?",
         f"{VIT}, figure 3; {BIT}, figure 5",
         model_sizes,
         _over_shares("accuracy by size of data and net", metrics=("accuracy", "macs")),
     ),
-    "underfit": Comparison(
+    "underfit": Study(
         "Training NLL against validation error: does a ViT underfit small data rather than overfit them?",
         f"{ALTERNET}, figure 1",
         data_sizes,
         PlotSpec("training NLL and error", "error", "train_nll", "net", metrics=("error", "train_nll", "nll")),
     ),
-    "compute": Comparison(
+    "compute": Study(
         "Accuracy against training compute, 6 x MACs x images: curves of ResNets, ViTs and hybrids.",
         f"{VIT}, figure 5 and table 6",
         compute,
@@ -284,13 +195,13 @@ STUDIES = {
             x_label="training FLOPs, 6 x MACs x images",
         ),
     ),
-    "few-shot": Comparison(
+    "few-shot": Study(
         "K-way N-shot accuracy on new classes, after pre-training on 3, 10, 30 and 100 % of the others.",
         f"{VIT}, figure 4, with classes apart",
         few_shot,
         _few_shot_plot,
     ),
-    "cls-gap": Comparison(
+    "cls-gap": Study(
         "A class token against averaging the tokens, each over a range of learning rates.",
         f"{VIT}, appendix D.3, figure 9",
         pools,
@@ -299,25 +210,25 @@ STUDIES = {
             x_label="learning rate",
         ),
     ),
-    "positions": Comparison(
+    "positions": Study(
         "Position embeddings of a ViT: none, 1-D, 2-D, relative; at the stem, in every layer, shared by the layers.",
         f"{VIT}, appendix D.4, table 8",
         positions,
         PlotSpec("position embeddings", "position", metrics=("accuracy", "params")),
     ),
-    "windows": Comparison(
+    "windows": Study(
         "How far a token looks: to the 3 x 3 or 5 x 5 tokens around it, or over the whole map.",
         f"{ALTERNET}, figure 3",
         windows,
         PlotSpec("local attention", "window", metrics=("accuracy", "error", "train_nll", "nll")),
     ),
-    "skips": Comparison(
+    "skips": Study(
         "Accuracy of a ViT trained without the skip connections of one block: the paper loses 4 points on ImageNet.",
         f"{RAGHU}, section 5",
         skips,
         PlotSpec("a ViT trained without the skips of one block", "skips", metrics=("accuracy", "train_nll")),
     ),
-    "masked": Comparison(
+    "masked": Study(
         "Masked patch prediction, then fine-tuning, against from scratch, with 10 and with 100 % of the labels.",
         f"{VIT}, section 4.6 and appendix B.1.2",
         masked,
@@ -327,54 +238,3 @@ STUDIES = {
         ),
     ),
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class ComparisonRun(ExperimentConfig):
-    """One study as a command asks for it; `quick` wants few points and short trainings."""
-
-    study: str
-    quick: bool
-    cnn: str = "resnet"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("study", self.study, STUDIES)
-        check_choice("cnn", self.cnn, CNNS)
-
-
-def run_comparison(config: ComparisonRun, console: Console) -> tuple[dict[str, Any], RenderableType]:
-    """Carry out a study, or resume it: train what is not trained yet, write its table and its plot.
-
-    Returns:
-        The content of table.json, and the table for the terminal.
-
-    Raises:
-        InputError: if something asked for is wrong.
-        OperationError: if workers do not start or everything fails.
-    """
-    comparison, (data, recipe) = STUDIES[config.study], config.opened(console)
-    setting = ComparisonSetting(data, recipe, config.seeds, cnn=config.cnn)
-    setting = quickened(setting) if config.quick else setting
-    plan = comparison.plan(setting)
-    named = "quick" if config.quick else "", config.cnn.replace("resnet", "")
-    name = config.name or plain_name(config.study, config.data.name, *named)
-    folder, settings = run_folder(name), {"study": config.study, "quick": config.quick, "cnn": config.cnn}
-    experiment = ExperimentContext(folder, "study", data, config.run, settings, about=comparison.about)
-    records = [r for r in run_experiment(plan, experiment, console) if r.factors]
-    plot = comparison.plot(setting)
-    rows, noise = study_rows(records, plot.names, data.facts()["images"]), seed_noise(records, plot.y)
-    files = list[Path]()
-    if any(r.status == Status.OK for r in records):  # else the time was over before one had ended
-        files = [folder / "table.json", folder / "table.csv", *draw(rows, plot, folder / "plot")]
-    result = {"study": config.study, "folder": str(folder), "seed_noise": noise, "noise_of": plot.y}
-    result |= {"files": [str(path) for path in files], "rows": study_json(rows)}
-    if files:
-        write_json(files[0], result)
-        study_csv(rows, files[1])
-    spread = "unknown: one seed" if noise is None else f"{noise:.4f}"
-    lines = [
-        f"noise of a seed in {plot.y} (pooled standard deviation): {spread}",
-        *(f"written: {path}" for path in files),
-    ]
-    return result, Group(study_table(rows, plot), plain(*lines, style="dim"))

@@ -1,0 +1,279 @@
+"""A data set built of what a reader returns: all pictures are read once, broken ones left out, splits made."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from itertools import compress
+from typing import Any
+
+import numpy as np
+
+from ...archs.errors import InputError, short_repr
+from .dataset import (
+    MEMORY_LIMIT,
+    Broken,
+    BrokenPicturesError,
+    DataConfig,
+    DataSet,
+    ImageSource,
+    ImageSpec,
+    Pictures,
+    RawDataset,
+    RawSplit,
+    Split,
+    cached,
+    digest,
+)
+from .groups import group_numbers
+from .images import check_all, read_all, survey
+from .splits import SEED, Places, moments, places_of
+
+LARGEST_KEPT = 96  # px; pictures that all have one size up to this keep it
+USUAL_SIZE = (224, 224)
+SURVEYED = 256  # pictures that size and channels go by
+SIDE_STEPS = ((64, 4), (160, 16), (math.inf, 32))  # px: sides below the first are multiples of the second
+MAX_ENLARGED = 4 / 3  # times its size that a picture is brought to without a word
+MOMENT_IMAGES = 2048  # pictures that the moments of a streamed set are taken from
+log = logging.getLogger("alternas")
+Report = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class _ReadPart:
+    """The images of a part that could be read."""
+
+    split: Split
+    values: np.ndarray  # their x_NCHW if that fits in memory, else their checksums
+    places_N: np.ndarray  # of each in the part as it was found
+    form_N3: np.ndarray  # of pictures: height, width, and 1 where they have colour
+    broken: tuple[Broken, ...]
+
+
+def build_dataset(config: DataConfig, raw: RawDataset, report: Report) -> DataSet:
+    """The split data set. Arrays are taken as they are; pictures are all read once, and kept where they fit.
+
+    Raises:
+        InputError: if pictures are broken and not to be skipped, or the classes cannot be split.
+    """
+    sources = {name: part.images for name, part in raw.parts.items() if not isinstance(part.images, np.ndarray)}
+    spec = _spec(config, list(sources.values())) if sources else None
+    if spec is None:
+        read = {name: _read_array(name, part) for name, part in raw.parts.items()}
+    else:
+        bytes_in_all = sum(map(len, sources.values())) * spec.channels * math.prod(spec.size)
+        in_memory = config.loader == "memory" or (config.loader == "auto" and bytes_in_all <= MEMORY_LIMIT)
+        read = {name: _read_part(config, raw, name, part, spec, in_memory, report) for name, part in sources.items()}
+    total = sum(len(part.y_N) for part in raw.parts.values())
+    broken = tuple(one for part in read.values() for one in part.broken)
+    notes = _skip_broken(config, broken, total)
+    read, classes = _without_empty(config, read, raw.classes, notes)
+    hashed = [array for part in read.values() for array in (part.values, part.split.y_N)]
+    size = hashed[0].shape[2:]
+    if spec is not None:
+        notes = {"pictures": _describe(config, spec, read, total)} | notes
+        names = np.frombuffer("\n".join(classes).encode(errors="surrogateescape"), np.uint8)
+        size, hashed = spec.size, [np.array([*spec.size, spec.channels]), *hashed, names]
+    labels, groups = {name: part.split.y_N for name, part in read.items()}, None
+    if config.group_by:
+        keys = {name: [raw.parts[name].key(at) for at in part.places_N.tolist()] for name, part in read.items()}
+        groups = group_numbers(config.group_by, keys)
+    places, note = places_of(config.name, labels, classes, groups)
+    splits = {to: read[part].split.at(at) for to, (part, at) in places.items()}
+    notes = {"split": note} | _shared(config.name, read, places, groups) | notes | raw.notes
+    mean, std = raw.moments or moments(_seen_images(splits["train"]))
+    split_hash = digest(*hashed, *(at for _, at in places.values()))[:12]
+    return DataSet(
+        config.name, size, classes, splits["train"], splits["val"], splits.get("test"), mean, std,
+        raw.white_level, split_hash, notes, broken,
+    )  # fmt: skip
+
+
+def images_at(split: Split, places_N: np.ndarray) -> np.ndarray:
+    """x_NCHW of the images at these places of the split, in raw values."""
+    images = split.at(places_N).images
+    return images if isinstance(images, np.ndarray) else read_all(images, lambda done, total: None).values
+
+
+def _seen_images(train: Split) -> np.ndarray:
+    """The images that moments are taken from: all, or of those that are streamed a seeded sample."""
+    if isinstance(train.images, np.ndarray):
+        return train.images
+    return images_at(train, np.random.default_rng(SEED).permutation(len(train))[:MOMENT_IMAGES])
+
+
+def _shared(
+    name: str, read: dict[str, _ReadPart], places: Places, groups: dict[str, np.ndarray] | None
+) -> dict[str, Any]:
+    """Log what other splits share with train, images of equal pixels or groups, and return notes of it."""
+    marks = {part: _marks(one.values) for part, one in read.items()}
+    notes = dict[str, Any]()
+    for what, of, hint in (
+        ("twice", marks, "--group-by keeps together what belongs together" if places["train"][0] == "all" else ""),
+        ("groups", groups or {}, ""),
+    ):
+        of_split = {split: of[part][at] for split, (part, at) in places.items() if part in of}
+        for split in of_split.keys() - {"train"}:
+            count = int(np.isin(of_split[split], of_split["train"]).sum())
+            if count:
+                said = "are in train too, pixel by pixel" if what == "twice" else "are of groups that train has too"
+                log.warning("data: %s: %d images of %s %s%s", name, count, split, said, f"; {hint}" if hint else "")
+                notes.setdefault(what, {})[split] = count
+    return notes
+
+
+def _marks(values: np.ndarray) -> np.ndarray:
+    """A number for each image, equal where images are: of images or of their checksums."""
+    if values.ndim == 1:
+        return values
+    return np.array([hash(image.tobytes()) for image in values], np.int64)
+
+
+def _read_array(name: str, part: RawSplit) -> _ReadPart:
+    """The images of an array that are not broken."""
+    assert isinstance(part.images, np.ndarray)
+    whole_N = np.setdiff1d(np.arange(len(part.images)), [*part.broken])
+    images, y_N = (part.images[whole_N], part.y_N[whole_N]) if part.broken else (part.images, part.y_N)
+    broken = tuple(Broken(name, part.name(place), reason) for place, reason in part.broken.items())
+    return _ReadPart(Split(images, y_N), images, whole_N, np.zeros((len(whole_N), 3), np.int64), broken)
+
+
+def _skip_broken(config: DataConfig, broken: tuple[Broken, ...], total: int) -> dict[str, Any]:
+    """Log how many pictures are left out of a set, if any, and return the count of each part as a note.
+
+    Raises:
+        BrokenPicturesError: if they are not to be skipped.
+    """
+    if not broken:
+        return {}
+    first = f"the first: {broken[0].picture} ({broken[0].reason})"
+    what = f"{len(broken)} of {total} pictures cannot be read; {first}"
+    if not config.skip_broken:
+        raise BrokenPicturesError(f"data: {config.name}: {what}; --skip-broken leaves them out", broken)
+    log.warning("%s: %s: left out", config.name, what)
+    return {"skipped": dict(Counter(one.part for one in broken))}
+
+
+def _without_empty(
+    config: DataConfig, parts: dict[str, _ReadPart], classes: tuple[str, ...], notes: dict[str, Any]
+) -> tuple[dict[str, _ReadPart], tuple[str, ...]]:
+    """Leave out classes that have no image to train on, if what is broken is skipped; `notes` gets their names."""
+    first = parts["all" if "all" in parts else "train"]
+    kept_C = first.split.counts(len(classes)) > 0
+    if kept_C.all() or not config.skip_broken:
+        return parts, classes
+    if not kept_C.any():
+        raise InputError(f"data: {config.name}: no picture to train on can be read")
+    before, empty = sum(len(part.split) for part in parts.values()), list(compress(classes, ~kept_C))
+    parts = {name: _of_classes(part, kept_C) for name, part in parts.items()}
+    notes["skipped_classes"] = empty
+    what = f"{len(empty)} of {len(classes)} classes have no picture to train on: {short_repr(', '.join(empty))}"
+    lost = before - sum(len(part.split) for part in parts.values())
+    with_them = f", with {lost} pictures of val or test" if lost else ""
+    log.warning("%s: %s: left out%s", config.name, what, with_them)
+    return parts, tuple(compress(classes, kept_C))
+
+
+def _spec(config: DataConfig, sources: Sequence[ImageSource]) -> ImageSpec:
+    """The form that pictures are brought to, by a sample of them."""
+    sizes, grey = survey(sources, SURVEYED)
+    return ImageSpec(config.image_size or _usual_size(config.name, sizes), 1 if grey and sizes else 3)
+
+
+def _describe(config: DataConfig, spec: ImageSpec, parts: dict[str, _ReadPart], total: int) -> str:
+    """Describe the pictures of a set in words."""
+    chosen = "" if config.image_size else ", which --image-size changes"
+    sampled = f"; size and channels go by a sample of {SURVEYED} of {total:,}" if total > SURVEYED else ""
+    return _describe_forms(spec, np.concatenate([part.form_N3 for part in parts.values()]), chosen) + sampled
+
+
+def _usual_size(name: str, sizes: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """The size that pictures are read at where nobody says: that of all of them if it is small, else their median side.
+
+    Args:
+        name: of the set.
+        sizes: height and width of some of its pictures.
+    """
+    if not sizes:
+        return USUAL_SIZE
+    if len(set(sizes)) == 1 and max(sizes[0]) <= LARGEST_KEPT:
+        return sizes[0]
+    sides = np.array(sizes).min(1)
+    median = float(np.median(sides))
+    step = next(step for most, step in SIDE_STEPS if median < most)
+    side = int(min(USUAL_SIZE[0], max(8, median // step * step)))
+    if enlarged := int((sides * MAX_ENLARGED < side).sum()):
+        rule = f"{enlarged} of {len(sides)} pictures are enlarged by more than a third to {side}x{side}"
+        log.warning("data: %s: %s; --image-size SIDE chooses another size", name, rule)
+    return side, side
+
+
+def _read_part(
+    config: DataConfig, raw: RawDataset, name: str, source: ImageSource, spec: ImageSpec, in_memory: bool,
+    report: Report,
+) -> _ReadPart:  # fmt: skip
+    """Read one part: into one array, or only to check it. The cache remembers the outcome."""
+
+    def report_part(done: int, total: int) -> None:
+        report(f"reading {config.name} ({name})", done, total)
+
+    def read() -> dict[str, np.ndarray]:
+        try:
+            every = Pictures(source, np.arange(len(source)), spec)
+            pictures = read_all(every, report_part) if in_memory else check_all(source, report_part)
+        except MemoryError:
+            what = f"{len(source)} pictures of {spec.size[0]}x{spec.size[1]}"
+            rule = "the memory does not hold them as one array; --loader stream reads them while training"
+            raise InputError(f"data: {config.name}: {what}: {rule}") from None
+        places = sorted(pictures.broken)
+        reasons = np.array([pictures.broken[place] for place in places], np.str_)
+        values = {"x" if in_memory else "marks": pictures.values, "form": pictures.form_N3}
+        return values | {"broken": np.array(places, np.int64), "reasons": reasons}
+
+    identity = source.identity()
+    key = sha256(f"{identity} {name} {spec if in_memory else None} with forms".encode()).hexdigest()[:16]
+    arrays = cached(f"{'read' if in_memory else 'checked'}-{key}", read) if identity else read()
+    bad_N, values = arrays["broken"], arrays["x" if in_memory else "marks"]
+    reasons = zip(bad_N.tolist(), arrays["reasons"].tolist(), strict=True)
+    broken = tuple(Broken(name, source.name(place), reason) for place, reason in reasons)
+    whole_N = np.setdiff1d(np.arange(len(source)), bad_N)
+    values = values[whole_N] if len(bad_N) else values  # no copy of a whole set
+    split = Split(values if in_memory else Pictures(source, whole_N, spec), raw.parts[name].y_N[whole_N])
+    return _ReadPart(split, values, whole_N, arrays["form"][whole_N], broken)
+
+
+def _of_classes(part: _ReadPart, kept_C: np.ndarray) -> _ReadPart:
+    """Leave out the images of classes that are not kept, and number the others anew; of labels, these alone."""
+    if part.split.y_N.ndim == 2:
+        return replace(part, split=Split(part.split.images, part.split.y_N[:, kept_C]))
+    at = kept_C[part.split.y_N]
+    split = part.split.at(at)
+    values = split.images if isinstance(split.images, np.ndarray) else part.values[at]  # one copy of a set in memory
+    y_N = (np.cumsum(kept_C) - 1)[split.y_N]
+    return _ReadPart(Split(split.images, y_N), values, part.places_N[at], part.form_N3[at], part.broken)
+
+
+def _describe_forms(spec: ImageSpec, form_N3: np.ndarray, chosen: str) -> str:
+    """Describe the pictures in words: colour, sizes, those that are unlike most, what they are brought to."""
+    sizes_K2, counts_K = np.unique(form_N3[:, :2], axis=0, return_counts=True)
+    usual, total, coloured = counts_K.argmax(), len(form_N3), int(form_N3[:, 2].sum())
+    others = total - int(counts_K[usual])
+
+    def size_range(sizes_K2: np.ndarray) -> str:
+        smallest, largest = ("x".join(map(str, side)) for side in (sizes_K2.min(0), sizes_K2.max(0)))
+        return smallest if smallest == largest else f"{smallest} to {largest}"
+
+    if 2 * others > total:
+        text = f"of {size_range(sizes_K2)}"
+    else:
+        text = f"of {size_range(sizes_K2[[usual]])}"
+        text += f" but for {others:,} of {total:,}, of {size_range(np.delete(sizes_K2, usual, 0))}" if others else ""
+    if others or tuple(sizes_K2[usual]) != spec.size:
+        text += f", brought to {spec.size[0]}x{spec.size[1]}{chosen}"
+    if spec.channels == 3:
+        return f"colour, {text}"
+    return f"grey, {text}" + (f"; {coloured:,} of {total:,} have colour, which is left out" if coloured else "")
