@@ -9,6 +9,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from subprocess import CompletedProcess
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,9 @@ def folder_of(network: Network, tmp_path: Path, names: Sequence[str] = ALL) -> t
     subject = export_net_of(network, {})
     write_formats(subject, folder, names)
     images, ours = subject.images_BCHW.numpy(), subject.logits().numpy()
-    return folder, {name: float(np.abs(isolated.logits(folder, name, images) - ours).max()) for name in names}
+    return folder, {
+        name: float(np.abs(isolated.logits(folder / format_of(name).file, images) - ours).max()) for name in names
+    }
 
 
 @pytest.mark.slow
@@ -93,7 +96,7 @@ def test_reparametrised_convs_leave_as_one_conv_each(tmp_path: Path) -> None:
     facts = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     graph = torch.export.load(folder / "model.pt2").graph
     assert not [node for node in graph.nodes if "batch_norm" in str(node.target)]
-    model: Any = isolated._module(folder, "model")
+    model: Any = isolated._module(folder / "model.py")
     net, x = model.load(), torch.randn(2, 2, 16, 16)
     with torch.no_grad():
         torch.testing.assert_close(model.fused(net)(x), net(x), atol=1e-5, rtol=1e-5)
@@ -262,13 +265,13 @@ def test_what_timm_is_told_of_images(tmp_path: Path) -> None:
     subject = export_net_of(network_of(NETS["basic"], 2, 16, 3), about)
     folder = tmp_path / "told"
     write_formats(subject, folder, ("package", "timm"))
-    module = isolated._module(folder, "timm_model")
+    module = isolated._module(folder / "timm_model.py")
     net = timm.create_model(module.NAME, pretrained=True)
     assert net.pretrained_cfg["label_names"] == ("a", "b c")
     assert net.default_cfg["input_size"] == (3, 16, 16)
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (24, 24, 3), np.uint8)).save(tmp_path / "a.png")
     transform: Any = create_transform(**resolve_model_data_config(net))
-    model = isolated._module(folder, "model")
+    model = isolated._module(folder / "model.py")
     ours = model.preprocess(model.open_image(tmp_path / "a.png"))
     torch.testing.assert_close(transform(Image.open(tmp_path / "a.png"))[None], ours)
 
@@ -309,7 +312,7 @@ def test_a_format_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypa
         (folder / "model.pt2").write_text("half", encoding="utf-8")
         raise NotImplementedError("no such\noperator")
 
-    monkeypatch.setattr(pt2, "FORMAT", replace(pt2.FORMAT, write=fails))
+    monkeypatch.setitem(pt2.FORMATS, "pt2", replace(pt2.FORMATS["pt2"], write=fails))
     with pytest.raises(OperationError, match=r"export: pt2: NotImplementedError: no such$"):
         export_network(network_of(NETS["basic"]), tmp_path / "out", ("package", "pt2"))
     assert list(tmp_path.iterdir()) == []
@@ -323,7 +326,7 @@ def test_outputs_that_differ_leave_nothing(tmp_path: Path, monkeypatch: pytest.M
 
     def answers(off: float) -> Any:
         def run(command: list[str], cwd: str, **options: Any) -> CompletedProcess[str]:
-            np.save(f"{cwd}/package.npy", ours + off)
+            np.save(f"{cwd}/model.py.npy", ours + off)
             return CompletedProcess(command, 1, stderr="ImportError: no such thing\n")
 
         return run
@@ -333,7 +336,7 @@ def test_outputs_that_differ_leave_nothing(tmp_path: Path, monkeypatch: pytest.M
         (np.nan, "differ by nan"),
         (0, "onnx: does not"),
     ):
-        monkeypatch.setattr(checking.subprocess, "run", answers(off))
+        monkeypatch.setattr(checking, "subprocess", SimpleNamespace(run=answers(off)))
         with pytest.raises(OperationError, match=f"export: .*{words}"):
             export_network(network, tmp_path / "out", ("package", "onnx") if off == 0 else ("package",))
         assert list(tmp_path.iterdir()) == []

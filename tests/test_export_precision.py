@@ -171,7 +171,7 @@ def test_accuracies_are_those_of_the_file_on_the_validation_images(tmp_path: Pat
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     for name, least in (("onnx-int8", 0.8), ("onnx-fp16", 0.98), ("pt2-bf16", 0.8)):
         of = facts["formats"][name]
-        logits = isolated.logits(tmp_path / "out", name, given.val_NCHW)[1:]
+        logits = isolated.logits(tmp_path / "out" / of["file"], given.val_NCHW)[1:]
         assert of["accuracy"] == accuracy_score(given.y_N, logits.argmax(1)) >= least
         assert (of["images"], of["float_accuracy"]) == (100, 1.0)
         assert of["agreement"] == of["accuracy"], "the labels are the net's own answers"

@@ -48,14 +48,15 @@ def check_folder(folder: Path, net: ExportNet, formats: Sequence[str]) -> dict[s
 
 def _answers(folder: Path, images: np.ndarray, formats: Sequence[str]) -> dict[str, np.ndarray]:
     """Logits of each format, of the first image alone, then of all."""
+    files = {name: format_of(name).file for name in formats}
     with tempfile.TemporaryDirectory() as scratch:
         np.save(f"{scratch}/images.npy", images)
         command = [sys.executable, "-P", "-B", isolated.__file__, str(folder), f"{scratch}/images.npy", scratch]
-        done = subprocess.run([*command, *formats], capture_output=True, text=True, cwd=scratch)
+        done = subprocess.run([*command, *files.values()], capture_output=True, text=True, cwd=scratch)
         by_format = {}
-        for name in formats:
-            path = Path(scratch) / f"{name}.npy"
-            if not path.exists():  # the first of them; those behind it were not tried
+        for name, file in files.items():
+            path = Path(scratch) / f"{file}.npy"
+            if not path.exists():  # the first of them; those after it were not tried
                 reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1][:500]
                 raise OperationError(f"export: {name}: does not load or run: {reason}")
             by_format[name] = np.load(path)

@@ -1,12 +1,10 @@
-"""What an export format is given, `ExportNet`, and what it must give, `Format`."""
+"""`ExportNet`: a net to export, what is known of it, and the images that its formats are checked on."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -69,11 +67,6 @@ class ExportNet:
         """Every format is run on the first image alone and on all of them."""
         return 1, len(self.images_BCHW)
 
-    @cached_property
-    def program(self) -> ExportedProgram:
-        """The net as torch.export traces it, with any number of images in a batch; what onnx and pt2 are made of."""
-        return self.traced(self.deployed())
-
     def deployed(self) -> nn.Module:
         """The net as it is shipped: reparametrised convs are one conv each."""
         net = self.network.genotype
@@ -95,31 +88,6 @@ class ExportNet:
         with torch.no_grad():
             parts = torch.from_numpy(images).split(BATCH)
             return torch.cat([self.network(self.normalised(part)) for part in parts])
-
-
-@dataclass(frozen=True)
-class Format:
-    """One way to hand a net out.
-
-    Attributes:
-        title: of its part of the model card.
-        file: its main file.
-        write: writes its files to a folder, and says what is known of them; "weights" is the name of a second one.
-        usage: how to load it, in Markdown, for a net of these facts.
-        files: what each of its files is, by name.
-        requires: packages that must be installed.
-        exact: whether its logits must be the net's; those of a lower precision are compared by what they say.
-        extra: of alternas, which installs what it requires.
-    """
-
-    title: str
-    file: str
-    write: Callable[[ExportNet, Path], dict[str, Any]]
-    usage: Callable[[Mapping[str, Any]], str]
-    files: Mapping[str, str]
-    requires: tuple[str, ...] = ()
-    exact: bool = True
-    extra: str = "export"
 
 
 def export_net_of(

@@ -6,7 +6,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from .export_net import ExportNet, Format
+from .export_net import ExportNet
+from .formats import Format
 
 FILE = "model.tflite"
 USAGE = f"""\
@@ -36,12 +37,14 @@ def write(net: ExportNet, folder: Path) -> dict[str, Any]:
     return {"batch": 1}
 
 
-FORMAT = Format(
-    "LiteRT",
-    FILE,
-    write,
-    lambda facts: USAGE,
-    {FILE: "the net for LiteRT, which was TensorFlow Lite"},
-    requires=("litert_torch", "ai_edge_litert"),
-    extra="litert",
-)
+FORMATS = {
+    "litert": Format(
+        "LiteRT",
+        FILE,
+        write,
+        lambda facts: USAGE,
+        {FILE: "the net for LiteRT, which was TensorFlow Lite"},
+        requires=("litert_torch", "ai_edge_litert"),
+        extra="litert",
+    )
+}
