@@ -9,8 +9,9 @@ from typing import Any
 
 from ...archs.errors import InputError
 from ..render.terminal import csv_cell
-from .elements import Matrix, Picture, Plot, Run, Section, Table
-from .nets import COLUMNS, net_row
+from .elements import Matrix, Picture, Plot, Section, Table
+from .run import Run
+from .sections import COLUMNS, net_row
 
 
 def write_assets(folder: Path, run: Run, sections: list[Section]) -> list[Path]:

@@ -14,7 +14,8 @@ from ..ranking.pareto import envelope
 from ..ranking.stats import count_nets
 from ..render.drawing import write_svg
 from ..runs.record import BESIDE, Record
-from .elements import BLUE, GREEN, GREY, ORANGE, PINK, SKY, TEXT, VERMILLION, Plot, Run, Series, open_run, thin
+from .elements import BLUE, GREEN, GREY, ORANGE, PINK, SKY, TEXT, VERMILLION, Plot, Series
+from .run import Run, open_run, thin
 from .svg import plot_svg
 
 FAMILY_LOOKS = {  # colour and shape

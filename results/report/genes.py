@@ -10,7 +10,8 @@ from typing import Any
 from ...archs import Genotype
 from ...archs.candidate import recipe_genes, tuned_values
 from ..runs.record import BESIDE, Record
-from .elements import BLUE, GREY, VERMILLION, Plot, Run, Series, Table, thin
+from .elements import BLUE, GREY, VERMILLION, Plot, Series, Table
+from .run import Run, thin
 
 MOST_GENES = 15  # in a table or a plot
 MOST_NETS = 2000  # that importance looks at: of 10,000, Optuna would take half a minute

@@ -16,13 +16,11 @@ from ..ranking.metric import as_shown
 from ..ranking.verdict import verdict_of
 from ..render.tables import gain_text, short
 from .assets import write_assets
-from .classes import class_parts
-from .elements import Picture, Plot, Run, Section, open_run
+from .elements import Picture, Plot, Section
 from .front import front_plots
 from .genes import attention_plot, common_table, importance_parts
 from .marks import style
-from .matrix_svg import matrix_svg
-from .nets import COLUMNS, drawings, page_rows
+from .run import Run, open_run
 from .search_progress import (
     Change,
     curves_plot,
@@ -34,8 +32,18 @@ from .search_progress import (
     status_table,
     survival_parts,
 )
-from .sections import MOST_ROWS, command_of, explained_parts, leaderboard_table, provenance_tables
-from .svg import plot_svg
+from .sections import (
+    COLUMNS,
+    MOST_ROWS,
+    class_parts,
+    command_of,
+    drawings,
+    explained_parts,
+    leaderboard_table,
+    page_rows,
+    provenance_tables,
+)
+from .svg import matrix_svg, plot_svg
 
 BESIDE_CELLS = ("gain_bound", "retrained_sd")  # columns that stand in the cell of another
 WIDE = ("front", "nets", "failures")  # parts that stand alone in a line

@@ -12,24 +12,8 @@ from ..ranking.metric import Metric, floor_name, score_range, trained_scores
 from ..ranking.objectives import spent_on_training
 from ..ranking.pareto import above_chance, dominated_volume, normalized_cost
 from ..runs.record import FAILED, FREE, STATUSES, Record
-from .elements import (
-    BLUE,
-    COLOURS,
-    GREEN,
-    GREY,
-    ORANGE,
-    PINK,
-    SKY,
-    VERMILLION,
-    Plot,
-    Run,
-    Series,
-    Table,
-    began,
-    elapsed,
-    family_of,
-    thin,
-)
+from .elements import BLUE, COLOURS, GREEN, GREY, ORANGE, PINK, SKY, VERMILLION, Plot, Series, Table
+from .run import Run, began, elapsed, family_of, thin
 
 MOST_CURVES, MOST_POINTS, MOST_MESSAGES = 200, 40, 50
 NO_RUNGS = "No net was stopped at a rung: the run has no scheduler, or no net has reached a rung."
