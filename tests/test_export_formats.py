@@ -417,7 +417,7 @@ def test_run_and_trial(run: Path) -> None:
 
 @pytest.mark.slow
 def test_large_nets_keep_their_weights_beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onnx_format, "MOST_BYTES", 1000)
+    monkeypatch.setattr(onnx_format, "MAX_BYTES", 1000)
     facts = export_network(network_of(NETS["basic"]), tmp_path / "out", ("onnx",))
     assert facts["formats"]["onnx"]["max_abs_difference"] < 1e-4
     assert (tmp_path / "out" / "model.onnx.data").stat().st_size > 1000

@@ -210,7 +210,7 @@ def test_what_is_compared() -> None:
 
 
 def test_a_net_too_large_for_one_file_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("alternas.results.export.onnx.MOST_BYTES", 1000)
+    monkeypatch.setattr("alternas.results.export.onnx.MAX_BYTES", 1000)
     with pytest.raises(OperationError, match=r"onnx-int8: RuntimeError: its weights are more than 1,000 bytes"):
         export_network(network_of(NETS["basic"]), tmp_path / "out", ("onnx-int8",))
     assert list(tmp_path.iterdir()) == []

@@ -23,7 +23,7 @@ from .export_net import ExportNet
 from .formats import format_of
 
 TOLERANCE = 1e-4  # largest absolute difference of an exact format's logits, float32
-MOST_LOSS = 0.01  # of accuracy: a format that loses more is warned of
+MAX_LOSS = 0.01  # of accuracy: a format that loses more is warned of
 
 
 def check_folder(folder: Path, net: ExportNet, formats: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -116,7 +116,7 @@ def _score(logits_NK: np.ndarray, y_N: np.ndarray) -> float:
 
 
 def warnings(formats: dict[str, dict[str, Any]]) -> list[str]:
-    """A line for each format that loses more than `MOST_LOSS`."""
-    rule = f"more than {100 * MOST_LOSS:g} points less than in float32"
-    lost = {name: of["accuracy_loss"] for name, of in formats.items() if of.get("accuracy_loss", 0.0) > MOST_LOSS}
+    """A line for each format that loses more than `MAX_LOSS`."""
+    rule = f"more than {100 * MAX_LOSS:g} points less than in float32"
+    lost = {name: of["accuracy_loss"] for name, of in formats.items() if of.get("accuracy_loss", 0.0) > MAX_LOSS}
     return [f"{name} is {rule} on validation: {100 * loss:.2f}" for name, loss in lost.items()]

@@ -27,7 +27,7 @@ from .quantize import quantize
 FILE, FP16_FILE, INT8_FILE = "model.onnx", "model.fp16.onnx", "model.int8.onnx"
 WEIGHTS_FILE = "model.onnx.data"
 OPSET = 18  # the lowest that torch's exporter writes without a conversion
-MOST_BYTES = 1_900_000_000  # a file of protobuf holds 2 GiB; a larger net's weights go to model.onnx.data
+MAX_BYTES = 1_900_000_000  # a file of protobuf holds 2 GiB; a larger net's weights go to model.onnx.data
 Write = Callable[[ExportNet, Path], dict[str, Any]]
 METADATA = ("name", "classes", "mean", "std", "image_size", "in_chans")  # in the file's own metadata, as JSON
 CLASS = 'labels = [known["classes"][i] for i in logits.argmax(1)]'
@@ -112,7 +112,7 @@ def float_file(net: ExportNet, folder: Path) -> Iterator[Path]:
         RuntimeError: if it is too large for one file, or torch cannot express it in ONNX.
     """
     if _is_large(net):
-        raise RuntimeError(f"its weights are more than {MOST_BYTES:,} bytes, which one file of ONNX does not hold")
+        raise RuntimeError(f"its weights are more than {MAX_BYTES:,} bytes, which one file of ONNX does not hold")
     if (folder / FILE).exists():
         yield folder / FILE
         return
@@ -122,7 +122,7 @@ def float_file(net: ExportNet, folder: Path) -> Iterator[Path]:
 
 
 def _is_large(net: ExportNet) -> bool:
-    return sum(tensor.nbytes for tensor in net.network.state_dict().values()) > MOST_BYTES
+    return sum(tensor.nbytes for tensor in net.network.state_dict().values()) > MAX_BYTES
 
 
 def _converted(net: ExportNet) -> Any:
@@ -167,13 +167,13 @@ def _gelu(x: Any, approximate: str = "none") -> Any:
 def _pad(x: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """Padding by concatenation.
 
-    onnxruntime folds a Pad of zeros into the MaxPool behind it, which ignores what it pads with: BiT's root, whose
+    onnxruntime folds a Pad of zeros into the MaxPool after it, which ignores what it pads with: BiT's root, whose
     maps may be negative, would be off by percents at the borders.
     """
     assert mode == "constant", "our nets pad with constants"
-    for i, (before, behind) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
+    for i, (before, after) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
         axis = x.dim() - 1 - i
-        shapes = [[*x.shape[:axis], side, *x.shape[axis + 1 :]] for side in (before, behind)]
+        shapes = [[*x.shape[:axis], side, *x.shape[axis + 1 :]] for side in (before, after)]
         first, last = (x.new_full(shape, value or 0) for shape in shapes)
         x = torch.cat([first, x, last], dim=axis)
     return x
@@ -192,7 +192,7 @@ def _attention(
     """Attention in plain operators, for operator sets below 23, which have none.
 
     torch's own decomposition does not pass: the program was traced with the strides of the fused kernel, and the
-    views behind it cannot be made of others.
+    views after it cannot be made of others.
     """
     assert not any((dropout_p, is_causal, enable_gqa)), "our nets do not ask for them"
     logits = (queries * (scale or queries.shape[-1] ** -0.5)) @ keys.transpose(-2, -1)

@@ -1,4 +1,4 @@
-"""The numbers behind a report's plots and tables as CSV and Parquet, and copies of the pictures of `explain`."""
+"""The numbers of a report's plots and tables as CSV and Parquet, and copies of the pictures of `explain`."""
 
 from __future__ import annotations
 

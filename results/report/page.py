@@ -34,7 +34,7 @@ from .search_progress import (
 )
 from .sections import (
     COLUMNS,
-    MOST_ROWS,
+    MAX_ROWS,
     class_parts,
     command_of,
     drawings,
@@ -58,7 +58,7 @@ def write_report(folder: Path, out: Path | None = None, assets: Path | None = No
     Args:
         folder: of the run.
         out: the page; without it, report.html in the run's folder. What is there is replaced.
-        assets: folder for the numbers behind every plot and table as CSV and Parquet.
+        assets: folder for the numbers of every plot and table as CSV and Parquet.
 
     Raises:
         InputError: if the run cannot be read or a file cannot be written.
@@ -142,7 +142,7 @@ def _page(run: Run, sections: list[Section], numbers: dict[str, Any]) -> str:
         sections=shown,
         left_out=left_out,
         wide=WIDE,
-        most_rows=MOST_ROWS,
+        most_rows=MAX_ROWS,
         beside=BESIDE_CELLS,
         cell_text=partial(_cell_text, run.metric.name),
         picture=lambda path: base64.b64encode(read_own(path)).decode(),

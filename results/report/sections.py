@@ -22,15 +22,15 @@ from .run import Run, thin
 if TYPE_CHECKING:
     import numpy as np
 
-MOST_ROWS = 300  # of the leaderboard that the page shows
+MAX_ROWS = 300  # of the leaderboard that the page shows
 FINDINGS = "Means with 95 % intervals over what is named in findings.csv; one training a net."
-MOST_BYTES = 2**20  # of pictures: a page stays below 8 MB
+MAX_BYTES = 2**20  # of pictures: a page stays below 8 MB
 COLUMNS = (  # of all nets; of another metric the page has its name in place of accuracy
     "trial", "net", "family", "kind", "status", "accuracy", "macs", "params", "gain", "gain_bound", "rank", "seconds",
     "note",
 )  # fmt: skip
-MOST_DRAWINGS = 400
-MOST_NETS, MOST_CLASSES, MOST_MISTAKES, MOST_CELLS = 6, 40, 4, 24  # of the parts by class
+MAX_DRAWINGS = 400
+MAX_NETS, MAX_CLASSES, MAX_MISTAKES, MAX_CELLS = 6, 40, 4, 24  # of the parts by class
 NO_CONFUSION = "No net of the front has kept its confusion."
 
 
@@ -80,7 +80,7 @@ def note_of(row: Mapping[str, Any]) -> str:
 def _leaderboard_caption(run: Run) -> str:
     metric, noise, count = run.metric, run.board.noise, len(run.rows)
     gained = f"accuracy {metric.points}" if metric.is_accuracy else metric.points
-    shown = f"the first {MOST_ROWS} of {count}" if count > MOST_ROWS else f"{count}"
+    shown = f"the first {MAX_ROWS} of {count}" if count > MAX_ROWS else f"{count}"
     doubt = "±: 95 % interval by the seed noise. " if noise else "The seed noise is not known. "
     again = "Retrained and test: means over other seeds (± standard deviation), which are not ranked. "
     again = again if any(row["retrained_accuracy"] is not None for row in run.rows) else ""
@@ -115,7 +115,7 @@ def _note(run: Run, row: dict[str, Any]) -> str | None:
 
 
 def page_rows(run: Run) -> list[list[Any]]:
-    """Every net, its genes behind, in the order of the run's; None for those that it does not use."""
+    """Every net, its genes at the end, in the order of the run's; None for those that it does not use."""
     return [[*net_row(run, r), [run.used(r).get(name) for name in run.genes]] for r in run.nets]
 
 
@@ -127,7 +127,7 @@ def drawings(run: Run, room: int) -> dict[str, str]:
     for i, record in enumerate([*first, *run.nets]):
         if record.key in drawn:
             continue
-        if room <= 0 or (i >= len(first) and len(drawn) >= MOST_DRAWINGS):
+        if room <= 0 or (i >= len(first) and len(drawn) >= MAX_DRAWINGS):
             break
         try:
             svg = run.spec.svg(net) if (net := run.net(record)) else ""
@@ -148,7 +148,7 @@ def class_parts(run: Run) -> tuple[Table | Matrix, ...]:
     """
     classes = [str(name) for name in run.data["classes"]]
     take = recommended(run.board)["trial"] if run.rows and ACCURACY in run.board.query.objectives else None
-    some = [r.trial for r in thin(run.front, MOST_NETS)]
+    some = [r.trial for r in thin(run.front, MAX_NETS)]
     read = {r.trial: read_confusion(run.folder, r, len(classes)) for r in run.front if r.trial in (*some, take)}
     known = {trial: confusion_KK for trial, confusion_KK in read.items() if confusion_KK is not None}
     return _by_class(known, classes), _mistakes(known, classes), _matrix(known, take, classes)
@@ -165,15 +165,15 @@ def _by_class(known: dict[int, np.ndarray], classes: list[str]) -> Table:
             rows.append({"class": name, "images": images} | {net: round(share, 3) for net, share in each.items()})
     rows = [row for row in rows if len(row) > 2]
     rows.sort(key=lambda row: sum(list(row.values())[2:]))
-    more = f" The {MOST_CLASSES} hardest of {len(rows)}." if len(rows) > MOST_CLASSES else ""
+    more = f" The {MAX_CLASSES} hardest of {len(rows)}." if len(rows) > MAX_CLASSES else ""
     caption = f"Share of a class's validation images that each net gets right, the hardest class first.{more}"
-    return Table("classes", "Accuracy by class", caption if rows else NO_CONFUSION, rows[:MOST_CLASSES])
+    return Table("classes", "Accuracy by class", caption if rows else NO_CONFUSION, rows[:MAX_CLASSES])
 
 
 def _mistakes(known: dict[int, np.ndarray], classes: list[str]) -> Table:
     rows = []
     for trial, confusion_KK in known.items():
-        for is_a, taken_for, count in mistakes(confusion_KK, MOST_MISTAKES):
+        for is_a, taken_for, count in mistakes(confusion_KK, MAX_MISTAKES):
             share = count / int(confusion_KK[is_a].sum())
             row = {"net": trial, "class": classes[is_a], "taken for": classes[taken_for]}
             rows.append(row | {"images": count, "share": round(share, 3)})
@@ -185,8 +185,8 @@ def _matrix(known: dict[int, np.ndarray], trial: int | None, classes: list[str])
     title = f"Confusion of net {trial}"
     if trial is None or trial not in known:
         return Matrix("confusion", "Confusion", NO_CONFUSION, [], [])
-    if len(classes) > MOST_CELLS:
-        return Matrix("confusion", title, f"Of more than {MOST_CELLS} classes it is not drawn.", [], [])
+    if len(classes) > MAX_CELLS:
+        return Matrix("confusion", title, f"Of more than {MAX_CELLS} classes it is not drawn.", [], [])
     caption = "Validation images: a row is a class, a column what its images were taken for. Darker is more of the row."
     return Matrix("confusion", title, caption, classes, known[trial].tolist())
 
@@ -194,12 +194,12 @@ def _matrix(known: dict[int, np.ndarray], trial: int | None, classes: list[str])
 def explained_parts(run: Run) -> Iterator[Picture | Table]:
     """A picture and a table of findings for each analysis of `alternas explain`; none where nothing was explained.
 
-    The first pictures, up to MOST_BYTES of them; of the others where they are.
+    The first pictures, up to MAX_BYTES of them; of the others where they are.
 
     Raises:
         InputError: if what is there cannot be read.
     """
-    folder, room = run.folder / FOLDER, MOST_BYTES
+    folder, room = run.folder / FOLDER, MAX_BYTES
     for part in read_index(folder)["analyses"] if (folder / INDEX).exists() else []:
         path, note = folder / part.png if part.png else None, ""
         if path is not None and path.is_file():
