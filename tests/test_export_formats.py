@@ -72,7 +72,7 @@ def folder_of(network: Network, tmp_path: Path, names: Sequence[str] = ALL) -> t
     folder = tmp_path / f"of_{tmp_path.name}"  # a name of its own: its files are imported
     subject = export_net_of(network, {})
     write_formats(subject, folder, names)
-    images, ours = subject.images_BCHW.numpy(), subject.logits().numpy()
+    images, ours = subject.images_NCHW, subject.logits(subject.images_NCHW)
     return folder, {
         name: float(np.abs(isolated.logits(folder / format_of(name).file, images) - ours).max()) for name in names
     }
@@ -312,7 +312,8 @@ def test_a_format_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypa
 @pytest.mark.slow
 def test_outputs_that_differ_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     network = network_of(NETS["basic"])
-    ours = export_net_of(network, {}).logits().numpy()
+    subject = export_net_of(network, {})
+    ours = subject.logits(subject.images_NCHW)
     assert ours.shape == (1 + RANDOM_IMAGES, 5)
 
     def answers(off: float) -> Any:

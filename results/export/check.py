@@ -33,16 +33,17 @@ def check_folder(folder: Path, net: ExportNet, formats: Sequence[str]) -> dict[s
         OperationError: if a format does not load or run, or is exact and differs by `TOLERANCE` or more.
     """
     exact = [name for name in formats if format_of(name).exact]
+    lower = [name for name in formats if name not in exact]
     found = {}
     if exact:
-        ours, images = net.logits().numpy(), net.images_BCHW.numpy()
-        for name, theirs in _answers(folder, images, exact).items():
+        ours = net.logits(net.images_NCHW)
+        for name, theirs in _answers(folder, net.images_NCHW, exact).items():
             found[name] = {"max_abs_difference": difference(name, theirs, ours)}
-    if lower := [name for name in formats if name not in exact]:
-        images = net.scoring.val_NCHW if net.scoring else net.images_BCHW.numpy()
-        ours = net.logits_of(images).numpy()
+    if lower:
+        images, y_N = (net.scoring.val_NCHW, net.scoring.y_N) if net.scoring else (net.images_NCHW, None)
+        ours = net.logits(images)
         for name, theirs in _answers(folder, images, lower).items():
-            found[name] = compared(name, theirs[1:], ours, net.scoring.y_N if net.scoring else None)
+            found[name] = compared(name, theirs[1:], ours[1:], y_N)
     return {name: found[name] for name in formats}
 
 
