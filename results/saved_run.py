@@ -96,8 +96,8 @@ class SavedRun:
         return Path(write_report(self.folder, None if out is None else Path(out))["page"])
 
     def _repr_html_(self) -> str:
-        from .report.elements import open_run
         from .report.front import front_plot
+        from .report.run import open_run
         from .report.svg import plot_svg
 
         board, plot = leaderboard_of(self.folder), front_plot(open_run(self.folder))

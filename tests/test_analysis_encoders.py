@@ -7,36 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from analysed import images, subject
 from matplotlib.figure import Figure
 from sklearn.decomposition import PCA
 from sklearn.metrics.pairwise import cosine_similarity
-from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor
 
-from alternas.archs import InputError, build
+from alternas.archs import InputError
 from alternas.results.analysis import head_cka as heads
 from alternas.results.analysis import patch_filters as filters
 from alternas.results.analysis import position_embeddings as positions
 from alternas.results.analysis import rollout
 from alternas.results.analysis.cka import hsic
 from alternas.results.analysis_tools.hooks import captured, residual_points
-from alternas.results.analysis_tools.inputs import AnalysisInput, Images
-from nets import NETS, lively
-
-
-def images(count: int = 8) -> Images:
-    x = torch.rand(count, 2, 16, 16, generator=torch.Generator().manual_seed(1))
-    return Images(x, torch.arange(count) % 5, torch.zeros(2), torch.ones(2))
-
-
-def subject(name: str, count: int = 8) -> AnalysisInput:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        if name == "timm vit":
-            net = VisionTransformer(16, 4, 2, 3, embed_dim=12, depth=2, num_heads=3, global_pool="avg")
-        else:
-            net = build(NETS[name], 5, 16, 2)
-        return AnalysisInput(name, lively(net), images(count))
 
 
 def check(finding: Any) -> None:
@@ -132,7 +115,7 @@ def test_rollouts_of_known_attention() -> None:
     assert even[0].tolist() == [0.625, 0.125, 0.125, 0.125]
     assert rollout.spread_of(np.full(8, 1 / 8)) == pytest.approx(8)
     assert rollout.spread_of(np.array([0, 1.0, 0])) == 1
-    timms, _, _ = rollout.rollout(subject("timm vit").net, images().x_NCHW)
+    timms, _, _ = rollout.rollout(subject("timm vit").net, images(8).x_NCHW)
     torch.testing.assert_close(timms.sum(1), torch.ones(8).double())
     with pytest.raises(InputError, match="windows only"):
         rollout.analyse(subject("msa"))

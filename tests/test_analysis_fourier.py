@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from analysed import subject
 from matplotlib.figure import Figure
 
 from alternas.archs import Encoder, Genotype, Head, InputError, Stem, build
@@ -15,14 +16,7 @@ from alternas.results.analysis import fourier, variance
 from alternas.results.analysis.fourier import frequencies, highest, log_amplitudes
 from alternas.results.analysis.variance import map_variance
 from alternas.results.analysis_tools.hooks import mean_over_images, residual_points
-from alternas.results.analysis_tools.inputs import AnalysisInput, Images, block_changes
-from nets import NETS
-
-
-def subject_of(name: str) -> AnalysisInput:
-    torch.manual_seed(0)
-    net, x, y = build(NETS[name], 5, 16, 2), torch.rand(6, 2, 16, 16), torch.randint(5, (6,))
-    return AnalysisInput(name, net, Images(x, y, torch.zeros(2), torch.ones(2)))
+from alternas.results.analysis_tools.inputs import AnalysisInput, block_changes
 
 
 @pytest.mark.parametrize(("height", "width"), [(8, 8), (7, 7), (14, 14), (6, 10)])
@@ -60,8 +54,8 @@ def test_a_box_blur_lowers_the_last_and_a_wave_has_its_place() -> None:
 
 
 def test_changes_are_told_where_the_map_keeps_its_shape() -> None:
-    subject = subject_of("basic")
-    found = fourier.analyse(subject)
+    basic = subject("basic")
+    found = fourier.analyse(basic)
     last = {row["site"]: row for row in highest(found.rows)}
     assert last["stem"]["change"] is None
     assert last["stage 2 block 1"]["change"] is None
@@ -71,7 +65,7 @@ def test_changes_are_told_where_the_map_keeps_its_shape() -> None:
     kept = [last[site]["change"] for site in ("stage 1 block 1", "stage 1 block 2", "stage 2 block 2")]
     (conv,) = found.findings
     assert (conv.name, conv.value) == (f"{fourier.CHANGE}, conv", pytest.approx(sum(kept) / 3))
-    again = variance.analyse(subject)
+    again = variance.analyse(basic)
     assert [row["site"] for row in again.rows if row["stage_end"]] == ["stem", "stage 1 block 2", "stage 2 block 2"]
     assert [row["change"] is None for row in again.rows] == [True, False, False, True, False]
     for finding in (found, again):
@@ -100,13 +94,13 @@ def test_verdicts_follow_the_blocks() -> None:
 
 
 def test_small_maps_are_left_out() -> None:
-    found = fourier.analyse(subject_of("bit"))  # 4 px behind the stem, 2 px behind the second stage
+    found = fourier.analyse(subject("bit"))  # 4 px behind the stem, 2 px behind the second stage
     assert {row["height"] for row in found.rows} == {4}
     tiny = Genotype(Stem("none"), (), Encoder(16, 1, 2, patch=8), Head("token"))
-    subject = AnalysisInput("tiny", build(tiny, 5, 16, 2), subject_of("basic").images)
+    one = AnalysisInput("tiny", build(tiny, 5, 16, 2), subject("basic").images)
     with pytest.raises(InputError, match="at least 4 px"):
-        fourier.analyse(subject)
-    assert len(variance.analyse(subject).rows) == 3
+        fourier.analyse(one)
+    assert len(variance.analyse(one).rows) == 3
 
 
 def test_variance_is_numpys_and_pooling_lowers_it() -> None:
@@ -118,8 +112,7 @@ def test_variance_is_numpys_and_pooling_lowers_it() -> None:
 
 
 def test_uneven_batches_give_the_mean_over_images() -> None:
-    subject = subject_of("msa")
-    sites = residual_points(subject.net)
-    parts = mean_over_images(subject.net, sites, subject.images, map_variance, batch=4)
-    whole = mean_over_images(subject.net, sites, subject.images, map_variance, batch=6)
+    one = subject("msa", 6)
+    sites = residual_points(one.net)
+    parts, whole = (mean_over_images(one.net, sites, one.images, map_variance, batch) for batch in (4, 6))
     assert [v.item() for v in parts] == pytest.approx([v.item() for v in whole], rel=1e-5)

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import timm
 import torch
+from analysed import net_of, pixels
 from torch import nn
 
-from alternas.archs import InputError, Network, build
+from alternas.archs import InputError
 from alternas.results.analysis_tools.hooks import (
     HookPoint,
     as_map,
@@ -23,14 +24,9 @@ from alternas.results.analysis_tools.hooks import (
 from nets import NETS
 
 
-def net_of(name: str) -> Network:
-    torch.manual_seed(0)
-    return build(NETS[name], 5, 16, 2)
-
-
 @pytest.mark.parametrize("name", NETS)
 def test_the_stream_is_heard_from_stem_to_end(name: str) -> None:
-    net, x = net_of(name), torch.randn(3, 2, 16, 16)
+    net, x = net_of(name), pixels()
     sites = residual_points(net)
     heard = captured(net, sites, x)
     assert [site.name for site in sites] == list(heard)
@@ -48,7 +44,7 @@ def test_the_stream_is_heard_from_stem_to_end(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["transformer", "vit", "hybrid pooled"])
 def test_between_msa_and_mlp(name: str) -> None:
-    net, x = net_of(name), torch.randn(3, 2, 16, 16)
+    net, x = net_of(name), pixels()
     sites = residual_points(net)
     heard, found = captured(net, sites, x), 0
     for msa, mlp in pairwise(sites):

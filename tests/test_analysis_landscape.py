@@ -8,19 +8,13 @@ from functools import partial
 import pytest
 import torch
 import torch.nn.functional as F
+from analysed import net_of, pixels
 from matplotlib.figure import Figure
-from torch import nn
 
-from alternas.archs import InputError, build
+from alternas.archs import InputError
 from alternas.results.analysis import landscape
 from alternas.results.analysis.landscape import direction, minima, plane
 from alternas.results.analysis_tools.inputs import AnalysisInput, Images, Objective
-from nets import NETS, lively
-
-
-def net_of(name: str) -> nn.Module:
-    torch.manual_seed(0)
-    return lively(build(NETS[name], 5, 16, 2)).eval()
 
 
 def test_each_filters_direction_has_its_norm() -> None:
@@ -44,7 +38,7 @@ def test_position_tables_stay(name: str) -> None:
 
 
 def test_a_plane_is_that_of_weights_set_by_hand() -> None:
-    net, x, y = net_of("basic"), torch.randn(6, 2, 16, 16), torch.randint(5, (6,))
+    net, x, y = net_of("basic"), pixels(6), torch.randint(5, (6,))
     before = {key: value.clone() for key, value in net.state_dict().items()}
     generator = torch.Generator().manual_seed(2)
     first, second = direction(net, generator), direction(net, generator)
@@ -67,7 +61,7 @@ def test_a_plane_is_that_of_weights_set_by_hand() -> None:
 
 
 def test_soft_targets() -> None:
-    net, x = net_of("basic"), torch.randn(4, 2, 16, 16)
+    net, x = net_of("basic"), pixels(4)
     y = torch.rand(4, 5).softmax(1)
     found, _ = landscape.losses_at(net, dict(net.named_parameters()), [(x, y)], Objective())
     with torch.no_grad():
@@ -83,7 +77,7 @@ def test_minima_of_a_drawn_surface() -> None:
 
 
 def test_finding() -> None:
-    net, x = net_of("basic"), torch.randn(8, 2, 16, 16)
+    net, x = net_of("basic"), pixels(8)
     subject = AnalysisInput("basic", net, Images(x, net(x).argmax(1), torch.zeros(2), torch.ones(2)))
     found = landscape.analyse(subject, side=3)
     middle = found.rows[4]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from analysed import images, net_of, subject
 from matplotlib.figure import Figure
 from sklearn.linear_model import Ridge
 from torch import Tensor, nn
@@ -21,24 +22,9 @@ from alternas.results.analysis.linear_probe import PENALTIES, Labelled, draw_sho
 from alternas.results.analysis.receptive_field import outside_share, receptive_fields, square_side
 from alternas.results.analysis.token_localization import patches, token_map, token_rows
 from alternas.results.analysis_tools.hooks import HookPoint, as_map, captured, residual_points
-from alternas.results.analysis_tools.inputs import AnalysisInput, Images
-from nets import NETS, lively
+from alternas.results.analysis_tools.inputs import AnalysisInput
 
 VARIED = ("basic", "bit trunk", "transformer", "hybrid", "vit", "vit 2-D shared", "post basic", "mbconv")
-
-
-def net_of(name: str) -> Any:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return lively(build(NETS[name], 5, 16, 2)).eval()
-
-
-def images(count: int) -> Images:
-    """Five classes, each a little brighter than the one before."""
-    generator = torch.Generator().manual_seed(1)
-    y = torch.arange(count) % 5
-    x = torch.rand(count, 2, 16, 16, generator=generator) + 0.1 * y[:, None, None, None]
-    return Images(x, y, torch.zeros(2), torch.ones(2))
 
 
 def test_features_are_what_the_stream_holds() -> None:
@@ -75,13 +61,13 @@ def test_a_probe_along_the_net_is_scikit_learns() -> None:
 
 
 def test_linear_probes_of_an_encoder_name_all_three() -> None:
-    finding = linear.analyse(AnalysisInput("vit", net_of("vit"), images(60)), shots=2, draws=2)
+    finding = linear.analyse(subject("vit", 60), shots=2, draws=2)
     quarters = {f"token {row},{column}" for row in (1, 3) for column in (1, 3)}
     assert {row["features"] for row in finding.rows} == {"cls", "gap"} | quarters
     names = {found.name for found in finding.findings}
     assert {"probe of the class token, last place", "probe of a single token, last place"} < names
     with pytest.raises(InputError, match=r"^probe: 50 shots need 50 training images of class"):
-        linear.analyse(AnalysisInput("vit", net_of("vit"), images(60)), shots=50)
+        linear.analyse(subject("vit", 60), shots=50)
 
 
 def by_jacobian(net: nn.Module, site: HookPoint, x: Tensor) -> Tensor:
@@ -182,7 +168,7 @@ def test_what_the_first_block_sees_outside_its_patch() -> None:
         "stage 1 block 1"
     ]
     assert convs_seen.value == pytest.approx(outside_share(f_HW, (16, 16), (4, 4)), rel=1e-3)
-    vit = AnalysisInput("vit", net_of("vit"), images(4))
+    vit = subject("vit", 4)
     assert field.analyse(vit).findings[-1] == field.analyse(vit, patch=4).findings[-1]
 
 
@@ -235,7 +221,7 @@ def test_a_token_and_patch_have_the_cka_of_their_values() -> None:
 
 
 def test_tokens_need_images() -> None:
-    one = AnalysisInput("vit", net_of("vit"), images(3))
+    one = subject("vit", 3)
     with pytest.raises(InputError, match=r"^tokens: needs a batch of at least 4 images, there is none$"):
         tokens.analyse(one)
     blurred = replace(one, images=images(40))

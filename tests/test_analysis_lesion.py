@@ -9,19 +9,13 @@ from typing import Any, cast
 import pytest
 import timm
 import torch
+from analysed import net_of, pixels, subject
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from alternas.archs import build
-from alternas.results.analysis import lesion
+from alternas.results.analysis import lesion, skip_connections, variance
 from alternas.results.analysis.lesion import BRANCH, IDENTITY, lesioned, units
 from alternas.results.analysis_tools.inputs import AnalysisInput, Images
-from nets import NETS, lively
-
-
-def net_of(name: str) -> nn.Module:
-    torch.manual_seed(0)
-    return lively(build(NETS[name], 5, 16, 2)).eval()
 
 
 def without_conv2(net: Any) -> None:
@@ -63,7 +57,7 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "unit", "how", "by_hand"), CASES)
 def test_a_unit_is_out(name: str, unit: str, how: str, by_hand: Callable[[nn.Module], None]) -> None:
-    net, x = net_of(name), torch.randn(3, 2, 16, 16)
+    net, x = net_of(name), pixels()
     other = copy.deepcopy(net)
     by_hand(other)
     found = next(u for u in units(net) if u.name == unit)
@@ -102,7 +96,7 @@ def test_timms_nets() -> None:
 
 def test_rows_and_reading() -> None:
     """Of a net that is right on all images, which it takes for several classes."""
-    net, x = cast(Any, net_of("msa")), torch.randn(40, 2, 16, 16)
+    net, x = cast(Any, net_of("msa")), pixels(40)
     with torch.no_grad():
         net.head.bias -= net(x).mean(0)
         y = net(x).argmax(1)
@@ -113,10 +107,25 @@ def test_rows_and_reading() -> None:
         unit = next(u for u in units(net) if u.name == row["unit"])
         with torch.no_grad(), lesioned(net, unit):
             assert row["accuracy"] == pytest.approx((net(x).argmax(1) == y).double().mean().item())
-        assert row["change"] == row["accuracy"] - 1
+        assert row["change"] == pytest.approx(row["accuracy"] - 1)
     worst = min(found.rows, key=lambda row: row["change"])
     largest, above = found.findings[-1], 1 - y.bincount().max().item() / 40
     assert (largest.name, largest.value) == (f"largest loss, without {worst['unit']}", -worst["change"] / above)
     assert (largest.verdict == "costs") is (worst["high"] < 0)
     assert all(row["low"] <= row["change"] <= row["high"] for row in found.rows)
     found.draw(Figure())
+
+
+@pytest.mark.parametrize("name", ["repvit", "repvgg"])
+def test_every_reparametrised_block_has_a_row(name: str) -> None:
+    """Blocks without a shortcut where they change the shape, and convs that stand deeper in a block."""
+    one = subject(name)
+    places = [f"stage {stage} block {block}" for stage in (1, 2) for block in (1, 2)]
+    assert [row["site"] for row in variance.analyse(one).rows][-4:] == places
+    units = [unit.name for unit in lesion.units(one.net)]
+    assert len(lesion.analyse(one).rows) == len(units)
+    whole = {place for place in places if any(unit.startswith(place) for unit in units)}
+    # without it nothing is left
+    assert whole == {*places} - ({"stage 2 block 1"} if name == "repvgg" else set())
+    added = [place for place in places if name == "repvit" or place != "stage 2 block 1"]
+    assert [row["place"] for row in skip_connections.analyse(one).rows] == added

@@ -4,37 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import timm
 import torch
 import torch.nn.functional as F
+from analysed import TIMM, images, net_of, pixels
 from matplotlib.figure import Figure
-from timm.models.resnet import BasicBlock, ResNet
-from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from alternas.archs import Genotype, InputError, build
 from alternas.results.analysis.skip_connections import RATIO, Addition, additions, analyse, skip_ratios, without_skip
-from alternas.results.analysis_tools.hooks import captured, residual_points, seeing
-from alternas.results.analysis_tools.inputs import AnalysisInput, Images
-from nets import NETS, lively
-
-
-def made(name: str) -> nn.Module:
-    """One of NETS, or a small one of timm's."""
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        if name == "timm vit":
-            return lively(VisionTransformer(16, 4, 2, 3, embed_dim=12, depth=2, num_heads=3, init_values=0.5)).eval()
-        if name == "timm resnet":
-            return lively(ResNet(BasicBlock, (1, 1, 1, 1), 3, 2)).eval()
-        return lively(build(NETS[name], 5, 16, 2)).eval()
-
-
-def pixels(count: int = 3) -> Tensor:
-    return torch.randn(count, 2, 16, 16, generator=torch.Generator().manual_seed(1))
+from alternas.results.analysis_tools.hooks import captured, residual_points
+from alternas.results.analysis_tools.inputs import AnalysisInput
+from nets import NETS
 
 
 def sums(net: nn.Module, places: list[Addition], x: Tensor) -> dict[str, Tensor]:
@@ -42,9 +25,9 @@ def sums(net: nn.Module, places: list[Addition], x: Tensor) -> dict[str, Tensor]
     return {place.name: heard[place.skip.name] + heard[place.branch.name] for place in places}
 
 
-@pytest.mark.parametrize("name", [*NETS, "timm vit", "timm resnet"])
+@pytest.mark.parametrize("name", [*NETS, *TIMM])
 def test_skip_and_branch_add_up_to_the_stream(name: str) -> None:
-    net, places, x = made(name), additions(made(name)), pixels()
+    net, places, x = net_of(name), additions(net_of(name)), pixels()
     sites = [site for site in residual_points(net) if site.branch[0]]
     assert [place.name for place in places] == [site.name for site in sites]
     stream, found = captured(net, sites, x), sums(net, places, x)
@@ -61,7 +44,7 @@ def test_a_block_trained_without_skips_is_one_that_drops_them() -> None:
     skipless = replace(vit, encoder=replace(vit.encoder, skipless=1))
     assert skipless.key != vit.key
     assert Genotype.from_json(skipless.to_json()) == skipless
-    net, whole = build(skipless, 5, 16, 2).eval(), made("vit")
+    net, whole = build(skipless, 5, 16, 2).eval(), net_of("vit")
     net.load_state_dict(whole.state_dict())
     msa, mlp, *others = additions(whole)
     assert [place.name for place in additions(net)] == [place.name for place in others]
@@ -72,7 +55,7 @@ def test_a_block_trained_without_skips_is_one_that_drops_them() -> None:
 
 
 def test_ratios_are_those_of_norms() -> None:
-    net, x = made("vit"), pixels()
+    net, x = net_of("vit"), pixels()
     places = additions(net)
     found = skip_ratios(net, places, x.split(2))
     heard = captured(net, [site for place in places for site in (place.skip, place.branch)], x)
@@ -85,7 +68,7 @@ def test_ratios_are_those_of_norms() -> None:
 
 
 def test_ratios_of_maps_are_by_place() -> None:
-    net, x = made("post basic"), pixels()
+    net, x = net_of("post basic"), pixels()
     place = additions(net)[0]
     heard = captured(net, [place.skip, place.branch], x)
     wanted = heard[place.skip.name].norm(dim=1) / heard[place.branch.name].norm(dim=1)
@@ -93,7 +76,7 @@ def test_ratios_of_maps_are_by_place() -> None:
 
 
 def test_branches_that_add_nothing_have_no_ratio() -> None:
-    net = made("vit")
+    net = net_of("vit")
     with torch.no_grad():
         for part in net.get_submodule("encoder.blocks.1.mlp.fc2").parameters():
             part.zero_()
@@ -102,10 +85,10 @@ def test_branches_that_add_nothing_have_no_ratio() -> None:
     assert found["encoder 2 msa"]["spatial"] > 0
 
 
-@pytest.mark.parametrize("name", [*NETS, "timm vit", "timm resnet"])
+@pytest.mark.parametrize("name", [*NETS, *TIMM])
 def test_without_a_skip_the_stream_is_the_branch(name: str) -> None:
     """Up to there the net is as before; afterwards it has its skip again."""
-    net, x = made(name), pixels()
+    net, x = net_of(name), pixels()
     sites = {site.name: site for site in residual_points(net)}
     with torch.no_grad():
         before = net(x)
@@ -121,33 +104,15 @@ def test_without_a_skip_the_stream_is_the_branch(name: str) -> None:
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in net.modules())
 
 
-def test_a_block_without_its_skip_is_written_out() -> None:
-    net: Any = made("hybrid")
-    place = next(place for place in additions(net) if place.name == "encoder 1 mlp")
-    seen: list[Tensor] = []
-    with torch.no_grad(), without_skip(net, place), seeing(net, [place.skip], lambda _, x: seen.append(x.clone())):
-        found = net(pixels())
-    with torch.no_grad():
-        block, last = net.encoder.blocks[0], net.encoder.blocks[1]
-        z = last(block.mlp(block.norm2(seen[0])), None, None)
-        wanted = net.head(net.encoder.norm(z)[:, 0])
-    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize("name", ["hybrid", "bottleneck"])
 def test_an_analysis(name: str) -> None:
-    net = made(name).train()
-    state = {key: value.clone() for key, value in net.state_dict().items()}
-    images = Images(pixels(20), torch.arange(20) % 5, torch.zeros(2), torch.ones(2))
-    finding = analyse(AnalysisInput(name, net, images), batch=8)
-    assert all(torch.equal(value, state[key]) for key, value in net.state_dict().items())
-    assert net.training
+    net, shown = net_of(name), images(20)
+    finding = analyse(AnalysisInput(name, net, shown), batch=8)
     assert [row["place"] for row in finding.rows] == [place.name for place in additions(net)]
-    net.eval()
     with torch.no_grad():
-        whole = (net(images.x_NCHW).argmax(1) == images.y_N).double().mean().item()
+        whole = (net(shown.x_NCHW).argmax(1) == shown.y_N).double().mean().item()
         with without_skip(net, additions(net)[-1]):
-            last = (net(images.x_NCHW).argmax(1) == images.y_N).double().mean().item()
+            last = (net(shown.x_NCHW).argmax(1) == shown.y_N).double().mean().item()
     assert finding.rows[-1]["accuracy"] == whole
     assert finding.rows[-1]["accuracy_without"] == last
     ratios = [found.name for found in finding.findings if found.name.startswith(RATIO)]

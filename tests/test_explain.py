@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import random
-import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -109,22 +108,6 @@ def test_without_a_terminal_each_analysis_is_a_line(run: Path) -> None:
     explain(Explain("mine:2", analyses=("variance", "fourier"), samples=16), Console(file=file))
     lines = file.getvalue().splitlines()
     assert [line[:5] for line in lines] == ["[0/2]", "[1/2]"]
-
-
-@pytest.mark.parametrize(
-    ("net", "against", "said"),
-    [
-        ("mine:2", "mine:2", "mine:2 is trial 2 (alternet), the net itself"),
-        ("mine:2", "2", "the net itself"),
-        ("mine:two", "", "'mine:two': RUN:TRIAL names a trial by its number, got 'two'"),
-        ("mine:", "", "got ''"),
-        ("mine:-1", "", "got '-1'"),
-        ("theirs:two", "", "no run 'theirs:two'"),
-    ],
-)
-def test_nets_that_are_none(run: Path, net: str, against: str, said: str) -> None:
-    with pytest.raises(InputError, match=re.escape(said)):
-        explain(Explain(net, against, ("variance",), samples=16), QUIET)
 
 
 def test_the_nets_are_those_of_the_weights_and_the_images_those_of_the_data(run: Path, monkeypatch: Any) -> None:
@@ -285,16 +268,26 @@ def test_panels_side_by_side_have_one_scale(tmp_path: Path) -> None:
     assert coloured.images[0].get_clim() == too.images[0].get_clim() == (0, 8)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
+        ((), "Missing argument"),
+        (("nobody",), "no run 'nobody'"),
         (("mine:7",), "no trial 7"),
+        (("mine:two",), "'mine:two': RUN:TRIAL names a trial by its number, got 'two'"),
+        (("mine:",), "got ''"),
+        (("mine:-1",), "got '-1'"),
+        (("theirs:two",), "no run 'theirs:two'"),
         (("mine", "--against", "7"), "no trial 7"),
         (("mine", "--against", "theirs:1"), "no run 'theirs'"),
+        (("mine:2", "--against", "mine:2"), "mine:2 is trial 2 (alternet), the net itself"),
+        (("mine:2", "--against", "2"), "the net itself"),
         (("mine", "--analyses", "forier"), "did you mean 'fourier'"),
         (("mine", "--samples", "3"), "samples: must be 8 or more"),
         (("mine", "--device", "gpu"), "device: unknown value"),
-        (("nobody",), "no run 'nobody'"),
+        (("mine", "--data", "digits"), "mine is shown its run's, not --data"),
+        (("timm:resnet18",), "give --data"),
     ],
 )
 def test_bad_words(alternas: Callable[..., Any], run: Path, words: tuple[str, ...], hint: str) -> None:
@@ -379,18 +372,3 @@ def test_names_are_escaped(run: Path, tmp_path: Path) -> None:
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "<script>1" not in page
     assert "<img src=x>" not in page
-
-
-@pytest.mark.parametrize(
-    ("words", "hint"),
-    [
-        ((), "Missing argument"),
-        (("mine", "--samples", "2"), "samples: must be 8 or more"),
-        (("mine", "--data", "digits"), "mine is shown its run's, not --data"),
-        (("timm:resnet18",), "give --data"),
-    ],
-)
-def test_bad_words_of_the_command(alternas: Callable[..., Any], run: Path, words: tuple[str, ...], hint: str) -> None:
-    code, out, err = alternas("explain", *words)
-    assert (code, out, len(err.splitlines())) == (2, "", 1)
-    assert hint in err

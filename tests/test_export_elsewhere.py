@@ -9,22 +9,19 @@ import subprocess
 import sys
 import sysconfig
 import venv
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import alternas
-from alternas.archs import Genotype, Head, build, zoo
+from alternas.archs import Genotype, build, zoo
 from alternas.archs.weights import save
-from alternas.results.export.formats import FORMATS, format_of
 from alternas.results.export.write import export_network
 from nets import NETS
 from runs import finished_run
 
 PAGE = Path(alternas.__file__).parent / "docs" / "exporting.md"
-INSTALLED = [name for name in FORMATS if all(map(find_spec, format_of(name).requires))]
 pytestmark = pytest.mark.slow
 
 
@@ -107,13 +104,3 @@ def test_a_new_environment_with_these_torch_and_timm_and_no_alternas(name: str, 
         np.testing.assert_allclose(found["ours"], wanted, atol=1e-5)
         np.testing.assert_allclose(found["theirs"], wanted, atol=1e-5)
     assert [shape[1] for shape in json.loads(done.stdout)] == [stage.channels for stage in net.stages]
-
-
-@pytest.mark.parametrize("head", [Head("avg", 12), Head("token", 12)])
-def test_every_format_in_a_process_of_its_own(head: Head, tmp_path: Path) -> None:
-    net = NETS["hybrid"]
-    facts = export_network(
-        build(Genotype(net.stem, net.stages, net.encoder, head), 5, 16, 2), tmp_path / "o", [*INSTALLED]
-    )
-    assert set(facts["formats"]) == set(INSTALLED)
-    assert facts["max_abs_difference"] < 1e-4

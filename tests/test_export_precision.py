@@ -171,7 +171,7 @@ def test_accuracies_are_those_of_the_file_on_the_validation_images(tmp_path: Pat
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     for name, least in (("onnx-int8", 0.8), ("onnx-fp16", 0.98), ("pt2-bf16", 0.8)):
         of = facts["formats"][name]
-        logits = isolated.logits(tmp_path / "out", name, given.val_NCHW)[1:]
+        logits = isolated.logits(tmp_path / "out" / of["file"], given.val_NCHW)[1:]
         assert of["accuracy"] == accuracy_score(given.y_N, logits.argmax(1)) >= least
         assert (of["images"], of["float_accuracy"]) == (100, 1.0)
         assert of["agreement"] == of["accuracy"], "the labels are the net's own answers"
@@ -210,7 +210,7 @@ def test_what_is_compared() -> None:
 
 
 def test_a_net_too_large_for_one_file_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("alternas.results.export.onnx.MOST_BYTES", 1000)
+    monkeypatch.setattr("alternas.results.export.onnx.MAX_BYTES", 1000)
     with pytest.raises(OperationError, match=r"onnx-int8: RuntimeError: its weights are more than 1,000 bytes"):
         export_network(network_of(NETS["basic"]), tmp_path / "out", ("onnx-int8",))
     assert list(tmp_path.iterdir()) == []

@@ -29,7 +29,7 @@ from optuna.trial import TrialState
 from alternas.archs import Genotype, InputError, OperationError, build, files, static_cost, zoo
 from alternas.archs.files import atomic_write, disk_error
 from alternas.results.ranking.leaderboard import leaderboard
-from alternas.results.report.elements import elapsed
+from alternas.results.report.run import elapsed
 from alternas.results.runs.record import Record
 from alternas.results.runs.status import UNTRAINED
 from alternas.results.runs.store import Store, read_records, weights_file

@@ -21,14 +21,12 @@ from alternas.cli import app as cli
 from alternas.results.latency.measurements import keep
 from alternas.results.ranking.leaderboard import leaderboard
 from alternas.results.ranking.pareto import hypervolume
-from alternas.results.report.elements import elapsed, open_run, thin
 from alternas.results.report.front import front_plot
-from alternas.results.report.genes import FEWEST, attention_of, attention_plot, common_table, importances
-from alternas.results.report.nets import drawings
+from alternas.results.report.genes import MIN_NETS, attention_of, attention_plot, common_table, importances
 from alternas.results.report.page import write_report
+from alternas.results.report.run import elapsed, known_net, open_run, thin, used_genes
 from alternas.results.report.search_progress import hypervolumes, phases_table, rung_rows
-from alternas.results.report.sections import command_of, leaderboard_table
-from alternas.results.report.used_genes import known_net, used_genes
+from alternas.results.report.sections import command_of, drawings, leaderboard_table
 from alternas.results.runs.record import Record
 from alternas.spaces import FixedChooser, get
 from alternas.spaces.base import options_of, random_genes
@@ -371,7 +369,7 @@ def test_importance_finds_the_gene_that_decides() -> None:
     assert set(found) == {"strong", "spoils", "idle"}, "a gene of one value decides nothing"
     assert found["strong"] > 0.8, "being among the best counts, not keeping from the worst"
     assert math.isclose(sum(found.values()), 1)
-    assert importances(records_of(rows[: FEWEST - 1])) == {}
+    assert importances(records_of(rows[: MIN_NETS - 1])) == {}
 
 
 def test_where_attention_sits() -> None:

@@ -21,8 +21,9 @@ from alternas.results.ranking.leaderboard import leaderboard
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.render.board import summary_lines
-from alternas.results.report.elements import Table, open_run
+from alternas.results.report.elements import Table
 from alternas.results.report.genes import importance_parts, importances, recipe_table
+from alternas.results.report.run import open_run
 from alternas.results.report.sections import leaderboard_table
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_records, weights_file

@@ -26,7 +26,7 @@ from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows
 from ..analysis_tools.output import heatmap, name_ticks
 from ..render.plots import plain
 
-LEAST = 4  # images of a batch: the unbiased HSIC divides by N - 3
+MIN_IMAGES = 4  # images of a batch: the unbiased HSIC divides by N - 3
 CHUNK = 2**14  # activations multiplied at once: bounds the float64 copy
 APART, RARE = 0.1, 0.05  # of CKA beyond what depth explains, and of placements that have as much: then a map has blocks
 ALIKE, LOWER, UPPER = "CKA of two layers", "CKA, lower half", "CKA, upper half"
@@ -58,7 +58,7 @@ class CkaSums:
             InputError: if no batch had 4 images.
         """
         if not self.images:
-            raise InputError(f"{analysis}: needs a batch of at least {LEAST} images, there is none")
+            raise InputError(f"{analysis}: needs a batch of at least {MIN_IMAGES} images, there is none")
         return (self._pairs / (self._own_a[:, None] * self._own_b).sqrt()).cpu()
 
 
@@ -120,7 +120,7 @@ def cka_map(
     """
     sums = CkaSums()
     for x_BCHW in batches:
-        if len(x_BCHW) >= LEAST:
+        if len(x_BCHW) >= MIN_IMAGES:
             a = grams(net_a, sites_a, x_BCHW)
             sums.add(a, a if net_b is None else grams(net_b, sites_b, x_BCHW))
     return sums.cka()

@@ -17,7 +17,7 @@ from ..analysis_tools.hooks import mean_over_images, stream_columns
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows, block_changes
 from ..analysis_tools.output import draw_depth
 
-LEAST = 4  # pixels a side: a smaller map has one frequency beside the mean
+MIN_SIDE = 4  # pixels a side: a smaller map has one frequency beside the mean
 CHANGE = "change of the highest frequency (log amplitude)"
 TINY = 1e-6  # under the logarithm, as in the notebook
 
@@ -48,9 +48,9 @@ def highest(rows: Rows) -> list[Any]:
 
 
 def analyse(subject: AnalysisInput) -> AnalysisResult:
-    """Relative log amplitudes of the residual stream behind each block, and what each adds at the highest frequency."""
+    """Relative log amplitudes of the residual stream after each block, and what each adds at the highest frequency."""
     net, images = subject.net, subject.images
-    sites, columns, before = stream_columns(net, images, LEAST, "fourier")
+    sites, columns, before = stream_columns(net, images, MIN_SIDE, "fourier")
     logs = [values.tolist() for values in mean_over_images(net, sites, images, log_amplitudes)]
     rows = []
     for i, (row, b) in enumerate(zip(columns, before, strict=True)):

@@ -24,7 +24,7 @@ from ..render.plots import COLOURS
 
 RMS = 0.7  # of normalised images: what the recipe's noise has before its ring is cut out
 REACH = 0.2  # half the width of a ring in radians, the class's default
-MOST = 11  # frequencies looked at
+MAX_FREQUENCIES = 11  # frequencies looked at
 LOWEST, HIGHEST = "loss by noise of the lowest frequency", "loss by noise of the highest frequency"
 LOW_OVER_HIGH = "points lost below 0.5 pi, less those lost above"
 
@@ -65,7 +65,7 @@ def noisy(images: Images, frequency_pi: float, rms: float, seed: int) -> Images:
 def ring_frequencies(height: int, width: int) -> list[float]:
     """From 0 to the highest in equal steps: at most 11, and no more than the shorter side tells apart."""
     side = min(height, width)
-    count, highest = min(MOST, side // 2 + 1), 2 * (side // 2) / side  # pi only where the side is even
+    count, highest = min(MAX_FREQUENCIES, side // 2 + 1), 2 * (side // 2) / side  # pi only where the side is even
     return [highest * k / max(1, count - 1) for k in range(count)]
 
 

@@ -23,7 +23,7 @@ from ..analysis_tools.hooks import HookPoint, entering, residual_points, undistu
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows
 from ..analysis_tools.output import curves
 from .attention_distance import attention_distances
-from .cka import LEAST, CkaSums, centred, check_same, gram, grams
+from .cka import MIN_IMAGES, CkaSums, centred, check_same, gram, grams
 
 LAYERS = 4  # attention layers looked at, from the first on
 CLEAR = 1.96  # of a rank correlation times the root of one less than the heads: normal where there is none
@@ -50,7 +50,7 @@ def analyse(subject: AnalysisInput, cnn: AnalysisInput, batch: int = 128) -> Ana
     places = residual_points(cnn.net)
     places, sums = places[: max(1, len(places) // 2)], CkaSums()
     for x_BCHW in subject.images.inputs(batch):
-        if len(x_BCHW) >= LEAST:
+        if len(x_BCHW) >= MIN_IMAGES:
             sums.add(head_grams(subject.net, sites, x_BCHW), grams(cnn.net, places, x_BCHW))
     cka_NS = sums.cka("heads")
     distances = attention_distances(subject.net, subject.images.inputs(batch))

@@ -32,7 +32,7 @@ class Unit:
 
     name: str  # for people, such as "stage 2 block 3 conv2"
     op: str  # conv, msa or mlp
-    stage: str  # as the site's behind which it stands
+    stage: str  # of the site after which it stands
     module: str  # the name of what is silenced
     how: str  # IDENTITY, where the module gives back what it takes, or BRANCH, where it gives zeros
 

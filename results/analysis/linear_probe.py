@@ -146,7 +146,7 @@ def every_second(y_N: Tensor) -> Tensor:
 
 
 def analyse(subject: AnalysisInput, shots: int = 10, draws: int = 3, batch: int = 64) -> AnalysisResult:
-    """Accuracy of linear probes behind the stem and behind every block, a mean over `draws` of training images.
+    """Accuracy of linear probes after the stem and after every block, a mean over `draws` of training images.
 
     Of each class every second image is for training, the others for testing.
     """

@@ -22,7 +22,7 @@ from ..analysis_tools.inputs import AnalysisInput, AnalysisResult
 from ..analysis_tools.output import grid_of_images
 
 SHOWN = 28  # as many as the paper's figure 7
-MOST = 0.9  # of the variance
+EXPLAINED = 0.9  # of the variance
 
 
 def patch_filters(net: nn.Module) -> Tensor:
@@ -55,7 +55,9 @@ def analyse(subject: AnalysisInput) -> AnalysisResult:
     needed, of_noise = enough(shares), enough_of_noise(filters.shape)
     verdict = "fewer than noise" if needed < of_noise else "as many as noise"
     findings = [
-        Finding(f"components with {MOST:.0%} of the variance", needed, verdict=verdict, n=len(shares), resolution=1),
+        Finding(
+            f"components with {EXPLAINED:.0%} of the variance", needed, verdict=verdict, n=len(shares), resolution=1
+        ),
         Finding("the same of noise of this shape", of_noise, n=len(shares), resolution=1),
         Finding("share of the first component", float(shares[0])),
     ]
@@ -72,8 +74,8 @@ def analyse(subject: AnalysisInput) -> AnalysisResult:
 
 
 def enough(shares_R: np.ndarray) -> int:
-    """Number of components that hold MOST of the variance."""
-    return int((shares_R.cumsum() < MOST).sum()) + 1
+    """Number of components that hold EXPLAINED of the variance."""
+    return int((shares_R.cumsum() < EXPLAINED).sum()) + 1
 
 
 def enough_of_noise(shape: torch.Size) -> int:

@@ -1,10 +1,10 @@
 """How much of the image the middle of a map depends on: the effective receptive field.
 
 Luo et al., NeurIPS 2016; Raghu et al., NeurIPS 2021, section 4: absolute gradient of the middle of a feature map by
-the input, averaged over the map's channels and 32 images; taken on the residual stream, behind each addition.
+the input, averaged over the map's channels and 32 images; taken on the residual stream, after each addition.
 
-A gradient for each of some hundred channels is dear: each of the P passes takes another channel for each image, evenly
-spread, so that P x B pairs of channel and image are averaged. With as many passes as channels it is exact.
+A gradient for each of some hundred channels is expensive: each of the P passes takes another channel for each image,
+evenly spread, so that P x B pairs of channel and image are averaged. With as many passes as channels it is exact.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def outside_share(f_HW: Tensor, grid: tuple[int, int], patch: tuple[float, float
 
 
 def analyse(subject: AnalysisInput, images: int = 32, passes: int = 8, patch: int = 0) -> AnalysisResult:
-    """Effective receptive field behind the stem and behind every block, as a map and as two squares.
+    """Effective receptive field after the stem and after every block, as a map and as two squares.
 
     Outside the middle is outside the first map's cell, such as a ViT's patch, or `patch` x `patch` pixels.
     """

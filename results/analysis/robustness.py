@@ -5,8 +5,8 @@ Hendrycks & Dietterich, ICLR 2019; Park & Kim, ICLR 2022, section 3 and appendix
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import lru_cache
+from itertools import product
 from statistics import mean
 from typing import Any
 
@@ -30,9 +30,12 @@ def analyse(subject: AnalysisInput, seed: int = 0) -> AnalysisResult:
     """Robustness to common corruptions: no training on them, images as they are but for the corruption."""
     images, net = subject.images, subject.net
     corrupted(images.x_NCHW[:1], "brightness", 1)  # refused before the net runs
+    fits = len(CORRUPTIONS) * len(SEVERITIES) * images.x_NCHW.nbytes <= KEPT_BYTES
+    corrupt = _kept if fits else _kept.__wrapped__
     with undisturbed(net), torch.no_grad():
         rows = [_row(net, images, "clean", "clean", 0)]
-        for name, severity, x_NCHW in _all_corrupted(images, seed):
+        for name, severity in product(CORRUPTIONS, SEVERITIES):
+            x_NCHW = corrupt(images, name, severity, seed)
             rows.append(_row(net, images.with_pixels(x_NCHW), name, CORRUPTIONS[name][0], severity))
 
     def draw(figure: Figure) -> None:
@@ -52,24 +55,10 @@ def analyse(subject: AnalysisInput, seed: int = 0) -> AnalysisResult:
     return AnalysisResult(title, rows, findings(rows, Clean.of(rows[0]["accuracy"], images)), draw)
 
 
-def _all_corrupted(images: Images, seed: int) -> Iterator[tuple[str, int, Tensor]]:
-    """(corruption, severity, x_NCHW) of all corruptions, drawn once for all nets if memory holds them."""
-    drawn = _drawn(images, seed)
-    keep = len(CORRUPTIONS) * len(SEVERITIES) * images.x_NCHW.nbytes <= KEPT_BYTES
-    for name in CORRUPTIONS:
-        for severity in SEVERITIES:
-            x_NCHW = drawn.get((name, severity))
-            if x_NCHW is None:
-                x_NCHW = corrupted(images.x_NCHW, name, severity, seed)
-            if keep:
-                drawn[name, severity] = x_NCHW
-            yield name, severity, x_NCHW
-
-
-@lru_cache(maxsize=1)
-def _drawn(_images: Images, _seed: int) -> dict[tuple[str, int], Tensor]:
-    """What was drawn of these images, whose identity is the key; forgotten once others are asked for."""
-    return {}
+@lru_cache(maxsize=len(CORRUPTIONS) * len(SEVERITIES))
+def _kept(images: Images, name: str, severity: int, seed: int) -> Tensor:
+    """x_NCHW corrupted, kept for the next net that is shown the same images."""
+    return corrupted(images.x_NCHW, name, severity, seed)
 
 
 def _row(net: nn.Module, images: Images, name: str, group: str, severity: int) -> dict[str, Any]:

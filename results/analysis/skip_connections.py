@@ -33,7 +33,7 @@ LOSS, RATIO = "loss without a skip", "log ratio of skip to branch, first half le
 class Addition:
     """A place where a net computes z + f(z)."""
 
-    name: str  # of the residual stream behind it
+    name: str  # of the residual stream after it
     op: str  # what f is: conv, msa or mlp
     skip: HookPoint  # where z is heard
     branch: HookPoint  # where f(z) is heard
@@ -52,7 +52,7 @@ def additions(net: nn.Module) -> list[Addition]:
         skip = (f"{site.block}.{shortcuts[0]}", "out") if shortcuts else (site.block, "in")
         if not shortcuts and getattr(block, "position", None) is not None:  # the stream with its positions
             skip = (f"{site.block}.{'conv' if isinstance(block, PostMsaBlock) else 'norm1'}", "in")
-        if last is not None and last.block == site.block:  # its z is the sum behind the branch before, or that scaled
+        if last is not None and last.block == site.block:  # its z is the sum after the branch before, or that scaled
             scaled = getattr(block, "shortcut2", None) is not None
             skip = (f"{site.block}.shortcut2", "out") if scaled else (last.module, last.side)
         last = site

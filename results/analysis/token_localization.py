@@ -23,7 +23,7 @@ from ..analysis_tools.findings import Finding, measured
 from ..analysis_tools.hooks import HookPoint, as_map, captured, residual_points
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows
 from ..analysis_tools.output import heatmap, tiled
-from .cka import LEAST, CkaSums, centred
+from .cka import MIN_IMAGES, CkaSums, centred
 
 OWN = "CKA of a token with its own patch"
 KEPT = 0.5  # of the tokens: above, places are said to be kept
@@ -49,7 +49,7 @@ def token_map(net: nn.Module, site: HookPoint, batches: Iterable[Tensor]) -> tup
     """
     sums, grid = CkaSums(), (0, 0)
     for x_BCHW in batches:
-        if len(x_BCHW) < LEAST:
+        if len(x_BCHW) < MIN_IMAGES:
             continue
         map_BCHW = as_map(site, captured(net, [site], x_BCHW)[site.name])
         grid = (map_BCHW.shape[2], map_BCHW.shape[3])
@@ -83,7 +83,7 @@ def token_rows(cka_TP: np.ndarray, grid: tuple[int, int]) -> list[dict[str, Any]
 
 
 def analyse(subject: AnalysisInput, batch: int = 128) -> AnalysisResult:
-    """CKA of the tokens behind the last block with the patches of the image."""
+    """CKA of the tokens after the last block with the patches of the image."""
     site = residual_points(subject.net)[-1]
     cka_TP, grid = token_map(subject.net, site, subject.images.inputs(batch))
     rows, columns = grid

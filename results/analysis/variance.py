@@ -18,7 +18,7 @@ from ..analysis_tools.hooks import mean_over_images, stage_ends, stream_columns
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows, block_changes
 from ..analysis_tools.output import draw_depth
 
-LEAST = 2  # pixels a side
+MIN_SIDE = 2  # pixels a side
 FACTOR = "log factor of the variance"
 STAGE_ENDS = "log variance at stage ends, above that before"
 
@@ -29,9 +29,9 @@ def map_variance(x_BCHW: Tensor) -> Tensor:
 
 
 def analyse(subject: AnalysisInput) -> AnalysisResult:
-    """Feature-map variance of the residual stream behind each block, and what each adds; without the class token."""
+    """Feature-map variance of the residual stream after each block, and what each adds; without the class token."""
     net, images = subject.net, subject.images
-    sites, columns, before = stream_columns(net, images, LEAST, "variance")
+    sites, columns, before = stream_columns(net, images, MIN_SIDE, "variance")
     values, ends = [value.item() for value in mean_over_images(net, sites, images, map_variance)], stage_ends(sites)
     rows = []
     for i, (row, b) in enumerate(zip(columns, before, strict=True)):

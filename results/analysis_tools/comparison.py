@@ -15,12 +15,12 @@ from .findings import Finding, as_rows, judged
 from .index import Explained
 from .inputs import ACCURACY
 
-MOST = 2  # sentences about findings
+MAX_SENTENCES = 2  # sentences about findings
 WORDS = "more", "less"
 
 
 class NetFacts(NamedTuple):
-    """A net as it is compared: its name, its score with the trainings behind it, and its MACs."""
+    """A net as it is compared: its name, its score with the trainings that it is the mean of, and its MACs."""
 
     name: str
     score: float | None
@@ -47,7 +47,7 @@ def compare_nets(nets: Sequence[NetFacts], parts: Sequence[Explained], sd: float
     if apart and not clear:
         why.append("None of these numbers tells the nets apart by more than chance.")
     elif apart:
-        why += clear[:MOST]
+        why += clear[:MAX_SENTENCES]
         why.append(
             f"Of {len(apart)} numbers {len(clear)} differ at 95 %, {0.05 * len(apart):.1g} would by chance. They go "
             "with the accuracies; none is shown to be the cause, and each net is one training."

@@ -42,7 +42,7 @@ class HookPoint:
 
 
 def residual_points(net: nn.Module) -> list[HookPoint]:
-    """The residual stream behind the stem and behind every conv block, MSA and MLP (Park & Kim's choice).
+    """The residual stream after the stem and after every conv block, MSA and MLP (Park & Kim's choice).
 
     Takes the nets of `archs.build`, and timm's VisionTransformer and ResNet.
 
@@ -159,7 +159,7 @@ def seeing(net: nn.Module, sites: Sequence[HookPoint], see: See) -> AbstractCont
     def before(site: HookPoint, _module: nn.Module, args: Any) -> None:
         see(site, args[0])
 
-    def behind(site: HookPoint, _module: nn.Module, args: Any, y: Any) -> None:
+    def after(site: HookPoint, _module: nn.Module, args: Any, y: Any) -> None:
         if args:  # else a table that no image enters
             see(site, y)
 
@@ -169,7 +169,7 @@ def seeing(net: nn.Module, sites: Sequence[HookPoint], see: See) -> AbstractCont
             if site.side == "in":
                 yield module.register_forward_pre_hook(partial(before, site))
             else:
-                yield module.register_forward_hook(partial(behind, site))
+                yield module.register_forward_hook(partial(after, site))
 
     return hooked(handles())
 

@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from ..ranking.stats import mean_ci
-from .findings import UNDECIDED, Finding, measured
+from ..ranking.stats import MeanCI, mean_ci
+from .findings import Finding, judged, measured
 
 Rows = Sequence[Mapping[str, Any]]
 ACCURACY, RELATIVE = "accuracy", "relative"  # to the accuracy above chance
@@ -161,8 +161,8 @@ class Clean:
         if above <= self.error:
             return Finding(name, verdict=AT_CHANCE, unit=RELATIVE, over="images", n=0)
         loss, low, high = (-change[column] / above for column in ("change", "high", "low"))
-        verdict = COSTS[0] if low > 0 else COSTS[1] if high < 0 else UNDECIDED
-        return Finding(name, loss, low, high, verdict, RELATIVE, "images", self.images, 1 / (self.images * above))
+        ci, resolution = MeanCI(loss, None, self.images, low, high), 1 / (self.images * above)
+        return judged(name, ci, COSTS, unit=RELATIVE, over="images", resolution=resolution)
 
     def largest_loss(self, rows: Rows, name: str) -> Finding:
         """That of the row with the largest loss, whose name is a format of its columns."""

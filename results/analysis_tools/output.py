@@ -32,20 +32,15 @@ LABELS = 24  # as many names fit along an axis
 OPS = ("conv", "msa", "mlp", "stem")  # in the order of their colours
 
 
-def write_results(
-    folder: Path, analysis: str, results: Sequence[tuple[str, AnalysisResult | str]], title: str = ""
-) -> Explained:
-    """Write FOLDER/ANALYSIS.png, .csv and, of maps, .npz; `results` has each net's name, and its result or why none.
-
-    The title is what the registry says the analysis shows, unless another is given.
-    """
+def write_results(folder: Path, analysis: str, results: Sequence[tuple[str, AnalysisResult | str]]) -> Explained:
+    """Write FOLDER/ANALYSIS.png, .csv and, of maps, .npz; `results` has each net's name, and its result or why none."""
     fitting = [(net, result) for net, result in results if isinstance(result, AnalysisResult)]
     found = [
         finding
         for net, result in results
         for finding in of_net(net, [Finding("", verdict=result)] if isinstance(result, str) else result.findings)
     ]
-    part = Explained(analysis, title or ANALYSES[analysis].about, found)
+    part = Explained(analysis, ANALYSES[analysis].about, found)
     if not fitting:
         return part
     maps = {f"{net}/{name}": map_HW for net, result in fitting for name, map_HW in result.maps.items()}
@@ -137,7 +132,6 @@ def maps(
     maps_HW: Mapping[str, np.ndarray],
     label: str,
     titles: Sequence[str] = (),
-    columns: int = 6,
     log: bool = False,
 ) -> None:
     """Maps (H, W) by name in a grid, on one scale with one colour bar."""
@@ -145,7 +139,7 @@ def maps(
     low, high = float(values.min()), max(float(values.max()), 1e-30)
     # a gradient falls by orders of magnitude from the middle: four of them are told apart
     scale = LogNorm(1e-4 * high, high, clip=True) if log else Normalize(low, high)
-    every = _small_axes(figure, len(maps_HW), columns)
+    every = _small_axes(figure, len(maps_HW), columns=6)
     for axes, map_HW, title in zip(every, maps_HW.values(), titles or maps_HW, strict=True):
         axes.imshow(map_HW, cmap="viridis", norm=scale)
         axes.set_title(plain(title), fontsize=7)
@@ -168,7 +162,7 @@ def tiled(values_TP: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
 
 
 def draw_depth(axes: Axes, sites: Sequence[HookPoint], values: Sequence[float], label: str) -> None:
-    """Values against depth: a mark for each site by what was added there, grey lines behind the last of a stage."""
+    """Values against depth: a mark for each site by what was added there, grey lines after the last of a stage."""
     axes.plot(range(len(values)), values, color="#999999", linewidth=1, zorder=1)
     for op, colour, marker in zip(OPS, COLOURS, MARKERS, strict=False):
         at = [i for i, site in enumerate(sites) if site.op == op]

@@ -80,10 +80,6 @@ def measured(facts: Mapping[str, Any]) -> dict[str, str]:
     if facts.get("several_labels"):
         labels, answers = "labels", {"logits": "one a label, each for a sigmoid of its own; a softmax means nothing"}
     names, more = facts["classes"], " ..." if len(facts["classes"]) > 20 else ""
-    exact = {name: of for name, of in facts["formats"].items() if format_of(name).exact}
-    kinds = ", ".join(f"{name} to {of['max_abs_difference']:.1e}" for name, of in exact.items())
-    lower = {name: found_text(name, of) for name, of in facts["formats"].items() if name not in exact}
-    sizes = " and ".join(map(str, facts["checked"]["batch_sizes"]))
     return {
         "family": markdown_text(facts["family"]),
         **_accuracies(facts),
@@ -95,16 +91,20 @@ def measured(facts: Mapping[str, Any]) -> dict[str, str]:
         "mean, standard deviation": f"{facts['mean']}, {facts['std']}, in the data's own values",
         labels: f"{len(names)}: {markdown_text(', '.join(names[:20]))}{more}",
         **answers,
-        **(
-            {
-                "checked": f"on {markdown_text(facts['checked_on'])}, in batches of {sizes}: logits equal those of the "
-                f"searched net, {kinds}"
-            }
-            if exact
-            else {}
-        ),
-        **lower,
+        **_checked(facts),
     }
+
+
+def _checked(facts: Mapping[str, Any]) -> dict[str, str]:
+    """How the formats compare with the searched net: the exact ones in one row, each of the others in its own."""
+    exact = {name: of for name, of in facts["formats"].items() if format_of(name).exact}
+    rows = {name: found_text(name, of) for name, of in facts["formats"].items() if name not in exact}
+    if not exact:
+        return rows
+    sizes = " and ".join(map(str, facts["checked"]["batch_sizes"]))
+    equal = ", ".join(f"{name} to {of['max_abs_difference']:.1e}" for name, of in exact.items())
+    on = f"on {markdown_text(facts['checked_on'])}, in batches of {sizes}"
+    return {"checked": f"{on}: logits equal those of the searched net, {equal}"} | rows
 
 
 def found_text(name: str, of: Mapping[str, Any]) -> str:
@@ -135,7 +135,7 @@ def _accuracies(facts: Mapping[str, Any]) -> dict[str, str]:
     metric = facts.get("metric", "accuracy")
     if "metric" in facts:
         rows[metric] = f"{facts['value']:.4f} ({markdown_text(facts['accuracy_on'])}), which it was chosen by"
-    for name in (f"{of}{metric}_over_seeds" for of in ("", "test_", "int8_", "int8_test_")):
+    for name in (f"{of}{metric}_over_seeds" for of in ("", "test_")):
         if facts.get(name):
             rows[name.replace("_", " ")] = mean_ci_text(MeanCI(**facts[name]))
     return rows

@@ -23,7 +23,7 @@ from .export_net import ExportNet
 from .formats import format_of
 
 TOLERANCE = 1e-4  # largest absolute difference of an exact format's logits, float32
-MOST_LOSS = 0.01  # of accuracy: a format that loses more is warned of
+MAX_LOSS = 0.01  # of accuracy: a format that loses more is warned of
 
 
 def check_folder(folder: Path, net: ExportNet, formats: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -33,29 +33,31 @@ def check_folder(folder: Path, net: ExportNet, formats: Sequence[str]) -> dict[s
         OperationError: if a format does not load or run, or is exact and differs by `TOLERANCE` or more.
     """
     exact = [name for name in formats if format_of(name).exact]
+    lower = [name for name in formats if name not in exact]
     found = {}
     if exact:
-        ours, images = net.logits().numpy(), net.images_BCHW.numpy()
-        for name, theirs in _answers(folder, images, exact).items():
+        ours = net.logits(net.images_NCHW)
+        for name, theirs in _answers(folder, net.images_NCHW, exact).items():
             found[name] = {"max_abs_difference": difference(name, theirs, ours)}
-    if lower := [name for name in formats if name not in exact]:
-        images = net.scoring.val_NCHW if net.scoring else net.images_BCHW.numpy()
-        ours = net.logits_of(images).numpy()
+    if lower:
+        images, y_N = (net.scoring.val_NCHW, net.scoring.y_N) if net.scoring else (net.images_NCHW, None)
+        ours = net.logits(images)
         for name, theirs in _answers(folder, images, lower).items():
-            found[name] = compared(name, theirs[1:], ours, net.scoring.y_N if net.scoring else None)
+            found[name] = compared(name, theirs[1:], ours[1:], y_N)
     return {name: found[name] for name in formats}
 
 
 def _answers(folder: Path, images: np.ndarray, formats: Sequence[str]) -> dict[str, np.ndarray]:
     """Logits of each format, of the first image alone, then of all."""
+    files = {name: format_of(name).file for name in formats}
     with tempfile.TemporaryDirectory() as scratch:
         np.save(f"{scratch}/images.npy", images)
         command = [sys.executable, "-P", "-B", isolated.__file__, str(folder), f"{scratch}/images.npy", scratch]
-        done = subprocess.run([*command, *formats], capture_output=True, text=True, cwd=scratch)
+        done = subprocess.run([*command, *files.values()], capture_output=True, text=True, cwd=scratch)
         by_format = {}
-        for name in formats:
-            path = Path(scratch) / f"{name}.npy"
-            if not path.exists():  # the first of them; those behind it were not tried
+        for name, file in files.items():
+            path = Path(scratch) / f"{file}.npy"
+            if not path.exists():  # the first of them; those after it were not tried
                 reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1][:500]
                 raise OperationError(f"export: {name}: does not load or run: {reason}")
             by_format[name] = np.load(path)
@@ -115,7 +117,7 @@ def _score(logits_NK: np.ndarray, y_N: np.ndarray) -> float:
 
 
 def warnings(formats: dict[str, dict[str, Any]]) -> list[str]:
-    """A line for each format that loses more than `MOST_LOSS`."""
-    rule = f"more than {100 * MOST_LOSS:g} points less than in float32"
-    lost = {name: of["accuracy_loss"] for name, of in formats.items() if of.get("accuracy_loss", 0.0) > MOST_LOSS}
+    """A line for each format that loses more than `MAX_LOSS`."""
+    rule = f"more than {100 * MAX_LOSS:g} points less than in float32"
+    lost = {name: of["accuracy_loss"] for name, of in formats.items() if of.get("accuracy_loss", 0.0) > MAX_LOSS}
     return [f"{name} is {rule} on validation: {100 * loss:.2f}" for name, loss in lost.items()]

@@ -1,12 +1,10 @@
-"""What an export format is given, `ExportNet`, and what it must give, `Format`."""
+"""`ExportNet`: a net to export, what is known of it, and the images that its formats are checked on."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,34 +43,23 @@ class ExportNet:
     Attributes:
         network: in eval mode, float32, on the CPU.
         facts: what config.json says: name, classes, mean, std, image_size, in_chans and more.
-        images_BCHW: in the data's own values; two or more.
+        images_NCHW: to check on, in the data's own values; two or more.
         scoring: what formats of lower precision are calibrated and measured on; None where there is no data.
     """
 
     network: Network | TimmNetwork
     facts: Mapping[str, Any]
-    images_BCHW: Tensor
+    images_NCHW: np.ndarray
     scoring: ScoringImages | None = None
 
-    def normalised(self, images: Tensor | None = None) -> Tensor:
-        """x_BCHW, the images as the net takes them; None takes those that it is checked on."""
+    def normalised(self, images_NCHW: np.ndarray) -> Tensor:
+        """x_BCHW, images in the data's own values as the net takes them."""
         mean, std = (torch.tensor(self.facts[name]).view(1, -1, 1, 1) for name in ("mean", "std"))
-        return ((self.images_BCHW if images is None else images).float() - mean) / std
+        return (torch.from_numpy(images_NCHW).float() - mean) / std
 
     def calibration(self) -> np.ndarray:
         """Training images as the net takes them; without data those of the check."""
-        images = self.images_BCHW if self.scoring is None else torch.from_numpy(self.scoring.train_NCHW)
-        return self.normalised(images).numpy()
-
-    @property
-    def batch_sizes(self) -> tuple[int, int]:
-        """Every format is run on the first image alone and on all of them."""
-        return 1, len(self.images_BCHW)
-
-    @cached_property
-    def program(self) -> ExportedProgram:
-        """The net as torch.export traces it, with any number of images in a batch; what onnx and pt2 are made of."""
-        return self.traced(self.deployed())
+        return self.normalised(self.scoring.train_NCHW if self.scoring else self.images_NCHW).numpy()
 
     def deployed(self) -> nn.Module:
         """The net as it is shipped: reparametrised convs are one conv each."""
@@ -81,45 +68,15 @@ class ExportNet:
 
     def traced(self, network: nn.Module) -> ExportedProgram:
         """A module that takes the net's images, as torch.export traces it."""
-        two_BCHW = self.normalised()[:2]  # one image would be taken for a net of one image
+        two_BCHW = self.normalised(self.images_NCHW)[:2]  # one image would be taken for a net of one image
         with torch.no_grad():  # a net is traced as it predicts
             return torch.export.export(network, (two_BCHW,), dynamic_shapes=({0: Dim("batch", min=1)},))
 
-    def logits(self) -> Tensor:
-        """The net's own logits, first of the first image alone, then of all."""
+    def logits(self, images_NCHW: np.ndarray) -> np.ndarray:
+        """The net's own logits of images in the data's own values: of the first alone, then of all, in batches."""
+        parts = [images_NCHW[:1], *np.split(images_NCHW, range(BATCH, len(images_NCHW), BATCH))]
         with torch.no_grad():
-            return torch.cat([self.network(self.normalised()[:n]) for n in self.batch_sizes])
-
-    def logits_of(self, images: np.ndarray) -> Tensor:
-        """The net's own logits of images in the data's own values, batch by batch."""
-        with torch.no_grad():
-            parts = torch.from_numpy(images).split(BATCH)
-            return torch.cat([self.network(self.normalised(part)) for part in parts])
-
-
-@dataclass(frozen=True)
-class Format:
-    """One way to hand a net out.
-
-    Attributes:
-        title: of its part of the model card.
-        file: its main file.
-        write: writes its files to a folder, and says what is known of them; "weights" is the name of a second one.
-        usage: how to load it, in Markdown, for a net of these facts.
-        files: what each of its files is, by name.
-        requires: packages that must be installed.
-        exact: whether its logits must be the net's; those of a lower precision are compared by what they say.
-        extra: of alternas, which installs what it requires.
-    """
-
-    title: str
-    file: str
-    write: Callable[[ExportNet, Path], dict[str, Any]]
-    usage: Callable[[Mapping[str, Any]], str]
-    files: Mapping[str, str]
-    requires: tuple[str, ...] = ()
-    exact: bool = True
-    extra: str = "export"
+            return torch.cat([self.network(self.normalised(part)) for part in parts]).numpy()
 
 
 def export_net_of(
@@ -156,7 +113,7 @@ def export_net_of(
     if images is None:
         images = np.random.default_rng(0).normal(size=(RANDOM_IMAGES, channels, *size)).astype(np.float32)
     images = np.concatenate([images, images])[: max(2, len(images))]  # one image twice: it is asked for two sizes
-    return ExportNet(network, facts | dict(about or {}), torch.from_numpy(images), scoring)
+    return ExportNet(network, facts | dict(about or {}), images, scoring)
 
 
 def _facts(network: Network) -> dict[str, Any]:

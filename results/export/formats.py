@@ -1,30 +1,68 @@
-"""Registry of export formats. Nothing here loads torch before a format is asked for.
+"""The registry of export formats and what each must give, `Format`. Loads no torch before a format is asked for.
 
-A new format is a file of this folder, named as the format with `_` for `-`, that defines FORMAT; its name below; and a
-function of that name in `isolated.py`, which loads it again without alternas.
+A new format is a file of this folder with its `Format` in FORMATS, its name below, and, for a new kind of file, a
+loader in `isolated.py`, which loads it again without alternas.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ...archs.errors import InputError, check_choice
 
 if TYPE_CHECKING:
-    from .export_net import Format
+    from .export_net import ExportNet
 
-FORMATS = ("package", "onnx", "onnx-int8", "onnx-fp16", "pt2", "pt2-bf16", "openvino", "litert", "timm")
+FORMATS = {  # the file of this folder that writes it
+    "package": "package",
+    "onnx": "onnx",
+    "onnx-int8": "onnx",
+    "onnx-fp16": "onnx",
+    "pt2": "pt2",
+    "pt2-bf16": "pt2",
+    "openvino": "openvino",
+    "litert": "litert",
+    "timm": "timm",
+}
+
+
+@dataclass(frozen=True)
+class Format:
+    """One way to export a net.
+
+    Attributes:
+        title: of its part of the model card.
+        file: its main file.
+        write: writes its files to a folder and returns what is known of them; "weights" is the name of a second one.
+        usage: how to load it, in Markdown, for a net of these facts.
+        files: what each of its files is, by name.
+        requires: packages that must be installed.
+        exact: whether its logits must be the net's; those of a lower precision are compared by their answers.
+        extra: of alternas, which installs what it requires.
+    """
+
+    title: str
+    file: str
+    write: Callable[[ExportNet, Path], dict[str, Any]]
+    usage: Callable[[Mapping[str, Any]], str]
+    files: Mapping[str, str]
+    requires: tuple[str, ...] = ()
+    exact: bool = True
+    extra: str = "export"
 
 
 def format_of(name: str) -> Format:
     """The format of this name."""
-    return import_module(f".{name.replace('-', '_')}", __package__).FORMAT
+    return import_module(f".{FORMATS[name]}", __package__).FORMATS[name]
 
 
 def check_formats(text: str) -> tuple[str, ...]:
-    """The formats of a comma list, each once, in the order of `FORMATS`; timm brings the package, which it stands on.
+    """The formats of a comma list, each once, in the order of `FORMATS`; timm brings the package, which it needs.
 
     Raises:
         InputError: if one is unknown or needs a package that is not installed.

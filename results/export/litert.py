@@ -6,7 +6,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from .export_net import ExportNet, Format
+from .export_net import ExportNet
+from .formats import Format
 
 FILE = "model.tflite"
 USAGE = f"""\
@@ -32,16 +33,18 @@ logits = net.get_tensor(net.get_output_details()[0]["index"])
 def write(net: ExportNet, folder: Path) -> dict[str, Any]:
     """Write model.tflite."""
     litert_torch: Any = import_module("litert_torch")  # of an extra of its own
-    litert_torch.convert(net.deployed(), (net.normalised()[:1],)).export(str(folder / FILE))
+    litert_torch.convert(net.deployed(), (net.normalised(net.images_NCHW[:1]),)).export(str(folder / FILE))
     return {"batch": 1}
 
 
-FORMAT = Format(
-    "LiteRT",
-    FILE,
-    write,
-    lambda facts: USAGE,
-    {FILE: "the net for LiteRT, which was TensorFlow Lite"},
-    requires=("litert_torch", "ai_edge_litert"),
-    extra="litert",
-)
+FORMATS = {
+    "litert": Format(
+        "LiteRT",
+        FILE,
+        write,
+        lambda facts: USAGE,
+        {FILE: "the net for LiteRT, which was TensorFlow Lite"},
+        requires=("litert_torch", "ai_edge_litert"),
+        extra="litert",
+    )
+}

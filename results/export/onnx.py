@@ -1,4 +1,7 @@
-"""`onnx`: model.onnx, for onnxruntime and other runtimes. Input `images`, output `logits`, any batch."""
+"""`onnx`, `onnx-fp16` and `onnx-int8`: the net for onnxruntime and other runtimes.
+
+Input `images`, output `logits`, both float32, any batch. Lower precisions are made from the float32 file.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,15 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from .export_net import ExportNet, Format
+from .export_net import ExportNet
+from .formats import Format
+from .quantize import quantize
 
-FILE = "model.onnx"
+FILE, FP16_FILE, INT8_FILE = "model.onnx", "model.fp16.onnx", "model.int8.onnx"
 WEIGHTS_FILE = "model.onnx.data"
 OPSET = 18  # the lowest that torch's exporter writes without a conversion
-MOST_BYTES = 1_900_000_000  # a file of protobuf holds 2 GiB; a larger net's weights go to model.onnx.data
+MAX_BYTES = 1_900_000_000  # a file of protobuf holds 2 GiB; a larger net's weights go to model.onnx.data
+Write = Callable[[ExportNet, Path], dict[str, Any]]
 METADATA = ("name", "classes", "mean", "std", "image_size", "in_chans")  # in the file's own metadata, as JSON
 CLASS = 'labels = [known["classes"][i] for i in logits.argmax(1)]'
 SEVERAL = 'labels = [[known["classes"][k] for k in row.nonzero()[0]] for row in logits > 0]  # sigmoid above 1/2'
@@ -30,31 +36,35 @@ ABOUT = f"""\
 `{FILE}` (opset {OPSET}) takes `images`, normalised, float32, of the one size and in a batch of any number, and \
 gives `logits`. Its metadata hold classes, mean and standard deviation as JSON. Needs onnxruntime, not torch.
 """
-USAGE = f"""
+ABOUT_FP16 = f"""\
+`{FP16_FILE}` is the net in float16, half as large, for GPUs and NPUs; input and output are float32, as of \
+`model.onnx`. onnxruntime's CPU runs it in float32, with conversions between: correct, and slower.
+"""
+ABOUT_INT8 = f"""\
+`{INT8_FILE}` is the net with int8 weights (a scale for each channel) and activations of 8 bits, which take their \
+ranges from training images. Attention's products, normalisation and softmax are in float32. Input and output are \
+float32, as of `model.onnx`. It is faster where the CPU multiplies int8 (AVX-512 VNNI, AVX-VNNI, Arm's dot product) \
+and the net is not tiny; on x86 without them products may saturate, and its accuracy is to be measured there.
+"""
+USAGE = """
 ```python
 import json
 
 import numpy as np
 import onnxruntime
 
-session = onnxruntime.InferenceSession("{FILE}", providers=["CPUExecutionProvider"])
-known = {{name: json.loads(text) for name, text in session.get_modelmeta().custom_metadata_map.items()}}
+session = onnxruntime.InferenceSession("FILE", providers=["CPUExecutionProvider"])
+known = {name: json.loads(text) for name, text in session.get_modelmeta().custom_metadata_map.items()}
 mean, std = (np.array(known[name], np.float32).reshape(1, -1, 1, 1) for name in ("mean", "std"))
-(logits,) = session.run(["logits"], {{"images": (np.asarray(images, np.float32) - mean) / std}})
-{CLASS}
+(logits,) = session.run(["logits"], {"images": (np.asarray(images, np.float32) - mean) / std})
+LABELS
 ```
 """
 
 
-def usage(facts: Mapping[str, Any]) -> str:
-    """How to load it: with the likeliest class, or all labels that a sigmoid gives more than one half."""
-    return ABOUT + session_usage(FILE, facts)
-
-
-def session_usage(file: str, facts: Mapping[str, Any]) -> str:
-    """The lines of Python that load a file of ONNX and run it."""
-    text = USAGE.replace(FILE, file)
-    return text.replace(CLASS, SEVERAL) if facts.get("several_labels") else text
+def labelled(usage: str, facts: Mapping[str, Any]) -> str:
+    """The usage with its LABELS: the likeliest class, or all labels that a sigmoid gives more than one half."""
+    return usage.replace("LABELS", SEVERAL if facts.get("several_labels") else CLASS)
 
 
 def write(net: ExportNet, folder: Path) -> dict[str, Any]:
@@ -77,6 +87,23 @@ def write(net: ExportNet, folder: Path) -> dict[str, Any]:
     return {"opset": OPSET, "ir_version": model.model.ir_version} | ({"weights": WEIGHTS_FILE} if large else {})
 
 
+def write_fp16(net: ExportNet, folder: Path) -> dict[str, Any]:
+    """Write model.fp16.onnx; RuntimeError if torch cannot express the net in ONNX."""
+    import onnx
+    from onnxruntime.transformers.float16 import convert_float_to_float16
+
+    with float_file(net, folder) as source:
+        onnx.save(convert_float_to_float16(onnx.load(source), keep_io_types=True), folder / FP16_FILE)
+    return {}
+
+
+def write_int8(net: ExportNet, folder: Path) -> dict[str, Any]:
+    """Write model.int8.onnx; RuntimeError if torch cannot express the net in ONNX, or onnxruntime not quantize it."""
+    with float_file(net, folder) as source:
+        images = quantize(source, folder / INT8_FILE, net.calibration())
+    return {"calibrated_on": f"{images} {'training' if net.scoring else 'random'} images"}
+
+
 @contextmanager
 def float_file(net: ExportNet, folder: Path) -> Iterator[Path]:
     """The net in float32 as one file of ONNX: the folder's, where it has been written there.
@@ -85,7 +112,7 @@ def float_file(net: ExportNet, folder: Path) -> Iterator[Path]:
         RuntimeError: if it is too large for one file, or torch cannot express it in ONNX.
     """
     if _is_large(net):
-        raise RuntimeError(f"its weights are more than {MOST_BYTES:,} bytes, which one file of ONNX does not hold")
+        raise RuntimeError(f"its weights are more than {MAX_BYTES:,} bytes, which one file of ONNX does not hold")
     if (folder / FILE).exists():
         yield folder / FILE
         return
@@ -95,7 +122,7 @@ def float_file(net: ExportNet, folder: Path) -> Iterator[Path]:
 
 
 def _is_large(net: ExportNet) -> bool:
-    return sum(tensor.nbytes for tensor in net.network.state_dict().values()) > MOST_BYTES
+    return sum(tensor.nbytes for tensor in net.network.state_dict().values()) > MAX_BYTES
 
 
 def _converted(net: ExportNet) -> Any:
@@ -140,13 +167,13 @@ def _gelu(x: Any, approximate: str = "none") -> Any:
 def _pad(x: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """Padding by concatenation.
 
-    onnxruntime folds a Pad of zeros into the MaxPool behind it, which ignores what it pads with: BiT's root, whose
+    onnxruntime folds a Pad of zeros into the MaxPool after it, which ignores what it pads with: BiT's root, whose
     maps may be negative, would be off by percents at the borders.
     """
     assert mode == "constant", "our nets pad with constants"
-    for i, (before, behind) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
+    for i, (before, after) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
         axis = x.dim() - 1 - i
-        shapes = [[*x.shape[:axis], side, *x.shape[axis + 1 :]] for side in (before, behind)]
+        shapes = [[*x.shape[:axis], side, *x.shape[axis + 1 :]] for side in (before, after)]
         first, last = (x.new_full(shape, value or 0) for shape in shapes)
         x = torch.cat([first, x, last], dim=axis)
     return x
@@ -165,7 +192,7 @@ def _attention(
     """Attention in plain operators, for operator sets below 23, which have none.
 
     torch's own decomposition does not pass: the program was traced with the strides of the fused kernel, and the
-    views behind it cannot be made of others.
+    views after it cannot be made of others.
     """
     assert not any((dropout_p, is_causal, enable_gqa)), "our nets do not ask for them"
     logits = (queries * (scale or queries.shape[-1] ** -0.5)) @ keys.transpose(-2, -1)
@@ -186,14 +213,18 @@ def _name_the_batch(model: Any) -> None:
                 value.shape[axis] = SymbolicDim(str(side.value).replace(invented, "batch"))
 
 
-FORMAT = Format(
-    "onnxruntime",
-    FILE,
-    write,
-    usage,
-    {
-        FILE: "the net for onnxruntime and other runtimes",
-        WEIGHTS_FILE: "its weights, where they are too many for one file",
-    },
-    requires=("onnx", "onnxscript", "onnxruntime"),
-)
+def _format(title: str, file: str, write: Write, about: str, what: str, exact: bool = False) -> Format:
+    def usage(facts: Mapping[str, Any]) -> str:
+        return about + labelled(USAGE.replace("FILE", file), facts)
+
+    files = {file: what} | ({WEIGHTS_FILE: "its weights, where they are too many for one file"} if exact else {})
+    return Format(title, file, write, usage, files, ("onnx", "onnxscript", "onnxruntime"), exact)
+
+
+FORMATS = {
+    "onnx": _format("onnxruntime", FILE, write, ABOUT, "the net for onnxruntime and other runtimes", exact=True),
+    "onnx-fp16": _format(
+        "onnxruntime, float16", FP16_FILE, write_fp16, ABOUT_FP16, "the net in float16 for onnxruntime"
+    ),
+    "onnx-int8": _format("onnxruntime, int8", INT8_FILE, write_int8, ABOUT_INT8, "the net in int8 for onnxruntime"),
+}

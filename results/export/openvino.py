@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from .export_net import ExportNet, Format
-from .onnx import CLASS, SEVERAL, float_file
+from .export_net import ExportNet
+from .formats import Format
+from .onnx import float_file, labelled
 
 FILE = "model.xml"
 WEIGHTS_FILE = "model.bin"
@@ -26,14 +26,9 @@ known = json.load(open("config.json", encoding="utf-8"))
 net = openvino.Core().compile_model("{FILE}", "CPU", {{"INFERENCE_PRECISION_HINT": "f32"}})
 mean, std = (np.array(known[name], np.float32).reshape(1, -1, 1, 1) for name in ("mean", "std"))
 logits = net((np.asarray(images, np.float32) - mean) / std)["logits"]
-{CLASS}
+LABELS
 ```
 """
-
-
-def usage(facts: Mapping[str, Any]) -> str:
-    """How to load it: with the likeliest class, or all labels that a sigmoid gives more than one half."""
-    return USAGE.replace(CLASS, SEVERAL) if facts.get("several_labels") else USAGE
 
 
 def write(net: ExportNet, folder: Path) -> dict[str, Any]:
@@ -48,12 +43,14 @@ def write(net: ExportNet, folder: Path) -> dict[str, Any]:
     return {"weights": WEIGHTS_FILE, "openvino": openvino.__version__.split("-")[0]}
 
 
-FORMAT = Format(
-    "OpenVINO",
-    FILE,
-    write,
-    usage,
-    {FILE: "the net for OpenVINO", WEIGHTS_FILE: "its weights"},
-    requires=("openvino", "onnx", "onnxscript"),
-    extra="openvino",
-)
+FORMATS = {
+    "openvino": Format(
+        "OpenVINO",
+        FILE,
+        write,
+        lambda facts: labelled(USAGE, facts),
+        {FILE: "the net for OpenVINO", WEIGHTS_FILE: "its weights"},
+        requires=("openvino", "onnx", "onnxscript"),
+        extra="openvino",
+    )
+}

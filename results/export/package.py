@@ -8,7 +8,8 @@ from typing import Any
 
 from ...archs import Genotype, Network
 from ...archs.timm_network import TimmNetwork
-from .export_net import ExportNet, Format
+from .export_net import ExportNet
+from .formats import Format
 from .source import source_of
 
 FILE = "model.py"
@@ -103,4 +104,6 @@ def _sides(channels: int, at: tuple[int, int]) -> str:
     return f"{channels} x {at[0]}x{at[1]}"
 
 
-FORMAT = Format("torch", FILE, write, usage, {FILE: "the net's code in one file, and functions that load it"})
+FORMATS = {
+    "package": Format("torch", FILE, write, usage, {FILE: "the net's code in one file, and functions that load it"})
+}

@@ -21,7 +21,7 @@ from ...archs.cost import FLOAT_BYTES
 
 QUANTIZED = ("Conv", "Gemm", "MatMul")
 PERCENTILE = 99.99  # of a map's values that its range holds: what lies outside is clipped
-MOST_IMAGES = 512  # that ranges are taken from
+MAX_IMAGES = 512  # that ranges are taken from
 MAPS_BYTES = 2**30  # of the maps that calibration keeps at once
 BATCH = 32
 
@@ -43,7 +43,7 @@ def quantize(source: Path, target: Path, x_NCHW: np.ndarray) -> int:
     with tempfile.TemporaryDirectory() as scratch, redirect_stdout(io.StringIO()):  # it prints how it calibrates
         prepared = Path(scratch) / "prepared.onnx"
         quant_pre_process(str(source), str(prepared), skip_symbolic_shape=True)  # shapes; norms folded into convs
-        most = min(len(x_NCHW), MOST_IMAGES, max(BATCH // 2, MAPS_BYTES // _maps_bytes(prepared)))
+        most = min(len(x_NCHW), MAX_IMAGES, max(BATCH // 2, MAPS_BYTES // _maps_bytes(prepared)))
         x_NCHW = x_NCHW[: most - most % min(BATCH, most)]  # onnxruntime takes batches of one size alone
         quantize_static(
             str(prepared),
@@ -82,15 +82,15 @@ def _ends(graph: Any, layers: set[str]) -> set[str]:
 
 
 def _met(start: str, steps: list[tuple[str, Any, Any]], layers: set[str]) -> set[str]:
-    """The first layers on all ways from a map; each step is a node's name and the maps before and behind it."""
+    """The first layers on all ways from a map; each step is a node's name and the maps before and after it."""
     maps, met = {start}, set[str]()
-    for name, before, behind in steps:
+    for name, before, after in steps:
         if not maps.intersection(before):
             continue
         if name in layers:
             met.add(name)
         else:
-            maps.update(behind)
+            maps.update(after)
     return met
 
 

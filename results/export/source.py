@@ -81,7 +81,7 @@ def source_of(network: Network | TimmNetwork, more: str, pictures: bool) -> tupl
     """The sources that build a net, by `build()`: torch alone, or torch and timm where a part of it is timm's.
 
     Args:
-        more: code that stands behind them, whose names are kept too.
+        more: code that stands after them, whose names are kept too.
         pictures: whether it opens files of pictures.
 
     Returns:
@@ -303,7 +303,7 @@ def _imports(modules: Iterable[_Module], text: str) -> str:
 
 
 def _needed(module: str) -> list[str]:
-    """The modules of `archs` that a module of `archs` imports at its top, each behind those that it needs."""
+    """The modules of `archs` that a module of `archs` imports at its top, each after those that it needs."""
     names = list[str]()
     for node in ast.parse(_text(module)).body:
         if isinstance(node, ast.ImportFrom) and _is_ours(node) and (name := _imported(module, node)) not in MODULES:

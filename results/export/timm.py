@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ...archs import Genotype
-from .export_net import ExportNet, Format
+from .export_net import ExportNet
+from .formats import Format
 
 FILE = "timm_model.py"
 USAGE = """\
@@ -54,4 +55,4 @@ def write(net: ExportNet, folder: Path) -> dict[str, Any]:
     return {"name": net.facts["name"], "features_only": bool(genotype.stages)}
 
 
-FORMAT = Format("timm", FILE, write, usage, {FILE: "registers the net with timm"})
+FORMATS = {"timm": Format("timm", FILE, write, usage, {FILE: "registers the net with timm"})}

@@ -263,7 +263,8 @@ def write_card(
 ) -> dict[str, Any]:
     """Write config.json and the card, with what was `found` of each format; return the facts."""
     formats = {name: {**written[name], **of} for name, of in found.items()}
-    checked = {"images": len(net.images_BCHW), "batch_sizes": list(net.batch_sizes), "tolerance": TOLERANCE}
+    images = len(net.images_NCHW)
+    checked = {"images": images, "batch_sizes": [1, images], "tolerance": TOLERANCE}
     most = [of["max_abs_difference"] for name, of in found.items() if format_of(name).exact]
     facts = dict(net.facts) | {"checked": checked, "formats": formats, "max_abs_difference": max(most, default=None)}
     write_json(draft / "config.json", facts)

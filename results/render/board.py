@@ -135,7 +135,7 @@ def budget_order_lines(records: Sequence[Record], metric: Metric) -> list[str]:
 
     They are the best of the search and the plain ResNets; how much longer each was trained differs.
     """
-    accuracies = {r.trial: r.accuracy for r in records if r.status == "ok" and r.accuracy is not None}
+    accuracies = {r.trial: r.accuracy for r in records if r.status == Status.OK and r.accuracy is not None}
     polished = [r for r in records if r.trial in accuracies and r.weights == "polished"]
     before = [(accuracies.get(r.lineage.get("trial", -1)), accuracies[r.trial]) for r in polished]
     pairs = [(one, other) for one, other in before if one is not None]

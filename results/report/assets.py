@@ -1,4 +1,4 @@
-"""The numbers behind a report's plots and tables as CSV and Parquet, and copies of the pictures of `explain`."""
+"""The numbers of a report's plots and tables as CSV and Parquet, and copies of the pictures of `explain`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 
 from ...archs.errors import InputError
 from ..render.terminal import csv_cell
-from .elements import Matrix, Picture, Plot, Run, Section, Table
-from .nets import COLUMNS, net_row
+from .elements import Matrix, Picture, Plot, Section, Table
+from .run import Run
+from .sections import COLUMNS, net_row
 
 
 def write_assets(folder: Path, run: Run, sections: list[Section]) -> list[Path]:

@@ -1,16 +1,20 @@
-"""Axes of plots: where a value lies in pixels, and which ticks a person can read."""
+"""Axes of plots: where a value lies in pixels, ticks that a person can read, and labels beside points."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 
 from ..render.tables import short
+from .elements import Series
 
 STEPS = (1, 2, 5, 10)  # of linear ticks, times a power of ten
 SETS = ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7))  # of logarithmic ticks in a power of ten, the coarsest first
 MARGIN = 0.05  # of the axis that stays free at each end
+LETTER, HEIGHT, POINT = 6.8, 12, 7  # pixels of a bold letter on average, of a line, around a labelled point
+Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 
 @dataclass(frozen=True)
@@ -87,3 +91,53 @@ def linear_ticks(low: float, high: float, most: int) -> list[float]:
     step = next(s * power for s in STEPS if (high - low) / (s * power) <= most)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [round(i * step, 12) for i in range(first, last + 1)]
+
+
+def placed_labels(shown: Sequence[Series], x: Axis, y: Axis) -> list[str]:
+    """Labels as text, none on another or on a labelled point: the longest, which say most, first.
+
+    Empty ones and those without room are left out.
+    """
+    labelled = [series for series in shown if series.labels]
+    points = [
+        (x.at(a), y.at(b), label)
+        for series in labelled
+        for a, b, label in zip(series.x, series.y, series.labels, strict=True)
+        if label
+    ]
+    taken: list[Box] = [(a - POINT, b - POINT, a + POINT, b + POINT) for a, b, _ in points]
+    pieces = []
+    for a, b, label in sorted(points, key=lambda point: -len(point[2])):
+        wide = LETTER * len(label)
+        for left, bottom in _places(a, b, wide):
+            box = (left, bottom - HEIGHT + 2, left + wide, bottom + 2)
+            if _is_within(box, x, y) and not any(_overlap(box, other) for other in taken):
+                taken.append(box)
+                place = f'x="{left:.1f}" y="{bottom:.1f}"'
+                pieces.append(f'<text class="p-t p-h p-text" {place}>{escape(label, quote=False)}</text>')
+                break
+    return pieces
+
+
+def _places(a: float, b: float, wide: float) -> list[tuple[float, float]]:
+    """Left end and bottom of a label beside a point: above to the left, where a front leaves room, then elsewhere."""
+    out = POINT + 2
+    return [
+        (a - wide - out + 3, b - out + 2),
+        (a + out, b + out + 6),
+        (a + out, b + 4),
+        (a - wide - out, b + 4),
+        (a + out - 3, b - out + 2),
+        (a - wide / 2, b + out + HEIGHT + 6),
+        (a - wide - out, b - out - HEIGHT),
+        (a + out, b + out + 2 * HEIGHT + 6),
+        (a + out, b + out + 3 * HEIGHT + 8),
+    ]
+
+
+def _is_within(box: Box, x: Axis, y: Axis) -> bool:
+    return box[0] >= x.start and box[2] <= x.end + 8 and box[1] >= y.end - 4 and box[3] <= y.start
+
+
+def _overlap(one: Box, other: Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]

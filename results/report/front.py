@@ -15,7 +15,8 @@ from ..ranking.stats import count_nets
 from ..render.drawing import write_svg
 from ..runs.record import REFERENCE_KINDS, Record
 from ..runs.status import Status
-from .elements import BLUE, GREEN, GREY, ORANGE, PINK, SKY, TEXT, VERMILLION, Plot, Run, Series, open_run, thin
+from .elements import BLUE, GREEN, GREY, ORANGE, PINK, SKY, TEXT, VERMILLION, Plot, Series
+from .run import Run, open_run, thin
 from .svg import plot_svg
 
 FAMILY_LOOKS = {  # colour and shape
@@ -31,8 +32,8 @@ WEIGHT_NAMES = {"inherited": "inherited", "shared": "sliced", "polished": "polis
 UNITS = {"macs": "MACs", "params": "parameters", LATENCY: "ms"}
 AXES = {"macs": "MACs of one image", "memory": "bytes of activations", LATENCY: "latency, ms a batch"}
 EARLY = "stopped early"
-MOST_RINGS = 100  # around tied nets: more would cover all else, and wait in the legend
-MOST_NAMED = 40  # nets of a front, of as many as there is room for
+MAX_RINGS = 100  # around tied nets: more would cover all else, and wait in the legend
+MAX_NAMED = 40  # nets of a front, of as many as there is room for
 FIGURE = (760, 420)  # pixels of a picture of its own
 
 
@@ -132,12 +133,12 @@ def _front_series(run: Run) -> list[Series]:
         series.append(Series("the front", *_points(run, front), "steps", TEXT))
     name = "on the front, 95 %" if noise else "on the front"
     bars = [_interval(run, r) for r in front] if noise else []
-    named = {r.trial for r in thin(front, MOST_NAMED)}
+    named = {r.trial for r in thin(front, MAX_NAMED)}
     labels = [f"knee: {r.trial}" if run.row_of[r.trial]["knee"] else str(r.trial) * (r.trial in named) for r in front]
     series.append(Series(name, *_points(run, front), "rings", TEXT, bars=bars, labels=labels))
     tied = [r for r in run.ranked if run.row_of[r.trial]["rank"] > 1 and run.row_of[r.trial]["tied_with"]]
     if tied:
-        many = len(tied) > MOST_RINGS
+        many = len(tied) > MAX_RINGS
         series.append(Series("tied with it", *_points(run, tied), "rings", GREY, look="dotted", hidden=many))
     return series
 

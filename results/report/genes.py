@@ -11,11 +11,12 @@ from ...archs import Genotype
 from ...archs.candidate import recipe_genes, tuned_values
 from ..runs.record import REFERENCE_KINDS, Record
 from ..runs.status import Status
-from .elements import BLUE, GREY, VERMILLION, Plot, Run, Series, Table, thin
+from .elements import BLUE, GREY, VERMILLION, Plot, Series, Table
+from .run import Run, thin
 
-MOST_GENES = 15  # in a table or a plot
-MOST_NETS = 2000  # that importance looks at: of 10,000, Optuna would take half a minute
-FEWEST, FEWEST_BEST, SHARE = 20, 5, 0.1  # nets in all and among the best; share of nets that are the best
+MAX_GENES = 15  # in a table or a plot
+MAX_NETS = 2000  # that importance looks at: of 10,000, Optuna would take half a minute
+MIN_NETS, MIN_BEST, SHARE = 20, 5, 0.1  # nets in all and among the best; share of nets that are the best
 
 
 def importances(
@@ -24,8 +25,8 @@ def importances(
     """Importance of each gene for being among the best tenth in accuracy, summing to 1, the largest first.
 
     Watanabe et al., "PED-ANOVA", IJCAI 2023: how far a gene's values among the best differ from those of all. Each
-    gene is looked at in the nets that use it. Genes of one value are left out, and those that fewer than FEWEST nets
-    use; of more than MOST_NETS, so many, evenly spread.
+    gene is looked at in the nets that use it. Genes of one value are left out, and those that fewer than MIN_NETS nets
+    use; of more than MAX_NETS, so many, evenly spread.
 
     Args:
         records: of a run.
@@ -34,14 +35,14 @@ def importances(
     trained = [
         r for r in records if r.kind == "search" and r.status == Status.OK and r.accuracy is not None and r.genes
     ]
-    trained = thin(trained, MOST_NETS)
+    trained = thin(trained, MAX_NETS)
     users: defaultdict[str, list[int]] = defaultdict(list)  # by gene: places of the nets that use it
-    for i, record in enumerate(trained if len(trained) >= FEWEST else []):
+    for i, record in enumerate(trained if len(trained) >= MIN_NETS else []):
         for name in used(record):
             users[name].append(i)
     together: defaultdict[tuple[int, ...], list[str]] = defaultdict(list)  # genes that the same nets use
     for name, nets in users.items():
-        if len(nets) >= FEWEST:
+        if len(nets) >= MIN_NETS:
             together[tuple(nets)].append(name)
     found: dict[str, float] = {}
     for nets, names in together.items():
@@ -70,7 +71,7 @@ def _raw_importances(nets: Sequence[Record], names: Sequence[str]) -> dict[str, 
         )
         for r in nets
     ])  # fmt: skip
-    evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=max(SHARE, FEWEST_BEST / len(nets)))
+    evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=max(SHARE, MIN_BEST / len(nets)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         return optuna.importance.get_param_importances(study, evaluator=evaluator, normalize=False)
@@ -87,7 +88,7 @@ def recipe_table(genes: Mapping[str, float]) -> Table:
     """Importance of the recipe's genes, of the net's, and of each of the recipe's; `genes` as `importances` has it."""
     of_recipe, title = recipe_genes(genes), "Recipe against net"
     if not genes:
-        return Table("recipe_importance", title, f"Needs {FEWEST} nets of the search, trained to the end.", [])
+        return Table("recipe_importance", title, f"Needs {MIN_NETS} nets of the search, trained to the end.", [])
     shares = {"recipe": sum(of_recipe.values()), "net": sum(genes.values()) - sum(of_recipe.values())}
     counts = {"recipe": len(of_recipe), "net": len(genes) - len(of_recipe)}
     rows = [{"genes of": name, "number": counts[name], "importance": round(shares[name], 3)} for name in shares]
@@ -101,14 +102,14 @@ def recipe_table(genes: Mapping[str, float]) -> Table:
 
 def importance_plot(run: Run, genes: Mapping[str, float]) -> Plot:
     """Bars, the most important gene on top; `genes` as `importances` has it."""
-    shown = dict(list(genes.items())[:MOST_GENES])
+    shown = dict(list(genes.items())[:MAX_GENES])
     caption = (
         "How far the genes of the most accurate tenth differ from those of all nets (PED-ANOVA), each gene among the "
         "nets that use it. No effect of two genes together, no direction, and among few nets mostly noise."
     )
     caption += f" The first {len(shown)} of {len(genes)}." if len(shown) < len(genes) else ""
     if not genes:
-        caption = f"Gene importance needs {FEWEST} nets of the search, trained to the end, whose genes differ."
+        caption = f"Gene importance needs {MIN_NETS} nets of the search, trained to the end, whose genes differ."
     values = [round(of, 4) for of in shown.values()]
     series = [Series("importance", list(shown), values, "bars", BLUE)] if genes else []
     title = f"Gene importance for {run.metric.name}"
@@ -168,4 +169,4 @@ def common_table(run: Run) -> Table:
     )
     if not rows:
         caption = "The front has no gene value that is commoner there than among all."
-    return Table("common", "Genes of the front", caption, rows[:MOST_GENES])
+    return Table("common", "Genes of the front", caption, rows[:MAX_GENES])

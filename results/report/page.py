@@ -17,13 +17,11 @@ from ..ranking.verdict import verdict_of
 from ..render.tables import gain_text, short
 from ..runs.status import Status
 from .assets import write_assets
-from .classes import class_parts
-from .elements import Picture, Plot, Run, Section, open_run
+from .elements import Picture, Plot, Section
 from .front import front_plots
 from .genes import attention_plot, common_table, importance_parts
 from .marks import style
-from .matrix_svg import matrix_svg
-from .nets import COLUMNS, drawings, page_rows
+from .run import Run, open_run
 from .search_progress import (
     Change,
     curves_plot,
@@ -35,8 +33,18 @@ from .search_progress import (
     status_table,
     survival_parts,
 )
-from .sections import MOST_ROWS, command_of, explained_parts, leaderboard_table, provenance_tables
-from .svg import plot_svg
+from .sections import (
+    COLUMNS,
+    MAX_ROWS,
+    class_parts,
+    command_of,
+    drawings,
+    explained_parts,
+    leaderboard_table,
+    page_rows,
+    provenance_tables,
+)
+from .svg import matrix_svg, plot_svg
 
 BESIDE_CELLS = ("gain_bound", "retrained_sd")  # columns that stand in the cell of another
 WIDE = ("front", "nets", "failures")  # parts that stand alone in a line
@@ -51,7 +59,7 @@ def write_report(folder: Path, out: Path | None = None, assets: Path | None = No
     Args:
         folder: of the run.
         out: the page; without it, report.html in the run's folder. What is there is replaced.
-        assets: folder for the numbers behind every plot and table as CSV and Parquet.
+        assets: folder for the numbers of every plot and table as CSV and Parquet.
 
     Raises:
         InputError: if the run cannot be read or a file cannot be written.
@@ -135,7 +143,7 @@ def _page(run: Run, sections: list[Section], numbers: dict[str, Any]) -> str:
         sections=shown,
         left_out=left_out,
         wide=WIDE,
-        most_rows=MOST_ROWS,
+        most_rows=MAX_ROWS,
         beside=BESIDE_CELLS,
         cell_text=partial(_cell_text, run.metric.name),
         picture=lambda path: base64.b64encode(read_own(path)).decode(),

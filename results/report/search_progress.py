@@ -11,28 +11,12 @@ from typing import Any
 from ..ranking.metric import Metric, floor_name, score_range, trained_scores
 from ..ranking.objectives import spent_on_training
 from ..ranking.pareto import above_chance, dominated_volume, normalized_cost
-from ..runs.record import Record
+from ..runs.record import RECORDED, Record
 from ..runs.status import FAILED, RECORDED, UNTRAINED
-from .elements import (
-    BLUE,
-    COLOURS,
-    GREEN,
-    GREY,
-    ORANGE,
-    PINK,
-    SKY,
-    VERMILLION,
-    Plot,
-    Run,
-    Series,
-    Table,
-    began,
-    elapsed,
-    family_of,
-    thin,
-)
+from .elements import BLUE, COLOURS, GREEN, GREY, ORANGE, PINK, SKY, VERMILLION, Plot, Series, Table
+from .run import Run, began, elapsed, family_of, thin
 
-MOST_CURVES, MOST_POINTS, MOST_MESSAGES = 200, 40, 50
+MAX_CURVES, MAX_POINTS, MAX_MESSAGES = 200, 40, 50
 NO_RUNGS = "No net was stopped at a rung: the run has no scheduler, or no net has reached a rung."
 STATUS_COLOURS = dict(zip(RECORDED, (GREEN, SKY, VERMILLION, PINK, ORANGE, BLUE, VERMILLION, GREY, GREY), strict=True))
 Change = tuple[float, float, float]  # of the hypervolume: seconds, FLOPs, area
@@ -84,14 +68,14 @@ def hypervolumes(run: Run) -> list[Change]:
 
 
 def curves_plot(run: Run) -> Plot:
-    """Validation accuracy, or another metric, over steps; the front's in colour, a sample of the others behind."""
+    """Validation accuracy, or another metric, over steps; the front's in colour, a sample of the others in grey."""
     front = {r.trial for r in run.front}
     others = [r for r in run.records if r.trial not in front and _curve(r, run.metric)[0]]
-    sample = thin(others, MOST_CURVES)
+    sample = thin(others, MAX_CURVES)
     shown = [r for r in run.front if _curve(r, run.metric)[0]]
     named = thin(shown, len(COLOURS))  # of the whole range of costs
     further = [r for r in shown if r not in named]
-    rest = thin(further, MOST_CURVES)
+    rest = thin(further, MAX_CURVES)
     series = [_joined(run, f"{len(sample)} of {len(others)} other nets", sample, quiet=True)] if sample else []
     many = f"{len(rest)} of {len(further)} more" if len(rest) < len(further) else f"{len(rest)} more"
     series += [_joined(run, f"{many} of the front", rest)] if rest else []
@@ -111,7 +95,7 @@ def curves_plot(run: Run) -> Plot:
 def _curve(record: Record, metric: Metric) -> tuple[list[int], list[float]]:
     """Steps, and the metric's values there."""
     points = [p for p in record.curve if p.get("accuracy") is not None and p.get("step") is not None]
-    points = thin(points, MOST_POINTS)
+    points = thin(points, MAX_POINTS)
     return [p["step"] for p in points], [round(metric.value(p["accuracy"]), 4) for p in points]
 
 
@@ -225,8 +209,8 @@ def failures_table(run: Run) -> Table:
     order = sorted(groups.items(), key=lambda group: -len(group[1]))
     rows = [
         {"status": status, "nets": len(nets), "first trial": nets[0].trial, "message": nets[0].error or "(no message)"}
-        for (status, _), nets in order[:MOST_MESSAGES]
+        for (status, _), nets in order[:MAX_MESSAGES]
     ]
-    more = f" The commonest {MOST_MESSAGES} of {len(groups)} reasons." if len(groups) > MOST_MESSAGES else ""
+    more = f" The commonest {MAX_MESSAGES} of {len(groups)} reasons." if len(groups) > MAX_MESSAGES else ""
     caption = f"Nets that failed or were refused, by reason, numbers in it aside; with the first one's message.{more}"
     return Table("failures", "Failures", caption if rows else "No net failed or was refused.", rows)

@@ -1,23 +1,37 @@
-"""Report sections: leaderboard, analyses, provenance."""
+"""Report sections: leaderboard and all nets, classes, analyses, provenance."""
 
 from __future__ import annotations
 
 import json
 import shlex
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ...archs.errors import InputError
 from ..analysis_tools.findings import shown_rows
 from ..analysis_tools.index import FOLDER, INDEX, read_index
-from ..ranking.objectives import COSTS
+from ..ranking.leaderboard import recommended
+from ..ranking.objectives import ACCURACY, COSTS
+from ..render.confusion import mistakes, per_class, read_confusion
 from ..render.tables import list_text, tuned_columns
-from ..runs.record import REFERENCE_KINDS
-from .elements import Picture, Run, Table
+from ..runs.record import REFERENCE_KINDS, Record
+from .elements import Matrix, Picture, Table
 from .front import WEIGHT_NAMES, unit
+from .run import Run, thin
 
-MOST_ROWS = 300  # of the leaderboard that the page shows
+if TYPE_CHECKING:
+    import numpy as np
+
+MAX_ROWS = 300  # of the leaderboard that the page shows
 FINDINGS = "Means with 95 % intervals over what is named in findings.csv; one training a net."
-MOST_BYTES = 2**20  # of pictures: a page stays below 8 MB
+MAX_BYTES = 2**20  # of pictures: a page stays below 8 MB
+COLUMNS = (  # of all nets; of another metric the page has its name in place of accuracy
+    "trial", "net", "family", "kind", "status", "accuracy", "macs", "params", "gain", "gain_bound", "rank", "seconds",
+    "note",
+)  # fmt: skip
+MAX_DRAWINGS = 400
+MAX_NETS, MAX_CLASSES, MAX_MISTAKES, MAX_CELLS = 6, 40, 4, 24  # of the parts by class
+NO_CONFUSION = "No net of the front has kept its confusion."
 
 
 def leaderboard_table(run: Run) -> Table:
@@ -66,7 +80,7 @@ def note_of(row: Mapping[str, Any]) -> str:
 def _leaderboard_caption(run: Run) -> str:
     metric, noise, count = run.metric, run.board.noise, len(run.rows)
     gained = f"accuracy {metric.points}" if metric.is_accuracy else metric.points
-    shown = f"the first {MOST_ROWS} of {count}" if count > MOST_ROWS else f"{count}"
+    shown = f"the first {MAX_ROWS} of {count}" if count > MAX_ROWS else f"{count}"
     doubt = "±: 95 % interval by the seed noise. " if noise else "The seed noise is not known. "
     again = "Retrained and test: means over other seeds (± standard deviation), which are not ranked. "
     again = again if any(row["retrained_accuracy"] is not None for row in run.rows) else ""
@@ -77,15 +91,115 @@ def _leaderboard_caption(run: Run) -> str:
     )
 
 
+def net_row(run: Run, record: Record) -> list[Any]:
+    """A net of the run's list in short: values by COLUMNS."""
+    row = run.row_of.get(record.trial, {})
+    gain, accuracy = row.get("gain"), None if record.accuracy is None else round(run.metric.value(record.accuracy), 5)
+    family = record.label + ("" if record.weights == "alone" else f" ({WEIGHT_NAMES[record.weights]})")
+    about = [record.trial, record.key, family, record.kind, record.status, accuracy]
+    about += [record.cost["macs"], record.cost["params"], None if gain is None else round(gain, 3)]
+    about += [row.get("gain_bound"), row.get("rank"), round(record.seconds, 1)]
+    return [*about, _note(run, row)]
+
+
+def _note(run: Run, row: dict[str, Any]) -> str | None:
+    """What is to be said of a net beside its numbers, retrainings among it."""
+    if not row:
+        return None
+    notes, again = [note_of(row)] if note_of(row) else [], row["retrained_accuracy"]
+    if again is not None:
+        sd = "" if row["retrained_sd"] is None else f" ± {row['retrained_sd']:.3f}"
+        on_test = "" if row["retrained_test"] is None else f", {row['retrained_test']:.3f} on test"
+        notes.append(f"retrained {run.metric.value(again):.3f}{sd}{on_test}")
+    return "; ".join(notes) or None
+
+
+def page_rows(run: Run) -> list[list[Any]]:
+    """Every net, its genes at the end, in the order of the run's; None for those that it does not use."""
+    return [[*net_row(run, r), [run.used(r).get(name) for name in run.genes]] for r in run.nets]
+
+
+def drawings(run: Run, room: int) -> dict[str, str]:
+    """Pictures by key, up to `room` bytes of them: of the front and the baselines, then of the others by rank."""
+    front = {r.trial for r in run.front}
+    first = [r for r in run.nets if r.trial in front or r.kind == "baseline"]
+    drawn: dict[str, str] = {}
+    for i, record in enumerate([*first, *run.nets]):
+        if record.key in drawn:
+            continue
+        if room <= 0 or (i >= len(first) and len(drawn) >= MAX_DRAWINGS):
+            break
+        try:
+            svg = run.spec.svg(net) if (net := run.net(record)) else ""
+        except InputError:  # of another alternas: its facts are shown all the same
+            svg = ""
+        if not svg:
+            continue
+        drawn[record.key] = svg
+        room -= len(svg) * 5 // 4  # in JSON, with its quotes and its < escaped
+    return drawn
+
+
+def class_parts(run: Run) -> tuple[Table | Matrix, ...]:
+    """Tables by class and of mistakes, of nets evenly drawn from the front, and the confusion of the net to take.
+
+    Raises:
+        InputError: if the file of a confusion cannot be read as one.
+    """
+    classes = [str(name) for name in run.data["classes"]]
+    take = recommended(run.board)["trial"] if run.rows and ACCURACY in run.board.query.objectives else None
+    some = [r.trial for r in thin(run.front, MAX_NETS)]
+    read = {r.trial: read_confusion(run.folder, r, len(classes)) for r in run.front if r.trial in (*some, take)}
+    known = {trial: confusion_KK for trial, confusion_KK in read.items() if confusion_KK is not None}
+    return _by_class(known, classes), _mistakes(known, classes), _matrix(known, take, classes)
+
+
+def _by_class(known: dict[int, np.ndarray], classes: list[str]) -> Table:
+    """Validation accuracy of each class, the hardest for these nets first."""
+    nets = {trial: per_class(confusion_KK, classes) for trial, confusion_KK in known.items()}
+    rows: list[dict[str, Any]] = []
+    for i, name in enumerate(classes):
+        each = {f"net {trial}": by_class[i]["accuracy"] for trial, by_class in nets.items()}
+        if None not in each.values():
+            images = next((by_class[i]["images"] for by_class in nets.values()), 0)
+            rows.append({"class": name, "images": images} | {net: round(share, 3) for net, share in each.items()})
+    rows = [row for row in rows if len(row) > 2]
+    rows.sort(key=lambda row: sum(list(row.values())[2:]))
+    more = f" The {MAX_CLASSES} hardest of {len(rows)}." if len(rows) > MAX_CLASSES else ""
+    caption = f"Share of a class's validation images that each net gets right, the hardest class first.{more}"
+    return Table("classes", "Accuracy by class", caption if rows else NO_CONFUSION, rows[:MAX_CLASSES])
+
+
+def _mistakes(known: dict[int, np.ndarray], classes: list[str]) -> Table:
+    rows = []
+    for trial, confusion_KK in known.items():
+        for is_a, taken_for, count in mistakes(confusion_KK, MAX_MISTAKES):
+            share = count / int(confusion_KK[is_a].sum())
+            row = {"net": trial, "class": classes[is_a], "taken for": classes[taken_for]}
+            rows.append(row | {"images": count, "share": round(share, 3)})
+    caption = "The commonest mistakes of each net; share: of the class's validation images."
+    return Table("mistakes", "Mistakes", caption if rows else NO_CONFUSION, rows)
+
+
+def _matrix(known: dict[int, np.ndarray], trial: int | None, classes: list[str]) -> Matrix:
+    title = f"Confusion of net {trial}"
+    if trial is None or trial not in known:
+        return Matrix("confusion", "Confusion", NO_CONFUSION, [], [])
+    if len(classes) > MAX_CELLS:
+        return Matrix("confusion", title, f"Of more than {MAX_CELLS} classes it is not drawn.", [], [])
+    caption = "Validation images: a row is a class, a column what its images were taken for. Darker is more of the row."
+    return Matrix("confusion", title, caption, classes, known[trial].tolist())
+
+
 def explained_parts(run: Run) -> Iterator[Picture | Table]:
     """A picture and a table of findings for each analysis of `alternas explain`; none where nothing was explained.
 
-    The first pictures, up to MOST_BYTES of them; of the others where they are.
+    The first pictures, up to MAX_BYTES of them; of the others where they are.
 
     Raises:
         InputError: if what is there cannot be read.
     """
-    folder, room = run.folder / FOLDER, MOST_BYTES
+    folder, room = run.folder / FOLDER, MAX_BYTES
     for part in read_index(folder)["analyses"] if (folder / INDEX).exists() else []:
         path, note = folder / part.png if part.png else None, ""
         if path is not None and path.is_file():

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from .axes import Axis, linear_axis, log_axis
-from .elements import Plot, Series
-from .labels import placed_labels
+from .axes import Axis, linear_axis, log_axis, placed_labels
+from .elements import Matrix, Plot, Series
 from .marks import bars_path, line_path, marks_path, style
 
 LETTER, LEGEND, LINE = 6.5, 6.9, 16  # pixels of a digit, of a letter, of a line of text
@@ -19,6 +18,7 @@ CROWD = 500  # points, from which on they are small
 RADIUS, SMALL, RING = 4.0, 2.5, 7.0  # pixels of marks
 TALL_LEGEND = 90  # pixels: what is above that is added to the height, so that the plot is not squeezed
 LONGEST = 26  # letters of a name on an axis
+LONGEST_CLASS, ABOVE_CELLS = 14, 24  # of a matrix: letters of a class, pixels above the cells
 RIGHT, TOP = 14, 6
 
 
@@ -53,8 +53,8 @@ def _text(x: float, y: float, text: str, look: str) -> str:
     return f'<text class="p-t {look}" x="{x:.1f}" y="{y:.1f}">{escape(text, quote=False)}</text>'
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+def _cut(text: str, longest: int = LONGEST) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def _legend(shown: Sequence[Series], width: int, y: float) -> tuple[list[str], float]:
@@ -163,9 +163,9 @@ def _names_below(labels: Sequence[str], x: Axis, bottom: float) -> list[str]:
     band = (x.end - x.start) / len(labels)
     turns = LETTER * max(map(len, labels)) > band
     fit = max(3, int((2 if turns else 1) * band / LETTER))
-    cut = [label if len(label) <= fit else label[: fit - 1] + "…" for label in labels]
     return [
-        _text(x.at(i + 0.5), bottom + 15 + 13 * (turns and i % 2), label, "p-m p-text") for i, label in enumerate(cut)
+        _text(x.at(i + 0.5), bottom + 15 + 13 * (turns and i % 2), _cut(label, fit), "p-m p-text")
+        for i, label in enumerate(labels)
     ]
 
 
@@ -187,3 +187,32 @@ def _bars(plot: Plot, shown: Sequence[Series], x: Axis, y: Axis, count: int) -> 
             base[i] += value if plot.stacked else 0.0
         pieces.append(f'<g class="p-s p-{series.colour}" data-s="{number}">{"".join(rects)}</g>')
     return pieces
+
+
+def matrix_svg(matrix: Matrix, width: int) -> str:
+    """The picture of a matrix that has names, at most so wide, as part of a page that has `marks.style`."""
+    names = [_cut(name, LONGEST_CLASS) for name in matrix.names]
+    left = 10 + LETTER * max(map(len, names))
+    cell = min(30.0, (width - left - 4) / len(names))
+    width = round(left + cell * len(names) + 4)
+    height = ABOVE_CELLS + cell * len(names) + 6
+    fit = max(1, int(cell / LETTER))
+    pieces = [f'<svg class="p" viewBox="0 0 {width} {height:.0f}" role="img" width="{width}">']
+    for i, (name, row) in enumerate(zip(names, matrix.counts, strict=True)):
+        middle, y = left + (i + 0.5) * cell, ABOVE_CELLS + i * cell
+        pieces.append(_text(left - 6, y + cell / 2 + 4, name, "p-text p-e"))
+        pieces.append(_text(middle, ABOVE_CELLS - 6, name if len(name) <= fit else name[:fit], "p-text p-m"))
+        for j, count in enumerate(row):
+            if count:
+                said = f"{matrix.names[i]} as {matrix.names[j]}: {count}"
+                pieces.append(
+                    _cell(left + j * cell, y, cell, count / sum(row), said, "sky" if i == j else "vermillion")
+                )
+                pieces.append(_text(left + (j + 0.5) * cell, y + cell / 2 + 4, str(count), "p-text p-m") * (cell >= 22))
+    return "".join([*pieces, "</svg>"])
+
+
+def _cell(x: float, y: float, cell: float, share: float, said: str, colour: str) -> str:
+    place = f'x="{x + 0.5:.1f}" y="{y + 0.5:.1f}" width="{cell - 1:.1f}" height="{cell - 1:.1f}"'
+    title = f"<title>{escape(said, quote=False)}</title>"
+    return f'<rect class="p-b p-{colour}" fill-opacity="{max(0.08, share):.2f}" {place}>{title}</rect>'

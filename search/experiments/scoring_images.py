@@ -9,7 +9,7 @@ from rich.console import Console
 
 from ...archs.errors import InputError
 from ...results.export.export_net import ScoringImages
-from ...results.export.quantize import MOST_IMAGES
+from ...results.export.quantize import MAX_IMAGES
 from ...results.runs.record import Record
 from ..data.build import images_at
 from ..data.dataset import Split
@@ -35,7 +35,7 @@ def scoring_images(home: Path, record: Record, console: Console) -> ScoringImage
         data = seen(data_of(home, console), TrainedNet("", home, record).view)
     except InputError as error:
         raise InputError(f"export: int8 and half precision need the images of run {home.name}: {error}") from None
-    train, val = _some(data.train, MOST_IMAGES), _some(data.val, MAX_SCORED)
+    train, val = _some(data.train, MAX_IMAGES), _some(data.val, MAX_SCORED)
     return ScoringImages(images_at(data.train, train), images_at(data.val, val), data.val.y_N[val])
 
 
