@@ -6,7 +6,7 @@ from itertools import product
 from math import prod
 from typing import NamedTuple
 
-from ..layout import QUERY_DIM, Block
+from ..layout import Block
 from ..stage import OPTIONS
 
 
@@ -60,33 +60,10 @@ def tensor_axes(b: Block, name: str, dims: int) -> tuple[Axis, ...]:
 
 
 def _axis(b: Block, name: str) -> Axis:
-    """A side of a kernel, in digits or as its option; one of `named`; or an attribute of the block: channels."""
+    """A side of a kernel, in digits or as its option; or what the block says under that name: an axis, or channels."""
     if name.isdecimal():
         return Axis((int(name),), centred=True)
     if name in OPTIONS and OPTIONS[name].allowed in ("odd", "odd or 0", "side"):
         return Axis((b.option(name),), centred=True)
-    if name in ("distance_rows", "distance_columns"):
-        return Axis((b.distances[name == "distance_columns"],))
-    if name in ("gated", "gating"):  # gates and what they gate, each with those first that no conv mixes
-        return Axis((2,) * (name == "gated") + (b.inner,), runs=(b.inner - b.mixed, b.mixed))
-    if name == "part_qkv":
-        return Axis((b.part_qkv,), runs=(QUERY_DIM, QUERY_DIM, b.part))
-    heads, dim, kv, (height, width) = b.stage.heads, b.stage.head_dim, b.kv_heads, b.window
-    shared = (heads,) if kv == heads else (kv, heads // kv)  # heads that share keys are sliced apart
-    named = {
-        "hidden": Axis((b.stage.hidden,)),
-        "qkv": Axis((3, heads, dim)),
-        "kv": Axis((2, kv, dim)),
-        "values": Axis((kv, dim)),
-        "attended": Axis((*shared, dim)),
-        "head_qkv": Axis((heads, 3, dim)),
-        "keyed": Axis((heads, dim)),
-        "valued": Axis((heads, b.valued // heads)),
-        "heads": Axis(shared),
-        "heads_qkv": Axis((b.linear_heads, 3, dim)),
-        "scales_attended": Axis((2, b.linear_heads, dim)),
-        "head_dim": Axis((dim,)),
-        "rows": Axis((2 * height - 1,), centred=True),
-        "columns": Axis((2 * width - 1,), centred=True),
-    }
-    return named[name] if name in named else Axis((getattr(b, name),))
+    value = getattr(b, name)
+    return value if isinstance(value, Axis) else Axis((value,))

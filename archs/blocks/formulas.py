@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from ..layout import Block
+from typing import Any
+
+from ..layout import Block, shrink
 from .accumulator import CostAccumulator, size
+from .axes import Axis
 
 SHORTCUT = {"shortcut": "c_out c_in 1 1"}
 SHORTCUT_NORM = {"shortcut.0": "c_out c_in 1 1", "shortcut.1": "c_out"}
@@ -12,6 +15,81 @@ ATTENTION_OPTIONS = {"kv_stride": 1, "kv_heads": 0, "mix": 0, "position": "relat
 QUERIES = {"attn.qkv": 0.5, "attn.q": 0.5}
 TABLE = {"attn.table": "heads rows columns"}
 MLP = {"mlp.fc1": "hidden c_out 1 1", "mlp.fc2": "c_out hidden 1 1"}
+
+
+class AttentionSizes(Block):
+    """A block that attends with several heads: how tensors of these slice."""
+
+    @property
+    def head_groups(self) -> tuple[int, ...]:
+        """Heads; where several share their keys, the heads of keys and those that share each."""
+        return (self.stage.heads,)
+
+    @property
+    def heads(self) -> Axis:
+        return Axis(self.head_groups)
+
+    @property
+    def head_dim(self) -> int:
+        return self.stage.head_dim
+
+    @property
+    def attended(self) -> Axis:
+        return Axis((*self.head_groups, self.head_dim))
+
+    @property
+    def rows(self) -> Axis:
+        """Relative positions of the window's rows."""
+        return Axis((2 * self.window[0] - 1,), centred=True)
+
+    @property
+    def columns(self) -> Axis:
+        return Axis((2 * self.window[1] - 1,), centred=True)
+
+
+class WindowSizes(AttentionSizes):
+    """A block with `WindowAttention`."""
+
+    def _own(self, name: str, without: Any) -> Any:
+        """An option, or what holds of kinds that do not have it."""
+        return self.option(name) if name in self.spec.options else without
+
+    @property
+    def kv_heads(self) -> int:
+        """Heads of keys and values."""
+        return self._own("kv_heads", 0) or self.stage.heads
+
+    @property
+    def kv_stride(self) -> int:
+        """Stride on the map of keys and values."""
+        return self._own("kv_stride", 1)
+
+    @property
+    def kv_kernel(self) -> int:
+        """Side of the conv that strides in front of keys and values; 1 for none."""
+        return self.kv_stride // 2 * 2 + 1
+
+    @property
+    def position(self) -> str:
+        """What attention knows of places."""
+        return self._own("position", "none")
+
+    @property
+    def head_groups(self) -> tuple[int, ...]:
+        heads, kv = self.stage.heads, self.kv_heads
+        return (heads,) if kv == heads else (kv, heads // kv)
+
+    @property
+    def qkv(self) -> Axis:
+        return Axis((3, self.stage.heads, self.head_dim))
+
+    @property
+    def kv(self) -> Axis:
+        return Axis((2, self.kv_heads, self.head_dim))
+
+    @property
+    def values(self) -> Axis:
+        return Axis((self.kv_heads, self.head_dim))
 
 
 def attention_axes(channels: str) -> dict[str, str]:
@@ -58,11 +136,11 @@ def post_ends(acc: CostAccumulator, b: Block) -> int:
     return shortcut_cost(acc, b, norm=True)
 
 
-def attention_cost(acc: CostAccumulator, b: Block, dim: int, bias: bool = True) -> int:
+def attention_cost(acc: CostAccumulator, b: WindowSizes, dim: int, bias: bool = True) -> int:
     """Attention on a map of `dim` channels, with its positions; elements of q, k, v and the result."""
     (height, width), pixels, stride = b.window, b.map_out[0] * b.map_out[1], b.kv_stride
-    inner, shared, windows = b.stage.heads * b.stage.head_dim, b.kv_heads * b.stage.head_dim, pixels // (height * width)
-    reduced = (-(-height // stride), -(-width // stride))
+    inner, shared, windows = b.head_channels, b.kv_heads * b.head_dim, pixels // (height * width)
+    reduced = shrink(b.window, stride)
     keys = reduced[0] * reduced[1]
     acc.linear(dim, inner, pixels, bias=False)
     acc.linear(dim, 2 * shared, windows * keys, bias=False)
@@ -79,7 +157,7 @@ def attention_cost(acc: CostAccumulator, b: Block, dim: int, bias: bool = True) 
     return qkv + 2 * inner * pixels
 
 
-def position_cost(acc: CostAccumulator, b: Block) -> None:
+def position_cost(acc: CostAccumulator, b: WindowSizes) -> None:
     """The table of relative positions, or the conv of conditional ones."""
     (height, width), tables = b.window, b.stage.heads if b.stage.per_head else 1
     if b.position == "relative":
@@ -89,11 +167,10 @@ def position_cost(acc: CostAccumulator, b: Block) -> None:
         acc.keep(size(b.c_in, b.map_in))
 
 
-def value_mix_cost(acc: CostAccumulator, b: Block) -> None:
+def value_mix_cost(acc: CostAccumulator, b: WindowSizes) -> None:
     """The depthwise conv on an MSA block's values, where it has one."""
     if b.option("mix"):
-        stride, (height, width) = b.kv_stride, b.map_out
-        reduced, channels = (-(-height // stride), -(-width // stride)), b.kv_heads * b.stage.head_dim
+        reduced, channels = shrink(b.map_out, b.kv_stride), b.kv_heads * b.head_dim
         acc.depthwise(channels, b.option("mix"), reduced)
         acc.keep(2 * size(channels, reduced))
 

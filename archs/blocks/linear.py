@@ -6,12 +6,16 @@ bottlenecks (mobile.py).
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..layout import Block
 from .layers import ModernBlock, act, conv_norm
+
+if TYPE_CHECKING:
+    from .linear_entries import LinearSizes
 
 ATTENTION_EPS = 1e-5  # beside the sum of a query's weights
 SCALE_KERNEL = 5
@@ -74,10 +78,10 @@ class LinearAttention(nn.Module):
 class LinearTransformerBlock(ModernBlock):
     """Linear attention, add; a feed-forward network with a depthwise 3x3 conv and a norm at its end, add."""
 
-    def __init__(self, b: Block) -> None:
+    def __init__(self, b: LinearSizes) -> None:
         super().__init__(b)
-        self.attn = LinearAttention(b.c_in, b.c_out, b.linear_heads, b.stage.head_dim)
-        self.mlp = FeedForward(b.c_out, b.stage.hidden, b.option("act"))
+        self.attn = LinearAttention(b.c_in, b.c_out, b.head_count, b.head_dim)
+        self.mlp = FeedForward(b.c_out, b.hidden, b.option("act"))
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         y = super().forward(x_BCHW)

@@ -4,14 +4,35 @@ from __future__ import annotations
 
 from ..layout import Block
 from .accumulator import CostAccumulator, size
+from .axes import Axis
 from .formulas import SHORTCUT, shortcut_cost
 from .spec import BlockForm, BlockSpec, BlockStyle, Branch
 
 ACT = "hard_swish"
 
 
-def linear(acc: CostAccumulator, b: Block) -> None:
-    heads, dim, at = b.linear_heads, b.stage.head_dim, b.map_out
+class LinearSizes(Block):
+    """A block of linear attention: as many heads as its channels hold."""
+
+    @property
+    def head_dim(self) -> int:
+        return self.stage.head_dim
+
+    @property
+    def head_count(self) -> int:
+        return max(1, self.c_out // self.head_dim)
+
+    @property
+    def heads_qkv(self) -> Axis:
+        return Axis((self.head_count, 3, self.head_dim))
+
+    @property
+    def scales_attended(self) -> Axis:
+        return Axis((2, self.head_count, self.head_dim))
+
+
+def linear(acc: CostAccumulator, b: LinearSizes) -> None:
+    heads, dim, at = b.head_count, b.head_dim, b.map_out
     pixels, width = at[0] * at[1], heads * dim
     x, y, w = size(b.c_in, b.map_in), size(b.c_out, at), width * pixels
     skip = shortcut_cost(acc, b)
@@ -31,7 +52,7 @@ def linear(acc: CostAccumulator, b: Block) -> None:
 
 
 def _linear_mlp(acc: CostAccumulator, b: Block, y: int) -> None:
-    hidden = b.stage.hidden
+    hidden = b.hidden
     h = size(hidden, b.map_out)
     acc.conv(b.c_out, hidden, 1, b.map_out, bias=True)
     acc.depthwise(hidden, 3, b.map_out, bias=True)
@@ -62,6 +83,7 @@ LINEAR = BlockSpec(
         queries={"attn.qkv": 0.0},
     ),
     modern=True,
+    sizes=LinearSizes,
     options={"act": ACT},
     ignores=("heads", "window", "per_head"),
     branches=(Branch("msa", "attn", "mlp"), Branch("mlp", "mlp")),

@@ -7,6 +7,8 @@ controls without attention. Where the shape of the map changes, all stand behind
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 import torch.nn.functional as F
 from timm.layers.layer_scale import LayerScale2d
@@ -17,6 +19,9 @@ from torch import Tensor, nn
 from ..layout import Block
 from .attention import WindowAttention
 from .downsample import StridedConv
+
+if TYPE_CHECKING:
+    from .metaformer_entries import GatedSizes
 
 METAFORMER_EPS = 1e-6
 
@@ -54,7 +59,7 @@ class MetaFormerBlock(nn.Module):
         scaled = b.option("res_scale")
         self.shortcut = LayerScale2d(b.c_out, 1.0) if scaled else nn.Identity()
         self.norm2 = self.make_norm(b.c_out)
-        self.mlp = ConvMlp(b.c_out, b.stage.hidden, act_layer=StarReLU, bias=False)
+        self.mlp = ConvMlp(b.c_out, b.hidden, act_layer=StarReLU, bias=False)
         self.shortcut2 = LayerScale2d(b.c_out, 1.0) if scaled else nn.Identity()
         self.drop_path = nn.Identity()
 
@@ -120,7 +125,7 @@ class GatedConv(nn.Module):
     A 1x1 conv brings it back to the block's width. The conv mixes as many channels as the block has, the last ones.
     """
 
-    def __init__(self, b: Block) -> None:
+    def __init__(self, b: GatedSizes) -> None:
         super().__init__()
         kernel, mixed = b.kernel, b.mixed
         self.parts = (b.inner, b.inner - mixed, mixed)

@@ -6,6 +6,8 @@ are identities, where stride and width stay; there is none elsewhere. A block ru
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch.nn.functional as F
 from timm.layers.activations import HardSigmoid
 from timm.layers.layer_scale import LayerScale2d
@@ -14,6 +16,10 @@ from torch import Tensor, nn
 
 from ..layout import Block
 from .layers import act, conv_norm
+
+if TYPE_CHECKING:
+    from .formulas import AttentionSizes
+    from .mobile_entries import BottleneckSizes
 
 
 class UniversalInvertedBottleneck(nn.Module):
@@ -27,9 +33,9 @@ class UniversalInvertedBottleneck(nn.Module):
     the second one's, without it the first one's. timm _efficientnet_blocks.py, efficientvit_mit.py.
     """
 
-    def __init__(self, b: Block) -> None:
+    def __init__(self, b: BottleneckSizes) -> None:
         super().__init__()
-        kernel, start, inner, active = b.kernel, b.option("start_kernel"), b.expanded, b.option("act")
+        kernel, start, inner, active = b.kernel, b.option("start_kernel"), b.inner, b.option("act")
         self.fewer_norms = b.option("fewer_norms")
         if start:
             self.add("start", b.c_in, b.c_in, start, 1 if kernel else b.stride, b.c_in)
@@ -40,8 +46,8 @@ class UniversalInvertedBottleneck(nn.Module):
                 self.add("expand", b.c_in, inner, 1, active=active)
             if kernel:
                 self.add("middle", inner, inner, kernel, b.stride, inner, active)
-        if b.squeezed_input:
-            self.se = squeeze_excite(inner, b.squeezed_input, active)
+        if b.squeezed:
+            self.se = squeeze_excite(inner, b.squeezed, active)
         self.add("project", inner, b.c_out, 1)
         if scale := b.option("layer_scale"):
             self.layer_scale = LayerScale2d(b.c_out, scale)
@@ -89,7 +95,7 @@ class MobileAttention(nn.Module):
     timm _efficientnet_blocks.py. No MLP: the inverted bottlenecks beside it play its role. No positions, no biases.
     """
 
-    def __init__(self, b: Block) -> None:
+    def __init__(self, b: AttentionSizes) -> None:
         super().__init__()
         self.norm, self.attn = nn.BatchNorm2d(b.c_in), MultiQueryAttention(b)
         if scale := b.option("layer_scale"):
@@ -111,9 +117,9 @@ class MultiQueryAttention(nn.Module):
     a head, Q queries, K keys.
     """
 
-    def __init__(self, b: Block) -> None:
+    def __init__(self, b: AttentionSizes) -> None:
         super().__init__()
-        heads, dim, stride = b.stage.heads, b.stage.head_dim, b.option("kv_stride")
+        heads, dim, stride = b.stage.heads, b.head_dim, b.option("kv_stride")
         self.heads = heads
         self.query = nn.Conv2d(b.c_in, heads * dim, 1, bias=False)
         self.key = shared_head(b.c_in, dim, stride)

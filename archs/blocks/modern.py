@@ -7,6 +7,8 @@ pre-activation blocks.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch.nn.functional as F
 from timm.layers.layer_scale import LayerScale2d
 from timm.layers.mlp import ConvMlp
@@ -18,6 +20,9 @@ from ..layout import Block
 from .attention import local_mix
 from .layers import ModernBlock
 from .residual import conditional_position, window_attention
+
+if TYPE_CHECKING:
+    from .formulas import WindowSizes
 
 
 class MBConv(ModernBlock):
@@ -79,10 +84,10 @@ class MixMlp(ConvMlp):
 class TransformerBlock2d(ModernBlock):
     """LayerNorm, windowed or global MSA, add; LayerNorm, MLP, add. No bias on q, k, v."""
 
-    def __init__(self, b: Block) -> None:
+    def __init__(self, b: WindowSizes) -> None:
         super().__init__(b)
         self.norm1, self.attn = LayerNorm2d(b.c_in), window_attention(b, b.c_in)
-        self.norm2, self.mlp = LayerNorm2d(b.c_out), MixMlp(b.c_out, b.stage.hidden, b.option("mix"))
+        self.norm2, self.mlp = LayerNorm2d(b.c_out), MixMlp(b.c_out, b.hidden, b.option("mix"))
         self.position = conditional_position(b)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:

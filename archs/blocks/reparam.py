@@ -8,7 +8,7 @@ convs and identity, squeeze-and-excitation, MLP. Modules with a method `fuse` ar
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +17,9 @@ from torch import Tensor, nn
 
 from ..layout import Block
 from .layers import conv_norm
+
+if TYPE_CHECKING:
+    from .reparam_entries import RepVitSizes
 
 
 class FusableConv(nn.Module):
@@ -65,7 +68,7 @@ class RepVit(nn.Module):
     1x1 conv, MLP; without squeeze-and-excitation. The shortcut is that of the last MLP.
     """
 
-    def __init__(self, b: Block) -> None:
+    def __init__(self, b: RepVitSizes) -> None:
         super().__init__()
         self.token_mixer = RepDepthwise(b.c_in, b.kernel)
         self.se, self.down = nn.Identity(), None

@@ -13,12 +13,17 @@ BiT's GroupNorm and weight-standardised convs are timm's (resnetv2.py, vision_tr
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..layout import Block
 from ..parts import GROUPS, Style
 from .attention import WindowAttention
+
+if TYPE_CHECKING:
+    from .formulas import WindowSizes
 
 BIT_EPS = 1e-8
 
@@ -136,7 +141,7 @@ class PreBottleneck(ResidualBlock):
 class MsaBlock(ResidualBlock):
     """Variant B: 1x1 conv to the inner width, norm, windowed MSA. GELU; no MLP: the conv blocks play its role."""
 
-    def __init__(self, b: Block) -> None:
+    def __init__(self, b: WindowSizes) -> None:
         super().__init__(b)
         layers = Layers(Style("pre", b.style.norm))
         self.conv = layers.conv(b.c_in, b.width, 1)
@@ -204,7 +209,7 @@ class PostBottleneck(PostBlock):
 class PostMsaBlock(PostBlock):
     """Variant A, for ablations: 1x1 conv, norm, GELU, windowed MSA, norm; nothing behind the addition."""
 
-    def __init__(self, b: Block) -> None:
+    def __init__(self, b: WindowSizes) -> None:
         super().__init__(b)
         layers = Layers(Style("post", b.style.norm))
         self.conv, self.norm1 = layers.conv(b.c_in, b.width, 1), layers.norm(b.width)
@@ -220,7 +225,7 @@ class PostMsaBlock(PostBlock):
         return self.norm2(self.attn(F.gelu(self.norm1(self.conv(x_BCHW)))))
 
 
-def window_attention(b: Block, dim: int, mix: int = 0) -> WindowAttention:
+def window_attention(b: WindowSizes, dim: int, mix: int = 0) -> WindowAttention:
     """The attention of block `b` on a map of `dim` channels; `mix`: side of the conv on its values."""
     s = b.stage
     return WindowAttention(
@@ -231,16 +236,16 @@ def window_attention(b: Block, dim: int, mix: int = 0) -> WindowAttention:
         b.window,
         s.per_head and s.heads > 1,
         whole=not s.window,
-        relative=b.option("position") == "relative",
+        relative=b.position == "relative",
         kv_heads=b.kv_heads,
-        kv_stride=b.option("kv_stride"),
+        kv_stride=b.kv_stride,
         mix=mix,
     )
 
 
-def conditional_position(b: Block) -> nn.Conv2d | None:
+def conditional_position(b: WindowSizes) -> nn.Conv2d | None:
     """Conditional positional encoding (Chu et al., ICLR 2023), which at birth adds nothing; None without."""
-    if b.option("position") != "conditional":
+    if b.position != "conditional":
         return None
     conv = nn.Conv2d(b.c_in, b.c_in, 3, padding=1, groups=b.c_in)
     for parameter in conv.parameters():

@@ -72,7 +72,7 @@ class BlockSpec:
         expansion: the output's channels over the stage's width; of conv blocks.
         modern: whether it has norms of its own, whatever the net's.
         inner_of_input: whether its inner width is its input's over the stage's expansion, instead of the stage's width.
-        expands_input: whether `expand` and `se` are over its input's and its inner channels instead of its output's.
+        sizes: the subclass of `layout.Block` with its sizes, where it has other ones.
         options: the stage's options that it has (stage.py:OPTIONS), with its own values, which None stands for.
         ignores: fields of the stage that it makes nothing of, beside the options that it has not.
         optional: kernels among its options that may be 0, for a block without that conv.
@@ -90,7 +90,7 @@ class BlockSpec:
     expansion: int = 1
     modern: bool = False
     inner_of_input: bool = False
-    expands_input: bool = False
+    sizes: type[Any] | None = field(default=None, repr=False)
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     ignores: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()

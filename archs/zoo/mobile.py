@@ -7,8 +7,8 @@ from functools import partial
 from math import ceil
 from typing import Any
 
+from ..blocks.mobile_entries import divisible
 from ..genotype import Genotype
-from ..layout import divisible
 from ..parts import Head, Stem
 from ..stage import Stage
 from .entry import Entry

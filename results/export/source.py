@@ -28,7 +28,7 @@ MODULES = (
 WIDTH = 118  # letters of a line
 SPECIAL = ("__init__", "__call__")  # methods that are kept though nobody names them
 Definition = ast.FunctionDef | ast.ClassDef
-_PARTS = re.compile(r"(?<=: )(Stem|Style|Head|Encoder|Block|Layout|Genotype)\b(?=[,)=\n| ])")  # in annotations
+_PARTS = re.compile(r"(?<=: )(Stem|Style|Head|Encoder|Block|\w+Sizes|Layout|Genotype)\b(?=[,)=\n| ])")  # in annotations
 _SIZES = re.compile(r"(?<=: )(Map|ImageSize)\b(?=[,)=\n| ])")
 NET = '''\
 class Values(SimpleNamespace):
