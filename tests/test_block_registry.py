@@ -137,7 +137,7 @@ def test_shortcuts_have_axes_where_a_block_projects(kind: str, stride: int, styl
 
 
 @pytest.mark.parametrize(
-    "kind", [k for k in attention_kinds() if BLOCKS[k].pre.axes.get("attn.qkv", "").startswith("qkv ")]
+    "kind", [k for k in attention_kinds() if BLOCKS[k].pre.axes.get("attn.qkv", "").startswith("3*heads*head_dim ")]
 )
 def test_queries_keys_values_and_heads_are_sliced_apart(kind: str) -> None:
     wide, narrow = (laid_out(kind, scale, STYLES[0], True) for scale in (4, 2))

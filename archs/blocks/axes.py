@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..layout import Block
 from ..stage import OPTIONS
@@ -59,11 +59,19 @@ def tensor_axes(b: Block, name: str, dims: int) -> tuple[Axis, ...]:
     return tuple(_axis(b, axis) for axis in names[:dims])
 
 
-def _axis(b: Block, name: str) -> Axis:
-    """A side of a kernel, in digits or as its option; or what the block says under that name: an axis, or channels."""
-    if name.isdecimal():
-        return Axis((int(name),), centred=True)
-    if name in OPTIONS and OPTIONS[name].allowed in ("odd", "odd or 0", "side"):
-        return Axis((b.option(name),), centred=True)
-    value = getattr(b, name)
-    return value if isinstance(value, Axis) else Axis((value,))
+def _axis(b: Block, word: str) -> Axis:
+    """A side of a kernel or of a window's relative positions; else channels, such as "3*heads*head_dim"."""
+    if word.isdecimal():
+        return Axis((int(word),), centred=True)
+    if word in OPTIONS and OPTIONS[word].allowed in ("odd", "odd or 0", "side"):
+        return Axis((b.option(word),), centred=True)
+    if word in ("rows", "columns"):
+        return Axis((2 * b.window[word == "columns"] - 1,), centred=True)
+    values = [_value(b, part) for part in word.split("*")]
+    return values[0] if isinstance(values[0], Axis) else Axis(sum(values, ()))
+
+
+def _value(b: Block, name: str) -> Any:
+    """A number, or what the block or its stage has under a name; a tuple but of an axis with runs."""
+    value = int(name) if name.isdecimal() else getattr(b if hasattr(b, name) else b.stage, name)
+    return (value,) if isinstance(value, int) else value

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ..layout import Block, share_of
 from .accumulator import CostAccumulator, size
-from .axes import Axis
-from .formulas import MLP, SQUEEZE, TABLE, AttentionSizes, squeeze_cost
+from .formulas import MLP, SQUEEZE, squeeze_cost
 from .spec import BlockForm, BlockSpec, BlockStyle, Branch
 
 POOLED_SHORTCUT = {"shortcut.1": "c_out c_in 1 1"}
@@ -21,14 +20,6 @@ class ConvSizes(Block):
     @property
     def squeezed(self) -> int:
         return share_of(self.inner, self.option("se")) if self.option("se") else 0
-
-
-class HeadSizes(AttentionSizes):
-    """Attention whose queries, keys and values lie side by side in each head."""
-
-    @property
-    def head_qkv(self) -> Axis:
-        return Axis((self.stage.heads, 3, self.head_dim))
 
 
 def pooled(acc: CostAccumulator, b: Block) -> int:
@@ -104,9 +95,9 @@ COATNET = BlockSpec(
         {
             **POOLED_SHORTCUT,
             "norm1": "c_in",
-            "qkv": "head_qkv c_in 1 1",
-            **TABLE,
-            "proj": "c_out attended 1 1",
+            "qkv": "heads*3*head_dim c_in 1 1",
+            "attn.table": "heads rows columns",
+            "proj": "c_out heads*head_dim 1 1",
             "norm2": "c_out",
             **MLP,
         },
@@ -115,7 +106,6 @@ COATNET = BlockSpec(
         norms_input=True,
     ),
     modern=True,
-    sizes=HeadSizes,
     ignores=("window", "per_head"),
     strided=True,
     branches=(Branch("msa", "proj", "norm2"), Branch("mlp", "mlp")),

@@ -7,8 +7,6 @@ head, P positions of a map.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -16,10 +14,8 @@ from torch import Tensor, nn
 from ..errors import InputError
 from ..layout import Block
 from .attention import relative_bias
+from .efficientformer_entries import DistanceSizes
 from .layers import conv_norm, layer_scale
-
-if TYPE_CHECKING:
-    from .efficientformer_entries import DistanceSizes
 
 
 def biased_conv_norm(c_in: int, c_out: int, kernel: int = 1, stride: int = 1, groups: int = 1) -> nn.Sequential:

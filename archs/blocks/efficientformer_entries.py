@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from ..layout import Block, Map, shrink
 from .accumulator import CostAccumulator, size
-from .axes import Axis
-from .formulas import AttentionSizes, scale_cost
+from .formulas import scale_cost
 from .spec import BlockForm, BlockSpec, BlockStyle, Branch
 
 
-class DistanceSizes(AttentionSizes):
+class DistanceSizes(Block):
     """Attention whose values have more channels than its keys, with a bias for each distance in rows and columns."""
 
     @property
-    def value_channels(self) -> int:
-        return 4 * self.head_channels
+    def value_dim(self) -> int:
+        return 4 * self.stage.head_dim
 
     @property
-    def valued(self) -> Axis:
-        return Axis((self.stage.heads, self.value_channels // self.stage.heads))
+    def value_channels(self) -> int:
+        return self.stage.heads * self.value_dim
 
     @property
     def distances(self) -> Map:
@@ -138,13 +137,13 @@ def attention_axes(channels: str) -> dict[str, str]:
     """Axes that both attentions have, of an input with these channels."""
     return {
         "attn.table": "heads distance_rows distance_columns",
-        "attn.k.0": f"attended {channels} 1 1",
-        "attn.k.1": "attended",
-        "attn.v.0": f"valued {channels} 1 1",
-        "attn.v.1": "valued",
-        "attn.local.0": "valued 1 3 3",
-        "attn.local.1": "valued",
-        "attn.proj.0": "c_out valued 1 1",
+        "attn.k.0": f"heads*head_dim {channels} 1 1",
+        "attn.k.1": "heads*head_dim",
+        "attn.v.0": f"heads*value_dim {channels} 1 1",
+        "attn.v.1": "heads*value_dim",
+        "attn.local.0": "heads*value_dim 1 3 3",
+        "attn.local.1": "heads*value_dim",
+        "attn.proj.0": "c_out heads*value_dim 1 1",
         "attn.proj.1": "c_out",
     }
 
@@ -172,8 +171,8 @@ EFFICIENTFORMER_ATTENTION = BlockSpec(
             **attention_axes("c_out"),
             "attn.reduce.0": "c_out 1 3 3",
             "attn.reduce.1": "c_out",
-            "attn.q.0": "attended c_out 1 1",
-            "attn.q.1": "attended",
+            "attn.q.0": "heads*head_dim c_out 1 1",
+            "attn.q.1": "heads*head_dim",
             "attn.talk1": "heads heads 1 1",
             "attn.talk2": "heads heads 1 1",
             "scale1": "c_out",
@@ -202,8 +201,8 @@ EFFICIENTFORMER_DOWN = BlockSpec(
             "shortcut.1": "c_out",
             **attention_axes("c_in"),
             "attn.q.local": "c_in 1 3 3",
-            "attn.q.proj.0": "attended c_in 1 1",
-            "attn.q.proj.1": "attended",
+            "attn.q.proj.0": "heads*head_dim c_in 1 1",
+            "attn.q.proj.1": "heads*head_dim",
         },
         scaled_by=("attn.proj.1",),
         queries={"attn.q.proj.1": 0.5},

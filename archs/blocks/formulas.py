@@ -6,48 +6,17 @@ from typing import Any
 
 from ..layout import Block, shrink
 from .accumulator import CostAccumulator, size
-from .axes import Axis
 
 SHORTCUT = {"shortcut": "c_out c_in 1 1"}
 SHORTCUT_NORM = {"shortcut.0": "c_out c_in 1 1", "shortcut.1": "c_out"}
 SQUEEZE = {"se.fc1": "squeezed inner 1 1", "se.fc2": "inner squeezed 1 1"}
 ATTENTION_OPTIONS = {"kv_stride": 1, "kv_heads": 0, "mix": 0, "position": "relative"}
 QUERIES = {"attn.qkv": 0.5, "attn.q": 0.5}
-TABLE = {"attn.table": "heads rows columns"}
+TABLE = {"attn.table": "head_groups rows columns"}
 MLP = {"mlp.fc1": "hidden c_out 1 1", "mlp.fc2": "c_out hidden 1 1"}
 
 
-class AttentionSizes(Block):
-    """A block that attends with several heads: how tensors of these slice."""
-
-    @property
-    def head_groups(self) -> tuple[int, ...]:
-        """Heads; where several share their keys, the heads of keys and those that share each."""
-        return (self.stage.heads,)
-
-    @property
-    def heads(self) -> Axis:
-        return Axis(self.head_groups)
-
-    @property
-    def head_dim(self) -> int:
-        return self.stage.head_dim
-
-    @property
-    def attended(self) -> Axis:
-        return Axis((*self.head_groups, self.head_dim))
-
-    @property
-    def rows(self) -> Axis:
-        """Relative positions of the window's rows."""
-        return Axis((2 * self.window[0] - 1,), centred=True)
-
-    @property
-    def columns(self) -> Axis:
-        return Axis((2 * self.window[1] - 1,), centred=True)
-
-
-class WindowSizes(AttentionSizes):
+class WindowSizes(Block):
     """A block with `WindowAttention`."""
 
     def _own(self, name: str, without: Any) -> Any:
@@ -76,33 +45,22 @@ class WindowSizes(AttentionSizes):
 
     @property
     def head_groups(self) -> tuple[int, ...]:
+        """Heads; where several share their keys, the heads of keys and those that share each."""
         heads, kv = self.stage.heads, self.kv_heads
         return (heads,) if kv == heads else (kv, heads // kv)
-
-    @property
-    def qkv(self) -> Axis:
-        return Axis((3, self.stage.heads, self.head_dim))
-
-    @property
-    def kv(self) -> Axis:
-        return Axis((2, self.kv_heads, self.head_dim))
-
-    @property
-    def values(self) -> Axis:
-        return Axis((self.kv_heads, self.head_dim))
 
 
 def attention_axes(channels: str) -> dict[str, str]:
     """The axes of attention on a map of `channels`, and of the conv of conditional positions in front of the block."""
     return {
         "position": "c_in 1 3 3",
-        "attn.qkv": f"qkv {channels}",
-        "attn.q": f"attended {channels}",
-        "attn.kv": f"kv {channels}",
+        "attn.qkv": f"3*heads*head_dim {channels}",
+        "attn.q": f"head_groups*head_dim {channels}",
+        "attn.kv": f"2*kv_heads*head_dim {channels}",
         "attn.reduce": f"{channels} 1 kv_kernel kv_kernel",
         "attn.norm": channels,
-        "attn.mix": "values 1 mix mix",
-        "attn.out": "c_out attended",
+        "attn.mix": "kv_heads*head_dim 1 mix mix",
+        "attn.out": "c_out head_groups*head_dim",
         **TABLE,
     }
 
@@ -139,7 +97,7 @@ def post_ends(acc: CostAccumulator, b: Block) -> int:
 def attention_cost(acc: CostAccumulator, b: WindowSizes, dim: int, bias: bool = True) -> int:
     """Attention on a map of `dim` channels, with its positions; elements of q, k, v and the result."""
     (height, width), pixels, stride = b.window, b.map_out[0] * b.map_out[1], b.kv_stride
-    inner, shared, windows = b.head_channels, b.kv_heads * b.head_dim, pixels // (height * width)
+    inner, shared, windows = b.head_channels, b.kv_heads * b.stage.head_dim, pixels // (height * width)
     reduced = shrink(b.window, stride)
     keys = reduced[0] * reduced[1]
     acc.linear(dim, inner, pixels, bias=False)
@@ -170,7 +128,7 @@ def position_cost(acc: CostAccumulator, b: WindowSizes) -> None:
 def value_mix_cost(acc: CostAccumulator, b: WindowSizes) -> None:
     """The depthwise conv on an MSA block's values, where it has one."""
     if b.option("mix"):
-        reduced, channels = shrink(b.map_out, b.kv_stride), b.kv_heads * b.head_dim
+        reduced, channels = shrink(b.map_out, b.kv_stride), b.kv_heads * b.stage.head_dim
         acc.depthwise(channels, b.option("mix"), reduced)
         acc.keep(2 * size(channels, reduced))
 

@@ -6,16 +6,12 @@ bottlenecks (mobile.py).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .layers import ModernBlock, act, conv_norm
-
-if TYPE_CHECKING:
-    from .linear_entries import LinearSizes
+from .linear_entries import LinearSizes
 
 ATTENTION_EPS = 1e-5  # beside the sum of a query's weights
 SCALE_KERNEL = 5
@@ -80,7 +76,7 @@ class LinearTransformerBlock(ModernBlock):
 
     def __init__(self, b: LinearSizes) -> None:
         super().__init__(b)
-        self.attn = LinearAttention(b.c_in, b.c_out, b.head_count, b.head_dim)
+        self.attn = LinearAttention(b.c_in, b.c_out, b.head_count, b.stage.head_dim)
         self.mlp = FeedForward(b.c_out, b.hidden, b.option("act"))
 
     def forward(self, x_BCHW: Tensor) -> Tensor:

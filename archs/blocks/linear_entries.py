@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ..layout import Block
 from .accumulator import CostAccumulator, size
-from .axes import Axis
 from .formulas import SHORTCUT, shortcut_cost
 from .spec import BlockForm, BlockSpec, BlockStyle, Branch
 
@@ -12,27 +11,16 @@ ACT = "hard_swish"
 
 
 class LinearSizes(Block):
-    """A block of linear attention: as many heads as its channels hold."""
-
-    @property
-    def head_dim(self) -> int:
-        return self.stage.head_dim
+    """A block of linear attention."""
 
     @property
     def head_count(self) -> int:
-        return max(1, self.c_out // self.head_dim)
-
-    @property
-    def heads_qkv(self) -> Axis:
-        return Axis((self.head_count, 3, self.head_dim))
-
-    @property
-    def scales_attended(self) -> Axis:
-        return Axis((2, self.head_count, self.head_dim))
+        """Heads: as many as its channels hold."""
+        return max(1, self.c_out // self.stage.head_dim)
 
 
 def linear(acc: CostAccumulator, b: LinearSizes) -> None:
-    heads, dim, at = b.head_count, b.head_dim, b.map_out
+    heads, dim, at = b.head_count, b.stage.head_dim, b.map_out
     pixels, width = at[0] * at[1], heads * dim
     x, y, w = size(b.c_in, b.map_in), size(b.c_out, at), width * pixels
     skip = shortcut_cost(acc, b)
@@ -69,10 +57,10 @@ LINEAR = BlockSpec(
         linear,
         {
             **SHORTCUT,
-            "attn.aggregate.0": "heads_qkv 1 5 5",
-            "attn.aggregate.1": "heads_qkv head_dim 1 1",
-            "attn.qkv": "heads_qkv c_in 1 1",
-            "attn.out": "c_out scales_attended 1 1",
+            "attn.aggregate.0": "head_count*3*head_dim 1 5 5",
+            "attn.aggregate.1": "head_count*3*head_dim head_dim 1 1",
+            "attn.qkv": "head_count*3*head_dim c_in 1 1",
+            "attn.out": "c_out 2*head_count*head_dim 1 1",
             "attn.norm": "c_out",
             "mlp.conv1": "hidden c_out 1 1",
             "mlp.conv2": "hidden 1 3 3",

@@ -7,8 +7,6 @@ controls without attention. Where the shape of the map changes, all stand behind
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 import torch.nn.functional as F
 from timm.layers.layer_scale import LayerScale2d
@@ -19,9 +17,7 @@ from torch import Tensor, nn
 from ..layout import Block
 from .attention import WindowAttention
 from .downsample import StridedConv
-
-if TYPE_CHECKING:
-    from .metaformer_entries import GatedSizes
+from .metaformer_entries import GatedSizes
 
 METAFORMER_EPS = 1e-6
 

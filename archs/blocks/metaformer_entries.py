@@ -164,7 +164,7 @@ CAFORMER = BlockSpec(
     BlockForm(
         ".metaformer:CAFormer",
         caformer,
-        {**METAFORMER, "attn.qkv": "qkv c_out", "attn.out": "c_out attended"},
+        {**METAFORMER, "attn.qkv": "3*heads*head_dim c_out", "attn.out": "c_out heads*head_dim"},
         scaled_by=("attn.out", "mlp.fc2"),
         queries={"attn.qkv": 0.5},
     ),

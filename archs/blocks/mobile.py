@@ -6,8 +6,6 @@ are identities, where stride and width stay; there is none elsewhere. A block ru
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch.nn.functional as F
 from timm.layers.activations import HardSigmoid
 from timm.layers.layer_scale import LayerScale2d
@@ -16,10 +14,7 @@ from torch import Tensor, nn
 
 from ..layout import Block
 from .layers import act, conv_norm
-
-if TYPE_CHECKING:
-    from .formulas import AttentionSizes
-    from .mobile_entries import BottleneckSizes
+from .mobile_entries import BottleneckSizes
 
 
 class UniversalInvertedBottleneck(nn.Module):
@@ -95,7 +90,7 @@ class MobileAttention(nn.Module):
     timm _efficientnet_blocks.py. No MLP: the inverted bottlenecks beside it play its role. No positions, no biases.
     """
 
-    def __init__(self, b: AttentionSizes) -> None:
+    def __init__(self, b: Block) -> None:
         super().__init__()
         self.norm, self.attn = nn.BatchNorm2d(b.c_in), MultiQueryAttention(b)
         if scale := b.option("layer_scale"):
@@ -117,9 +112,9 @@ class MultiQueryAttention(nn.Module):
     a head, Q queries, K keys.
     """
 
-    def __init__(self, b: AttentionSizes) -> None:
+    def __init__(self, b: Block) -> None:
         super().__init__()
-        heads, dim, stride = b.stage.heads, b.head_dim, b.option("kv_stride")
+        heads, dim, stride = b.stage.heads, b.stage.head_dim, b.option("kv_stride")
         self.heads = heads
         self.query = nn.Conv2d(b.c_in, heads * dim, 1, bias=False)
         self.key = shared_head(b.c_in, dim, stride)

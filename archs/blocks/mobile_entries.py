@@ -7,7 +7,7 @@ from typing import Any
 from ..errors import InputError
 from ..layout import Block, shrink
 from .accumulator import CostAccumulator, size
-from .formulas import SQUEEZE, AttentionSizes, scale_cost, squeeze_cost
+from .formulas import SQUEEZE, scale_cost, squeeze_cost
 from .spec import BlockForm, BlockSpec, BlockStyle, Branch
 
 KEPT_BY_OUTPUT = ("relu", "tanh")  # activations whose gradient needs their output, which the next layer keeps anyway
@@ -148,8 +148,8 @@ def check_mqa(place: str, stage: Any) -> None:
         raise InputError(f"{place}: kv_stride must be at least 1, got 0")
 
 
-def mobile_attention(acc: CostAccumulator, b: AttentionSizes) -> None:
-    stride, dim, inner = b.option("kv_stride"), b.head_dim, b.head_channels
+def mobile_attention(acc: CostAccumulator, b: Block) -> None:
+    stride, dim, inner = b.option("kv_stride"), b.stage.head_dim, b.head_channels
     at = shrink(b.map_out, stride)
     pixels, keys = b.map_out[0] * b.map_out[1], at[0] * at[1]
     x, y, q, k = size(b.c_in, b.map_in), size(b.c_out, b.map_out), inner * pixels, dim * keys
@@ -178,20 +178,19 @@ MQA = BlockSpec(
         mobile_attention,
         {
             "norm": "c_in",
-            "attn.query": "attended c_in 1 1",
+            "attn.query": "heads*head_dim c_in 1 1",
             **{
                 f"attn.{part}.{layer}": axes
                 for part in ("key", "value")
                 for layer, axes in (("down", "c_in 1 3 3"), ("norm", "c_in"), ("proj", "head_dim c_in 1 1"))
             },
-            "attn.out": "c_out attended 1 1",
+            "attn.out": "c_out heads*head_dim 1 1",
             "layer_scale": "c_out",
         },
         scaled_by=("attn.out",),
         queries={"attn.query": 0.5},
     ),
     modern=True,
-    sizes=AttentionSizes,
     options={"kv_stride": 1, "layer_scale": 0.0},
     ignores=("window", "per_head", "mlp_ratio"),
     check=check_mqa,

@@ -7,8 +7,6 @@ pre-activation blocks.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch.nn.functional as F
 from timm.layers.layer_scale import LayerScale2d
 from timm.layers.mlp import ConvMlp
@@ -18,11 +16,9 @@ from torch import Tensor, nn
 
 from ..layout import Block
 from .attention import local_mix
+from .formulas import WindowSizes
 from .layers import ModernBlock
 from .residual import conditional_position, window_attention
-
-if TYPE_CHECKING:
-    from .formulas import WindowSizes
 
 
 class MBConv(ModernBlock):

@@ -8,7 +8,7 @@ convs and identity, squeeze-and-excitation, MLP. Modules with a method `fuse` ar
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -17,9 +17,7 @@ from torch import Tensor, nn
 
 from ..layout import Block
 from .layers import conv_norm
-
-if TYPE_CHECKING:
-    from .reparam_entries import RepVitSizes
+from .reparam_entries import RepVitSizes
 
 
 class FusableConv(nn.Module):

@@ -13,17 +13,13 @@ BiT's GroupNorm and weight-standardised convs are timm's (resnetv2.py, vision_tr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..layout import Block
 from ..parts import GROUPS, Style
 from .attention import WindowAttention
-
-if TYPE_CHECKING:
-    from .formulas import WindowSizes
+from .formulas import WindowSizes
 
 BIT_EPS = 1e-8
 

@@ -6,17 +6,13 @@ B batch, C channels, H x W map, P positions of the map, D channels of queries an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 import torch.nn.functional as F
 from timm.layers.squeeze_excite import SqueezeExcite
 from torch import Tensor, nn
 
 from .layers import conv_norm
-
-if TYPE_CHECKING:
-    from .single_head_entries import SingleHeadSizes
+from .single_head_entries import SingleHeadSizes
 
 
 class SingleHeadAttention(nn.Module):

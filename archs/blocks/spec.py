@@ -41,8 +41,8 @@ class BlockForm:
         module: its nn.Module, built from a `layout.Block`, as "package.module:Class"; ".file:Class" is in this folder.
         cost: its closed form: adds a `layout.Block` to a `CostAccumulator`. None in an exported net alone.
         fused_cost: the same as it is shipped, each reparametrised conv as one; None where nothing differs.
-        axes: by layer, the axes of its weight, such as "c_out width 3 3": attributes of a `layout.Block`, sides of
-            kernels, and the names that axes.py explains. By these weights are shared, and widened when inherited.
+        axes: by layer, the axes of its weight, such as "c_out width 3 3" or "3*heads*head_dim c_in": numbers of the
+            `layout.Block` and its stage, and sides of kernels. By these weights are shared, and widened when inherited.
             Layers that begin with "shortcut" are there where the block projects.
         scaled_by: the layers that scale its branches: near zero they make a new block almost an identity.
         scaled_by_group: the same under group norm, whose standardised convs have no scale; () where no different.

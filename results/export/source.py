@@ -307,7 +307,7 @@ def _needed(module: str) -> list[str]:
     names = list[str]()
     for node in ast.parse(_text(module)).body:
         if isinstance(node, ast.ImportFrom) and _is_ours(node) and (name := _imported(module, node)) not in MODULES:
-            names += [*_needed(name), name]
+            names += [*_needed(name), name] if not name.endswith(("_entries", "/formulas")) else []  # read beforehand
     return names
 
 
