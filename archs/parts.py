@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from .errors import InputError, check_choice
+from .errors import InputError
 from .json_files import check_fields
 
 STEMS = ("cifar", "imagenet", "patchify", "bit", "conv", "none")
@@ -36,6 +36,7 @@ MOST_CLASSES = 10_000_000
 
 Width = Annotated[int, Meta(ge=1, le=65536)]
 Side = Annotated[int, Meta(ge=0, le=1024)]
+Act = Annotated[str, Meta(extra={"known": ACTS})]
 Ratio = Annotated[float, Meta(gt=0, le=64)]  # of hidden channels over the block's
 
 
@@ -78,23 +79,19 @@ class Stem(Part):
         bias: of "conv", whether its convs have biases in front of their norms.
     """
 
-    kind: str = "cifar"
+    kind: Annotated[str, Meta(extra={"known": STEMS})] = "cifar"
     width: Width = 64
     patch: Side = 0
     kernel: Side = 0
-    norm: str = "none"
+    norm: Annotated[str, Meta(extra={"known": STEM_NORMS})] = "none"
     before: Annotated[tuple[Width, ...], Meta(max_length=16, description="up to 16 widths")] = ()
     halvings: Annotated[int, Meta(ge=0, le=17)] = 1
-    act: str = "relu"
-    ends_with: str = "act"
+    act: Act = "relu"
+    ends_with: Annotated[str, Meta(extra={"known": STEM_ENDS})] = "act"
     bias: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self, "stem")
-        check_choice("stem: kind", self.kind, STEMS)
-        check_choice("stem: norm", self.norm, STEM_NORMS)
-        check_choice("stem: act", self.act, ACTS)
-        check_choice("stem: ends_with", self.ends_with, STEM_ENDS)
         if self.kind == "patchify" and not self.patch:
             raise InputError("stem: patch of a patchify stem must be 1 or more, got 0")
         if self.kind == "bit" and self.width % GROUPS:
@@ -145,13 +142,11 @@ class Style(Part):
             the ViT paper's hybrids.
     """
 
-    order: str = "pre"
-    norm: str = "batch"
+    order: Annotated[str, Meta(extra={"known": ORDERS})] = "pre"
+    norm: Annotated[str, Meta(extra={"known": NORMS})] = "batch"
 
     def __post_init__(self) -> None:
         check_fields(self, "style")
-        check_choice("style: order", self.order, ORDERS)
-        check_choice("style: norm", self.norm, NORMS)
 
 
 PREACTIVATION = Style()
@@ -186,8 +181,8 @@ class Encoder(Part):
     mlp_ratio: Ratio = 4.0
     patch: Annotated[int, Meta(ge=1, le=1024)] = 1
     qkv_bias: bool = True
-    position: str = "1d"
-    position_at: str = "stem"
+    position: Annotated[str, Meta(extra={"known": POSITIONS})] = "1d"
+    position_at: Annotated[str, Meta(extra={"known": POSITIONS_AT})] = "stem"
     local: Annotated[int, Meta(ge=0, le=1023)] = 0
     skipless: Annotated[int, Meta(ge=0)] = 0
 
@@ -201,8 +196,6 @@ class Encoder(Part):
             raise InputError(f"encoder: local must be 0 (global) or odd and at least 3, got {self.local}")
         if self.skipless > self.depth:
             raise InputError(f"encoder: skipless must be from 0 to {self.depth}, got {self.skipless}")
-        check_choice("encoder: position", self.position, POSITIONS)
-        check_choice("encoder: position_at", self.position_at, POSITIONS_AT)
         if self.position == "2d" and self.embed_dim % 2:
             raise InputError(f"encoder: position '2d' needs an even embed_dim, got {self.embed_dim}")
         if self.position == "relative" and self.position_at == "stem":
@@ -244,22 +237,18 @@ class Head(Part):
 
     POSITIONAL = 1
 
-    pool: str = "avg"
+    pool: Annotated[str, Meta(extra={"known": POOLS})] = "avg"
     hidden: Annotated[int, Meta(ge=0, le=65536)] = 0
-    norm: str = "style"
+    norm: Annotated[str, Meta(extra={"known": HEAD_NORMS})] = "style"
     conv: Annotated[int, Meta(ge=0, le=65536)] = 0
-    act: str = "tanh"
-    hidden_norm: str = "none"
+    act: Act = "tanh"
+    hidden_norm: Annotated[str, Meta(extra={"known": HIDDEN_NORMS})] = "none"
     act_first: bool = False
     distilled: bool = False
     norm_eps: Annotated[float, Meta(gt=0, lt=1)] = LAYER_EPS
 
     def __post_init__(self) -> None:
         check_fields(self, "head")
-        check_choice("head: pool", self.pool, POOLS)
-        check_choice("head: norm", self.norm, HEAD_NORMS)
-        check_choice("head: act", self.act, ACTS)
-        check_choice("head: hidden_norm", self.hidden_norm, HIDDEN_NORMS)
 
     def canonical(self) -> Head:
         normed = bool(self.hidden) and self.hidden_norm != "none"

@@ -63,7 +63,7 @@ def _axis(b: Block, word: str) -> Axis:
     """A side of a kernel or of a window's relative positions; else channels, such as "3*heads*head_dim"."""
     if word.isdecimal():
         return Axis((int(word),), centred=True)
-    if word in OPTIONS and OPTIONS[word].allowed in ("odd", "odd or 0", "side"):
+    if word in OPTIONS and OPTIONS[word].side:
         return Axis((b.option(word),), centred=True)
     if word in ("rows", "columns"):
         return Axis((2 * b.window[word == "columns"] - 1,), centred=True)
