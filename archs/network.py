@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import torch.nn.functional as F
@@ -9,12 +10,17 @@ from torch import Tensor, nn
 
 from .blocks.encoder import TransformerEncoder
 from .blocks.layers import act, conv_norm
-from .blocks.spec import load_class
 from .ends import last_norm, make_head, make_stem
 from .errors import InputError, check_int
 from .genotype import Genotype
 from .layout import ImageSize, Map
 from .parts import MAP_NORMS, MOST_CLASSES
+
+
+def load_class(name: str) -> Any:
+    """The class that "package.module:Class" names; ".module:Class" is among the blocks."""
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(module, f"{__package__}.blocks"), attribute)
 
 
 class Network(nn.Module):

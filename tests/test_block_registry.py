@@ -17,7 +17,8 @@ from torch import nn
 
 from alternas.archs import Genotype, InputError, Stage, Stem, Style, build, static_cost
 from alternas.archs.blocks.axes import Axis, tensor_axes
-from alternas.archs.blocks.spec import BLOCKS, BlockForm, BlockSpec, BlockStyle, attention_kinds, conv_kinds, load_class
+from alternas.archs.blocks.spec import BLOCKS, BlockForm, BlockSpec, BlockStyle, attention_kinds, conv_kinds
+from alternas.archs.network import load_class
 from alternas.archs.timm import flop_counter
 from alternas.results.analysis import lesion, skip_connections, variance
 from alternas.results.analysis_tools.inputs import AnalysisInput, Images
@@ -183,7 +184,7 @@ MODULE = '''
 import torch.nn.functional as F
 from torch import nn
 
-from alternas.archs.blocks.residual import Projection
+from alternas.archs.blocks.layers import Projection
 from alternas.archs.layout import Block
 
 

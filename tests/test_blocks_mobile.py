@@ -13,7 +13,7 @@ from torch import nn
 
 from alternas.archs import Genotype, InputError, Stage, build
 from alternas.archs.blocks.mobile_entries import divisible
-from alternas.archs.blocks.spec import load_class
+from alternas.archs.network import load_class
 from nets import CIFAR, lively
 
 

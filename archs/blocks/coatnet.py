@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ..errors import InputError
 from ..layout import Block
 from .attention import relative_bias
-from .residual import Projection
+from .layers import Projection
 
 
 def pooling(stride: int) -> nn.Module:

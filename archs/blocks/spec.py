@@ -132,11 +132,3 @@ def conv_kinds() -> list[str]:
 def attention_kinds() -> list[str]:
     """The kinds of attention blocks."""
     return [name for name, spec in BLOCKS.items() if spec.attends]
-
-
-def load_class(name: str) -> Any:
-    """The class that "package.module:Class" names."""
-    from importlib import import_module
-
-    module, _, attribute = name.partition(":")
-    return getattr(import_module(module, __package__), attribute)

@@ -22,7 +22,7 @@ from ...archs.blocks.spec import BLOCKS
 from ...archs.timm_network import TimmNetwork
 
 MODULES = (
-    "errors", "parts", "layout", "blocks/attention", "blocks/residual", "blocks/encoder", "blocks/layers", "ends",
+    "errors", "parts", "layout", "blocks/attention", "blocks/layers", "blocks/residual", "blocks/encoder", "ends",
     "network",
 )  # fmt: skip
 WIDTH = 118  # letters of a line
