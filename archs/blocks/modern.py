@@ -8,7 +8,6 @@ pre-activation blocks.
 from __future__ import annotations
 
 import torch.nn.functional as F
-from timm.layers.layer_scale import LayerScale2d
 from timm.layers.mlp import ConvMlp
 from timm.layers.norm import LayerNorm2d
 from timm.layers.squeeze_excite import SqueezeExcite
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 from ..layout import Block
 from .attention import local_mix
 from .formulas import WindowSizes
-from .layers import ModernBlock
+from .layers import ModernBlock, layer_scale
 from .residual import conditional_position, window_attention
 
 
@@ -52,8 +51,7 @@ class ConvNeXt(ModernBlock):
 
     def __init__(self, b: Block) -> None:
         super().__init__(b)
-        scale = b.option("layer_scale")
-        self.scale = LayerScale2d(b.c_out, scale) if scale else nn.Identity()
+        self.scale = layer_scale(b)
         self.conv = nn.Conv2d(b.c_in, b.c_in, b.kernel, stride=b.stride, padding=b.kernel // 2, groups=b.c_in)
         self.norm = LayerNorm2d(b.c_in)
         self.mlp = ConvMlp(b.c_in, b.inner, b.c_out, act_layer=nn.GELU)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from math import ceil
 from typing import Any
@@ -11,7 +10,7 @@ from ..blocks.mobile_entries import divisible
 from ..genotype import Genotype
 from ..parts import Head, Stem
 from ..stage import Stage
-from .entry import Entry
+from .entry import Entry, entries
 
 EFFICIENTNETS = ((1.0, 1.0), (1.0, 1.1), (1.1, 1.2), (1.2, 1.4), (1.4, 1.8))  # of width and depth, B0 to B4
 EFFICIENTNET = (  # depth, width, stride, kernel, expansion of B0
@@ -182,8 +181,4 @@ def mobiles() -> dict[str, Entry]:
         "mobilenetv3": "MobileNetV3 (Howard et al., ICCV 2019)",
         "mobilenetv4": "MobileNetV4 (Qin et al., ECCV 2024)",
     }
-    return {name: _entry(name, make, f"{about[name.split('_')[0]]}, as timm has it") for name, make in named.items()}
-
-
-def _entry(name: str, make: Callable[[], Genotype], about: str) -> Entry:
-    return Entry(lambda _size: make(), about, name, by_order=True)
+    return entries((name, f"{about[name.split('_')[0]]}, as timm has it", make) for name, make in named.items())
