@@ -81,7 +81,7 @@ def meanings(part: type[Any]) -> dict[str, str]:
 
 
 def stem_kinds() -> dict[str, str]:
-    """What the docstring of `Stem` says of each kind: sentences behind "KIND: "."""
+    """What the docstring of `Stem` says of each kind: sentences after "KIND: "."""
     text = " ".join(_doc(Stem).partition("Attributes:\n")[0].split())
     parts = re.split(rf"(?<=\. )({'|'.join(STEMS)}): ", text)[1:]
     return {kind: meaning.strip() for kind, meaning in zip(parts[::2], parts[1::2], strict=True)}

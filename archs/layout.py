@@ -127,7 +127,7 @@ class Layout:
 
     @property
     def final_norm(self) -> bool:
-        """Whether the style's last norm and ReLU stand behind the stages."""
+        """Whether the style's last norm and ReLU follow the stages."""
         return bool(self.stages) and self.stages[-1][-1].raw and self.head.norm == "style"
 
 
@@ -172,9 +172,9 @@ def layout(
 
 @lru_cache(maxsize=4096)  # a search looks at many nets that differ in one stage
 def stage_layout(place: str, stage: Stage, style: Style, c_in: int, at: Map) -> tuple[Block, ...]:
-    """The blocks of a stage behind a map `at` of `c_in` channels; InputError if a window does not divide its map.
+    """The blocks of a stage after a map `at` of `c_in` channels; InputError if a window does not divide its map.
 
-    Those of a kind behind the first are one object.
+    Those of a kind after the first are one object.
     """
     blocks, alike = [_block(place, stage.kinds[0], stage, style, c_in, stage.stride, at)], dict[str, Block]()
     for kind in stage.kinds[1:]:

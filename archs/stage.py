@@ -44,13 +44,13 @@ OPTIONS = {
     "se": Option("squeeze-and-excitation: its hidden channels over the block's; 0 for none"),
     "fused": Option("expansion and depthwise conv as one conv", nests=False),
     "act": Option("activation", nests=False),
-    "start_kernel": Option("side of a depthwise conv in front of the expansion; 0 for none", "odd or 0"),
+    "start_kernel": Option("side of a depthwise conv before the expansion; 0 for none", "odd or 0"),
     "kv_stride": Option("stride on the map of keys and values", nests=False),
     "layer_scale": Option("what the learned scale of each branch begins at; 0 for none", nests=False),
     "attention_stride": Option("attention on a map smaller by this stride, enlarged again; 0 for none", nests=False),
-    "fewer_norms": Option("a norm behind the last conv alone, biases in the others", nests=False),
+    "fewer_norms": Option("a norm after the last conv alone, biases in the others", nests=False),
     "side": Option("side of a downsampling conv", "any", nests=False),
-    "norm_first": Option("norm in front of a downsampling conv instead of behind it", nests=False),
+    "norm_first": Option("norm before a downsampling conv instead of after it", nests=False),
     "res_scale": Option("learned scales of the shortcuts, as MetaFormers' last stages have them", nests=False),
     "kv_heads": Option("heads of keys and values, which heads of queries share; 0 for as many", nests=False),
     "mix": Option("side of a depthwise conv that mixes near places; 0 for none", "odd or 0"),
@@ -77,7 +77,7 @@ class Stage(Part):
             and A (post-activation); "transformer" has an MLP; "mqa" is MobileNetV4's, over the whole map.
         per_head: one relative-position table for each head (as Swin) instead of one shared by all (as AlterNet).
         mlp_ratio: hidden width of a transformer block's MLP over its channels.
-        kernel, expand and those behind them: options of some kinds of blocks, explained in `OPTIONS`; None is what the
+        kernel, expand and those after them: options of some kinds of blocks, explained in `OPTIONS`; None is what the
             kind has of itself. `BLOCKS[kind].options` tells which it has. They hold for conv and attention blocks that
             have them.
     """

@@ -39,7 +39,7 @@ class PresetSpace:
 
     @cached_property
     def _maps(self) -> list[Map]:
-        """The map behind each stage: of all nets of the preset with its own stem, whose strides are alike."""
+        """The map after each stage: of all nets of the preset with its own stem, whose strides are alike."""
         return maps_of(plain_resnets(self.preset)[0], self.image_size)
 
     def num_attentions(self, i: int, at: Map, attention: str) -> int:
@@ -123,7 +123,7 @@ class AlterNetSpace(PresetSpace):
 
 
 class HybridSpace(PresetSpace):
-    """ResNet trunks with a transformer encoder behind.
+    """ResNet trunks followed by a transformer encoder.
 
     Genes: block, width, depth by stage, trunk (stages used), patch, embed_dim, encoder_depth, mlp_ratio, pool.
     """
@@ -149,12 +149,12 @@ class HybridSpace(PresetSpace):
 
 
 def encoder_places(preset: SpacePreset, maps: list[Map]) -> set[tuple[int, int]]:
-    """Stages in front of an encoder and its patch, as the genes can say them."""
+    """Stages before an encoder and its patch, as the genes can say them."""
     return {encoder_place(trunk + 1, patch, maps) for trunk in range(len(maps)) for patch in preset.patches}
 
 
 def encoder_place(trunk: int, patch: int, maps: list[Map]) -> tuple[int, int]:
-    """Stages in front of an encoder and its patch: those asked for, where they leave neither many tokens nor few.
+    """Stages before an encoder and its patch: those asked for, where they leave neither many tokens nor few.
 
     At most as many as stage 2 has pixels, and if patches of more than one pixel make them, at least as many as the
     last stage but one. If no patch does, stages are added.

@@ -11,7 +11,7 @@ from typing import Any
 from ..archs import Genotype, Stage, Stem
 from ..archs.layout import ImageSize, Map
 
-MODERN_STEMS = {"imagenet": "conv4"}  # where the preset's own stem costs more than a small modern net behind it
+MODERN_STEMS = {"imagenet": "conv4"}  # where the preset's own stem costs more than a small modern net after it
 KEPT = 2**16  # stages
 WHOLE = 400  # pixels of the largest map over the whole of which a block attends
 WIDEST = 8  # the side of windows on a larger map, where the whole of it was asked for
@@ -22,7 +22,7 @@ def pixels(at: Map) -> int:
 
 
 def maps_of(net: Genotype, image_size: ImageSize) -> list[Map]:
-    """The map behind each stage."""
+    """The map after each stage."""
     return [stage[-1].map_out for stage in net.plan(image_size).stages]
 
 

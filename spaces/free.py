@@ -39,7 +39,7 @@ class FreeSpace(PresetSpace):
     its last blocks, msa; options of the kinds that have them; trunk, patch, embed_dim, encoder_depth, pool; vit_patch.
 
     The family is a skeleton: "resnet" has no attention blocks, "alternet" those drawn, "hybrid" and "mixed" are the
-    same two with an encoder behind `trunk` stages, "vit" is the encoder alone, where a patch suits the image. `conv`
+    same two with an encoder after `trunk` stages, "vit" is the encoder alone, where a patch suits the image. `conv`
     makes a stage modern in any of them. An AlterNet drawn without an attention block is a ResNet, a mixed net without
     one a hybrid, so that the first such block is one move like any other; from family "resnet" it is two.
 
@@ -113,7 +113,7 @@ class FreeSpace(PresetSpace):
         return varied(plain, *common, ("msa", msa), ("attention", kind), ("heads", heads), ("window", window or 0))
 
     def _draw_encoder(self, chooser: Chooser, mlp_ratio: float, maps: list[Map]) -> tuple[int, Encoder, int]:
-        """Stages in front of the encoder, the encoder, and the patch that a ViT has instead of its own."""
+        """Stages before the encoder, the encoder, and the patch that a ViT has instead of its own."""
         s = self.preset
         trunk = chooser.choose("trunk", tuple(range(1, len(maps) + 1)))
         trunk, patch = encoder_place(trunk, chooser.choose("patch", s.patches), maps)
@@ -132,7 +132,7 @@ class FreeSpace(PresetSpace):
         return range(1, min(self.preset.free, depth - (i > 0)) + 1)
 
     def _behind(self, maps: list[Map], encoders: int) -> int:
-        """Distinct nets behind one stem of one width: without an encoder, and with one behind each trunk.
+        """Distinct nets after one stem of one width: without an encoder, and with one after each trunk.
 
         A stage tells the net's residual block and shared genes only if it has blocks that use them. So nets are
         counted stage by stage, apart for what has been told; an encoder tells the MLP ratio.
@@ -193,7 +193,7 @@ def _expands(block: str) -> bool:
 
 
 def _joined(ways: Counter[Told], more: Counter[Told]) -> Counter[Told]:
-    """The ways to put one of `more` behind one of `ways`, where some block suits both."""
+    """The ways to put one of `more` after one of `ways`, where some block suits both."""
     joined: Counter[Told] = Counter()
     for (blocks, used), count in ways.items():
         for (other_blocks, other_used), other in more.items():

@@ -2,7 +2,7 @@
 
 What a net is made of changes by steps: maps halve upwards, stems stride by 1, 2 or 4, a fourth stage comes. So widths
 are not read from a table: between anchors, whose widths are given, they are solved for MACs that follow a smooth
-curve, for the cheapest and the most expensive plain ResNet, and in the same way those of the encoders behind them.
+curve, for the cheapest and the most expensive plain ResNet, and in the same way those of the encoders after them.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ def _resnet(trunk: Trunk, widths: tuple[int, ...], end: int) -> Genotype:
 
 
 def _hybrid(trunk: Trunk, widths: tuple[int, ...], dim: int, end: int) -> Genotype:
-    """The cheapest hybrid of these widths, its encoder behind all stages, or the largest, behind the first two."""
+    """The cheapest hybrid of these widths, its encoder after all stages, or the largest, after the first two."""
     net = _resnet(trunk, widths, end)
     encoder = Encoder(dim, trunk.encoder_depth if end else 1, 1, MLP_RATIOS[-end])
     return Genotype(net.stem, net.stages[:2] if end else net.stages, encoder, Head("token" if end else "avg"))

@@ -19,7 +19,7 @@ EDGE = 45e6  # MACs of the most expensive net, with some room below 50 M
 CLASSES = 10
 STRIDED = 24  # the side from which on stems stride
 SHARES = (0.25, 0.375, 0.5, 0.75, 1.0)  # of the most width
-LEAST = 2  # of stage 1
+MIN_WIDTH = 2  # of stage 1
 STEP = 1 / 16  # channels of stage 1, before rounding
 # Channels that later stages have more, of each that stage 1 has less by rounding: as MACs follow the side best.
 MOBILE_MAKES_UP = 1 / 2
@@ -51,22 +51,22 @@ def _narrowed(image: tuple[int, int], limit: float, make_up: float) -> SpacePres
     preset = preset_for(image)
     if preset.stem == "cifar" and pixels(image) >= STRIDED**2:
         preset = replace(preset, stem="conv2")
-    low, high = float(LEAST), max(LEAST + STEP, float(preset.widths[-1]))
+    low, high = float(MIN_WIDTH), max(MIN_WIDTH + STEP, float(preset.widths[-1]))
 
     def macs(width: float, genes: Genes) -> int:
         space = ModernSpace(image, _of_width(preset, width, make_up))
         net = space.sample(FixedChooser(genes | {"width": space.preset.widths[-1]}))
         return static_cost(net, CLASSES, image).macs
 
-    dear = list(_dear(ModernSpace(image, preset)))
+    largest = list(_largest(ModernSpace(image, preset)))
     while high - low > STEP:
         middle = (low + high) / 2
-        highest = max(macs(middle, genes) for genes in dear)
+        highest = max(macs(middle, genes) for genes in largest)
         low, high = (middle, high) if highest < limit else (low, middle)
     return _of_width(preset, low, make_up)
 
 
-def _dear(space: ModernSpace) -> Iterator[Genes]:
+def _largest(space: ModernSpace) -> Iterator[Genes]:
     """Of each pair of kinds the largest genes: every number at its most, with attention everywhere, nowhere, or but
     for one stage.
     """
@@ -84,7 +84,7 @@ def _of_width(preset: SpacePreset, most: float, make_up: float) -> SpacePreset:
     Widths of later stages are rounded after they have doubled, and make up for the rounding of the first: so MACs
     follow `most` in finer steps.
     """
-    asked = [max(LEAST, most * share) for share in SHARES]
+    asked = [max(MIN_WIDTH, most * share) for share in SHARES]
     narrowed = {w[0]: w for w in (_stage_widths(width, len(preset.depths), make_up) for width in asked)}
     widths = tuple(narrowed)
     ones, twos = (1,) * len(preset.depths), (2,) * len(preset.depths)

@@ -33,7 +33,7 @@ def pooled_shortcut(b: Block) -> nn.Module:
 class CoAtNetConv(nn.Module):
     """MBConv: BatchNorm, average pool, 1x1 conv, depthwise conv, squeeze-and-excitation, 1x1 conv; SiLU.
 
-    SiLU stands behind every norm, squeeze-and-excitation in front of the last one.
+    SiLU follows every norm, squeeze-and-excitation before the last one.
     """
 
     def __init__(self, b: Block) -> None:

@@ -24,12 +24,12 @@ def biased_conv_norm(c_in: int, c_out: int, kernel: int = 1, stride: int = 1, gr
 
 
 def conv_downsampling(b: Block) -> nn.Module:
-    """A strided 3x3 conv with BatchNorm where the shape changes: in front of a block, or beside attention."""
+    """A strided 3x3 conv with BatchNorm where the shape changes: before a block, or beside attention."""
     return biased_conv_norm(b.c_in, b.c_out, 3, b.stride) if b.projects else nn.Identity()
 
 
 class EfficientFormerMlp(nn.Module):
-    """1x1 conv, depthwise conv, 1x1 conv; GELU behind the first two."""
+    """1x1 conv, depthwise conv, 1x1 conv; GELU after the first two."""
 
     def __init__(self, channels: int, hidden: int, kernel: int) -> None:
         super().__init__()

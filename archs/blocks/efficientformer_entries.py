@@ -41,7 +41,7 @@ def conv_with_norm(acc: CostAccumulator, c_in: int, c_out: int, kernel: int, at:
 
 
 def downsampling_cost(acc: CostAccumulator, b: Block) -> None:
-    """The conv that changes the shape, and what the layers behind it keep."""
+    """The conv that changes the shape, and what the layers after it keep."""
     acc.keep_input(size(b.c_in, b.map_in))
     if b.projects:
         conv_with_norm(acc, b.c_in, b.c_out, 3, b.map_out)

@@ -35,7 +35,7 @@ class WindowSizes(Block):
 
     @property
     def kv_kernel(self) -> int:
-        """Side of the conv that strides in front of keys and values; 1 for none."""
+        """Side of the conv that strides before keys and values; 1 for none."""
         return self.kv_stride // 2 * 2 + 1
 
     @property
@@ -51,7 +51,7 @@ class WindowSizes(Block):
 
 
 def attention_axes(channels: str) -> dict[str, str]:
-    """The axes of attention on a map of `channels`, and of the conv of conditional positions in front of the block."""
+    """The axes of attention on a map of `channels`, and of the conv of conditional positions before the block."""
     return {
         "position": "c_in 1 3 3",
         "attn.qkv": f"3*heads*head_dim {channels}",

@@ -18,7 +18,7 @@ SCALE_KERNEL = 5
 
 
 class FeedForward(nn.Module):
-    """1x1 conv, depthwise 3x3 conv, an activation behind each; 1x1 conv, norm."""
+    """1x1 conv, depthwise 3x3 conv, an activation after each; 1x1 conv, norm."""
 
     def __init__(self, channels: int, hidden: int, act_name: str) -> None:
         super().__init__()

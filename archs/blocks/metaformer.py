@@ -2,7 +2,7 @@
 
 ConvFormer mixes by a separable conv, CAFormer in its last stages by attention, PoolFormer by an average pool. The
 gated CNN block of MambaOut (Yu & Wang, CVPR 2025; timm mambaout.py) has one branch. Pooling and gated convs are the
-controls without attention. Where the shape of the map changes, all stand behind a 3x3 conv with that stride.
+controls without attention. Where the shape of the map changes, all follow a 3x3 conv with that stride.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class ConvFormer(MetaFormerBlock):
 
 
 class PoolFormer(MetaFormerBlock):
-    """Mixed by a 3x3 average pool, behind a GroupNorm of one group; PoolFormerV2, the baseline of the second paper."""
+    """Mixed by a 3x3 average pool, after a GroupNorm of one group; PoolFormerV2, the baseline of the second paper."""
 
     def make_norm(self, channels: int) -> nn.Module:
         norm = nn.GroupNorm(1, channels, eps=METAFORMER_EPS)

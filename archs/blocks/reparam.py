@@ -119,7 +119,7 @@ def fusable_mlp(channels: int, hidden: int) -> nn.Sequential:
 
 
 def folded(weight: Tensor, bias: Tensor | float, norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
-    """Weight and bias of a conv with the BatchNorm behind it."""
+    """Weight and bias of a conv with the BatchNorm after it."""
     assert norm.running_mean is not None
     assert norm.running_var is not None
     scale = norm.weight * (norm.running_var + norm.eps).rsqrt()

@@ -11,7 +11,7 @@ from .spec import BlockForm, BlockSpec, BlockStyle
 
 
 class RepVitSizes(Block):
-    """A RepViT block, with the MLP in front of its downsampling."""
+    """A RepViT block, with the MLP before its downsampling."""
 
     @property
     def inner_of_c_in(self) -> int:

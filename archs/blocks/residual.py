@@ -2,8 +2,8 @@
 
 Pre-activation blocks norm and activate before each conv, and project the shortcut with a 1x1 conv,
 without norm, only where stride or width change; the projection sees the activated input, the
-identity the raw one. Post-activation blocks do so behind each conv, the projection has a norm,
-and the last ReLU stands behind the addition; the 3x3 conv of a bottleneck carries the stride.
+identity the raw one. Post-activation blocks do so after each conv, the projection has a norm,
+and the last ReLU follows the addition; the 3x3 conv of a bottleneck carries the stride.
 He et al., CVPR 2016 (post) and ECCV 2016 (pre); Kolesnikov et al., ECCV 2020 (BiT); Park & Kim,
 ICLR 2022, models/preresnet.py and models/alternet.py (MSA blocks, variants A and B).
 
@@ -45,7 +45,7 @@ class Layers:
         return nn.GroupNorm(GROUPS, channels) if self.style.norm == "group" else nn.BatchNorm2d(channels)
 
     def root_pool(self) -> list[nn.Module]:
-        """The 3x3 / 2 max-pool behind a 7x7 / 2 conv: BiT pads with zeros, its hybrids as SAME."""
+        """The 3x3 / 2 max-pool after a 7x7 / 2 conv: BiT pads with zeros, its hybrids as SAME."""
         if self.style.norm == "batch":
             return [nn.MaxPool2d(3, stride=2, padding=1)]
         if self.style.order == "pre":
@@ -187,7 +187,7 @@ class PostBottleneck(PostBlock):
 
 
 class PostMsaBlock(PostBlock):
-    """Variant A, for ablations: 1x1 conv, norm, GELU, windowed MSA, norm; nothing behind the addition."""
+    """Variant A, for ablations: 1x1 conv, norm, GELU, windowed MSA, norm; nothing after the addition."""
 
     def __init__(self, b: WindowSizes) -> None:
         super().__init__(b)

@@ -1,6 +1,6 @@
 """Single-head attention blocks and blocks of a depthwise conv and an FFN, as SHViT has them.
 
-Yun & Ro, CVPR 2024; timm shvit.py. BatchNorm behind every conv; the norms at the ends of the branches are born at 0.
+Yun & Ro, CVPR 2024; timm shvit.py. BatchNorm after every conv; the norms at the ends of the branches are born at 0.
 B batch, C channels, H x W map, P positions of the map, D channels of queries and keys, V channels that attend.
 """
 
@@ -61,7 +61,7 @@ class PatchMerging(nn.Sequential):
 class SingleHeadBlock(nn.Module):
     """Depthwise conv, single-head attention where the kind attends, FFN: each is added to its input.
 
-    Where stride or width change, a patch merging stands in front of them.
+    Where stride or width change, a patch merging stands before them.
     """
 
     def __init__(self, b: SingleHeadSizes) -> None:

@@ -9,7 +9,7 @@ from .spec import BlockForm, BlockSpec, BlockStyle, Branch
 
 
 class SingleHeadSizes(Block):
-    """A block of SHViTs, with attention or without, and the patch merging in front of it."""
+    """A block of SHViTs, with attention or without, and the patch merging before it."""
 
     query_dim = 16  # channels of queries and of keys, in nets of every size
 
@@ -38,7 +38,7 @@ class SingleHeadSizes(Block):
 
 
 def merging_cost(acc: CostAccumulator, b: SingleHeadSizes) -> None:
-    """The patch merging in front of a block, where stride or width change."""
+    """The patch merging before a block, where stride or width change."""
     if not b.projects:
         return
     x, y, wide = size(b.c_in, b.map_in), size(b.c_out, b.map_out), b.merged

@@ -52,7 +52,7 @@ def metaformer(kind: str, depths: tuple[int, ...], widths: tuple[int, ...]) -> G
 
 
 def mambaout(depths: tuple[int, ...], widths: tuple[int, ...]) -> Genotype:
-    """A MambaOut: gated convs behind a stem of two 3x3 / 2 convs."""
+    """A MambaOut: gated convs after a stem of two 3x3 / 2 convs."""
     stem = Stem("conv", widths[0], norm="layer", before=(widths[0] // 2,), halvings=2, act="gelu", ends_with="norm")
     pairs = enumerate(zip(depths, widths, strict=True))
     stages = tuple(Stage("gated_conv", depth, width, 1 if i == 0 else 2) for i, (depth, width) in pairs)

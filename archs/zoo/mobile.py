@@ -50,7 +50,7 @@ MOBILENETV3 = {  # depth, width, stride, kernel, inner channels, squeezed channe
     ),
 }
 MOBILENETV4: dict[str, tuple[tuple[int, int, int, int, int, float, int], ...]] = {
-    # depth, width, stride, first kernel, second kernel, expansion, stride of keys of the attention block behind, if any
+    # depth, width, stride, first kernel, second kernel, expansion, stride of keys of the attention block after, if any
     "conv_small": (
         (1, 96, 2, 5, 5, 3.0, 0),
         (4, 96, 1, 0, 3, 2.0, 0),
@@ -163,7 +163,7 @@ def mobilenetv4(size: str) -> Genotype:
 def _bottlenecks(
     depth: int, width: int, stride: int, start: int, kernel: int, expand: float, kv_stride: int, scale: float
 ) -> Stage:
-    """Inverted bottlenecks, and an attention block behind them where `kv_stride` is not 0."""
+    """Inverted bottlenecks, and an attention block after them where `kv_stride` is not 0."""
     more: dict[str, Any] = {"start_kernel": start, "kernel": kernel, "expand": expand, "layer_scale": scale}
     if kv_stride:
         more |= {"msa": (depth,), "heads": 4, "head_dim": 64, "attention": "mqa", "kv_stride": kv_stride}

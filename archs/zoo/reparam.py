@@ -19,7 +19,7 @@ REPVITS = {  # width of stage 1, depths beside the downsampling blocks
 
 
 def repvit(width: int, depths: tuple[int, ...]) -> Genotype:
-    """A RepViT: stages of doubling width, each but the first behind a downsampling block; every other block, from the
+    """A RepViT: stages of doubling width, each but the first after a downsampling block; every other block, from the
     first on, has squeeze-and-excitation.
     """
     stages: list[Stage] = []

@@ -12,7 +12,7 @@ from .elements import Matrix, Run, Table, thin
 if TYPE_CHECKING:
     import numpy as np
 
-MOST_NETS, MOST_CLASSES, MOST_MISTAKES, MOST_CELLS = 6, 40, 4, 24
+MOST_NETS, MAX_CLASSES, MOST_MISTAKES, MOST_CELLS = 6, 40, 4, 24
 NONE = "No net of the front has kept its confusion."
 
 
@@ -41,9 +41,9 @@ def _by_class(known: dict[int, np.ndarray], classes: list[str]) -> Table:
             rows.append({"class": name, "images": images} | {net: round(share, 3) for net, share in each.items()})
     rows = [row for row in rows if len(row) > 2]
     rows.sort(key=lambda row: sum(list(row.values())[2:]))
-    more = f" The {MOST_CLASSES} hardest of {len(rows)}." if len(rows) > MOST_CLASSES else ""
+    more = f" The {MAX_CLASSES} hardest of {len(rows)}." if len(rows) > MAX_CLASSES else ""
     caption = f"Share of a class's validation images that each net gets right, the hardest class first.{more}"
-    return Table("classes", "Accuracy by class", caption if rows else NONE, rows[:MOST_CLASSES])
+    return Table("classes", "Accuracy by class", caption if rows else NONE, rows[:MAX_CLASSES])
 
 
 def _mistakes(known: dict[int, np.ndarray], classes: list[str]) -> Table:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...archs import Cost
-from ...archs.errors import MOST_SEEDS, check_count
+from ...archs.errors import MAX_SEEDS, check_count
 from ...archs.timm_net import CountedCost, Net, net_cost
 from ...results.ranking.metric import Metric
 from ...results.runs.record import Record, versions
@@ -118,7 +118,7 @@ class ExperimentConfig:
     run: RunConfig
 
     def __post_init__(self) -> None:
-        check_count("seeds", self.seeds, most=MOST_SEEDS)
+        check_count("seeds", self.seeds, most=MAX_SEEDS)
 
     def opened(self, console: Console) -> tuple[DataSet, Recipe]:
         """The data, of one class a picture, and the recipe as it is for so many of them.
