@@ -16,7 +16,7 @@ from .ends_cost import head_cost, last_norm_cost, stem_cost
 from .errors import check_int
 from .genotype import Genotype
 from .layout import Block, ImageSize, Layout, Map, stage_layout
-from .parts import MAP_NORMS, MOST_CLASSES, Encoder, Style
+from .parts import MAP_NORMS, MAX_CLASSES, Encoder, Style
 from .stage import Stage
 
 MIN_COST, MAX_COST = 1e-9, 1e18  # of any kind: MACs, parameters, milliseconds, and what else a device measures
@@ -83,7 +83,7 @@ def static_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_
     Raises:
         InputError: if the net cannot be built at `image_size`, or a number is wrong.
     """
-    check_int("head", "num_classes", num_classes, 1, MOST_CLASSES)
+    check_int("head", "num_classes", num_classes, 1, MAX_CLASSES)
     return _cost(genotype, genotype.plan(image_size, in_chans), num_classes, in_chans, fused=False)
 
 
@@ -94,7 +94,7 @@ def deployed_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, i
     """
     if not genotype.reparametrised:
         return static_cost(genotype, num_classes, image_size, in_chans)
-    check_int("head", "num_classes", num_classes, 1, MOST_CLASSES)
+    check_int("head", "num_classes", num_classes, 1, MAX_CLASSES)
     plan = genotype.plan(image_size, in_chans)
     cost, shipped = (_cost(genotype, plan, num_classes, in_chans, fused) for fused in (False, True))
     trained, kept = (cost.params, cost.macs), cost.training_activation_bytes
@@ -102,78 +102,78 @@ def deployed_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, i
 
 
 def _cost(genotype: Genotype, plan: Layout, num_classes: int, in_chans: int, fused: bool) -> Cost:
-    tally = CostAccumulator()
+    acc = CostAccumulator()
     if genotype.stem.kind != "none":
-        tally.place = "stem"
-        stem_cost(tally, genotype.stem, genotype.style, plan, in_chans)
+        acc.place = "stem"
+        stem_cost(acc, genotype.stem, genotype.style, plan, in_chans)
     for blocks in plan.stages:
         first = blocks[0]
-        tally.place = first.place
-        tally.take(_stage(first.stage, first.style, first.c_in, first.map_in, tally.input_kept, fused))
-    tally.place, features = "head" if genotype.encoder is None else "encoder", plan.channels
+        acc.place = first.place
+        acc.take(_stage(first.stage, first.style, first.c_in, first.map_in, acc.input_kept, fused))
+    acc.place, features = "head" if genotype.encoder is None else "encoder", plan.channels
     if plan.final_norm or genotype.head.norm in MAP_NORMS:
-        last_norm_cost(tally, plan)
+        last_norm_cost(acc, plan)
     if genotype.encoder is not None:
-        _encoder(tally, genotype.encoder, plan, genotype.head.pool == "token")
+        _encoder(acc, genotype.encoder, plan, genotype.head.pool == "token")
         features = genotype.encoder.embed_dim
-    tally.place = "head"
-    head_cost(tally, genotype.head, features, num_classes, plan)
-    alive, kept = tally.peak * FLOAT_BYTES, tally.kept * FLOAT_BYTES
-    return Cost(*tally.totals(), alive, kept, tally.parts(), operators=tally.operators())
+    acc.place = "head"
+    head_cost(acc, genotype.head, features, num_classes, plan)
+    alive, kept = acc.peak * FLOAT_BYTES, acc.kept * FLOAT_BYTES
+    return Cost(*acc.totals(), alive, kept, acc.parts(), operators=acc.operators())
 
 
 @lru_cache(maxsize=4096)  # a net has stages that are alike, and a search looks at many nets that differ in one
 def _stage(stage: Stage, style: Style, c_in: int, at: Map, input_kept: bool, fused: bool) -> CostAccumulator:
-    """Cost of a stage behind a map `at` of `c_in` channels, wherever it stands.
+    """Cost of a stage after a map `at` of `c_in` channels, wherever it stands.
 
-    Blocks of one kind behind the first are alike, and counted once.
+    Blocks of one kind after the first are alike, and counted once.
     """
-    tally, alike = CostAccumulator("", input_kept), dict[tuple[str, bool], CostAccumulator]()
+    acc, alike = CostAccumulator("", input_kept), dict[tuple[str, bool], CostAccumulator]()
     for i, block in enumerate(stage_layout("", stage, style, c_in, at)):
-        name = block.kind, tally.input_kept
+        name = block.kind, acc.input_kept
         if i == 0 or name not in alike:
-            own = _block(block, tally.input_kept, fused)
+            own = _block(block, acc.input_kept, fused)
             if i:
                 alike[name] = own
         else:
             own = alike[name]
-        tally.take(own)
-    return tally
+        acc.take(own)
+    return acc
 
 
 def _block(block: Block, input_kept: bool, fused: bool) -> CostAccumulator:
-    tally = CostAccumulator("", input_kept)
+    acc = CostAccumulator("", input_kept)
     formula = (fused and block.form.fused_cost) or block.form.cost
     assert formula is not None, f"the entry of {block.kind!r} has no cost formula"
-    formula(tally, block)
-    return tally
+    formula(acc, block)
+    return acc
 
 
-def _encoder(tally: CostAccumulator, encoder: Encoder, plan: Layout, token: bool) -> None:
+def _encoder(acc: CostAccumulator, encoder: Encoder, plan: Layout, token: bool) -> None:
     assert plan.grid is not None
     dim, tokens = encoder.embed_dim, plan.grid[0] * plan.grid[1] + token
-    tally.keep_input(size(plan.channels, plan.last_map))
-    tally.conv(plan.channels, dim, encoder.patch, plan.grid, bias=True)
-    tally.add("position", token * dim + _position_params(encoder, plan.grid, tokens))
+    acc.keep_input(size(plan.channels, plan.last_map))
+    acc.conv(plan.channels, dim, encoder.patch, plan.grid, bias=True)
+    acc.add("position", token * dim + _position_params(encoder, plan.grid, tokens))
     x, hidden, qkv = tokens * dim, tokens * encoder.hidden, 3 * tokens * dim
     offsets = 2 * tokens - 1
     for _ in range(encoder.depth):
-        tally.norm(dim)
-        tally.linear(dim, 3 * dim, tokens, bias=encoder.qkv_bias)
-        tally.attention(tokens, tokens, dim)
+        acc.norm(dim)
+        acc.linear(dim, 3 * dim, tokens, bias=encoder.qkv_bias)
+        acc.attention(tokens, tokens, dim)
         logits = 0
         if encoder.position == "relative":
-            tally.add("attention", 0, tokens * offsets * dim, tokens * offsets * encoder.heads)
+            acc.add("attention", 0, tokens * offsets * dim, tokens * offsets * encoder.heads)
             logits = encoder.heads * tokens * tokens
-        tally.linear(dim, dim, tokens)
-        tally.norm(dim)
-        tally.linear(dim, encoder.hidden, tokens)
-        tally.linear(encoder.hidden, dim, tokens)
+        acc.linear(dim, dim, tokens)
+        acc.norm(dim)
+        acc.linear(dim, encoder.hidden, tokens)
+        acc.linear(encoder.hidden, dim, tokens)
         # Kept: both norms' inputs and outputs, q k v, attention's output twice, the MLP's two sides.
-        tally.keep(4 * x, qkv, 2 * x, 2 * hidden, logits)
-        tally.alive(2 * x, x + qkv + 4 * logits, x + 2 * hidden)
-    tally.norm(dim)
-    tally.keep(x)
+        acc.keep(4 * x, qkv, 2 * x, 2 * hidden, logits)
+        acc.alive(2 * x, x + qkv + 4 * logits, x + 2 * hidden)
+    acc.norm(dim)
+    acc.keep(x)
 
 
 def _position_params(encoder: Encoder, grid: tuple[int, int], tokens: int) -> int:

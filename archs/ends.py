@@ -1,4 +1,4 @@
-"""The two ends of a net as modules: `make_stem`, the norm behind the stages, and `make_head`."""
+"""The two ends of a net as modules: `make_stem`, the norm after the stages, and `make_head`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def stem_norm(stem: Stem, channels: int) -> nn.Module:
 
 
 def last_norm(plan: Layout, style: Style) -> nn.Module | None:
-    """The norm of the map behind the stages: the style's, which a ReLU follows, or the head's own."""
+    """The norm of the map after the stages: the style's, which a ReLU follows, or the head's own."""
     if plan.final_norm:
         return Layers(style).norm(plan.channels)
     if plan.head.norm == "map_layer":
@@ -63,7 +63,7 @@ def last_norm(plan: Layout, style: Style) -> nn.Module | None:
 
 
 def make_head(head: Head, features: int, num_classes: int) -> nn.Module:
-    """z_BC -> logits (B, num_classes), behind the pooling. The logits' linear layer alone where there is no more."""
+    """z_BC -> logits (B, num_classes), after the pooling. The logits' linear layer alone where there is no more."""
     parts: list[nn.Module] = []
     if head.norm == "layer":
         parts.append(nn.LayerNorm(features, eps=head.norm_eps))

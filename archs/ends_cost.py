@@ -1,4 +1,4 @@
-"""Cost formulas of a net's two ends: stem, the norm behind the stages, head. Torch-free."""
+"""Cost formulas of a net's two ends: stem, the norm after the stages, head. Torch-free."""
 
 from __future__ import annotations
 
@@ -7,82 +7,82 @@ from .layout import Layout
 from .parts import Head, Stem, Style
 
 
-def stem_cost(tally: CostAccumulator, stem: Stem, style: Style, plan: Layout, in_chans: int) -> None:
-    """The pool behind a 7x7 / 2 conv halves its map once more."""
+def stem_cost(acc: CostAccumulator, stem: Stem, style: Style, plan: Layout, in_chans: int) -> None:
+    """The pool after a 7x7 / 2 conv halves its map once more."""
     image, out = size(in_chans, plan.image), size(stem.width, plan.stem_map)
-    tally.keep(image)
+    acc.keep(image)
     if stem.kind == "conv":
-        conv_stem_cost(tally, stem, plan, in_chans)
+        conv_stem_cost(acc, stem, plan, in_chans)
         return
     if stem.kind == "patchify":
-        tally.conv(in_chans, stem.width, stem.side, plan.stem_map, bias=True)
+        acc.conv(in_chans, stem.width, stem.side, plan.stem_map, bias=True)
         at = plan.stem_map
         if stem.norm != "none":
-            tally.norm(stem.width, stem.norm == "layer")
-            tally.keep(out)
+            acc.norm(stem.width, stem.norm == "layer")
+            acc.keep(out)
     elif stem.kind == "cifar":
-        tally.conv(in_chans, stem.width, 3, plan.stem_map)
+        acc.conv(in_chans, stem.width, 3, plan.stem_map)
         at = plan.stem_map
     else:
         at = (-(-plan.image[0] // 2), -(-plan.image[1] // 2))
-        tally.conv(in_chans, stem.width, 7, at)
+        acc.conv(in_chans, stem.width, 7, at)
     wide, pooled = size(stem.width, at), at != plan.stem_map
     active = stem.kind == "bit" or (style.order == "post" and stem.kind != "patchify")
     if active:
-        tally.norm(stem.width)
-        tally.keep(wide, wide)
+        acc.norm(stem.width)
+        acc.keep(wide, wide)
     elif pooled:
-        tally.keep(wide)
-    tally.keep(2 * out if pooled else 0)  # the pool's indices are 64 bits
-    tally.input_kept = active and not pooled
+        acc.keep(wide)
+    acc.keep(2 * out if pooled else 0)  # the pool's indices are 64 bits
+    acc.input_kept = active and not pooled
     padded = wide if stem.kind == "bit" else 0
-    tally.alive(image, wide * (2 if active else 1), wide + padded + 3 * out if pooled else out)
+    acc.alive(image, wide * (2 if active else 1), wide + padded + 3 * out if pooled else out)
 
 
-def conv_stem_cost(tally: CostAccumulator, stem: Stem, plan: Layout, in_chans: int) -> None:
+def conv_stem_cost(acc: CostAccumulator, stem: Stem, plan: Layout, in_chans: int) -> None:
     at, x = plan.image, size(in_chans, plan.image)
     for number, (c_out, stride) in enumerate(stem.convs, start=1):
         at = (-(-at[0] // stride), -(-at[1] // stride))
         y = size(c_out, at)
-        tally.conv(in_chans, c_out, stem.side, at, bias=stem.bias or stem.norm != "none")
+        acc.conv(in_chans, c_out, stem.side, at, bias=stem.bias or stem.norm != "none")
         normed = number < len(stem.convs) or stem.ends_with != "conv"
         active = number < len(stem.convs) or stem.ends_with == "act"
         if normed:
-            tally.norm(c_out, stem.norm != "layer_no_bias")
-        tally.keep(y * normed, y * active)
-        tally.alive(x, y * (1 + normed))
-        in_chans, x, tally.input_kept = c_out, y, active
+            acc.norm(c_out, stem.norm != "layer_no_bias")
+        acc.keep(y * normed, y * active)
+        acc.alive(x, y * (1 + normed))
+        in_chans, x, acc.input_kept = c_out, y, active
 
 
-def last_norm_cost(tally: CostAccumulator, plan: Layout) -> None:
-    """The norm of the map behind the stages, and its ReLU."""
+def last_norm_cost(acc: CostAccumulator, plan: Layout) -> None:
+    """The norm of the map after the stages, and its ReLU."""
     x = size(plan.channels, plan.last_map)
-    tally.norm(plan.channels)
-    tally.keep_input(x)
-    tally.alive(x, 2 * x)
+    acc.norm(plan.channels)
+    acc.keep_input(x)
+    acc.alive(x, 2 * x)
     if plan.grid is not None:  # the encoder's patches keep it
-        tally.keep(x)
-        tally.input_kept = True
+        acc.keep(x)
+        acc.input_kept = True
 
 
-def head_cost(tally: CostAccumulator, head: Head, features: int, num_classes: int, plan: Layout) -> None:
+def head_cost(acc: CostAccumulator, head: Head, features: int, num_classes: int, plan: Layout) -> None:
     """From the last map, or the encoder's token, to the logits."""
     if head.conv:
         x, y = size(features, plan.last_map), size(head.conv, plan.last_map)
-        tally.conv(features, head.conv, 1, plan.last_map)
-        tally.norm(head.conv)
-        tally.keep(x, 2 * y)
-        tally.alive(x, 2 * y)
+        acc.conv(features, head.conv, 1, plan.last_map)
+        acc.norm(head.conv)
+        acc.keep(x, 2 * y)
+        acc.alive(x, 2 * y)
         features = head.conv
     if head.norm == "layer":
-        tally.norm(features)
+        acc.norm(features)
     if head.hidden:
         normed = head.hidden_norm != "none"
-        tally.linear(features, head.hidden, bias=not normed or head.act_first)
+        acc.linear(features, head.hidden, bias=not normed or head.act_first)
         if normed:
-            tally.norm(head.hidden)
+            acc.norm(head.hidden)
         features = head.hidden
     for _ in range(1 + head.distilled):
         if head.norm == "pooled_batch":
-            tally.norm(features)
-        tally.linear(features, num_classes)
+            acc.norm(features)
+        acc.linear(features, num_classes)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-MOST_SEEDS = 1000
+MAX_SEEDS = 1000
 
 
 class InputError(ValueError):

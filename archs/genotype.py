@@ -23,8 +23,8 @@ from .stage import Stage
 
 FAMILIES = ("resnet", "alternet", "hybrid", "vit", "modern")
 TIMM_FIELD = "timm"  # of what records hold of a net of timm, which is no genotype; see `timm_net`
-MOST_STAGES = 64
-MOST_BLOCKS = 1024  # three times ResNet-1001's; one takes up to 170 kB, its weights not counted
+MAX_STAGES = 64
+MAX_BLOCKS = 1024  # three times ResNet-1001's; one takes up to 170 kB, its weights not counted
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,12 +45,12 @@ class Genotype(Part):
         check_fields(self, "genotype")
         if not self.stages and self.encoder is None:
             raise InputError("genotype: needs at least one stage or an encoder, got neither")
-        if len(self.stages) > MOST_STAGES:
-            raise InputError(f"genotype: at most {MOST_STAGES} stages, got {len(self.stages)}")
+        if len(self.stages) > MAX_STAGES:
+            raise InputError(f"genotype: at most {MAX_STAGES} stages, got {len(self.stages)}")
         for number, stage in enumerate(self.stages, start=1):
             stage.check(f"stage {number}")
-        if self.depth > MOST_BLOCKS:
-            raise InputError(f"genotype: at most {MOST_BLOCKS} blocks in stages and encoder, got {self.depth}")
+        if self.depth > MAX_BLOCKS:
+            raise InputError(f"genotype: at most {MAX_BLOCKS} blocks in stages and encoder, got {self.depth}")
         if self.stem.kind == "none" and (self.stages or self.encoder is None):
             raise InputError("stem: kind 'none' needs an encoder and no stages, which take the stem's map")
         c_in = self.stem.width

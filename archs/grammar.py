@@ -12,11 +12,10 @@ from dataclasses import Field, fields
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_type_hints
 
-from .blocks.spec import BLOCKS, BlockForm, BlockSpec
-from .errors import InputError
-from .json_files import rule_of
+from .blocks.spec import BLOCKS, BlockForm, BlockSpec, attention_kinds, conv_kinds
+from .json_files import known_names, rule_of
 from .parts import STEMS, Encoder, Head, Stem, Style
 from .stage import OPTIONS, Stage
 
@@ -82,7 +81,7 @@ def meanings(part: type[Any]) -> dict[str, str]:
 
 
 def stem_kinds() -> dict[str, str]:
-    """What the docstring of `Stem` says of each kind: sentences behind "KIND: "."""
+    """What the docstring of `Stem` says of each kind: sentences after "KIND: "."""
     text = " ".join(_doc(Stem).partition("Attributes:\n")[0].split())
     parts = re.split(rf"(?<=\. )({'|'.join(STEMS)}): ", text)[1:]
     return {kind: meaning.strip() for kind, meaning in zip(parts[::2], parts[1::2], strict=True)}
@@ -91,14 +90,10 @@ def stem_kinds() -> dict[str, str]:
 def allowed(part: type[Any], name: str) -> str:
     """The values that a field may have."""
     hint = get_type_hints(part, include_extras=True)[name]
-    if str not in (hint, *get_args(hint)):
-        return rule_of(hint).removesuffix(" or null")
-    try:
-        made = part(**{name: "?"})
-        made.check("stage") if isinstance(made, Stage) else None
-    except InputError as error:
-        return ", ".join(f"`{choice}`" for choice in str(error).partition("known: ")[2].split(", "))
-    raise AssertionError(f"{part.__name__} takes any {name}")
+    kinds = {"block": conv_kinds, "attention": attention_kinds} if part is Stage else {}
+    if names := kinds[name]() if name in kinds else known_names(hint):
+        return ", ".join(f"`{choice}`" for choice in names)
+    return rule_of(hint).removesuffix(" or null")
 
 
 def _default(field: Field[Any], part: type[Any]) -> str:

@@ -128,8 +128,11 @@ def convert(value: Any, kind: type[T], where: str) -> T:
 
 
 def check_fields(value: Any, where: str) -> None:
-    """Raise InputError unless each field of a new dataclass is as its type says; what is due as a float becomes one."""
-    checker, converted = _checker(type(value))
+    """Raise InputError unless each field of a new dataclass is as its type says; what is due as a float becomes one.
+
+    Names that a text may be are `known` in the extra of its type.
+    """
+    checker, converted, known = _checker(type(value))
     try:
         found = msgspec.convert(value, checker, from_attributes=True)
     except msgspec.ValidationError as error:
@@ -137,17 +140,29 @@ def check_fields(value: Any, where: str) -> None:
     for name in converted:
         if (new := getattr(found, name)) is not getattr(value, name):
             object.__setattr__(value, name, new)
+    for name, choices in known.items():
+        if getattr(value, name) is not None:
+            check_choice(f"{where}: {name}", getattr(value, name), choices)
 
 
 @cache
-def _checker(kind: type) -> tuple[type, list[str]]:
-    """A type with a dataclass's fields, which msgspec makes of one, and the names of those that may be converted.
+def _checker(kind: type) -> tuple[type, list[str], dict[str, tuple[str, ...]]]:
+    """A type with a dataclass's fields, which msgspec makes of one; those that may be converted; names that are known.
 
     msgspec takes a dataclass's instance as it is, and is fast where it has seen the type before.
     """
     hints = get_type_hints(kind, include_extras=True)
     row = [(field.name, hints[field.name]) for field in fields(kind)]
-    return msgspec.defstruct(kind.__name__, row), [n for n, h in row if "float" in str(h) or "tuple" in str(h)]
+    converted = [n for n, h in row if "float" in str(h) or "tuple" in str(h)]
+    known = {n: names for n, h in row if (names := known_names(h))}
+    return msgspec.defstruct(kind.__name__, row), converted, known
+
+
+def known_names(kind: Any) -> tuple[str, ...]:
+    """The names that a text of this type may be, where it is one of a few."""
+    parts = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    extras = [meta.extra for part in parts for meta in getattr(part, "__metadata__", ()) if meta.extra]
+    return extras[0]["known"] if extras else ()
 
 
 def _check_names(value: Any, kind: Any, place: str) -> None:

@@ -17,12 +17,14 @@ from .stage import Stage
 
 ImageSize = int | tuple[int, int]
 Map = tuple[int, int]
-QUERY_DIM = 16  # channels of queries and of keys of single-head attention, in nets of every size
 
 
 @dataclass(frozen=True)
 class Block:
-    """One residual block in place. Maps are (height, width); `window` is resolved, never 0."""
+    """One residual block in place. Maps are (height, width); `window` is resolved, never 0.
+
+    A kind with other sizes has a subclass of its own, `sizes` of its entry.
+    """
 
     place: str
     kind: str
@@ -63,110 +65,29 @@ class Block:
         return self.option("kernel")
 
     @property
-    def kv_heads(self) -> int:
-        """Heads of keys and values."""
-        shared = self.option("kv_heads") if "kv_heads" in self.spec.options else 0
-        return shared or self.stage.heads
-
-    @property
-    def kv_stride(self) -> int:
-        """Stride on the map of keys and values."""
-        return self.option("kv_stride") if "kv_stride" in self.spec.options else 1
-
-    @property
-    def kv_kernel(self) -> int:
-        """Side of the conv that strides in front of keys and values; 1 for none."""
-        return self.kv_stride // 2 * 2 + 1
-
-    @property
-    def position(self) -> str:
-        """What its attention knows of places."""
-        return self.option("position") if "position" in self.spec.options else "none"
-
-    @property
-    def part(self) -> int:
-        """Channels that attend, of single-head attention."""
-        return max(1, int(self.c_out * self.option("part") + 1e-6))
-
-    @property
-    def part_qkv(self) -> int:
-        """Rows of its queries, keys and values."""
-        return 2 * QUERY_DIM + self.part
-
-    @property
-    def merged(self) -> int:
-        """Inner channels of the patch merging in front of an SHViT block."""
-        return 4 * self.c_in
-
-    @property
-    def merged_squeezed(self) -> int:
-        """Hidden channels of its squeeze-and-excitation: its input's, to the nearest multiple of 8."""
-        return max(8, (self.c_in + 4) // 8 * 8)
-
-    @property
     def inner(self) -> int:
-        """Channels of the inner convs of MBConv and of ConvNeXt's MLP."""
-        base = self.c_in if self.spec.expands_input else self.c_out
-        return max(1, int(base * self.option("expand") + 1e-6))
-
-    @property
-    def inner_of_c_in(self) -> int:
-        """The same over its input's channels: of the MLP of RepViT's downsampling."""
-        return max(1, int(self.c_in * self.option("expand") + 1e-6))
-
-    @property
-    def mixed(self) -> int:
-        """Channels of a gated conv block's depthwise conv."""
-        return min(self.c_out, self.inner)
+        """Channels of the convs between expansion and projection."""
+        return share_of(self.c_out, self.option("expand"))
 
     @property
     def squeezed(self) -> int:
-        """Hidden channels of an MBConv's squeeze-and-excitation; 0 without."""
-        share, base = self.option("se"), self.inner if self.spec.expands_input else self.c_out
-        return max(1, int(base * share + 1e-6)) if share else 0
+        """Hidden channels of squeeze-and-excitation; 0 without."""
+        return share_of(self.c_out, self.option("se")) if self.option("se") else 0
 
     @property
-    def keyed(self) -> int:
-        """Channels of the keys of all heads."""
+    def hidden(self) -> int:
+        """Hidden channels of the MLP."""
+        return self.stage.hidden
+
+    @property
+    def head_channels(self) -> int:
+        """Channels of all attention heads together."""
         return self.stage.heads * self.stage.head_dim
-
-    @property
-    def valued(self) -> int:
-        """Channels of the values of all heads, where they have more than keys."""
-        return 4 * self.keyed
-
-    @property
-    def distances(self) -> Map:
-        """Sides of a table with a bias for each distance in rows and columns: those of the map of keys."""
-        if "attention_stride" in self.spec.options:
-            return _shrink(self.map_out, max(1, self.option("attention_stride")))
-        return self.map_in
-
-    @property
-    def expanded(self) -> int:
-        """Channels of an inverted bottleneck's inner convs: over its input's, as multiples of 8."""
-        return divisible(self.c_in * self.option("expand")) if self.expands else self.c_in
-
-    @property
-    def expands(self) -> bool:
-        """Whether an inverted bottleneck has an expansion: with a ratio of 1 its depthwise conv stands alone."""
-        return self.option("expand") != 1 or self.option("fused") or not self.option("kernel")
-
-    @property
-    def squeezed_input(self) -> int:
-        """Hidden channels of an inverted bottleneck's squeeze-and-excitation, over its input's; 0 without."""
-        share = self.option("se")
-        return max(1, round(self.c_in * share)) if share else 0
 
     @property
     def reshapes(self) -> bool:
         """Whether its output has another shape than its input."""
         return self.stride != 1 or self.c_in != self.c_out
-
-    @property
-    def linear_heads(self) -> int:
-        """Heads of linear attention: as many as the block's channels hold."""
-        return max(1, self.c_out // self.stage.head_dim)
 
     @property
     def projects(self) -> bool:
@@ -206,7 +127,7 @@ class Layout:
 
     @property
     def final_norm(self) -> bool:
-        """Whether the style's last norm and ReLU stand behind the stages."""
+        """Whether the style's last norm and ReLU follow the stages."""
         return bool(self.stages) and self.stages[-1][-1].raw and self.head.norm == "style"
 
 
@@ -233,9 +154,9 @@ def layout(
     check_int("image", "channels", in_chans)
     if stem.kind == "patchify":
         _must_divide("stem", "patch", stem.patch, image)
-    at, channels = _shrink(image, stem.stride), in_chans if stem.kind == "none" else stem.width
+    at, channels = shrink(image, stem.stride), in_chans if stem.kind == "none" else stem.width
     if stem.kind == "bit" or (style.norm == "group" and style.order == "post" and stem.kind in ("cifar", "imagenet")):
-        _check_group("stem", channels, _shrink(image, min(stem.stride, 2)))
+        _check_group("stem", channels, shrink(image, min(stem.stride, 2)))
     stem_map, laid = at, []
     for number, stage in enumerate(stages, start=1):
         laid.append(stage_layout(f"stage {number}", stage, style, channels, at))
@@ -251,9 +172,9 @@ def layout(
 
 @lru_cache(maxsize=4096)  # a search looks at many nets that differ in one stage
 def stage_layout(place: str, stage: Stage, style: Style, c_in: int, at: Map) -> tuple[Block, ...]:
-    """The blocks of a stage behind a map `at` of `c_in` channels; InputError if a window does not divide its map.
+    """The blocks of a stage after a map `at` of `c_in` channels; InputError if a window does not divide its map.
 
-    Those of a kind behind the first are one object.
+    Those of a kind after the first are one object.
     """
     blocks, alike = [_block(place, stage.kinds[0], stage, style, c_in, stage.stride, at)], dict[str, Block]()
     for kind in stage.kinds[1:]:
@@ -264,22 +185,21 @@ def stage_layout(place: str, stage: Stage, style: Style, c_in: int, at: Map) -> 
 
 
 def _block(place: str, kind: str, stage: Stage, style: Style, c_in: int, stride: int, at: Map) -> Block:
-    out, window = _shrink(at, stride), (1, 1)
+    out, window = shrink(at, stride), (1, 1)
     if kind == stage.attention:
         side = 0 if "window" in BLOCKS[kind].ignores else stage.window
         window = (side, side) if side else out
         _must_divide(place, "window", side or 1, out)
-    block = Block(place, kind, stage, style, c_in, stride, at, out, window)
+    block = (BLOCKS[kind].sizes or Block)(place, kind, stage, style, c_in, stride, at, out, window)
     if style.norm == "group" and not block.spec.modern:
         for channels, norm_map in ((c_in, at), (block.width, out), (block.c_out, out)):
             _check_group(place, channels, norm_map)
     return block
 
 
-def divisible(channels: float) -> int:
-    """The nearest multiple of 8, at least 8 and not below 0.9 of `channels`, as MobileNets and EfficientNets round."""
-    nearest = max(8, int(channels + 4) // 8 * 8)
-    return nearest + 8 if nearest < 0.9 * channels else nearest
+def share_of(channels: int, share: float) -> int:
+    """So many times the channels, downwards, at least one."""
+    return max(1, int(channels * share + 1e-6))
 
 
 def _check_group(place: str, channels: int, at: Map) -> None:
@@ -294,5 +214,5 @@ def _must_divide(place: str, field: str, side: int, at: Map) -> None:
         raise InputError(f"{place}: {field} {side} does not divide a {at[0]}x{at[1]} map")
 
 
-def _shrink(at: Map, stride: int) -> Map:
+def shrink(at: Map, stride: int) -> Map:
     return (-(-at[0] // stride), -(-at[1] // stride))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import torch.nn.functional as F
@@ -9,12 +10,17 @@ from torch import Tensor, nn
 
 from .blocks.encoder import TransformerEncoder
 from .blocks.layers import act, conv_norm
-from .blocks.spec import load_class
 from .ends import last_norm, make_head, make_stem
 from .errors import InputError, check_int
 from .genotype import Genotype
 from .layout import ImageSize, Map
-from .parts import MAP_NORMS, MOST_CLASSES
+from .parts import MAP_NORMS, MAX_CLASSES
+
+
+def load_class(name: str) -> Any:
+    """The class that "package.module:Class" names; ".module:Class" is among the blocks."""
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(module, f"{__package__}.blocks"), attribute)
 
 
 class Network(nn.Module):
@@ -103,7 +109,7 @@ def build(
     for name, rate in (("dropout", dropout), ("drop_path", drop_path)):
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < 1:
             raise InputError(f"build: {name} must be at least 0 and below 1, got {rate!r}")
-    check_int("head", "num_classes", num_classes, 1, MOST_CLASSES)
+    check_int("head", "num_classes", num_classes, 1, MAX_CLASSES)
     network = Network(genotype, num_classes, image_size, in_chans, dropout)
     if drop_path:
         network.set_drop_path(drop_path)

@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
-from .errors import InputError, check_choice
+from .errors import InputError
 from .json_files import check_fields
 
 STEMS = ("cifar", "imagenet", "patchify", "bit", "conv", "none")
@@ -32,10 +32,11 @@ POSITIONS_AT = ("stem", "layers", "shared")
 ACTS = ("relu", "silu", "gelu", "hard_swish", "relu6", "tanh", "squared_relu")
 GROUPS = 32  # of every GroupNorm
 LAYER_EPS = 1e-6
-MOST_CLASSES = 10_000_000
+MAX_CLASSES = 10_000_000
 
 Width = Annotated[int, Meta(ge=1, le=65536)]
 Side = Annotated[int, Meta(ge=0, le=1024)]
+Act = Annotated[str, Meta(extra={"known": ACTS})]
 Ratio = Annotated[float, Meta(gt=0, le=64)]  # of hidden channels over the block's
 
 
@@ -56,10 +57,10 @@ class Part:
 
 @dataclass(frozen=True, repr=False)
 class Stem(Part):
-    """What stands in front of the stages.
+    """What stands before the stages.
 
     cifar: 3x3 conv. imagenet: 7x7 / 2 conv, then 3x3 / 2 max-pool. Both as the net's style has them: norm and ReLU
-    behind the conv in post-activation nets, none in pre-activation nets. patchify: `patch` x `patch` conv of that
+    after the conv in post-activation nets, none in pre-activation nets. patchify: `patch` x `patch` conv of that
     stride, or of a larger `kernel`, then `norm`. conv: convs with BatchNorm and `act`, whatever the net's style. bit:
     the root of the ViT paper's hybrids in any net, weight-standardised 7x7 / 2 conv, GroupNorm, ReLU, 3x3 / 2
     max-pool, SAME padding. none: the encoder takes the image itself, as a ViT does.
@@ -69,32 +70,28 @@ class Stem(Part):
         width: channels that it gives.
         patch: of patchify, side and stride of the patch.
         kernel: side of the kernels of "conv"; of patchify, 0 is the patch.
-        norm: of patchify, behind its conv: none, or LayerNorm over the channels, with a bias or without. Of "conv",
+        norm: of patchify, after its conv: none, or LayerNorm over the channels, with a bias or without. Of "conv",
             none is BatchNorm, as above; under LayerNorm its convs have a bias.
-        before: of "conv", channels of the convs in front of the last one.
+        before: of "conv", channels of the convs before the last one.
         halvings: of "conv", how many of its convs, the first ones, stride by 2.
         act: of "conv", its activation.
-        ends_with: of "conv", what stands behind the last conv: norm and act, the norm alone, or nothing.
-        bias: of "conv", whether its convs have biases in front of their norms.
+        ends_with: of "conv", what follows the last conv: norm and act, the norm alone, or nothing.
+        bias: of "conv", whether its convs have biases before their norms.
     """
 
-    kind: str = "cifar"
+    kind: Annotated[str, Meta(extra={"known": STEMS})] = "cifar"
     width: Width = 64
     patch: Side = 0
     kernel: Side = 0
-    norm: str = "none"
+    norm: Annotated[str, Meta(extra={"known": STEM_NORMS})] = "none"
     before: Annotated[tuple[Width, ...], Meta(max_length=16, description="up to 16 widths")] = ()
     halvings: Annotated[int, Meta(ge=0, le=17)] = 1
-    act: str = "relu"
-    ends_with: str = "act"
+    act: Act = "relu"
+    ends_with: Annotated[str, Meta(extra={"known": STEM_ENDS})] = "act"
     bias: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self, "stem")
-        check_choice("stem: kind", self.kind, STEMS)
-        check_choice("stem: norm", self.norm, STEM_NORMS)
-        check_choice("stem: act", self.act, ACTS)
-        check_choice("stem: ends_with", self.ends_with, STEM_ENDS)
         if self.kind == "patchify" and not self.patch:
             raise InputError("stem: patch of a patchify stem must be 1 or more, got 0")
         if self.kind == "bit" and self.width % GROUPS:
@@ -124,7 +121,7 @@ class Stem(Part):
         kept = {name: getattr(self, name) for name in own.get(self.kind, ())}
         if self.kind in own and self.kernel == (self.patch if self.kind == "patchify" else 3):
             kept["kernel"] = 0
-        if not self.before and self.ends_with != "act":  # the only activation is behind the last conv
+        if not self.before and self.ends_with != "act":  # the only activation is after the last conv
             kept.pop("act", None)
         return Stem(self.kind, self.width, **kept)
 
@@ -139,19 +136,17 @@ class Style(Part):
     """How basic and bottleneck blocks, the stem and the last norm are made.
 
     Attributes:
-        order: "pre" puts norm and ReLU before each conv (He et al., ECCV 2016), "post" behind it (CVPR 2016).
+        order: "pre" puts norm and ReLU before each conv (He et al., ECCV 2016), "post" after it (CVPR 2016).
         norm: "batch", or "group": GroupNorm and weight-standardised convs, as BiT (Kolesnikov et al., ECCV 2020). With
             "pre" it pads symmetrically, as timm's resnetv2_*_bit; with "post" as TensorFlow's SAME, as the trunk of
             the ViT paper's hybrids.
     """
 
-    order: str = "pre"
-    norm: str = "batch"
+    order: Annotated[str, Meta(extra={"known": ORDERS})] = "pre"
+    norm: Annotated[str, Meta(extra={"known": NORMS})] = "batch"
 
     def __post_init__(self) -> None:
         check_fields(self, "style")
-        check_choice("style: order", self.order, ORDERS)
-        check_choice("style: norm", self.norm, NORMS)
 
 
 PREACTIVATION = Style()
@@ -186,8 +181,8 @@ class Encoder(Part):
     mlp_ratio: Ratio = 4.0
     patch: Annotated[int, Meta(ge=1, le=1024)] = 1
     qkv_bias: bool = True
-    position: str = "1d"
-    position_at: str = "stem"
+    position: Annotated[str, Meta(extra={"known": POSITIONS})] = "1d"
+    position_at: Annotated[str, Meta(extra={"known": POSITIONS_AT})] = "stem"
     local: Annotated[int, Meta(ge=0, le=1023)] = 0
     skipless: Annotated[int, Meta(ge=0)] = 0
 
@@ -201,8 +196,6 @@ class Encoder(Part):
             raise InputError(f"encoder: local must be 0 (global) or odd and at least 3, got {self.local}")
         if self.skipless > self.depth:
             raise InputError(f"encoder: skipless must be from 0 to {self.depth}, got {self.skipless}")
-        check_choice("encoder: position", self.position, POSITIONS)
-        check_choice("encoder: position_at", self.position_at, POSITIONS_AT)
         if self.position == "2d" and self.embed_dim % 2:
             raise InputError(f"encoder: position '2d' needs an even embed_dim, got {self.embed_dim}")
         if self.position == "relative" and self.position_at == "stem":
@@ -231,35 +224,31 @@ class Head(Part):
         pool: "avg" averages the map or all tokens, "token" reads a class token.
         hidden: units of a hidden layer before the logits; 0 for none. With tanh alone it is the ViT paper's head for
             pre-training.
-        norm: behind the stages: "style" is that of the net's style with its ReLU, where the last block's output is
-            raw; else none, BatchNorm on the map, LayerNorm of the pooled features, BatchNorm of them in front of
+        norm: after the stages: "style" is that of the net's style with its ReLU, where the last block's output is
+            raw; else none, BatchNorm on the map, LayerNorm of the pooled features, BatchNorm of them before
             each classifier, or LayerNorm at each place of the map. Of nets without an encoder.
-        conv: channels of a 1x1 conv with BatchNorm and `act` in front of the pooling, as MobileNets have; 0 for none.
-        act: behind `conv` and in the hidden layer.
+        conv: channels of a 1x1 conv with BatchNorm and `act` before the pooling, as MobileNets have; 0 for none.
+        act: after `conv` and in the hidden layer.
         hidden_norm: of the hidden layer, whose linear layer then has no bias.
-        act_first: whether the hidden layer's activation stands in front of its norm, and its linear layer has a bias.
+        act_first: whether the hidden layer's activation stands before its norm, and its linear layer has a bias.
         distilled: whether two classifiers are averaged, as nets trained with a teacher's second head have them.
         norm_eps: eps of its LayerNorms.
     """
 
     POSITIONAL = 1
 
-    pool: str = "avg"
+    pool: Annotated[str, Meta(extra={"known": POOLS})] = "avg"
     hidden: Annotated[int, Meta(ge=0, le=65536)] = 0
-    norm: str = "style"
+    norm: Annotated[str, Meta(extra={"known": HEAD_NORMS})] = "style"
     conv: Annotated[int, Meta(ge=0, le=65536)] = 0
-    act: str = "tanh"
-    hidden_norm: str = "none"
+    act: Act = "tanh"
+    hidden_norm: Annotated[str, Meta(extra={"known": HIDDEN_NORMS})] = "none"
     act_first: bool = False
     distilled: bool = False
     norm_eps: Annotated[float, Meta(gt=0, lt=1)] = LAYER_EPS
 
     def __post_init__(self) -> None:
         check_fields(self, "head")
-        check_choice("head: pool", self.pool, POOLS)
-        check_choice("head: norm", self.norm, HEAD_NORMS)
-        check_choice("head: act", self.act, ACTS)
-        check_choice("head: hidden_norm", self.hidden_norm, HIDDEN_NORMS)
 
     def canonical(self) -> Head:
         normed = bool(self.hidden) and self.hidden_norm != "none"

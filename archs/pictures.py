@@ -28,9 +28,9 @@ TURNS = {  # how to stand a picture up, by its EXIF orientation
 }
 SIDEWAYS = ("TRANSPOSE", "ROTATE_270", "TRANSVERSE", "ROTATE_90")
 ORIENTATION = 274  # the number of the EXIF field
-MOST_PIXELS = 2**26  # of one picture: cameras have 50 million; decoded they take up to 1 GB
+MAX_PIXELS = 2**26  # of one picture: cameras have 50 million; decoded they take up to 1 GB
 Shrink = Callable[["Image"], None]
-TOO_LARGE = f"has more than {MOST_PIXELS:,} pixels, the most that are read of one picture; shrink it first"
+TOO_LARGE = f"has more than {MAX_PIXELS:,} pixels, the most that are read of one picture; shrink it first"
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def decode(file: str | os.PathLike[str] | IO[bytes], shrink: Shrink | None = Non
         raise ValueError("is no regular file")  # a FIFO would be waited for
     try:
         with PIL.Image.open(file) as image:
-            if image.width * image.height > MOST_PIXELS:
+            if image.width * image.height > MAX_PIXELS:
                 raise ValueError(TOO_LARGE)
             if shrink:
                 shrink(image)

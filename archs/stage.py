@@ -11,16 +11,17 @@ from msgspec import Meta
 from .blocks.spec import BLOCKS, attention_kinds, conv_kinds
 from .errors import InputError, check_choice
 from .json_files import Share, check_fields
-from .parts import ACTS, GROUPS, Part, Ratio, Style, Width, check_hidden
+from .parts import GROUPS, Act, Part, Ratio, Style, Width, check_hidden
 
 MLP_RATIO = 4.0
-MOST_SIDE = 255  # of a kernel
+MAX_SIDE = 255  # of a kernel
 
 Heads = Annotated[int, Meta(ge=1, le=4096)]
-Stride = Annotated[int, Meta(ge=0, le=MOST_SIDE)]
-Odd = Annotated[int, Meta(ge=0, le=MOST_SIDE, description=f"an odd number up to {MOST_SIDE}")]
-OddOr0 = Annotated[int, Meta(ge=0, le=MOST_SIDE, description=f"0 or an odd number up to {MOST_SIDE}")]
+Stride = Annotated[int, Meta(ge=0, le=MAX_SIDE)]
+Odd = Annotated[int, Meta(ge=0, le=MAX_SIDE, description=f"an odd number up to {MAX_SIDE}")]
+OddOr0 = Annotated[int, Meta(ge=0, le=MAX_SIDE, description=f"0 or an odd number up to {MAX_SIDE}")]
 Multiple = Annotated[float, Meta(ge=0, le=64)]
+Knowledge = Annotated[str, Meta(extra={"known": ("relative", "conditional", "none")})]  # of positions
 
 
 class Option(NamedTuple):
@@ -28,13 +29,12 @@ class Option(NamedTuple):
 
     Attributes:
         about: its meaning.
-        allowed: names; or "odd" (0, too, of kinds that say so), "odd or 0" or "side" of a kernel's side; "" where the
-            field's type says it all.
+        side: of a kernel's side, "odd" (0, too, of kinds that say so), "odd or 0" or "any"; "" of what is none.
         nests: whether blocks that differ in it alone share weights, the smaller one's a slice of the larger one's.
     """
 
     about: str
-    allowed: str | tuple[str, ...] = ""
+    side: str = ""
     nests: bool = True
 
 
@@ -42,20 +42,20 @@ OPTIONS = {
     "kernel": Option("side of the depthwise conv", "odd"),
     "expand": Option("inner channels over the block's"),
     "se": Option("squeeze-and-excitation: its hidden channels over the block's; 0 for none"),
-    "fused": Option("expansion and depthwise conv as one conv", "", nests=False),
-    "act": Option("activation", ACTS, nests=False),
-    "start_kernel": Option("side of a depthwise conv in front of the expansion; 0 for none", "odd or 0"),
-    "kv_stride": Option("stride on the map of keys and values", "", nests=False),
-    "layer_scale": Option("what the learned scale of each branch begins at; 0 for none", "", nests=False),
-    "attention_stride": Option("attention on a map smaller by this stride, enlarged again; 0 for none", "", False),
-    "fewer_norms": Option("a norm behind the last conv alone, biases in the others", "", nests=False),
-    "side": Option("side of a downsampling conv", "side", nests=False),
-    "norm_first": Option("norm in front of a downsampling conv instead of behind it", "", nests=False),
-    "res_scale": Option("learned scales of the shortcuts, as MetaFormers' last stages have them", "", nests=False),
-    "kv_heads": Option("heads of keys and values, which heads of queries share; 0 for as many", "", nests=False),
+    "fused": Option("expansion and depthwise conv as one conv", nests=False),
+    "act": Option("activation", nests=False),
+    "start_kernel": Option("side of a depthwise conv before the expansion; 0 for none", "odd or 0"),
+    "kv_stride": Option("stride on the map of keys and values", nests=False),
+    "layer_scale": Option("what the learned scale of each branch begins at; 0 for none", nests=False),
+    "attention_stride": Option("attention on a map smaller by this stride, enlarged again; 0 for none", nests=False),
+    "fewer_norms": Option("a norm after the last conv alone, biases in the others", nests=False),
+    "side": Option("side of a downsampling conv", "any", nests=False),
+    "norm_first": Option("norm before a downsampling conv instead of after it", nests=False),
+    "res_scale": Option("learned scales of the shortcuts, as MetaFormers' last stages have them", nests=False),
+    "kv_heads": Option("heads of keys and values, which heads of queries share; 0 for as many", nests=False),
     "mix": Option("side of a depthwise conv that mixes near places; 0 for none", "odd or 0"),
     "part": Option("share of the channels that attend"),
-    "position": Option("what attention knows of places", ("relative", "conditional", "none"), nests=False),
+    "position": Option("what attention knows of places", nests=False),
 }
 
 
@@ -77,7 +77,7 @@ class Stage(Part):
             and A (post-activation); "transformer" has an MLP; "mqa" is MobileNetV4's, over the whole map.
         per_head: one relative-position table for each head (as Swin) instead of one shared by all (as AlterNet).
         mlp_ratio: hidden width of a transformer block's MLP over its channels.
-        kernel, expand and those behind them: options of some kinds of blocks, explained in `OPTIONS`; None is what the
+        kernel, expand and those after them: options of some kinds of blocks, explained in `OPTIONS`; None is what the
             kind has of itself. `BLOCKS[kind].options` tells which it has. They hold for conv and attention blocks that
             have them.
     """
@@ -99,19 +99,19 @@ class Stage(Part):
     expand: Ratio | None = None
     se: Multiple | None = None
     fused: bool | None = None
-    act: str | None = None
+    act: Act | None = None
     start_kernel: OddOr0 | None = None
-    kv_stride: Annotated[int, Meta(ge=1, le=MOST_SIDE)] | None = None
+    kv_stride: Annotated[int, Meta(ge=1, le=MAX_SIDE)] | None = None
     layer_scale: Share | None = None
     attention_stride: Stride | None = None
     fewer_norms: bool | None = None
-    side: Annotated[int, Meta(ge=1, le=MOST_SIDE)] | None = None
+    side: Annotated[int, Meta(ge=1, le=MAX_SIDE)] | None = None
     norm_first: bool | None = None
     res_scale: bool | None = None
     kv_heads: Stride | None = None
     mix: OddOr0 | None = None
     part: Share | None = None
-    position: str | None = None
+    position: Knowledge | None = None
 
     def check(self, place: str) -> None:
         """Raise InputError if a rule that needs no image size is broken; `place` names the stage.
@@ -128,17 +128,15 @@ class Stage(Part):
         check_choice(f"{place}: attention", self.attention, attention_kinds())
         check_hidden(place, self.mlp_ratio, self.channels)
         for name, value in self.given.items():
-            allowed = OPTIONS[name].allowed
-            if isinstance(allowed, tuple):
-                check_choice(f"{place}: {name}", value, allowed)
-            elif allowed.startswith("odd") and value and value % 2 == 0:
-                rule = "0 or an odd number" if allowed == "odd or 0" else "an odd number"
+            side = OPTIONS[name].side
+            if side.startswith("odd") and value % 2 == 0 and value:
+                rule = "0 or an odd number" if side == "odd or 0" else "an odd number"
                 raise InputError(f"{place}: {name} must be {rule}, got {value}")
             specs = [spec for kind in (self.block, self.attention) if name in (spec := BLOCKS[kind]).options]
             if not specs:
                 kinds = [kind for kind, spec in BLOCKS.items() if name in spec.options]
                 raise InputError(f"{place}: {name} is of blocks {', '.join(kinds)}, got block {self.block!r}")
-            if allowed == "odd" and value == 0 and not all(name in spec.optional for spec in specs):
+            if side == "odd" and value == 0 and not all(name in spec.optional for spec in specs):
                 raise InputError(f"{place}: {name} of {specs[0].name} blocks must be odd, got 0")
         for kind in (self.block, self.attention):
             if (rule := BLOCKS[kind].check) is not None:

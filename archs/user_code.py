@@ -84,7 +84,7 @@ class _Alarm:
 
 
 def blamed(error: BaseException) -> str:
-    """An error in one line, behind the line of the user's code that it comes from, where there is one."""
+    """An error in one line, after the line of the user's code that it comes from, where there is one."""
     if isinstance(error, SystemExit):
         return f"the code exits the program with {short_repr(error.code)}"
     if isinstance(error, SyntaxError):  # never ran: no frame is of its file

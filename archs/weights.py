@@ -25,13 +25,13 @@ from .genotype import Genotype
 from .json_files import convert, parse_json
 from .layout import ImageSize, as_map
 from .network import Network, build
-from .parts import MOST_CLASSES, Width
+from .parts import MAX_CLASSES, Width
 from .timm_network import TimmNetwork
 
 NAME = "alternas"  # of the one entry among a file's metadata: with two, their order would be chance
 FLOATS = ("F64", "F32", "F16", "BF16")
 INTEGERS = ("I64", "I32")
-MOST_TOLD = 1_000_000  # characters of a description; that of 1024 attention blocks in 64 stages has 16,000
+MAX_DESCRIPTION = 1_000_000  # characters of a description; that of 1024 attention blocks in 64 stages has 16,000
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Description:
     genotype: Genotype
     image_size: tuple[int, int]
     in_chans: Width
-    num_classes: Annotated[int, Meta(ge=1, le=MOST_CLASSES)]
+    num_classes: Annotated[int, Meta(ge=1, le=MAX_CLASSES)]
 
 
 FIELDS = tuple(field.name for field in fields(Description))
@@ -142,8 +142,8 @@ def _described(path: Path, file: Any) -> dict[str, Any] | None:
     text = (file.metadata() or {}).get(NAME)
     if text is None:
         return None
-    if len(text) > MOST_TOLD:
-        raise _wrong(path, f"its description has {len(text):,} characters, at most {MOST_TOLD:,} are read")
+    if len(text) > MAX_DESCRIPTION:
+        raise _wrong(path, f"its description has {len(text):,} characters, at most {MAX_DESCRIPTION:,} are read")
     try:
         facts = convert(parse_json(text), Description, "its description")
     except InputError as error:

@@ -20,7 +20,7 @@ from machine import keep, options, sized, summary
 from torch import Tensor, nn
 
 from alternas.archs import Genotype, Stage, Stem, build
-from alternas.archs.blocks.residual import Projection
+from alternas.archs.blocks.layers import Projection
 from alternas.spaces import get
 
 WIDE = 16  # channels from which on the gradient is sound

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from pathlib import Path
 
-from ..archs.errors import MOST_SEEDS, InputError, OperationError, check_count, short_repr
+from ..archs.errors import MAX_SEEDS, InputError, OperationError, check_count, short_repr
 from ..archs.timm_net import TIMM
 from ..results.render.terminal import print_json, print_lines, print_text
 from .command import command
@@ -69,7 +69,7 @@ def bench(
     from ..search.tabular.evaluate import plot as draw
     from ..search.tabular.simulated import SearcherConfig, searchers
 
-    check_count("seeds", seeds, most=MOST_SEEDS)
+    check_count("seeds", seeds, most=MAX_SEEDS)
     check_count("workers", workers, most=10_000)
     check_count("processes", processes, 0)
     file = Path(plot) if plot else None

@@ -203,7 +203,7 @@ SHIFTED = "msa"  # genes of this name and a stage's number, or a place's, hold b
 def neighbors(genes: Genes, options: Mapping[str, tuple[Gene, ...]]) -> list[Genes]:
     """All genes one move away, in a fixed order.
 
-    A gene of numbers takes the option before or behind its own (options stand in order): one MSA block more
+    A gene of numbers takes the option before or after its own (options stand in order): one MSA block more
     or less at a stage's end, one block deeper, the next width. A gene of names (family, block, pool) takes any
     other. And one MSA block leaves a stage's end for another's; where each place has a gene, it leaves one
     place for another, in its stage or elsewhere. A move may change a gene that the net does not use: then it

@@ -13,7 +13,7 @@ from ..archs.layout import ImageSize, Map, as_map
 from .base import Chooser
 from .fit import fit_patch, fit_window
 
-SIDE = 8  # of the map behind the stem; more where the image has no such patches
+SIDE = 8  # of the map after the stem; more where the image has no such patches
 FAMILIES = ("resnet", "alternet", "hybrid")
 WIDTHS = (12, 16, 24, 32)  # of stage 1; stage 2 has twice as many channels, at most WIDEST
 WIDEST = 32

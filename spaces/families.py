@@ -11,8 +11,8 @@ from ..archs.blocks.spec import BLOCKS, attention_kinds, conv_kinds
 from ..archs.layout import ImageSize, Map
 from ..archs.parts import POOLS
 from .base import Chooser, Gene, RecordingChooser, options_of
-from .fit import maps_of, pixels, varied, window_of
-from .presets import SpacePreset, make_stem, preset_for
+from .fit import make_stem, maps_of, pixels, varied, window_of
+from .presets import SpacePreset, preset_for
 from .priors import MODERN
 
 
@@ -31,22 +31,22 @@ class PresetSpace:
 
     name = ""
 
-    def __init__(self, image_size: ImageSize, scale: SpacePreset | None = None) -> None:
-        self.image_size, self.scale = image_size, scale or preset_for(image_size)
+    def __init__(self, image_size: ImageSize, preset: SpacePreset | None = None) -> None:
+        self.image_size, self.preset = image_size, preset or preset_for(image_size)
 
     def baselines(self) -> tuple[Genotype, ...]:
-        return plain_resnets(self.scale)
+        return plain_resnets(self.preset)
 
     @cached_property
     def _maps(self) -> list[Map]:
-        """The map behind each stage: of all nets of the preset with its own stem, whose strides are alike."""
-        return maps_of(plain_resnets(self.scale)[0], self.image_size)
+        """The map after each stage: of all nets of the preset with its own stem, whose strides are alike."""
+        return maps_of(plain_resnets(self.preset)[0], self.image_size)
 
-    def looks_of(self, i: int, at: Map, attention: str) -> int:
+    def num_attentions(self, i: int, at: Map, attention: str) -> int:
         """Heads and windows that attention blocks of this kind may have in stage `i`, on the map `at`."""
-        windows = {window_of(window, at) for window in self.scale.windows} - {None}
+        windows = {window_of(window, at) for window in self.preset.windows} - {None}
         ignored = BLOCKS[attention].ignores
-        heads = 1 if "heads" in ignored else len(self.scale.heads[i])
+        heads = 1 if "heads" in ignored else len(self.preset.heads[i])
         return heads * (min(1, len(windows)) if "window" in ignored else len(windows))
 
 
@@ -56,29 +56,29 @@ class ResNetSpace(PresetSpace):
     name = "resnet"
 
     def sample(self, chooser: Chooser) -> Genotype:
-        return Genotype(*draw_trunk(chooser, self.scale))
+        return Genotype(*draw_trunk(chooser, self.preset))
 
     def size(self) -> int:
-        s = self.scale
+        s = self.preset
         return len(s.blocks) * len(s.widths) * prod(len(options) for options in s.depths)
 
 
-def draw_trunk(chooser: Chooser, scale: SpacePreset) -> tuple[Stem, tuple[Stage, ...]]:
+def draw_trunk(chooser: Chooser, preset: SpacePreset) -> tuple[Stem, tuple[Stage, ...]]:
     """Draw the genes that all families share: a stem and its plain conv stages."""
-    block = chooser.choose("block", scale.blocks)
-    width = chooser.choose("width", scale.widths)
+    block = chooser.choose("block", preset.blocks)
+    width = chooser.choose("width", preset.widths)
     stages = []
-    for i, options in enumerate(scale.depths):
+    for i, options in enumerate(preset.depths):
         depth = chooser.choose(f"depth{i + 1}", options)
-        stages.append(scale.stage(i, block, width, depth))
-    return make_stem(scale.stem, width), tuple(stages)
+        stages.append(preset.stage(i, block, width, depth))
+    return make_stem(preset.stem, width), tuple(stages)
 
 
-def plain_resnets(scale: SpacePreset) -> tuple[Genotype, ...]:
-    """The scale's baselines, cheapest first."""
+def plain_resnets(preset: SpacePreset) -> tuple[Genotype, ...]:
+    """The preset's baselines, cheapest first."""
     return tuple(
-        Genotype(make_stem(scale.stem, width), tuple(scale.stage(i, block, width, n) for i, n in enumerate(depths)))
-        for block, width, depths in scale.baselines
+        Genotype(make_stem(preset.stem, width), tuple(preset.stage(i, block, width, n) for i, n in enumerate(depths)))
+        for block, width, depths in preset.baselines
     )
 
 
@@ -91,7 +91,7 @@ class AlterNetSpace(PresetSpace):
     name = "alternet"
 
     def sample(self, chooser: Chooser) -> Genotype:
-        s, (stem, stages) = self.scale, draw_trunk(chooser, self.scale)
+        s, (stem, stages) = self.preset, draw_trunk(chooser, self.preset)
         drawn = []
         for i, stage in enumerate(stages):
             msa = chooser.choose(f"msa{i + 1}", s.msa[i])
@@ -100,30 +100,30 @@ class AlterNetSpace(PresetSpace):
         return Genotype(stem, tuple(drawn))
 
     def size(self) -> int:
-        return len(self.scale.blocks) * len(self.scale.widths) * self.placements()
+        return len(self.preset.blocks) * len(self.preset.widths) * self.placements()
 
     def placements(self, attention: str = "msa") -> int:
         """Nets of one width and kind of conv block, by what makes a difference to attention blocks of this kind."""
-        return prod(self._variants(i, attention) for i in range(len(self.scale.depths)))
+        return prod(self._variants(i, attention) for i in range(len(self.preset.depths)))
 
     def attends(self, i: int) -> bool:
         """Whether stage `i` may have MSA blocks."""
-        return any(window_of(window, self._maps[i]) is not None for window in self.scale.windows)
+        return any(window_of(window, self._maps[i]) is not None for window in self.preset.windows)
 
     def _variant(self, i: int, stage: Stage, msa: int, heads: int, window: int) -> Stage:
         fit = window_of(window, self._maps[i])
         msa = 0 if fit is None else min(msa, stage.depth // 2)
-        head_dim = self.scale.head_dim
+        head_dim = self.preset.head_dim
         return varied(stage, ("msa", msa), ("heads", heads), ("head_dim", head_dim), ("window", fit or 0))
 
     def _variants(self, i: int, attention: str) -> int:
         """Distinct stages `i`."""
-        depths, msa, looks = self.scale.depths[i], self.scale.msa[i], self.looks_of(i, self._maps[i], attention)
-        return sum(1 + looks * len({min(blocks, depth // 2) for blocks in msa} - {0}) for depth in depths)
+        depths, msa, ways = self.preset.depths[i], self.preset.msa[i], self.num_attentions(i, self._maps[i], attention)
+        return sum(1 + ways * len({min(blocks, depth // 2) for blocks in msa} - {0}) for depth in depths)
 
 
 class HybridSpace(PresetSpace):
-    """ResNet trunks with a transformer encoder behind.
+    """ResNet trunks followed by a transformer encoder.
 
     Genes: block, width, depth by stage, trunk (stages used), patch, embed_dim, encoder_depth, mlp_ratio, pool.
     """
@@ -131,7 +131,7 @@ class HybridSpace(PresetSpace):
     name = "hybrid"
 
     def sample(self, chooser: Chooser) -> Genotype:
-        s = self.scale
+        s = self.preset
         stem, stages = draw_trunk(chooser, s)
         trunk = chooser.choose("trunk", tuple(range(1, len(s.depths) + 1)))
         trunk, patch = encoder_place(trunk, chooser.choose("patch", s.patches), self._maps)
@@ -142,19 +142,19 @@ class HybridSpace(PresetSpace):
         return Genotype(stem, stages[:trunk], s.encoder(embed_dim, depth, ratio, patch), Head(pool))
 
     def size(self) -> int:
-        s = self.scale
+        s = self.preset
         encoders = len(s.embed_dims) * len(s.encoder_depths) * len(s.mlp_ratios) * len(POOLS)
         trunks = sum(prod(map(len, s.depths[:used])) for used, _ in encoder_places(s, self._maps))
         return len(s.blocks) * len(s.widths) * encoders * trunks
 
 
-def encoder_places(scale: SpacePreset, maps: list[Map]) -> set[tuple[int, int]]:
-    """Stages in front of an encoder and its patch, as the genes can say them."""
-    return {encoder_place(trunk + 1, patch, maps) for trunk in range(len(maps)) for patch in scale.patches}
+def encoder_places(preset: SpacePreset, maps: list[Map]) -> set[tuple[int, int]]:
+    """Stages before an encoder and its patch, as the genes can say them."""
+    return {encoder_place(trunk + 1, patch, maps) for trunk in range(len(maps)) for patch in preset.patches}
 
 
 def encoder_place(trunk: int, patch: int, maps: list[Map]) -> tuple[int, int]:
-    """Stages in front of an encoder and its patch: those asked for, where they leave neither many tokens nor few.
+    """Stages before an encoder and its patch: those asked for, where they leave neither many tokens nor few.
 
     At most as many as stage 2 has pixels, and if patches of more than one pixel make them, at least as many as the
     last stage but one. If no patch does, stages are added.
@@ -176,43 +176,45 @@ class ModernSpace(AlterNetSpace):
     name = "modern"
     priors = MODERN
 
-    def __init__(self, image_size: ImageSize, scale: SpacePreset | None = None) -> None:
-        super().__init__(image_size, scale)
+    def __init__(self, image_size: ImageSize, preset: SpacePreset | None = None) -> None:
+        super().__init__(image_size, preset)
         self.convs, self.attentions = convs(), attentions()
 
     def sample(self, chooser: Chooser) -> Genotype:
         net = super().sample(chooser)
-        stem = make_stem(self.scale.modern_stem or self.scale.stem, net.stem.width)
+        stem = make_stem(self.preset.modern_stem or self.preset.stem, net.stem.width)
         conv = chooser.choose("conv", self.convs)
         attention = chooser.choose("attention", self.attentions)
-        ratio = chooser.choose("mlp_ratio", self.scale.mlp_ratios)
+        ratio = chooser.choose("mlp_ratio", self.preset.mlp_ratios)
         block = "basic" if conv == "residual" else conv
-        options = draw_options(chooser, self.scale, block, attention)
+        options = draw_options(chooser, self.preset, block, attention)
         kinds = ("block", block), ("attention", attention), ("mlp_ratio", ratio)
         return replace(net, stem=stem, stages=tuple(varied(stage, *kinds, *options.items()) for stage in net.stages))
 
     def size(self) -> int:
-        plain = prod(len(options) for options in self.scale.depths)
-        nets = sum(self.looks(conv) * plain for conv in self.convs)
+        plain = prod(len(options) for options in self.preset.depths)
+        nets = sum(self.num_options(conv) * plain for conv in self.convs)
         for attention in self.attentions:
             placed = self.placements(attention) - plain
-            nets += placed * sum(self.looks(conv, attention) for conv in self.convs)
-        return len(self.scale.widths) * nets
+            nets += placed * sum(self.num_options(conv, attention) for conv in self.convs)
+        return len(self.preset.widths) * nets
 
     def baselines(self) -> tuple[Genotype, ...]:
-        name = self.scale.modern_stem or self.scale.stem
+        name = self.preset.modern_stem or self.preset.stem
         return tuple(replace(net, stem=make_stem(name, net.stem.width)) for net in super().baselines())
 
-    def looks(self, *kinds: str) -> int:
-        """What mlp_ratio and options make of nets of these kinds."""
+    def num_options(self, *kinds: str) -> int:
+        """Values that mlp_ratio and the options may have together in nets of these kinds."""
         used = [BLOCKS[kind] for kind in kinds if kind != "residual"]
-        options = prod(len(values) for name, values in self.scale.options if any(name in spec.options for spec in used))
-        return options * (len(self.scale.mlp_ratios) if any(spec.has_mlp for spec in used) else 1)
+        options = prod(
+            len(values) for name, values in self.preset.options if any(name in spec.options for spec in used)
+        )
+        return options * (len(self.preset.mlp_ratios) if any(spec.has_mlp for spec in used) else 1)
 
 
-def draw_options(chooser: Chooser, scale: SpacePreset, *kinds: str) -> dict[str, Gene | None]:
+def draw_options(chooser: Chooser, preset: SpacePreset, *kinds: str) -> dict[str, Gene | None]:
     """Draw the options, and leave out those that no block of these kinds has."""
-    drawn = {name: chooser.choose(name, values) for name, values in scale.options}
+    drawn = {name: chooser.choose(name, values) for name, values in preset.options}
     return {name: value for name, value in drawn.items() if any(name in BLOCKS[kind].options for kind in kinds)}
 
 
@@ -222,11 +224,11 @@ class AllSpace:
     name = "all"
     priors = MODERN
 
-    def __init__(self, image_size: ImageSize, scale: SpacePreset | None = None) -> None:
-        self.alternet = AlterNetSpace(image_size, scale)
-        self.hybrid = HybridSpace(image_size, scale)
-        self.modern = ModernSpace(image_size, scale)
-        self.spaces = {space.name: space for space in (ResNetSpace(image_size, scale), self.alternet, self.hybrid)}
+    def __init__(self, image_size: ImageSize, preset: SpacePreset | None = None) -> None:
+        self.alternet = AlterNetSpace(image_size, preset)
+        self.hybrid = HybridSpace(image_size, preset)
+        self.modern = ModernSpace(image_size, preset)
+        self.spaces = {space.name: space for space in (ResNetSpace(image_size, preset), self.alternet, self.hybrid)}
         self.spaces[self.modern.name] = self.modern
         self._options = {name: o for space in self.spaces.values() for name, o in options_of(space).items()}
 
@@ -240,8 +242,8 @@ class AllSpace:
 
     def size(self) -> int:
         """Every plain ResNet is an AlterNet without MSAs; those of basic blocks are modern nets, by their stem."""
-        a, own = self.alternet, self.modern.scale.modern_stem
-        basic = 0 if own or "basic" not in a.scale.blocks else len(a.scale.widths) * a.placements()
+        a, own = self.alternet, self.modern.preset.modern_stem
+        basic = 0 if own or "basic" not in a.preset.blocks else len(a.preset.widths) * a.placements()
         return a.size() + self.hybrid.size() + self.modern.size() - basic
 
     def baselines(self) -> tuple[Genotype, ...]:
@@ -258,6 +260,6 @@ class AllSpace:
         stages = list(net.stages)
         able = [i for i, stage in enumerate(stages) if stage.depth >= 2 and self.alternet.attends(i)]
         at = able[-1] if able else len(stages) - 1
-        depth = stages[at].depth if able else min(d for d in self.alternet.scale.depths[-1] if d >= 2)
+        depth = stages[at].depth if able else min(d for d in self.alternet.preset.depths[-1] if d >= 2)
         stages[at] = replace(stages[at], depth=depth, msa=1)
         return replace(net, stages=tuple(stages))

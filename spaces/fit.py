@@ -1,15 +1,17 @@
-"""What fits a map: windows of attention, patches."""
+"""What fits a map: windows of attention, patches, stems by name."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 from math import prod
 from typing import Any
 
-from ..archs import Genotype, Stage
+from ..archs import Genotype, Stage, Stem
 from ..archs.layout import ImageSize, Map
 
+MODERN_STEMS = {"imagenet": "conv4"}  # where the preset's own stem costs more than a small modern net after it
 KEPT = 2**16  # stages
 WHOLE = 400  # pixels of the largest map over the whole of which a block attends
 WIDEST = 8  # the side of windows on a larger map, where the whole of it was asked for
@@ -20,7 +22,7 @@ def pixels(at: Map) -> int:
 
 
 def maps_of(net: Genotype, image_size: ImageSize) -> list[Map]:
-    """The map behind each stage."""
+    """The map after each stage."""
     return [stage[-1].map_out for stage in net.plan(image_size).stages]
 
 
@@ -54,3 +56,25 @@ def fit_patch(patch: int, at: Map, most_tokens: int) -> int:
         patch *= 2
     fits = at[0] % patch == 0 and at[1] % patch == 0 and at[0] * at[1] > patch * patch
     return patch if fits else 1
+
+
+def other_stems(stem: str, stride: int, image: Map) -> Iterable[str]:
+    """Patches of the preset's own stride where they divide the image, and of twice it, or convs."""
+    if stride > 1 and _divides(stride, image):
+        yield f"patchify{stride}"
+    yield from (MODERN_STEMS[stem],) if stem in MODERN_STEMS else ()
+    yield f"patchify{2 * stride}" if _divides(2 * stride, image) else f"conv{2 * stride}"
+
+
+def make_stem(name: str, width: int) -> Stem:
+    """The stem of a name such as "cifar", "patchify4" or "conv4", 3x3 convs that stride by 4 together."""
+    kind = name.rstrip("0123456789")
+    stride = int(name[len(kind) :] or 1)
+    if kind != "conv":
+        return Stem(kind, width, stride if kind == "patchify" else 0)
+    halvings = stride.bit_length() - 1
+    return Stem(kind, width, before=tuple(max(1, width >> n) for n in range(halvings - 1, 0, -1)), halvings=halvings)
+
+
+def _divides(patch: int, image: Map) -> bool:
+    return image[0] % patch == 0 and image[1] % patch == 0

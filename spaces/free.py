@@ -25,8 +25,8 @@ from .families import (
     encoder_places,
     plain_resnets,
 )
-from .fit import maps_of, pixels, varied, window_of
-from .presets import SpacePreset, make_stem
+from .fit import make_stem, maps_of, pixels, varied, window_of
+from .presets import SpacePreset
 
 FAMILIES = ("resnet", "alternet", "hybrid", "mixed", "vit")
 
@@ -39,11 +39,11 @@ class FreeSpace(PresetSpace):
     its last blocks, msa; options of the kinds that have them; trunk, patch, embed_dim, encoder_depth, pool; vit_patch.
 
     The family is a skeleton: "resnet" has no attention blocks, "alternet" those drawn, "hybrid" and "mixed" are the
-    same two with an encoder behind `trunk` stages, "vit" is the encoder alone, where a patch suits the image. `conv`
+    same two with an encoder after `trunk` stages, "vit" is the encoder alone, where a patch suits the image. `conv`
     makes a stage modern in any of them. An AlterNet drawn without an attention block is a ResNet, a mixed net without
     one a hybrid, so that the first such block is one move like any other; from family "resnet" it is two.
 
-    A block may be an attention block if it is one of the scale's `free` last ones of its stage and does not stride.
+    A block may be an attention block if it is one of the preset's `free` last ones of its stage and does not stride.
     Each is one with even chance in a uniform draw, which so has attention in half of them, and modern convs in two
     stages of three: far from any plain net. The families without attention blocks are two of five for that reason.
     Beside bottlenecks they are MSA blocks, which have the width of the bottleneck: others would have its output's.
@@ -51,13 +51,13 @@ class FreeSpace(PresetSpace):
 
     name = "free"
 
-    def __init__(self, image_size: ImageSize, scale: SpacePreset | None = None) -> None:
-        super().__init__(image_size, scale)
+    def __init__(self, image_size: ImageSize, preset: SpacePreset | None = None) -> None:
+        super().__init__(image_size, preset)
         self.convs, self.attentions = convs(), attentions()
-        self._stems = {name: self._maps_behind(name) for name in (self.scale.stem, *self.scale.other_stems)}
+        self._stems = {name: self._maps_behind(name) for name in (self.preset.stem, *self.preset.other_stems)}
         height, width = as_map(image_size)
         most = pixels(self._maps[min(1, len(self._maps) - 1)])
-        divide = [patch for patch in self.scale.vit_patches if height % patch == width % patch == 0]
+        divide = [patch for patch in self.preset.vit_patches if height % patch == width % patch == 0]
         self._vit_patches = tuple(p for p in divide if p * p < height * width <= most * p * p)
         self._families = FAMILIES if self._vit_patches else FAMILIES[:-1]
 
@@ -67,7 +67,7 @@ class FreeSpace(PresetSpace):
         body = self._draw_body(chooser)
         maps = self._stems[stem]
         drawn = [self._draw_stage(chooser, i, body, at) for i, at in enumerate(maps)]
-        options = draw_options(chooser, self.scale, *self.convs[1:], *self.attentions)
+        options = draw_options(chooser, self.preset, *self.convs[1:], *self.attentions)
         stages = tuple(_with_options(stage, options) for stage in drawn)
         trunk, encoder, patch = self._draw_encoder(chooser, body.mlp_ratio, maps)
         head = Head(chooser.choose("pool", POOLS))
@@ -80,26 +80,26 @@ class FreeSpace(PresetSpace):
         return Genotype(make_stem(stem, body.width), stages[:trunk], encoder, head)
 
     def size(self) -> int:
-        s = self.scale
+        s = self.preset
         encoders = len(s.embed_dims) * len(s.encoder_depths) * len(POOLS)
         behind_stems = sum(self._behind(maps, encoders) for maps in self._stems.values())
         return len(s.widths) * behind_stems + len(s.mlp_ratios) * encoders * len(self._vit_patches)
 
     def _maps_behind(self, stem: str) -> list[Map]:
         """Each stage's map."""
-        net = plain_resnets(self.scale)[0]
+        net = plain_resnets(self.preset)[0]
         return maps_of(replace(net, stem=make_stem(stem, net.stem.width)), self.image_size)
 
     def _draw_body(self, chooser: Chooser) -> Stage:
         """What all stages share."""
-        s = self.scale
+        s = self.preset
         block = chooser.choose("block", s.blocks)
         width = chooser.choose("width", s.widths)
         ratio = chooser.choose("mlp_ratio", s.mlp_ratios)
         return Stage(block, width=width, head_dim=s.head_dim, mlp_ratio=ratio)
 
     def _draw_stage(self, chooser: Chooser, i: int, body: Stage, at: Map) -> Stage:
-        s, number = self.scale, i + 1
+        s, number = self.preset, i + 1
         depth = chooser.choose(f"depth{number}", s.depths[i])
         conv = chooser.choose(f"conv{number}", self.convs)
         drawn = [last for last in self._lasts(i, max(s.depths[i])) if chooser.choose(f"msa{number}_{last}", (0, 1))]
@@ -113,8 +113,8 @@ class FreeSpace(PresetSpace):
         return varied(plain, *common, ("msa", msa), ("attention", kind), ("heads", heads), ("window", window or 0))
 
     def _draw_encoder(self, chooser: Chooser, mlp_ratio: float, maps: list[Map]) -> tuple[int, Encoder, int]:
-        """Stages in front of the encoder, the encoder, and the patch that a ViT has instead of its own."""
-        s = self.scale
+        """Stages before the encoder, the encoder, and the patch that a ViT has instead of its own."""
+        s = self.preset
         trunk = chooser.choose("trunk", tuple(range(1, len(maps) + 1)))
         trunk, patch = encoder_place(trunk, chooser.choose("patch", s.patches), maps)
         embed_dim = chooser.choose("embed_dim", s.embed_dims)
@@ -129,16 +129,15 @@ class FreeSpace(PresetSpace):
 
     def _lasts(self, i: int, depth: int) -> range:
         """The blocks of stage `i`, counted from its end, that may be attention blocks: not one that strides."""
-        strides = self.scale.stage(i, self.scale.blocks[0], self.scale.widths[0], depth).stride != 1
-        return range(1, min(self.scale.free, depth - strides) + 1)
+        return range(1, min(self.preset.free, depth - (i > 0)) + 1)
 
     def _behind(self, maps: list[Map], encoders: int) -> int:
-        """Distinct nets behind one stem of one width: without an encoder, and with one behind each trunk.
+        """Distinct nets after one stem of one width: without an encoder, and with one after each trunk.
 
         A stage tells the net's residual block and shared genes only if it has blocks that use them. So nets are
         counted stage by stage, apart for what has been told; an encoder tells the MLP ratio.
         """
-        s, nets, places = self.scale, 0, Counter(trunk for trunk, _ in encoder_places(self.scale, maps))
+        s, nets, places = self.preset, 0, Counter(trunk for trunk, _ in encoder_places(self.preset, maps))
         ways: Counter[Told] = Counter({(frozenset(s.blocks), frozenset()): 1})
         for i, at in enumerate(maps):
             ways = _joined(ways, self._variants(i, at))
@@ -149,12 +148,12 @@ class FreeSpace(PresetSpace):
 
     def _values(self, used: frozenset[str]) -> int:
         """Values that the shared genes `used` may have together."""
-        shared = dict[str, tuple[Gene, ...]](self.scale.options) | {"mlp_ratio": self.scale.mlp_ratios}
+        shared = dict[str, tuple[Gene, ...]](self.preset.options) | {"mlp_ratio": self.preset.mlp_ratios}
         return prod(len(shared[name]) for name in used)
 
     def _variants(self, i: int, at: Map) -> Counter[Told]:
         """Distinct stages `i` on the map `at` for one value of each shared gene, by what they tell."""
-        s, any_block = self.scale, frozenset(self.scale.blocks)
+        s, any_block = self.preset, frozenset(self.preset.blocks)
         modern = [(any_block, kind) for kind in self.convs[1:]]
         blocks = [*modern, *((frozenset({block}), block) for block in s.blocks)]
         some, whole = self._placements(i)
@@ -162,22 +161,22 @@ class FreeSpace(PresetSpace):
         for told, block in blocks:
             variants[told, self._shared(block)] += len(s.depths[i])
             for kind in self._beside(block):
-                variants[told, self._shared(block, kind)] += some * self.looks_of(i, at, kind)
+                variants[told, self._shared(block, kind)] += some * self.num_attentions(i, at, kind)
         for kind in self.attentions:  # where no conv block is left, only the output's width tells of it
             alone = [frozenset({block}) for block in s.blocks if kind in self._beside(block) and _expands(block)]
             for told in (any_block, *alone):
-                variants[told, self._shared(kind)] += whole * self.looks_of(i, at, kind)
+                variants[told, self._shared(kind)] += whole * self.num_attentions(i, at, kind)
         return variants
 
     def _shared(self, *kinds: str) -> frozenset[str]:
         """The shared genes that blocks of these kinds use."""
         specs = [BLOCKS[kind] for kind in kinds]
-        names = {name for name, _ in self.scale.options if any(name in spec.options for spec in specs)}
+        names = {name for name, _ in self.preset.options if any(name in spec.options for spec in specs)}
         return frozenset(names | ({"mlp_ratio"} if any(spec.has_mlp for spec in specs) else set()))
 
     def _placements(self, i: int) -> tuple[int, int]:
         """Ways to make some blocks of stage `i` attention blocks, over its depths: beside conv blocks, and all."""
-        depths = self.scale.depths[i]
+        depths = self.preset.depths[i]
         able = [len(self._lasts(i, depth)) for depth in depths]
         whole = sum(blocks == depth for blocks, depth in zip(able, depths, strict=True))
         return sum(2**blocks - 1 for blocks in able) - whole, whole
@@ -194,7 +193,7 @@ def _expands(block: str) -> bool:
 
 
 def _joined(ways: Counter[Told], more: Counter[Told]) -> Counter[Told]:
-    """The ways to put one of `more` behind one of `ways`, where some block suits both."""
+    """The ways to put one of `more` after one of `ways`, where some block suits both."""
     joined: Counter[Told] = Counter()
     for (blocks, used), count in ways.items():
         for (other_blocks, other_used), other in more.items():

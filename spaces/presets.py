@@ -2,22 +2,22 @@
 
 What a net is made of changes by steps: maps halve upwards, stems stride by 1, 2 or 4, a fourth stage comes. So widths
 are not read from a table: between anchors, whose widths are given, they are solved for MACs that follow a smooth
-curve, for the cheapest and the most expensive plain ResNet, and in the same way those of the encoders behind them.
+curve, for the cheapest and the most expensive plain ResNet, and in the same way those of the encoders after them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import pairwise
 from math import exp, log
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ..archs import Encoder, Genotype, Head, Stage, Stem, static_cost
+from ..archs import Encoder, Genotype, Head, Stage, static_cost
 from ..archs.layout import ImageSize, Map, as_map
 from .base import Gene
-from .fit import maps_of, window_of
+from .fit import MODERN_STEMS, make_stem, maps_of, other_stems, window_of
 
 BLOCKS = ("basic", "bottleneck")
 MLP_RATIOS = (1.0, 2.0, 3.0, 4.0)
@@ -34,17 +34,8 @@ SMALL = 32  # the side below which
 SMALL_SPREAD = (0, 0.4, 0.6, 1)  # most widths are narrow, for nets that train in seconds
 SMALL_EMBED_SPREAD = (0, 0.25, 0.5, 1)
 EMBED_SPREAD = (0, 1 / 2, 0.7075, 1)
-MODERN_STEMS = {"imagenet": "conv4"}  # where the scale's own stem costs more than a small modern net behind it
-DEAREST_MODERN: dict[str, Any] = {
-    "block": "mbconv",
-    "kernel": 7,
-    "expand": 6.0,
-    "se": 0.25,
-    "attention": "transformer",
-    "mlp_ratio": 4.0,
-}
 VIT_PATCHES = (32, 16, 8, 4, 2)
-FEWEST_TOKENS = 4  # on a side of a ViT's image
+MIN_TOKENS = 4  # on a side of a ViT's image
 
 
 @dataclass(frozen=True)
@@ -86,7 +77,7 @@ class SpacePreset:
 class Anchor(NamedTuple):
     """What is given at one side: base widths and embed_dims, least and most, and channels of an AlterNet head."""
 
-    side: float
+    side: int
     low: int
     high: int
     embed_low: int
@@ -115,23 +106,22 @@ def _preset(height: int, width: int) -> SpacePreset:
     low, high = (_solved(trunk, image, side, end) for end in (0, 1))
     embed_low, embed_high = (_solved_embed(trunk, widths, image, side, end) for end, widths in enumerate((low, high)))
     widths = _between(low[0], high[0], SMALL_SPREAD if side < SMALL else SPREAD, 4)
-    stages = len(trunk.depths)
-    ones, twos = (1,) * stages, (2,) * stages
+    ones, twos = (tuple(depth for _ in trunk.depths) for depth in (1, 2))
     preset = SpacePreset(
         stem=trunk.stem,
-        other_stems=tuple(_other_stems(trunk.stem, trunk.stride, image)),
+        other_stems=tuple(other_stems(trunk.stem, trunk.stride, image)),
         blocks=BLOCKS,
         widths=widths,
         depths=tuple(_up_to(DEPTHS, most) for most in trunk.depths),
-        msa=tuple(tuple(range(_most_msa(most) + 1)) for most in trunk.depths),
-        heads=HEADS[:stages],
+        msa=tuple(tuple(range(_max_msa(most) + 1)) for most in trunk.depths),
+        heads=HEADS[: len(trunk.depths)],
         head_dim=_solved_head_dim(trunk, high, image, side),
         windows=trunk.windows,
         embed_dims=_between(embed_low, embed_high, SMALL_EMBED_SPREAD if side < SMALL else EMBED_SPREAD, 8),
         encoder_depths=_up_to(ENCODER_DEPTHS, trunk.encoder_depth),
         mlp_ratios=MLP_RATIOS,
         patches=(2, 1),
-        vit_patches=tuple(patch for patch in VIT_PATCHES if patch * FEWEST_TOKENS <= side),
+        vit_patches=tuple(patch for patch in VIT_PATCHES if patch * MIN_TOKENS <= side),
         encoder_head_dim=trunk.encoder_head_dim,
         baselines=(
             *(("basic", width, ones) for width in (low[0] // 2, *(widths if side < SMALL else low[:1]))),
@@ -173,31 +163,13 @@ def _trunk(side: float) -> Trunk:
     )
 
 
-def _other_stems(stem: str, stride: int, image: Map) -> Iterable[str]:
-    """Patches of the scale's own stride where they divide the image, and of twice it, or convs."""
-    if stride > 1 and _divides(stride, image):
-        yield f"patchify{stride}"
-    yield from (MODERN_STEMS[stem],) if stem in MODERN_STEMS else ()
-    yield f"patchify{2 * stride}" if _divides(2 * stride, image) else f"conv{2 * stride}"
-
-
-def make_stem(name: str, width: int) -> Stem:
-    """The stem of a name such as "cifar", "patchify4" or "conv4", 3x3 convs that stride by 4 together."""
-    kind = name.rstrip("0123456789")
-    stride = int(name[len(kind) :] or 1)
-    if kind != "conv":
-        return Stem(kind, width, stride if kind == "patchify" else 0)
-    halvings = stride.bit_length() - 1
-    return Stem(kind, width, before=tuple(max(1, width >> n) for n in range(halvings - 1, 0, -1)), halvings=halvings)
-
-
 def _solved(trunk: Trunk, image: Map, side: float, end: int) -> tuple[int, ...]:
     """Widths by stage of the cheapest (`end` 0) or largest ResNet: base a multiple of 4, the others as MACs ask."""
-    wanted = exp(_curve(side, lambda anchor: log(_anchor_macs(anchor.side, end))))
 
     def macs(base: float, rest: float) -> int:
         return _macs(_resnet(trunk, _widths(trunk, base, rest), end), image)
 
+    wanted = _curve(side, lambda anchor: _resnet_macs(anchor, end))
     base = _rounded(_root(lambda width: macs(width, width), wanted, 1, 512), 4)
     rest = _root(lambda width: macs(base, width), wanted, base / 4, 4 * base)
     return _widths(trunk, base, rest)
@@ -205,40 +177,37 @@ def _solved(trunk: Trunk, image: Map, side: float, end: int) -> tuple[int, ...]:
 
 def _solved_embed(trunk: Trunk, widths: tuple[int, ...], image: Map, side: float, end: int) -> int:
     """embed_dim of the cheapest (`end` 0) or most expensive hybrid on a trunk of these widths."""
-    wanted = exp(_curve(side, lambda anchor: log(_anchor_hybrid_macs(anchor.side, end))))
+    wanted = _curve(side, lambda anchor: _hybrid_macs(anchor, end))
     dim = _root(lambda dim: _macs(_hybrid(trunk, widths, _rounded(dim, 2), end), image), wanted, 8, 2048)
     return _rounded(dim, 2)
 
 
 def _solved_head_dim(trunk: Trunk, widths: tuple[int, ...], image: Map, side: float) -> int:
     """Channels of a head in the most expensive nets with attention blocks of these widths."""
-    wanted = exp(_curve(side, lambda anchor: log(_anchor_attention_macs(anchor.side))))
-    dim = _root(lambda dim: _attention_macs(trunk, widths, max(1, round(dim)), image), wanted, 2, 256)
-    return round(dim)
+    wanted = _curve(side, _largest_macs)
+    return round(_root(lambda dim: _attention_macs(trunk, widths, max(1, round(dim)), image), wanted, 2, 256))
 
 
 @cache
-def _anchor_macs(side: float, end: int) -> int:
-    anchor, trunk = _anchor(side), _trunk(side)
-    base = (anchor.low, anchor.high)[end]
-    return _macs(_resnet(trunk, _widths(trunk, base, base), end), (int(side), int(side)))
+def _resnet_macs(anchor: Anchor, end: int) -> float:
+    return _macs(_resnet(*_trunk_of(anchor, end), end), (anchor.side, anchor.side))
 
 
 @cache
-def _anchor_hybrid_macs(side: float, end: int) -> int:
-    anchor, trunk = _anchor(side), _trunk(side)
-    base, dim = ((anchor.low, anchor.embed_low), (anchor.high, anchor.embed_high))[end]
-    return _macs(_hybrid(trunk, _widths(trunk, base, base), dim, end), (int(side), int(side)))
+def _hybrid_macs(anchor: Anchor, end: int) -> float:
+    dim = (anchor.embed_low, anchor.embed_high)[end]
+    return _macs(_hybrid(*_trunk_of(anchor, end), dim, end), (anchor.side, anchor.side))
 
 
 @cache
-def _anchor_attention_macs(side: float) -> float:
-    anchor, trunk, image = _anchor(side), _trunk(side), (int(side), int(side))
-    return _attention_macs(trunk, _widths(trunk, anchor.high, anchor.high), anchor.head_dim, image)
+def _largest_macs(anchor: Anchor) -> float:
+    return _attention_macs(*_trunk_of(anchor, 1), anchor.head_dim, (anchor.side, anchor.side))
 
 
-def _anchor(side: float) -> Anchor:
-    return next(anchor for anchor in ANCHORS if anchor.side == side)
+def _trunk_of(anchor: Anchor, end: int) -> tuple[Trunk, tuple[int, ...]]:
+    """An anchor's trunk, with its least (`end` 0) or largest widths."""
+    trunk, base = _trunk(anchor.side), (anchor.low, anchor.high)[end]
+    return trunk, _widths(trunk, base, base)
 
 
 def _widths(trunk: Trunk, base: float, rest: float) -> tuple[int, ...]:
@@ -255,7 +224,7 @@ def _resnet(trunk: Trunk, widths: tuple[int, ...], end: int) -> Genotype:
 
 
 def _hybrid(trunk: Trunk, widths: tuple[int, ...], dim: int, end: int) -> Genotype:
-    """The cheapest hybrid of these widths, its encoder behind all stages, or the largest, behind the first two."""
+    """The cheapest hybrid of these widths, its encoder after all stages, or the largest, after the first two."""
     net = _resnet(trunk, widths, end)
     encoder = Encoder(dim, trunk.encoder_depth if end else 1, 1, MLP_RATIOS[-end])
     return Genotype(net.stem, net.stages[:2] if end else net.stages, encoder, Head("token" if end else "avg"))
@@ -266,7 +235,7 @@ def _alternet(trunk: Trunk, widths: tuple[int, ...], head_dim: int, image: Map) 
     net, stages = _resnet(trunk, widths, 1), []
     for stage, at, heads in zip(net.stages, maps_of(net, image), HEADS, strict=False):
         window = window_of(trunk.windows[-1], at)
-        msa = 0 if window is None else _most_msa(stage.depth)
+        msa = 0 if window is None else _max_msa(stage.depth)
         stages.append(replace(stage, msa=msa, heads=heads[-1], head_dim=head_dim, window=window or 0))
     return replace(net, stages=tuple(stages))
 
@@ -277,11 +246,12 @@ def _attention_macs(trunk: Trunk, widths: tuple[int, ...], head_dim: int, image:
     Heads make a smaller part of a modern net's MACs than of an AlterNet's, which weighs four times as much.
     """
     net = _alternet(trunk, widths, head_dim, image)
-    modern = replace(net, stages=tuple(replace(stage, **DEAREST_MODERN) for stage in net.stages))
-    return _macs(net, image) ** 0.8 * _macs(modern, image) ** 0.2
+    largest = {"expand": 6.0, "kernel": 7, "se": 0.25, "mlp_ratio": MLP_RATIOS[-1]}
+    modern = tuple(replace(stage, block="mbconv", attention="transformer", **largest) for stage in net.stages)
+    return _macs(net, image) ** 0.8 * _macs(replace(net, stages=modern), image) ** 0.2
 
 
-def _most_msa(depth: int) -> int:
+def _max_msa(depth: int) -> int:
     return min(3, depth // 2)
 
 
@@ -298,13 +268,15 @@ def _root(value: Callable[[float], float], wanted: float, low: float, high: floa
 
 
 def _curve(side: float, value: Callable[[Anchor], float]) -> float:
-    """A value between its anchors: linear in the side up to 32, in its logarithm above."""
-    anchors = next((pair for pair in pairwise(ANCHORS) if side <= pair[1].side), ANCHORS[-2:])
-    (x, low), (most, high) = ((_place(anchor.side), value(anchor)) for anchor in anchors)
-    return low + (high - low) * (_place(side) - x) / (most - x)
+    """A value between its anchors, whose logarithm is linear in the side up to 32, in its logarithm above."""
+    (low_x, low), (high_x, high) = (
+        (_along(anchor.side), log(value(anchor)))
+        for anchor in next((pair for pair in pairwise(ANCHORS) if side <= pair[1].side), ANCHORS[-2:])
+    )
+    return exp(low + (high - low) * (_along(side) - low_x) / (high_x - low_x))
 
 
-def _place(side: float) -> float:
+def _along(side: float) -> float:
     return side if side <= 32 else 32 + 32 * log(side / 32)
 
 
@@ -325,7 +297,3 @@ def _heads(dim: int, head_dim: int) -> int:
 
 def _rounded(value: float, step: int) -> int:
     return max(step, step * round(value / step))
-
-
-def _divides(patch: int, image: Map) -> bool:
-    return image[0] % patch == 0 and image[1] % patch == 0

@@ -19,7 +19,7 @@ EDGE = 45e6  # MACs of the most expensive net, with some room below 50 M
 CLASSES = 10
 STRIDED = 24  # the side from which on stems stride
 SHARES = (0.25, 0.375, 0.5, 0.75, 1.0)  # of the most width
-LEAST = 2  # of stage 1
+MIN_WIDTH = 2  # of stage 1
 STEP = 1 / 16  # channels of stage 1, before rounding
 # Channels that later stages have more, of each that stage 1 has less by rounding: as MACs follow the side best.
 MOBILE_MAKES_UP = 1 / 2
@@ -31,9 +31,9 @@ class MobileSpace(ModernSpace):
 
     name = "mobile"
 
-    def __init__(self, image_size: ImageSize, scale: SpacePreset | None = None) -> None:
+    def __init__(self, image_size: ImageSize, preset: SpacePreset | None = None) -> None:
         at = as_map(image_size)
-        super().__init__(image_size, scale or _narrowed(at, MOBILE * (pixels(at) / 224**2) ** 0.75, MOBILE_MAKES_UP))
+        super().__init__(image_size, preset or _narrowed(at, MOBILE * (pixels(at) / 224**2) ** 0.75, MOBILE_MAKES_UP))
 
 
 class EdgeSpace(ModernSpace):
@@ -41,32 +41,32 @@ class EdgeSpace(ModernSpace):
 
     name = "edge"
 
-    def __init__(self, image_size: ImageSize, scale: SpacePreset | None = None) -> None:
-        super().__init__(image_size, scale or _narrowed(as_map(image_size), EDGE, EDGE_MAKES_UP))
+    def __init__(self, image_size: ImageSize, preset: SpacePreset | None = None) -> None:
+        super().__init__(image_size, preset or _narrowed(as_map(image_size), EDGE, EDGE_MAKES_UP))
 
 
 @lru_cache(maxsize=256)
 def _narrowed(image: tuple[int, int], limit: float, make_up: float) -> SpacePreset:
     """The preset of the image with the widest stages whose largest net stays below `limit` MACs, or the narrowest."""
-    scale = preset_for(image)
-    if scale.stem == "cifar" and pixels(image) >= STRIDED**2:
-        scale = replace(scale, stem="conv2")
-    low, high = float(LEAST), max(LEAST + STEP, float(scale.widths[-1]))
+    preset = preset_for(image)
+    if preset.stem == "cifar" and pixels(image) >= STRIDED**2:
+        preset = replace(preset, stem="conv2")
+    low, high = float(MIN_WIDTH), max(MIN_WIDTH + STEP, float(preset.widths[-1]))
 
     def macs(width: float, genes: Genes) -> int:
-        space = ModernSpace(image, _of_width(scale, width, make_up))
-        net = space.sample(FixedChooser(genes | {"width": space.scale.widths[-1]}))
+        space = ModernSpace(image, _of_width(preset, width, make_up))
+        net = space.sample(FixedChooser(genes | {"width": space.preset.widths[-1]}))
         return static_cost(net, CLASSES, image).macs
 
-    dear = list(_dear(ModernSpace(image, scale)))
+    largest = list(_largest(ModernSpace(image, preset)))
     while high - low > STEP:
         middle = (low + high) / 2
-        highest = max(macs(middle, genes) for genes in dear)
+        highest = max(macs(middle, genes) for genes in largest)
         low, high = (middle, high) if highest < limit else (low, middle)
-    return _of_width(scale, low, make_up)
+    return _of_width(preset, low, make_up)
 
 
-def _dear(space: ModernSpace) -> Iterator[Genes]:
+def _largest(space: ModernSpace) -> Iterator[Genes]:
     """Of each pair of kinds the largest genes: every number at its most, with attention everywhere, nowhere, or but
     for one stage.
     """
@@ -78,20 +78,20 @@ def _dear(space: ModernSpace) -> Iterator[Genes]:
         yield most | {"conv": conv, "attention": attention} | genes
 
 
-def _of_width(scale: SpacePreset, most: float, make_up: float) -> SpacePreset:
+def _of_width(preset: SpacePreset, most: float, make_up: float) -> SpacePreset:
     """The preset with other widths, up to `most`, and heads that suit them.
 
     Widths of later stages are rounded after they have doubled, and make up for the rounding of the first: so MACs
     follow `most` in finer steps.
     """
-    asked = [max(LEAST, most * share) for share in SHARES]
-    narrowed = {w[0]: w for w in (_stage_widths(width, len(scale.depths), make_up) for width in asked)}
+    asked = [max(MIN_WIDTH, most * share) for share in SHARES]
+    narrowed = {w[0]: w for w in (_stage_widths(width, len(preset.depths), make_up) for width in asked)}
     widths = tuple(narrowed)
-    ones, twos = (1,) * len(scale.depths), (2,) * len(scale.depths)
+    ones, twos = (1,) * len(preset.depths), (2,) * len(preset.depths)
     narrow = (("basic", 1, ones), ("basic", widths[0], ones), ("basic", widths[0], (*ones[:-1], 2)))
     baselines = (*narrow, *(("basic", width, twos) for width in widths))
     solved, head_dim = tuple(narrowed.values()), max(4, round(most / 2))
-    return replace(scale, widths=widths, solved=solved, head_dim=head_dim, baselines=baselines)
+    return replace(preset, widths=widths, solved=solved, head_dim=head_dim, baselines=baselines)
 
 
 def _stage_widths(width: float, stages: int, make_up: float) -> tuple[int, ...]:

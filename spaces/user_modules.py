@@ -89,7 +89,7 @@ class UserModules:
         return module if fromlist else self._load(name.partition(".")[0])
 
     def _load(self, name: str) -> ModuleType:
-        """A neighbour by its dotted name, run when it is first asked for, behind the packages that it is in."""
+        """A neighbour by its dotted name, run when it is first asked for, after the packages that it is in."""
         package, _, last = name.rpartition(".")
         around = self._load(package) if package else None
         if name in self._loaded:

@@ -17,7 +17,8 @@ from torch import nn
 
 from alternas.archs import Genotype, InputError, Stage, Stem, Style, build, static_cost
 from alternas.archs.blocks.axes import Axis, tensor_axes
-from alternas.archs.blocks.spec import BLOCKS, BlockForm, BlockSpec, BlockStyle, attention_kinds, conv_kinds, load_class
+from alternas.archs.blocks.spec import BLOCKS, BlockForm, BlockSpec, BlockStyle, attention_kinds, conv_kinds
+from alternas.archs.network import load_class
 from alternas.archs.timm import flop_counter
 from alternas.results.analysis import lesion, skip_connections, variance
 from alternas.results.analysis_tools.inputs import AnalysisInput, Images
@@ -137,7 +138,7 @@ def test_shortcuts_have_axes_where_a_block_projects(kind: str, stride: int, styl
 
 
 @pytest.mark.parametrize(
-    "kind", [k for k in attention_kinds() if BLOCKS[k].pre.axes.get("attn.qkv", "").startswith("qkv ")]
+    "kind", [k for k in attention_kinds() if BLOCKS[k].pre.axes.get("attn.qkv", "").startswith("3*heads*head_dim ")]
 )
 def test_queries_keys_values_and_heads_are_sliced_apart(kind: str) -> None:
     wide, narrow = (laid_out(kind, scale, STYLES[0], True) for scale in (4, 2))
@@ -183,7 +184,7 @@ MODULE = '''
 import torch.nn.functional as F
 from torch import nn
 
-from alternas.archs.blocks.residual import Projection
+from alternas.archs.blocks.layers import Projection
 from alternas.archs.layout import Block
 
 

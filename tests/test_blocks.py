@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from timm.models.convnext import ConvNeXtBlock
 from timm.models.maxxvit import MaxxVitConvCfg, MbConvBlock
 from torch import Tensor, nn
 
-from alternas.archs import Encoder, Genotype, InputError, Stage, Stem, Style, build
+from alternas.archs import Encoder, Genotype, InputError, Stage, Stem, Style, build, zoo
 from alternas.archs.blocks.attention import WindowAttention
 from alternas.archs.blocks.encoder import TransformerEncoder
+from alternas.archs.blocks.linear import ATTENTION_EPS, LinearAttention
 from alternas.archs.blocks.modern import ConvNeXt, MBConv
 from alternas.spaces import SPACES, RandomChooser, get
 from nets import CIFAR, MSA, NETS, VIT, lively
@@ -243,3 +245,34 @@ def test_dropout_is_where_the_paper_has_it() -> None:
         "drop",
         *(f"blocks.{i}.{part}" for i in (0, 1) for part in ("attn.drop", "mlp.drop1", "mlp.drop2")),
     ]
+
+
+def test_linear_attention_is_its_definition() -> None:
+    """Weights relu(q) relu(k)^T over their sum, of the projections and of what is aggregated of them."""
+    torch.manual_seed(0)
+    layer = lively(LinearAttention(6, 10, 2, 4)).eval()
+    x = torch.randn(3, 6, 5, 7)
+    with torch.no_grad():
+        qkv, parts = layer.qkv(x), []
+        for scale in (qkv, layer.aggregate(qkv)):
+            for head in scale.flatten(2).split(12, dim=1):
+                q, k, v = head.transpose(1, 2).split(4, dim=2)
+                weights = F.relu(q) @ F.relu(k).transpose(1, 2)
+                parts.append((weights @ v) / (weights.sum(2, keepdim=True) + ATTENTION_EPS))
+        y = torch.cat(parts, dim=2).transpose(1, 2).unflatten(2, (5, 7))
+        torch.testing.assert_close(layer(x), layer.norm(layer.out(y)))
+
+
+def test_attention_sums_in_float32_under_autocast() -> None:
+    layer, seen = LinearAttention(8, 8, 2, 4), []
+    hook = layer.attend
+    layer.attend = lambda *qkv: seen.append((torch.is_autocast_enabled("cpu"), hook(*qkv))) or seen[-1][1]  # type: ignore[method-assign]
+    with torch.autocast("cpu", torch.bfloat16):
+        layer(torch.randn(2, 8, 6, 6))
+    assert [(on, y.dtype) for on, y in seen] == [(False, torch.bfloat16)]
+
+
+def test_heads_follow_from_channels() -> None:
+    net = zoo.get("efficientvit_b0", 64)
+    block: Any = build(net, 5, 64).stages[-1][-1]
+    assert (block.attn.heads, block.attn.head_dim) == (8, 16)

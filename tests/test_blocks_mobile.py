@@ -12,8 +12,8 @@ from timm.models._efficientnet_blocks import EdgeResidual, UniversalInvertedResi
 from torch import nn
 
 from alternas.archs import Genotype, InputError, Stage, build
-from alternas.archs.blocks.spec import load_class
-from alternas.archs.layout import divisible
+from alternas.archs.blocks.mobile_entries import divisible
+from alternas.archs.network import load_class
 from nets import CIFAR, lively
 
 

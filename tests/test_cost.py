@@ -70,7 +70,7 @@ def test_one_more_block_of_a_stage(conv_block: str, block: int, width: int, head
     assert (longer - plain, attending - plain) == (block, params)
 
 
-OWN = [name for name, entry in zoo.ZOO.items() if not entry.by_order]  # sizes of the others: test_zoo_*.py
+OWN = [name for name, entry in zoo.ZOO.items() if not entry.by_order]  # sizes of the others: test_zoo.py
 
 
 DEEP = re.compile(r"101|152|200|x3|x4|large|huge")

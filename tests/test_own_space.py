@@ -187,7 +187,7 @@ def test_a_space_may_build_on_ours(made: Made) -> None:
         made(
             "from alternas.spaces import get\nfrom alternas.spaces.families import AlterNetSpace\n"
             "class Narrow(AlterNetSpace):\n    def __init__(self, size):\n"
-            "        super().__init__(size, get('alternets', size).scale)\n"
+            "        super().__init__(size, get('alternets', size).preset)\n"
         )
 
 

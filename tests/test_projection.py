@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from alternas.archs import build
-from alternas.archs.blocks.residual import Projection
+from alternas.archs.blocks.layers import Projection
 from alternas.results.export.export_net import export_net_of
 from nets import NETS
 

@@ -19,8 +19,8 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from alternas.archs import Encoder, Genotype, InputError, Stage, Stem, build
-from alternas.archs.pictures import MOST_PIXELS
-from alternas.archs.weights import MOST_TOLD, read, save
+from alternas.archs.pictures import MAX_PIXELS
+from alternas.archs.weights import MAX_DESCRIPTION, read, save
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from alternas.search.data.readers import npz, webdataset
@@ -87,11 +87,11 @@ def test_the_deepest_description_is_read() -> None:
     """64 stages of 16 blocks, each with its attention blocks by their places."""
     stages = tuple(Stage(depth=16, width=1, msa=tuple(range(16)), head_dim=1) for _ in range(64))
     deepest = Genotype(Stem("cifar", 1), stages)
-    assert len(deepest.to_json()) < MOST_TOLD / 10
+    assert len(deepest.to_json()) < MAX_DESCRIPTION / 10
     net = Genotype(Stem("cifar", 4), (Stage(width=4),))
     save(build(net, 10, 8), Path("net.safetensors"))
     assert read(Path("net.safetensors")).genotype == net
-    save_file({"a": torch.zeros(1)}, "long.safetensors", {"alternas": " " * MOST_TOLD + "{}"})
+    save_file({"a": torch.zeros(1)}, "long.safetensors", {"alternas": " " * MAX_DESCRIPTION + "{}"})
     with pytest.raises(InputError, match="its description has 1,000,002 characters, at most 1,000,000 are read"):
         read(Path("long.safetensors"))
 
@@ -177,7 +177,7 @@ def test_pictures_of_too_many_pixels_are_broken_and_not_decoded() -> None:
     black("set/b/huge.png", 20_000)
     (line,) = refused(LOAD, "load(DataConfig('set'))")
     assert "2 of 14 pictures cannot be read" in line
-    assert f"has more than {MOST_PIXELS:,} pixels, the most that are read of one picture; shrink it first" in line
+    assert f"has more than {MAX_PIXELS:,} pixels, the most that are read of one picture; shrink it first" in line
 
 
 def picture() -> bytes:

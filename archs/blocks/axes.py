@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from itertools import product
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ..layout import QUERY_DIM, Block
+from ..layout import Block
 from ..stage import OPTIONS
 
 
@@ -59,34 +59,19 @@ def tensor_axes(b: Block, name: str, dims: int) -> tuple[Axis, ...]:
     return tuple(_axis(b, axis) for axis in names[:dims])
 
 
-def _axis(b: Block, name: str) -> Axis:
-    """A side of a kernel, in digits or as its option; one of `named`; or an attribute of the block: channels."""
-    if name.isdecimal():
-        return Axis((int(name),), centred=True)
-    if name in OPTIONS and OPTIONS[name].allowed in ("odd", "odd or 0", "side"):
-        return Axis((b.option(name),), centred=True)
-    if name in ("distance_rows", "distance_columns"):
-        return Axis((b.distances[name == "distance_columns"],))
-    if name in ("gated", "gating"):  # gates and what they gate, each with those first that no conv mixes
-        return Axis((2,) * (name == "gated") + (b.inner,), runs=(b.inner - b.mixed, b.mixed))
-    if name == "part_qkv":
-        return Axis((b.part_qkv,), runs=(QUERY_DIM, QUERY_DIM, b.part))
-    heads, dim, kv, (height, width) = b.stage.heads, b.stage.head_dim, b.kv_heads, b.window
-    shared = (heads,) if kv == heads else (kv, heads // kv)  # heads that share keys are sliced apart
-    named = {
-        "hidden": Axis((b.stage.hidden,)),
-        "qkv": Axis((3, heads, dim)),
-        "kv": Axis((2, kv, dim)),
-        "values": Axis((kv, dim)),
-        "attended": Axis((*shared, dim)),
-        "head_qkv": Axis((heads, 3, dim)),
-        "keyed": Axis((heads, dim)),
-        "valued": Axis((heads, b.valued // heads)),
-        "heads": Axis(shared),
-        "heads_qkv": Axis((b.linear_heads, 3, dim)),
-        "scales_attended": Axis((2, b.linear_heads, dim)),
-        "head_dim": Axis((dim,)),
-        "rows": Axis((2 * height - 1,), centred=True),
-        "columns": Axis((2 * width - 1,), centred=True),
-    }
-    return named[name] if name in named else Axis((getattr(b, name),))
+def _axis(b: Block, word: str) -> Axis:
+    """A side of a kernel or of a window's relative positions; else channels, such as "3*heads*head_dim"."""
+    if word.isdecimal():
+        return Axis((int(word),), centred=True)
+    if word in OPTIONS and OPTIONS[word].side:
+        return Axis((b.option(word),), centred=True)
+    if word in ("rows", "columns"):
+        return Axis((2 * b.window[word == "columns"] - 1,), centred=True)
+    values = [_value(b, part) for part in word.split("*")]
+    return values[0] if isinstance(values[0], Axis) else Axis(sum(values, ()))
+
+
+def _value(b: Block, name: str) -> Any:
+    """A number, or what the block or its stage has under a name; a tuple but of an axis with runs."""
+    value = int(name) if name.isdecimal() else getattr(b if hasattr(b, name) else b.stage, name)
+    return (value,) if isinstance(value, int) else value

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ..errors import InputError
 from ..layout import Block
 from .attention import relative_bias
-from .residual import Projection
+from .layers import Projection
 
 
 def pooling(stride: int) -> nn.Module:
@@ -33,7 +33,7 @@ def pooled_shortcut(b: Block) -> nn.Module:
 class CoAtNetConv(nn.Module):
     """MBConv: BatchNorm, average pool, 1x1 conv, depthwise conv, squeeze-and-excitation, 1x1 conv; SiLU.
 
-    SiLU stands behind every norm, squeeze-and-excitation in front of the last one.
+    SiLU follows every norm, squeeze-and-excitation before the last one.
     """
 
     def __init__(self, b: Block) -> None:
@@ -80,9 +80,9 @@ class CoAtNetAttention(nn.Module):
         super().__init__()
         self.shortcut, self.drop_path = pooled_shortcut(b), nn.Identity()
         self.norm1, self.pool = LayerNorm2d(b.c_in), pooling(b.stride)
-        self.qkv, self.attn = nn.Conv2d(b.c_in, 3 * b.keyed, 1), RelativeAttention(b)
-        self.proj = nn.Conv2d(b.keyed, b.c_out, 1)
-        self.norm2, self.mlp = LayerNorm2d(b.c_out), ConvMlp(b.c_out, b.stage.hidden, act_layer=nn.GELU)
+        self.qkv, self.attn = nn.Conv2d(b.c_in, 3 * b.head_channels, 1), RelativeAttention(b)
+        self.proj = nn.Conv2d(b.head_channels, b.c_out, 1)
+        self.norm2, self.mlp = LayerNorm2d(b.c_out), ConvMlp(b.c_out, b.hidden, act_layer=nn.GELU)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         y = self.proj(self.attn(self.qkv(self.pool(self.norm1(x_BCHW)))))

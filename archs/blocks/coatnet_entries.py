@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from ..layout import Block
+from ..layout import Block, share_of
 from .accumulator import CostAccumulator, size
-from .formulas import MLP, SQUEEZE, TABLE, squeeze_cost
+from .formulas import MLP, SQUEEZE, squeeze_cost
 from .spec import BlockForm, BlockSpec, BlockStyle, Branch
 
 POOLED_SHORTCUT = {"shortcut.1": "c_out c_in 1 1"}
+
+
+class ConvSizes(Block):
+    """MBConv whose ratios are over its input's and its inner channels."""
+
+    @property
+    def inner(self) -> int:
+        return share_of(self.c_in, self.option("expand"))
+
+    @property
+    def squeezed(self) -> int:
+        return share_of(self.inner, self.option("se")) if self.option("se") else 0
 
 
 def pooled(acc: CostAccumulator, b: Block) -> int:
@@ -35,17 +47,17 @@ def mbconv_pooled(acc: CostAccumulator, b: Block) -> None:
 
 
 def relative_attention(acc: CostAccumulator, b: Block) -> None:
-    x, y, h = size(b.c_in, b.map_in), size(b.c_out, b.map_out), size(b.stage.hidden, b.map_out)
-    (height, width), inner = b.map_out, size(b.keyed, b.map_out)
+    x, y, h = size(b.c_in, b.map_in), size(b.c_out, b.map_out), size(b.hidden, b.map_out)
+    (height, width), inner = b.map_out, size(b.head_channels, b.map_out)
     small, pixels = pooled(acc, b), height * width
     acc.norm(b.c_in)
-    acc.conv(b.c_in, 3 * b.keyed, 1, b.map_out, bias=True)
-    acc.attention(pixels, pixels, b.keyed)
+    acc.conv(b.c_in, 3 * b.head_channels, 1, b.map_out, bias=True)
+    acc.attention(pixels, pixels, b.head_channels)
     acc.add("position", b.stage.heads * (2 * height - 1) * (2 * width - 1))
-    acc.conv(b.keyed, b.c_out, 1, b.map_out, bias=True)
+    acc.conv(b.head_channels, b.c_out, 1, b.map_out, bias=True)
     acc.norm(b.c_out)
-    acc.conv(b.c_out, b.stage.hidden, 1, b.map_out, bias=True)
-    acc.conv(b.stage.hidden, b.c_out, 1, b.map_out, bias=True)
+    acc.conv(b.c_out, b.hidden, 1, b.map_out, bias=True)
+    acc.conv(b.hidden, b.c_out, 1, b.map_out, bias=True)
     acc.keep_input(x)
     acc.keep(x, 4 * inner, b.stage.heads * pixels * pixels, 2 * y, 2 * h)
     acc.alive(x, small + 6 * inner, y + inner, 2 * y + h, y + 2 * h)
@@ -70,7 +82,7 @@ COATNET_MBCONV = BlockSpec(
         norms_input=True,
     ),
     modern=True,
-    expands_input=True,
+    sizes=ConvSizes,
     options={"kernel": 3, "expand": 4.0, "se": 0.25},
     style=BlockStyle("m", "#44AA99", "CoAtNet MBConv block"),
 )
@@ -83,9 +95,9 @@ COATNET = BlockSpec(
         {
             **POOLED_SHORTCUT,
             "norm1": "c_in",
-            "qkv": "head_qkv c_in 1 1",
-            **TABLE,
-            "proj": "c_out keyed 1 1",
+            "qkv": "heads*3*head_dim c_in 1 1",
+            "attn.table": "heads rows columns",
+            "proj": "c_out heads*head_dim 1 1",
             "norm2": "c_out",
             **MLP,
         },

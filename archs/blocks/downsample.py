@@ -14,7 +14,7 @@ from ..layout import Block
 
 
 class StridedConv(nn.Module):
-    """x_BCHW -> y_BCHW of ceil(side / stride): LayerNorm over the channels in front of a conv, or behind it.
+    """x_BCHW -> y_BCHW of ceil(side / stride): LayerNorm over the channels before a conv, or after it.
 
     Args:
         c_in, c_out: channels.

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from ..errors import InputError
 from ..layout import Block
 from .attention import relative_bias
+from .efficientformer_entries import DistanceSizes
 from .layers import conv_norm, layer_scale
 
 
@@ -23,12 +24,12 @@ def biased_conv_norm(c_in: int, c_out: int, kernel: int = 1, stride: int = 1, gr
 
 
 def conv_downsampling(b: Block) -> nn.Module:
-    """A strided 3x3 conv with BatchNorm where the shape changes: in front of a block, or beside attention."""
+    """A strided 3x3 conv with BatchNorm where the shape changes: before a block, or beside attention."""
     return biased_conv_norm(b.c_in, b.c_out, 3, b.stride) if b.projects else nn.Identity()
 
 
 class EfficientFormerMlp(nn.Module):
-    """1x1 conv, depthwise conv, 1x1 conv; GELU behind the first two."""
+    """1x1 conv, depthwise conv, 1x1 conv; GELU after the first two."""
 
     def __init__(self, channels: int, hidden: int, kernel: int) -> None:
         super().__init__()
@@ -58,7 +59,7 @@ class EfficientFormerConv(nn.Module):
 class DistanceAttention(nn.Module):
     """What both attentions have: values of 4x a head's channels, and a bias for each distance in rows and columns."""
 
-    def __init__(self, b: Block) -> None:
+    def __init__(self, b: DistanceSizes) -> None:
         super().__init__()
         self.heads = b.stage.heads
         self.table = nn.Parameter(torch.zeros(self.heads, *b.distances))
@@ -93,14 +94,15 @@ def distance_bias(table_NHW: Tensor) -> Tensor:
 class TalkingAttention(DistanceAttention):
     """Talking heads; a depthwise conv of the values beside them; all on a map smaller by `attention_stride`."""
 
-    def __init__(self, b: Block) -> None:
+    def __init__(self, b: DistanceSizes) -> None:
         super().__init__(b)
         stride, dim, heads = b.option("attention_stride"), b.c_out, b.stage.heads
         self.reduce = biased_conv_norm(dim, dim, 3, stride, dim) if stride else None
-        self.q, self.k = biased_conv_norm(dim, b.keyed), biased_conv_norm(dim, b.keyed)
-        self.v, self.local = biased_conv_norm(dim, b.valued), biased_conv_norm(b.valued, b.valued, 3, groups=b.valued)
+        self.q, self.k = biased_conv_norm(dim, b.head_channels), biased_conv_norm(dim, b.head_channels)
+        self.v = biased_conv_norm(dim, b.value_channels)
+        self.local = biased_conv_norm(b.value_channels, b.value_channels, 3, groups=b.value_channels)
         self.talk1, self.talk2 = nn.Conv2d(heads, heads, 1), nn.Conv2d(heads, heads, 1)
-        self.proj = biased_conv_norm(b.valued, dim)
+        self.proj = biased_conv_norm(b.value_channels, dim)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         sides = x_BCHW.shape[2:]
@@ -116,11 +118,11 @@ class TalkingAttention(DistanceAttention):
 class EfficientFormerAttention(nn.Module):
     """Attention, add; feed-forward network with a depthwise conv, add; both with layer scale."""
 
-    def __init__(self, b: Block) -> None:
+    def __init__(self, b: DistanceSizes) -> None:
         super().__init__()
         self.down, self.shortcut = conv_downsampling(b), nn.Identity()
         self.attn, self.scale1 = TalkingAttention(b), layer_scale(b)
-        self.mlp, self.scale2 = EfficientFormerMlp(b.c_out, b.stage.hidden, b.kernel), layer_scale(b)
+        self.mlp, self.scale2 = EfficientFormerMlp(b.c_out, b.hidden, b.kernel), layer_scale(b)
         self.drop_path = nn.Identity()
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
@@ -145,13 +147,13 @@ class LocalQuery(nn.Module):
 class DownsamplingAttention(DistanceAttention):
     """Queries and a depthwise conv of the values stride; keys and values are of the whole map."""
 
-    def __init__(self, b: Block) -> None:
+    def __init__(self, b: DistanceSizes) -> None:
         super().__init__(b)
         self.stride = b.stride
-        self.q, self.k = LocalQuery(b.c_in, b.keyed, b.stride), biased_conv_norm(b.c_in, b.keyed)
-        self.v = biased_conv_norm(b.c_in, b.valued)
-        self.local = biased_conv_norm(b.valued, b.valued, 3, b.stride, b.valued)
-        self.proj = biased_conv_norm(b.valued, b.c_out)
+        self.q, self.k = LocalQuery(b.c_in, b.head_channels, b.stride), biased_conv_norm(b.c_in, b.head_channels)
+        self.v = biased_conv_norm(b.c_in, b.value_channels)
+        self.local = biased_conv_norm(b.value_channels, b.value_channels, 3, b.stride, b.value_channels)
+        self.proj = biased_conv_norm(b.value_channels, b.c_out)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         values = self.v(x_BCHW)
@@ -162,7 +164,7 @@ class DownsamplingAttention(DistanceAttention):
 class EfficientFormerDown(nn.Module):
     """Downsampling by a strided 3x3 conv and by attention, added."""
 
-    def __init__(self, b: Block) -> None:
+    def __init__(self, b: DistanceSizes) -> None:
         super().__init__()
         self.shortcut = conv_downsampling(b)
         self.attn = DownsamplingAttention(b)

@@ -3,7 +3,7 @@
 B batch, T tokens (the class token first, where there is one), C channels of a token, D channels of
 a head, N heads, or patches in x_BNC. Dosovitskiy et al., ICLR 2021; parameters, MACs and outputs are
 those of timm's vision_transformer.py and vision_transformer_hybrid.py. Average pooling is the original
-code's: of all tokens, behind the last norm, and without a class token.
+code's: of all tokens, after the last norm, and without a class token.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class TransformerEncoder(nn.Module):
         channels: channels of the map.
         grid: (height, width) of the token grid.
         token: whether there is a class token, read as z.
-        dropout: behind the position embedding, the attention and each layer of the MLP.
+        dropout: after the position embedding, the attention and each layer of the MLP.
     """
 
     def __init__(self, encoder: Encoder, channels: int, grid: tuple[int, int], token: bool, dropout: float) -> None:
@@ -71,7 +71,7 @@ class TransformerEncoder(nn.Module):
         return self.proj(x_BCHW).flatten(2).transpose(1, 2)
 
     def encode(self, x_BTC: Tensor, grid: tuple[int, int]) -> Tensor:
-        """Patches x_BNC, as `embed` gives them, of a token grid (`grid_of`) -> x_BTC behind the last norm.
+        """Patches x_BNC, as `embed` gives them, of a token grid (`grid_of`) -> x_BTC after the last norm.
 
         One name for all that passes: another would keep a tensor alive through all layers.
         """

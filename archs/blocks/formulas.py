@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ..layout import Block
+from typing import Any
+
+from ..layout import Block, shrink
 from .accumulator import CostAccumulator, size
 
 SHORTCUT = {"shortcut": "c_out c_in 1 1"}
@@ -10,21 +12,55 @@ SHORTCUT_NORM = {"shortcut.0": "c_out c_in 1 1", "shortcut.1": "c_out"}
 SQUEEZE = {"se.fc1": "squeezed inner 1 1", "se.fc2": "inner squeezed 1 1"}
 ATTENTION_OPTIONS = {"kv_stride": 1, "kv_heads": 0, "mix": 0, "position": "relative"}
 QUERIES = {"attn.qkv": 0.5, "attn.q": 0.5}
-TABLE = {"attn.table": "heads rows columns"}
+TABLE = {"attn.table": "head_groups rows columns"}
 MLP = {"mlp.fc1": "hidden c_out 1 1", "mlp.fc2": "c_out hidden 1 1"}
 
 
+class WindowSizes(Block):
+    """A block with `WindowAttention`."""
+
+    def _own(self, name: str, without: Any) -> Any:
+        """An option, or what holds of kinds that do not have it."""
+        return self.option(name) if name in self.spec.options else without
+
+    @property
+    def kv_heads(self) -> int:
+        """Heads of keys and values."""
+        return self._own("kv_heads", 0) or self.stage.heads
+
+    @property
+    def kv_stride(self) -> int:
+        """Stride on the map of keys and values."""
+        return self._own("kv_stride", 1)
+
+    @property
+    def kv_kernel(self) -> int:
+        """Side of the conv that strides before keys and values; 1 for none."""
+        return self.kv_stride // 2 * 2 + 1
+
+    @property
+    def position(self) -> str:
+        """What attention knows of places."""
+        return self._own("position", "none")
+
+    @property
+    def head_groups(self) -> tuple[int, ...]:
+        """Heads; where several share their keys, the heads of keys and those that share each."""
+        heads, kv = self.stage.heads, self.kv_heads
+        return (heads,) if kv == heads else (kv, heads // kv)
+
+
 def attention_axes(channels: str) -> dict[str, str]:
-    """The axes of attention on a map of `channels`, and of the conv of conditional positions in front of the block."""
+    """The axes of attention on a map of `channels`, and of the conv of conditional positions before the block."""
     return {
         "position": "c_in 1 3 3",
-        "attn.qkv": f"qkv {channels}",
-        "attn.q": f"attended {channels}",
-        "attn.kv": f"kv {channels}",
+        "attn.qkv": f"3*heads*head_dim {channels}",
+        "attn.q": f"head_groups*head_dim {channels}",
+        "attn.kv": f"2*kv_heads*head_dim {channels}",
         "attn.reduce": f"{channels} 1 kv_kernel kv_kernel",
         "attn.norm": channels,
-        "attn.mix": "values 1 mix mix",
-        "attn.out": "c_out attended",
+        "attn.mix": "kv_heads*head_dim 1 mix mix",
+        "attn.out": "c_out head_groups*head_dim",
         **TABLE,
     }
 
@@ -58,11 +94,11 @@ def post_ends(acc: CostAccumulator, b: Block) -> int:
     return shortcut_cost(acc, b, norm=True)
 
 
-def attention_cost(acc: CostAccumulator, b: Block, dim: int, bias: bool = True) -> int:
+def attention_cost(acc: CostAccumulator, b: WindowSizes, dim: int, bias: bool = True) -> int:
     """Attention on a map of `dim` channels, with its positions; elements of q, k, v and the result."""
     (height, width), pixels, stride = b.window, b.map_out[0] * b.map_out[1], b.kv_stride
-    inner, shared, windows = b.stage.heads * b.stage.head_dim, b.kv_heads * b.stage.head_dim, pixels // (height * width)
-    reduced = (-(-height // stride), -(-width // stride))
+    inner, shared, windows = b.head_channels, b.kv_heads * b.stage.head_dim, pixels // (height * width)
+    reduced = shrink(b.window, stride)
     keys = reduced[0] * reduced[1]
     acc.linear(dim, inner, pixels, bias=False)
     acc.linear(dim, 2 * shared, windows * keys, bias=False)
@@ -79,7 +115,7 @@ def attention_cost(acc: CostAccumulator, b: Block, dim: int, bias: bool = True) 
     return qkv + 2 * inner * pixels
 
 
-def position_cost(acc: CostAccumulator, b: Block) -> None:
+def position_cost(acc: CostAccumulator, b: WindowSizes) -> None:
     """The table of relative positions, or the conv of conditional ones."""
     (height, width), tables = b.window, b.stage.heads if b.stage.per_head else 1
     if b.position == "relative":
@@ -89,11 +125,10 @@ def position_cost(acc: CostAccumulator, b: Block) -> None:
         acc.keep(size(b.c_in, b.map_in))
 
 
-def value_mix_cost(acc: CostAccumulator, b: Block) -> None:
+def value_mix_cost(acc: CostAccumulator, b: WindowSizes) -> None:
     """The depthwise conv on an MSA block's values, where it has one."""
     if b.option("mix"):
-        stride, (height, width) = b.kv_stride, b.map_out
-        reduced, channels = (-(-height // stride), -(-width // stride)), b.kv_heads * b.stage.head_dim
+        reduced, channels = shrink(b.map_out, b.kv_stride), b.kv_heads * b.stage.head_dim
         acc.depthwise(channels, b.option("mix"), reduced)
         acc.keep(2 * size(channels, reduced))
 

@@ -10,15 +10,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..layout import Block
 from .layers import ModernBlock, act, conv_norm
+from .linear_entries import LinearSizes
 
 ATTENTION_EPS = 1e-5  # beside the sum of a query's weights
 SCALE_KERNEL = 5
 
 
 class FeedForward(nn.Module):
-    """1x1 conv, depthwise 3x3 conv, an activation behind each; 1x1 conv, norm."""
+    """1x1 conv, depthwise 3x3 conv, an activation after each; 1x1 conv, norm."""
 
     def __init__(self, channels: int, hidden: int, act_name: str) -> None:
         super().__init__()
@@ -74,10 +74,10 @@ class LinearAttention(nn.Module):
 class LinearTransformerBlock(ModernBlock):
     """Linear attention, add; a feed-forward network with a depthwise 3x3 conv and a norm at its end, add."""
 
-    def __init__(self, b: Block) -> None:
+    def __init__(self, b: LinearSizes) -> None:
         super().__init__(b)
-        self.attn = LinearAttention(b.c_in, b.c_out, b.linear_heads, b.stage.head_dim)
-        self.mlp = FeedForward(b.c_out, b.stage.hidden, b.option("act"))
+        self.attn = LinearAttention(b.c_in, b.c_out, b.head_count, b.stage.head_dim)
+        self.mlp = FeedForward(b.c_out, b.hidden, b.option("act"))
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         y = super().forward(x_BCHW)

@@ -10,8 +10,17 @@ from .spec import BlockForm, BlockSpec, BlockStyle, Branch
 ACT = "hard_swish"
 
 
-def linear(acc: CostAccumulator, b: Block) -> None:
-    heads, dim, at = b.linear_heads, b.stage.head_dim, b.map_out
+class LinearSizes(Block):
+    """A block of linear attention."""
+
+    @property
+    def head_count(self) -> int:
+        """Heads: as many as its channels hold."""
+        return max(1, self.c_out // self.stage.head_dim)
+
+
+def linear(acc: CostAccumulator, b: LinearSizes) -> None:
+    heads, dim, at = b.head_count, b.stage.head_dim, b.map_out
     pixels, width = at[0] * at[1], heads * dim
     x, y, w = size(b.c_in, b.map_in), size(b.c_out, at), width * pixels
     skip = shortcut_cost(acc, b)
@@ -31,7 +40,7 @@ def linear(acc: CostAccumulator, b: Block) -> None:
 
 
 def _linear_mlp(acc: CostAccumulator, b: Block, y: int) -> None:
-    hidden = b.stage.hidden
+    hidden = b.hidden
     h = size(hidden, b.map_out)
     acc.conv(b.c_out, hidden, 1, b.map_out, bias=True)
     acc.depthwise(hidden, 3, b.map_out, bias=True)
@@ -48,10 +57,10 @@ LINEAR = BlockSpec(
         linear,
         {
             **SHORTCUT,
-            "attn.aggregate.0": "heads_qkv 1 5 5",
-            "attn.aggregate.1": "heads_qkv head_dim 1 1",
-            "attn.qkv": "heads_qkv c_in 1 1",
-            "attn.out": "c_out scales_attended 1 1",
+            "attn.aggregate.0": "head_count*3*head_dim 1 5 5",
+            "attn.aggregate.1": "head_count*3*head_dim head_dim 1 1",
+            "attn.qkv": "head_count*3*head_dim c_in 1 1",
+            "attn.out": "c_out 2*head_count*head_dim 1 1",
             "attn.norm": "c_out",
             "mlp.conv1": "hidden c_out 1 1",
             "mlp.conv2": "hidden 1 3 3",
@@ -62,6 +71,7 @@ LINEAR = BlockSpec(
         queries={"attn.qkv": 0.0},
     ),
     modern=True,
+    sizes=LinearSizes,
     options={"act": ACT},
     ignores=("heads", "window", "per_head"),
     branches=(Branch("msa", "attn", "mlp"), Branch("mlp", "mlp")),

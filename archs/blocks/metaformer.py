@@ -2,7 +2,7 @@
 
 ConvFormer mixes by a separable conv, CAFormer in its last stages by attention, PoolFormer by an average pool. The
 gated CNN block of MambaOut (Yu & Wang, CVPR 2025; timm mambaout.py) has one branch. Pooling and gated convs are the
-controls without attention. Where the shape of the map changes, all stand behind a 3x3 conv with that stride.
+controls without attention. Where the shape of the map changes, all follow a 3x3 conv with that stride.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from ..layout import Block
 from .attention import WindowAttention
 from .downsample import StridedConv
+from .metaformer_entries import GatedSizes
 
 METAFORMER_EPS = 1e-6
 
@@ -54,7 +55,7 @@ class MetaFormerBlock(nn.Module):
         scaled = b.option("res_scale")
         self.shortcut = LayerScale2d(b.c_out, 1.0) if scaled else nn.Identity()
         self.norm2 = self.make_norm(b.c_out)
-        self.mlp = ConvMlp(b.c_out, b.stage.hidden, act_layer=StarReLU, bias=False)
+        self.mlp = ConvMlp(b.c_out, b.hidden, act_layer=StarReLU, bias=False)
         self.shortcut2 = LayerScale2d(b.c_out, 1.0) if scaled else nn.Identity()
         self.drop_path = nn.Identity()
 
@@ -87,7 +88,7 @@ class ConvFormer(MetaFormerBlock):
 
 
 class PoolFormer(MetaFormerBlock):
-    """Mixed by a 3x3 average pool, behind a GroupNorm of one group; PoolFormerV2, the baseline of the second paper."""
+    """Mixed by a 3x3 average pool, after a GroupNorm of one group; PoolFormerV2, the baseline of the second paper."""
 
     def make_norm(self, channels: int) -> nn.Module:
         norm = nn.GroupNorm(1, channels, eps=METAFORMER_EPS)
@@ -120,7 +121,7 @@ class GatedConv(nn.Module):
     A 1x1 conv brings it back to the block's width. The conv mixes as many channels as the block has, the last ones.
     """
 
-    def __init__(self, b: Block) -> None:
+    def __init__(self, b: GatedSizes) -> None:
         super().__init__()
         kernel, mixed = b.kernel, b.mixed
         self.parts = (b.inner, b.inner - mixed, mixed)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ..layout import Block
 from .accumulator import CostAccumulator, size
+from .axes import Axis
 from .downsample_entries import strided_conv_cost
-from .formulas import MLP, attention_cost
+from .formulas import MLP, WindowSizes, attention_cost
 from .spec import BlockForm, BlockSpec, BlockStyle, Branch
 
 DOWN = {"downsample.norm1": "c_in", "downsample.norm2": "c_out", "downsample.conv": "c_out c_in 3 3"}
@@ -22,18 +24,18 @@ METAFORMER = {
 }
 
 
-def metaformer_cost(acc: CostAccumulator, b: Block, mixer: Callable[[CostAccumulator, Block], int]) -> None:
+def metaformer_cost(acc: CostAccumulator, b: Block, mixer: Callable[[CostAccumulator, Any], int]) -> None:
     """Of a block whose `mixer` adds its cost and gives the elements alive in it beside its input's norm."""
-    y, h = size(b.c_out, b.map_out), size(b.stage.hidden, b.map_out)
+    y, h = size(b.c_out, b.map_out), size(b.hidden, b.map_out)
     if b.projects:
         strided_conv_cost(acc, b, 3, norm_bias=False)
     acc.keep_input(y)
     acc.norm(b.c_out, bias=False)
     inside = mixer(acc, b)
     acc.norm(b.c_out, bias=False)
-    acc.conv(b.c_out, b.stage.hidden, 1, b.map_out)
+    acc.conv(b.c_out, b.hidden, 1, b.map_out)
     star_relu_cost(acc, h)
-    acc.conv(b.stage.hidden, b.c_out, 1, b.map_out)
+    acc.conv(b.hidden, b.c_out, 1, b.map_out)
     acc.keep(3 * y)
     if b.option("res_scale"):
         acc.add("scale", 2 * b.c_out)
@@ -60,7 +62,7 @@ def pooling(acc: CostAccumulator, b: Block) -> int:
     return 2 * size(b.c_out, b.map_out)
 
 
-def attending(acc: CostAccumulator, b: Block) -> int:
+def attending(acc: CostAccumulator, b: WindowSizes) -> int:
     return attention_cost(acc, b, b.c_out, bias=False)
 
 
@@ -76,7 +78,24 @@ def caformer(acc: CostAccumulator, b: Block) -> None:
     metaformer_cost(acc, b, attending)
 
 
-def gated_conv(acc: CostAccumulator, b: Block) -> None:
+class GatedSizes(Block):
+    """A gated conv block: gates and what they gate, each with those first that no conv mixes."""
+
+    @property
+    def mixed(self) -> int:
+        """Channels of the depthwise conv."""
+        return min(self.c_out, self.inner)
+
+    @property
+    def gated(self) -> Axis:
+        return Axis((2, self.inner), runs=(self.inner - self.mixed, self.mixed))
+
+    @property
+    def gating(self) -> Axis:
+        return Axis((self.inner,), runs=(self.inner - self.mixed, self.mixed))
+
+
+def gated_conv(acc: CostAccumulator, b: GatedSizes) -> None:
     y, h, m = size(b.c_out, b.map_out), size(b.inner, b.map_out), size(b.mixed, b.map_out)
     if b.projects:
         strided_conv_cost(acc, b, 3, norm_first=False)
@@ -134,6 +153,7 @@ GATED_CONV = BlockSpec(
         scaled_by=("fc2",),
     ),
     modern=True,
+    sizes=GatedSizes,
     options={"kernel": 7, "expand": 8 / 3},
     style=BlockStyle("G", "#882255", "gated conv block"),
     searched=True,
@@ -144,11 +164,12 @@ CAFORMER = BlockSpec(
     BlockForm(
         ".metaformer:CAFormer",
         caformer,
-        {**METAFORMER, "attn.qkv": "qkv c_out", "attn.out": "c_out attended"},
+        {**METAFORMER, "attn.qkv": "3*heads*head_dim c_out", "attn.out": "c_out heads*head_dim"},
         scaled_by=("attn.out", "mlp.fc2"),
         queries={"attn.qkv": 0.5},
     ),
     modern=True,
+    sizes=WindowSizes,
     options={"res_scale": False},
     ignores=("per_head",),
     strided=True,

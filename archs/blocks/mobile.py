@@ -1,6 +1,6 @@
 """Blocks of MobileNets and EfficientNets: inverted bottlenecks, mobile attention, convs without a shortcut.
 
-Post-norm: a BatchNorm stands behind each conv, no activation behind the projection, whose output is raw. Shortcuts
+Post-norm: a BatchNorm follows each conv, no activation after the projection, whose output is raw. Shortcuts
 are identities, where stride and width stay; there is none elsewhere. A block runs its children in their order.
 """
 
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ..layout import Block
 from .layers import act, conv_norm
+from .mobile_entries import BottleneckSizes
 
 
 class UniversalInvertedBottleneck(nn.Module):
@@ -27,9 +28,9 @@ class UniversalInvertedBottleneck(nn.Module):
     the second one's, without it the first one's. timm _efficientnet_blocks.py, efficientvit_mit.py.
     """
 
-    def __init__(self, b: Block) -> None:
+    def __init__(self, b: BottleneckSizes) -> None:
         super().__init__()
-        kernel, start, inner, active = b.kernel, b.option("start_kernel"), b.expanded, b.option("act")
+        kernel, start, inner, active = b.kernel, b.option("start_kernel"), b.inner, b.option("act")
         self.fewer_norms = b.option("fewer_norms")
         if start:
             self.add("start", b.c_in, b.c_in, start, 1 if kernel else b.stride, b.c_in)
@@ -40,8 +41,8 @@ class UniversalInvertedBottleneck(nn.Module):
                 self.add("expand", b.c_in, inner, 1, active=active)
             if kernel:
                 self.add("middle", inner, inner, kernel, b.stride, inner, active)
-        if b.squeezed_input:
-            self.se = squeeze_excite(inner, b.squeezed_input, active)
+        if b.squeezed:
+            self.se = squeeze_excite(inner, b.squeezed, active)
         self.add("project", inner, b.c_out, 1)
         if scale := b.option("layer_scale"):
             self.layer_scale = LayerScale2d(b.c_out, scale)
@@ -123,14 +124,14 @@ class MultiQueryAttention(nn.Module):
     def forward(self, x_BCHW: Tensor) -> Tensor:
         q_BNDQ = self.query(x_BCHW).flatten(2).unflatten(1, (self.heads, -1))
         k_BKD, v_BKD = (part(x_BCHW).flatten(2).transpose(1, 2) for part in (self.key, self.value))
-        q_BQD = q_BNDQ.transpose(2, 3).flatten(1, 2)  # the heads' queries one behind the other: the keys are the same
+        q_BQD = q_BNDQ.transpose(2, 3).flatten(1, 2)  # the heads' queries one after the other: the keys are the same
         y_BQD = F.scaled_dot_product_attention(q_BQD[:, None], k_BKD[:, None], v_BKD[:, None])[:, 0]
         y_BCQ = y_BQD.unflatten(1, (self.heads, -1)).transpose(2, 3).flatten(1, 2)
         return self.out(y_BCQ.unflatten(2, x_BCHW.shape[2:]))
 
 
 def shared_head(channels: int, dim: int, stride: int) -> nn.Sequential:
-    """The head of keys or of values: a 1x1 conv, behind a depthwise conv that strides and its norm."""
+    """The head of keys or of values: a 1x1 conv, after a depthwise conv that strides and its norm."""
     head = nn.Sequential()
     if stride > 1:
         conv, norm = conv_norm(channels, channels, 3, stride, channels)

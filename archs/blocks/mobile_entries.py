@@ -5,12 +5,35 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import InputError
-from ..layout import Block
+from ..layout import Block, shrink
 from .accumulator import CostAccumulator, size
-from .formulas import scale_cost
+from .formulas import SQUEEZE, scale_cost, squeeze_cost
 from .spec import BlockForm, BlockSpec, BlockStyle, Branch
 
 KEPT_BY_OUTPUT = ("relu", "tanh")  # activations whose gradient needs their output, which the next layer keeps anyway
+
+
+def divisible(channels: float) -> int:
+    """The nearest multiple of 8, at least 8 and not below 0.9 of `channels`, as MobileNets and EfficientNets round."""
+    nearest = max(8, int(channels + 4) // 8 * 8)
+    return nearest + 8 if nearest < 0.9 * channels else nearest
+
+
+class BottleneckSizes(Block):
+    """An inverted bottleneck: its ratios are over its input's channels."""
+
+    @property
+    def expands(self) -> bool:
+        """Whether it has an expansion: with a ratio of 1 its depthwise conv stands alone."""
+        return self.option("expand") != 1 or self.option("fused") or not self.kernel
+
+    @property
+    def inner(self) -> int:
+        return divisible(self.c_in * self.option("expand")) if self.expands else self.c_in
+
+    @property
+    def squeezed(self) -> int:
+        return max(1, round(self.c_in * self.option("se"))) if self.option("se") else 0
 
 
 def check_uib(place: str, stage: Any) -> None:
@@ -22,8 +45,8 @@ def check_uib(place: str, stage: Any) -> None:
         raise InputError(f"{place}: a fused uib block is a conv of its kernel, got kernel 0")
 
 
-def uib(acc: CostAccumulator, b: Block) -> None:
-    kernel, start, inner, normed = b.kernel, b.option("start_kernel"), b.expanded, not b.option("fewer_norms")
+def uib(acc: CostAccumulator, b: BottleneckSizes) -> None:
+    kernel, start, inner, normed = b.kernel, b.option("start_kernel"), b.inner, not b.option("fewer_norms")
     at = b.map_in if kernel else b.map_out
     x, e, w, y = size(b.c_in, b.map_in), size(inner, at), size(inner, b.map_out), size(b.c_out, b.map_out)
     active = 1 + normed + (b.option("act") not in KEPT_BY_OUTPUT)
@@ -49,9 +72,8 @@ def uib(acc: CostAccumulator, b: Block) -> None:
             acc.depthwise(inner, kernel, b.map_out, bias=not normed)
             acc.norm(inner * normed)
             acc.keep(active * w)
-    if b.squeezed_input:
-        acc.conv(inner, b.squeezed_input, 1, (1, 1), bias=True)
-        acc.conv(b.squeezed_input, inner, 1, (1, 1), bias=True)
+    if b.squeezed:
+        squeeze_cost(acc, b, inner)
         acc.keep(w)
     acc.conv(inner, b.c_out, 1, b.map_out)
     acc.norm(b.c_out)
@@ -68,21 +90,21 @@ UIB = BlockSpec(
         {
             "start": "c_in 1 start_kernel start_kernel",
             "start_norm": "c_in",
-            "fused": "expanded c_in kernel kernel",
-            "fused_norm": "expanded",
-            "expand": "expanded c_in 1 1",
-            "expand_norm": "expanded",
-            "middle": "expanded 1 kernel kernel",
-            "middle_norm": "expanded",
-            "se.fc1": "squeezed_input expanded 1 1",
-            "se.fc2": "expanded squeezed_input 1 1",
-            "project": "c_out expanded 1 1",
+            "fused": "inner c_in kernel kernel",
+            "fused_norm": "inner",
+            "expand": "inner c_in 1 1",
+            "expand_norm": "inner",
+            "middle": "inner 1 kernel kernel",
+            "middle_norm": "inner",
+            **SQUEEZE,
+            "project": "c_out inner 1 1",
             "project_norm": "c_out",
             "layer_scale": "c_out",
         },
         scaled_by=("project_norm",),
     ),
     modern=True,
+    sizes=BottleneckSizes,
     options={
         "kernel": 3,
         "expand": 4.0,
@@ -127,8 +149,8 @@ def check_mqa(place: str, stage: Any) -> None:
 
 
 def mobile_attention(acc: CostAccumulator, b: Block) -> None:
-    stride, dim, inner = b.option("kv_stride"), b.stage.head_dim, b.stage.heads * b.stage.head_dim
-    at = (-(-b.map_out[0] // stride), -(-b.map_out[1] // stride))
+    stride, dim, inner = b.option("kv_stride"), b.stage.head_dim, b.head_channels
+    at = shrink(b.map_out, stride)
     pixels, keys = b.map_out[0] * b.map_out[1], at[0] * at[1]
     x, y, q, k = size(b.c_in, b.map_in), size(b.c_out, b.map_out), inner * pixels, dim * keys
     acc.norm(b.c_in)
@@ -156,13 +178,13 @@ MQA = BlockSpec(
         mobile_attention,
         {
             "norm": "c_in",
-            "attn.query": "attended c_in 1 1",
+            "attn.query": "heads*head_dim c_in 1 1",
             **{
                 f"attn.{part}.{layer}": axes
                 for part in ("key", "value")
                 for layer, axes in (("down", "c_in 1 3 3"), ("norm", "c_in"), ("proj", "head_dim c_in 1 1"))
             },
-            "attn.out": "c_out attended 1 1",
+            "attn.out": "c_out heads*head_dim 1 1",
             "layer_scale": "c_out",
         },
         scaled_by=("attn.out",),

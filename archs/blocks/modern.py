@@ -8,7 +8,6 @@ pre-activation blocks.
 from __future__ import annotations
 
 import torch.nn.functional as F
-from timm.layers.layer_scale import LayerScale2d
 from timm.layers.mlp import ConvMlp
 from timm.layers.norm import LayerNorm2d
 from timm.layers.squeeze_excite import SqueezeExcite
@@ -16,7 +15,8 @@ from torch import Tensor, nn
 
 from ..layout import Block
 from .attention import local_mix
-from .layers import ModernBlock
+from .formulas import WindowSizes
+from .layers import ModernBlock, layer_scale
 from .residual import conditional_position, window_attention
 
 
@@ -51,8 +51,7 @@ class ConvNeXt(ModernBlock):
 
     def __init__(self, b: Block) -> None:
         super().__init__(b)
-        scale = b.option("layer_scale")
-        self.scale = LayerScale2d(b.c_out, scale) if scale else nn.Identity()
+        self.scale = layer_scale(b)
         self.conv = nn.Conv2d(b.c_in, b.c_in, b.kernel, stride=b.stride, padding=b.kernel // 2, groups=b.c_in)
         self.norm = LayerNorm2d(b.c_in)
         self.mlp = ConvMlp(b.c_in, b.inner, b.c_out, act_layer=nn.GELU)
@@ -79,10 +78,10 @@ class MixMlp(ConvMlp):
 class TransformerBlock2d(ModernBlock):
     """LayerNorm, windowed or global MSA, add; LayerNorm, MLP, add. No bias on q, k, v."""
 
-    def __init__(self, b: Block) -> None:
+    def __init__(self, b: WindowSizes) -> None:
         super().__init__(b)
         self.norm1, self.attn = LayerNorm2d(b.c_in), window_attention(b, b.c_in)
-        self.norm2, self.mlp = LayerNorm2d(b.c_out), MixMlp(b.c_out, b.stage.hidden, b.option("mix"))
+        self.norm2, self.mlp = LayerNorm2d(b.c_out), MixMlp(b.c_out, b.hidden, b.option("mix"))
         self.position = conditional_position(b)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from .formulas import (
     QUERIES,
     SHORTCUT,
     SQUEEZE,
+    WindowSizes,
     attention_axes,
     attention_cost,
     scale_cost,
@@ -95,19 +96,19 @@ CONVNEXT = BlockSpec(
 )
 
 
-def transformer(acc: CostAccumulator, b: Block) -> None:
-    x, y, h = size(b.c_in, b.map_in), size(b.c_out, b.map_out), size(b.stage.hidden, b.map_out)
+def transformer(acc: CostAccumulator, b: WindowSizes) -> None:
+    x, y, h = size(b.c_in, b.map_in), size(b.c_out, b.map_out), size(b.hidden, b.map_out)
     skip = shortcut_cost(acc, b)
     acc.norm(b.c_in)
     acc.keep_input(x)
     inner = attention_cost(acc, b, b.c_in)
     acc.norm(b.c_out)
-    acc.conv(b.c_out, b.stage.hidden, 1, b.map_out, bias=True)
-    acc.conv(b.stage.hidden, b.c_out, 1, b.map_out, bias=True)
+    acc.conv(b.c_out, b.hidden, 1, b.map_out, bias=True)
+    acc.conv(b.hidden, b.c_out, 1, b.map_out, bias=True)
     acc.keep(2 * y, 2 * h)
     acc.alive(x + skip, 2 * x + inner, x + 2 * y, 2 * y + h, y + 2 * h)
     if b.option("mix"):
-        acc.depthwise(b.stage.hidden, b.option("mix"), b.map_out)
+        acc.depthwise(b.hidden, b.option("mix"), b.map_out)
         acc.keep(h)
         acc.alive(y, 3 * h)
 
@@ -130,6 +131,7 @@ TRANSFORMER = BlockSpec(
         norms_input=True,
     ),
     modern=True,
+    sizes=WindowSizes,
     options=ATTENTION_OPTIONS,
     branches=(Branch("msa", "attn", "norm2"), Branch("mlp", "mlp")),
     style=BlockStyle("T", "#CC79A7", "transformer layer (MSA, MLP)"),

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from ..layout import Block
 from .layers import conv_norm
+from .reparam_entries import RepVitSizes
 
 
 class FusableConv(nn.Module):
@@ -65,7 +66,7 @@ class RepVit(nn.Module):
     1x1 conv, MLP; without squeeze-and-excitation. The shortcut is that of the last MLP.
     """
 
-    def __init__(self, b: Block) -> None:
+    def __init__(self, b: RepVitSizes) -> None:
         super().__init__()
         self.token_mixer = RepDepthwise(b.c_in, b.kernel)
         self.se, self.down = nn.Identity(), None
@@ -118,7 +119,7 @@ def fusable_mlp(channels: int, hidden: int) -> nn.Sequential:
 
 
 def folded(weight: Tensor, bias: Tensor | float, norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
-    """Weight and bias of a conv with the BatchNorm behind it."""
+    """Weight and bias of a conv with the BatchNorm after it."""
     assert norm.running_mean is not None
     assert norm.running_var is not None
     scale = norm.weight * (norm.running_var + norm.eps).rsqrt()

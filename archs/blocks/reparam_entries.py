@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from functools import partial
 
-from ..layout import Block, Map
+from ..layout import Block, Map, share_of
 from .accumulator import CostAccumulator, size
 from .formulas import squeeze_cost
 from .spec import BlockForm, BlockSpec, BlockStyle
+
+
+class RepVitSizes(Block):
+    """A RepViT block, with the MLP before its downsampling."""
+
+    @property
+    def inner_of_c_in(self) -> int:
+        """Inner channels of that MLP."""
+        return share_of(self.c_in, self.option("expand"))
 
 
 def _conv(acc: CostAccumulator, c_in: int, c_out: int, kernel: int, at: Map, fused: bool) -> None:
@@ -37,7 +46,7 @@ def _mlp(acc: CostAccumulator, channels: int, hidden: int, at: Map, fused: bool)
     acc.alive(x, 2 * h, h + x, 2 * x)
 
 
-def repvit(acc: CostAccumulator, b: Block, fused: bool = False) -> None:
+def repvit(acc: CostAccumulator, b: RepVitSizes, fused: bool = False) -> None:
     _mixer(acc, b.c_in, b.kernel, b.map_in, fused)
     if b.reshapes:
         _mlp(acc, b.c_in, b.inner_of_c_in, b.map_in, fused)
@@ -83,6 +92,7 @@ REPVIT = BlockSpec(
         fused_cost=partial(repvit, fused=True),
     ),
     modern=True,
+    sizes=RepVitSizes,
     options={"kernel": 3, "expand": 2.0, "se": 0.0},
     style=BlockStyle("R", "#D55E00", "RepViT block"),
 )

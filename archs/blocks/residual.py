@@ -2,8 +2,8 @@
 
 Pre-activation blocks norm and activate before each conv, and project the shortcut with a 1x1 conv,
 without norm, only where stride or width change; the projection sees the activated input, the
-identity the raw one. Post-activation blocks do so behind each conv, the projection has a norm,
-and the last ReLU stands behind the addition; the 3x3 conv of a bottleneck carries the stride.
+identity the raw one. Post-activation blocks do so after each conv, the projection has a norm,
+and the last ReLU follows the addition; the 3x3 conv of a bottleneck carries the stride.
 He et al., CVPR 2016 (post) and ECCV 2016 (pre); Kolesnikov et al., ECCV 2020 (BiT); Park & Kim,
 ICLR 2022, models/preresnet.py and models/alternet.py (MSA blocks, variants A and B).
 
@@ -19,25 +19,10 @@ from torch import Tensor, nn
 from ..layout import Block
 from ..parts import GROUPS, Style
 from .attention import WindowAttention
+from .formulas import WindowSizes
+from .layers import Projection
 
 BIT_EPS = 1e-8
-
-
-class Projection(nn.Conv2d):
-    """A 1x1 conv with a stride and without bias, for shortcuts.
-
-    Where a gradient goes back through it on a CPU, it strides by slicing its input and computes the same with stride 1:
-    in channels_last, torch 2.15's gradient of a strided 1x1 conv of 2 to 15 channels writes beyond its memory there.
-    """
-
-    def __init__(self, c_in: int, c_out: int, stride: int) -> None:
-        super().__init__(c_in, c_out, 1, stride=stride, bias=False)
-
-    def forward(self, input: Tensor) -> Tensor:
-        down, right = self.stride
-        if down * right > 1 and input.requires_grad and input.device.type == "cpu":
-            return F.conv2d(input[:, :, ::down, ::right], self.weight)
-        return super().forward(input)
 
 
 class Layers:
@@ -60,7 +45,7 @@ class Layers:
         return nn.GroupNorm(GROUPS, channels) if self.style.norm == "group" else nn.BatchNorm2d(channels)
 
     def root_pool(self) -> list[nn.Module]:
-        """The 3x3 / 2 max-pool behind a 7x7 / 2 conv: BiT pads with zeros, its hybrids as SAME."""
+        """The 3x3 / 2 max-pool after a 7x7 / 2 conv: BiT pads with zeros, its hybrids as SAME."""
         if self.style.norm == "batch":
             return [nn.MaxPool2d(3, stride=2, padding=1)]
         if self.style.order == "pre":
@@ -136,7 +121,7 @@ class PreBottleneck(ResidualBlock):
 class MsaBlock(ResidualBlock):
     """Variant B: 1x1 conv to the inner width, norm, windowed MSA. GELU; no MLP: the conv blocks play its role."""
 
-    def __init__(self, b: Block) -> None:
+    def __init__(self, b: WindowSizes) -> None:
         super().__init__(b)
         layers = Layers(Style("pre", b.style.norm))
         self.conv = layers.conv(b.c_in, b.width, 1)
@@ -202,9 +187,9 @@ class PostBottleneck(PostBlock):
 
 
 class PostMsaBlock(PostBlock):
-    """Variant A, for ablations: 1x1 conv, norm, GELU, windowed MSA, norm; nothing behind the addition."""
+    """Variant A, for ablations: 1x1 conv, norm, GELU, windowed MSA, norm; nothing after the addition."""
 
-    def __init__(self, b: Block) -> None:
+    def __init__(self, b: WindowSizes) -> None:
         super().__init__(b)
         layers = Layers(Style("post", b.style.norm))
         self.conv, self.norm1 = layers.conv(b.c_in, b.width, 1), layers.norm(b.width)
@@ -220,7 +205,7 @@ class PostMsaBlock(PostBlock):
         return self.norm2(self.attn(F.gelu(self.norm1(self.conv(x_BCHW)))))
 
 
-def window_attention(b: Block, dim: int, mix: int = 0) -> WindowAttention:
+def window_attention(b: WindowSizes, dim: int, mix: int = 0) -> WindowAttention:
     """The attention of block `b` on a map of `dim` channels; `mix`: side of the conv on its values."""
     s = b.stage
     return WindowAttention(
@@ -231,16 +216,16 @@ def window_attention(b: Block, dim: int, mix: int = 0) -> WindowAttention:
         b.window,
         s.per_head and s.heads > 1,
         whole=not s.window,
-        relative=b.option("position") == "relative",
+        relative=b.position == "relative",
         kv_heads=b.kv_heads,
-        kv_stride=b.option("kv_stride"),
+        kv_stride=b.kv_stride,
         mix=mix,
     )
 
 
-def conditional_position(b: Block) -> nn.Conv2d | None:
+def conditional_position(b: WindowSizes) -> nn.Conv2d | None:
     """Conditional positional encoding (Chu et al., ICLR 2023), which at birth adds nothing; None without."""
-    if b.option("position") != "conditional":
+    if b.position != "conditional":
         return None
     conv = nn.Conv2d(b.c_in, b.c_in, 3, padding=1, groups=b.c_in)
     for parameter in conv.parameters():

@@ -9,6 +9,7 @@ from .formulas import (
     QUERIES,
     SHORTCUT,
     SHORTCUT_NORM,
+    WindowSizes,
     attention_axes,
     attention_cost,
     post_ends,
@@ -125,7 +126,7 @@ BOTTLENECK = BlockSpec(
 )
 
 
-def msa(acc: CostAccumulator, b: Block) -> None:
+def msa(acc: CostAccumulator, b: WindowSizes) -> None:
     x, y, w = size(b.c_in, b.map_in), size(b.c_out, b.map_out), size(b.width, b.map_out)
     skip = pre_ends(acc, b)
     acc.conv(b.c_in, b.width, 1, b.map_out)
@@ -153,6 +154,7 @@ MSA = BlockSpec(
         norms_input=True,
     ),
     inner_of_input=True,
+    sizes=WindowSizes,
     options=ATTENTION_OPTIONS,
     branches=(Branch("msa"),),
     style=BlockStyle("A", "#D55E00", "MSA block"),
@@ -160,7 +162,7 @@ MSA = BlockSpec(
 )
 
 
-def msa_a(acc: CostAccumulator, b: Block) -> None:
+def msa_a(acc: CostAccumulator, b: WindowSizes) -> None:
     x, y, w = size(b.c_in, b.map_in), size(b.c_out, b.map_out), size(b.width, b.map_out)
     acc.keep_input(x)
     skip = shortcut_cost(acc, b, norm=True)
@@ -189,6 +191,7 @@ MSA_A = BlockSpec(
         queries=QUERIES,
     ),
     inner_of_input=True,
+    sizes=WindowSizes,
     options=ATTENTION_OPTIONS,
     branches=(Branch("msa"),),
     style=BlockStyle("a", "#D55E00", "MSA block, variant A"),

@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
-from ..layout import QUERY_DIM, Block
+from ..layout import Block, share_of
 from .accumulator import CostAccumulator, size
+from .axes import Axis
 from .spec import BlockForm, BlockSpec, BlockStyle, Branch
 
 
-def merging_cost(acc: CostAccumulator, b: Block) -> None:
-    """The patch merging in front of a block, where stride or width change."""
+class SingleHeadSizes(Block):
+    """A block of SHViTs, with attention or without, and the patch merging before it."""
+
+    query_dim = 16  # channels of queries and of keys, in nets of every size
+
+    @property
+    def part(self) -> int:
+        """Channels that attend."""
+        return share_of(self.c_out, self.option("part"))
+
+    @property
+    def qkv_channels(self) -> int:
+        return 2 * self.query_dim + self.part
+
+    @property
+    def part_qkv(self) -> Axis:
+        return Axis((self.qkv_channels,), runs=(self.query_dim, self.query_dim, self.part))
+
+    @property
+    def merged(self) -> int:
+        """Inner channels of the patch merging."""
+        return 4 * self.c_in
+
+    @property
+    def merged_squeezed(self) -> int:
+        """Hidden channels of its squeeze-and-excitation: its input's, to the nearest multiple of 8."""
+        return max(8, (self.c_in + 4) // 8 * 8)
+
+
+def merging_cost(acc: CostAccumulator, b: SingleHeadSizes) -> None:
+    """The patch merging before a block, where stride or width change."""
     if not b.projects:
         return
     x, y, wide = size(b.c_in, b.map_in), size(b.c_out, b.map_out), b.merged
@@ -24,30 +54,30 @@ def merging_cost(acc: CostAccumulator, b: Block) -> None:
     acc.alive(0, x + 2 * w_in, w_in + 2 * w, 3 * w)
 
 
-def conv_ffn(acc: CostAccumulator, b: Block) -> None:
-    y, h = size(b.c_out, b.map_out), size(b.stage.hidden, b.map_out)
+def conv_ffn(acc: CostAccumulator, b: SingleHeadSizes) -> None:
+    y, h = size(b.c_out, b.map_out), size(b.hidden, b.map_out)
     acc.keep_input(size(b.c_in, b.map_in))
     merging_cost(acc, b)
     acc.depthwise(b.c_out, b.kernel, b.map_out)
-    acc.conv(b.c_out, b.stage.hidden, 1, b.map_out)
-    acc.conv(b.stage.hidden, b.c_out, 1, b.map_out)
-    for channels in (b.c_out, b.stage.hidden, b.c_out):
+    acc.conv(b.c_out, b.hidden, 1, b.map_out)
+    acc.conv(b.hidden, b.c_out, 1, b.map_out)
+    for channels in (b.c_out, b.hidden, b.c_out):
         acc.norm(channels)
     acc.keep(3 * y, 2 * h)
     acc.alive(y, 2 * y, 2 * h, h + y)
 
 
-def single_head(acc: CostAccumulator, b: Block) -> None:
+def single_head(acc: CostAccumulator, b: SingleHeadSizes) -> None:
     conv_ffn(acc, b)
-    pixels, part, qkv = b.map_out[0] * b.map_out[1], b.part, b.part_qkv
+    pixels, part, qkv = b.map_out[0] * b.map_out[1], b.part, b.qkv_channels
     y = size(b.c_out, b.map_out)
     acc.conv(part, qkv, 1, b.map_out)
-    acc.add("attention", 0, pixels * pixels * (QUERY_DIM + part), pixels * part)
+    acc.add("attention", 0, pixels * pixels * (b.query_dim + part), pixels * part)
     acc.conv(b.c_out, b.c_out, 1, b.map_out)
     for channels in (part, qkv, b.c_out):
         acc.norm(channels)
-    acc.keep(3 * y, pixels * (2 * part + 2 * qkv + 2 * QUERY_DIM), pixels * pixels)
-    acc.alive(y, pixels * (qkv + 2 * QUERY_DIM + part) + 2 * pixels * pixels, 3 * y)
+    acc.keep(3 * y, pixels * (2 * part + 2 * qkv + 2 * b.query_dim), pixels * pixels)
+    acc.alive(y, pixels * (qkv + 2 * b.query_dim + part) + 2 * pixels * pixels, 3 * y)
 
 
 CONV_AXES = {
@@ -71,6 +101,7 @@ CONV_FFN = BlockSpec(
     "conv_ffn",
     BlockForm(".single_head:SingleHeadBlock", conv_ffn, CONV_AXES, scaled_by=("conv.1", "mlp.4")),
     modern=True,
+    sizes=SingleHeadSizes,
     options={"kernel": 3},
     branches=(Branch("conv", "conv", "mlp"), Branch("mlp", "mlp")),
     style=BlockStyle("J", "#009E73", "depthwise conv and FFN"),
@@ -92,6 +123,7 @@ SINGLE_HEAD = BlockSpec(
         scaled_by=("conv.1", "attn.proj.2", "mlp.4"),
     ),
     modern=True,
+    sizes=SingleHeadSizes,
     options={"kernel": 3, "part": 0.25},
     ignores=("heads", "head_dim", "window", "per_head"),
     strided=True,

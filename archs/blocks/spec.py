@@ -41,8 +41,8 @@ class BlockForm:
         module: its nn.Module, built from a `layout.Block`, as "package.module:Class"; ".file:Class" is in this folder.
         cost: its closed form: adds a `layout.Block` to a `CostAccumulator`. None in an exported net alone.
         fused_cost: the same as it is shipped, each reparametrised conv as one; None where nothing differs.
-        axes: by layer, the axes of its weight, such as "c_out width 3 3": attributes of a `layout.Block`, sides of
-            kernels, and the names that axes.py explains. By these weights are shared, and widened when inherited.
+        axes: by layer, the axes of its weight, such as "c_out width 3 3" or "3*heads*head_dim c_in": numbers of the
+            `layout.Block` and its stage, and sides of kernels. By these weights are shared, and widened when inherited.
             Layers that begin with "shortcut" are there where the block projects.
         scaled_by: the layers that scale its branches: near zero they make a new block almost an identity.
         scaled_by_group: the same under group norm, whose standardised convs have no scale; () where no different.
@@ -72,7 +72,7 @@ class BlockSpec:
         expansion: the output's channels over the stage's width; of conv blocks.
         modern: whether it has norms of its own, whatever the net's.
         inner_of_input: whether its inner width is its input's over the stage's expansion, instead of the stage's width.
-        expands_input: whether `expand` and `se` are over its input's and its inner channels instead of its output's.
+        sizes: the subclass of `layout.Block` with its sizes, where it has other ones.
         options: the stage's options that it has (stage.py:OPTIONS), with its own values, which None stands for.
         ignores: fields of the stage that it makes nothing of, beside the options that it has not.
         optional: kernels among its options that may be 0, for a block without that conv.
@@ -90,7 +90,7 @@ class BlockSpec:
     expansion: int = 1
     modern: bool = False
     inner_of_input: bool = False
-    expands_input: bool = False
+    sizes: type[Any] | None = field(default=None, repr=False)
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     ignores: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
@@ -132,11 +132,3 @@ def conv_kinds() -> list[str]:
 def attention_kinds() -> list[str]:
     """The kinds of attention blocks."""
     return [name for name, spec in BLOCKS.items() if spec.attends]
-
-
-def load_class(name: str) -> Any:
-    """The class that "package.module:Class" names."""
-    from importlib import import_module
-
-    module, _, attribute = name.partition(":")
-    return getattr(import_module(module, __package__), attribute)

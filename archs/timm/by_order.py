@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..genotype import Genotype
-from ..network import Network, build
+from ..network import Network
 from ..zoo import BY_ORDER
-from .checks import check_outputs, need
+from .checks import need
 from .models import create
 
 
@@ -38,22 +38,9 @@ def by_order_name(net: Genotype) -> str | None:
     return next((name for name, entry in BY_ORDER.items() if entry.make(224).key == net.key), None)
 
 
-def taken_over(model: Any, genotype: Genotype) -> Network:
-    """A model of timm as one of our networks, with its weights and outputs.
-
-    Raises:
-        InputError: if it is another net than its name says.
-    """
-    first, (_, height, width) = next(model.parameters()), model.pretrained_cfg["input_size"]
-    channels = next(module.in_channels for module in model.modules() if isinstance(module, nn.Conv2d))
-    classes = getattr(model, "num_classes", 0)
-    need(classes > 0, "no head; give num_classes")
-    ours = build(genotype, classes, (height, width), channels)
-    pairs = _paired(ours.state_dict(), model.state_dict())
-    ours.load_state_dict({pair.name: pair.theirs.reshape(pair.own.shape) for pair in pairs}, strict=False)
-    ours.to(first.device, first.dtype)
-    check_outputs(ours, model, (channels, height, width))
-    return ours.train(model.training)
+def in_order(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """timm's tensors under our names; InputError if it is another net than its name says."""
+    return {pair.name: pair.theirs.reshape(pair.own.shape) for pair in _paired(ours, theirs)}
 
 
 def given_over(network: Network, name: str) -> dict[str, Tensor]:

@@ -21,7 +21,7 @@ from ..genotype import Genotype
 from ..network import Network, build
 from ..parts import PREACTIVATION, Encoder, Head, Stem, Style
 from ..stage import Stage
-from .by_order import by_order_name, given_over, of_timm, taken_over
+from .by_order import by_order_name, given_over, in_order, of_timm
 from .checks import check_outputs, need
 from .models import create
 
@@ -51,25 +51,30 @@ def convert(model: Any) -> Network:
     """
     first = next(model.parameters())
     need(first.device.type != "meta", "no weights: it is on the meta device")
-    if (known := of_timm(model)) is not None:
-        return taken_over(model, known)
     genotype, patches = read(model), getattr(model, "patch_embed", None)
-    height, width = model.pretrained_cfg["input_size"][1:] if patches is None else patches.img_size
+    height, width = getattr(patches, "img_size", None) or model.pretrained_cfg["input_size"][1:]
     channels = next(module.in_channels for module in model.modules() if isinstance(module, nn.Conv2d))
     classes = getattr(model, "num_classes", 0)
     need(classes > 0, "no head; give num_classes")
     ours = build(genotype, classes, (height, width), channels)
-    theirs, renamed = model.state_dict(), {}
-    for name, tensor in ours.state_dict().items():
+    own, theirs = ours.state_dict(), model.state_dict()
+    renamed = in_order(own, theirs) if of_timm(model) else _by_name(own, theirs, genotype)
+    ours.load_state_dict(renamed, strict=False)  # without the numbers of steps that norms have seen
+    ours.to(first.device, first.dtype)
+    check_outputs(ours, model, (channels, height, width))
+    return ours.train(model.training)
+
+
+def _by_name(ours: dict[str, Tensor], theirs: dict[str, Tensor], genotype: Genotype) -> dict[str, Tensor]:
+    """timm's tensors under our names; InputError if one is missing, of another shape, or left."""
+    renamed = {}
+    for name, tensor in ours.items():
         source = timm_key(name, genotype)
         need(source in theirs, f"no parameter {source}, which {genotype.family} nets have")
         need(theirs[source].numel() == tensor.numel(), f"{source} of shape {tuple(theirs[source].shape)}")
         renamed[name] = theirs.pop(source).reshape(tensor.shape)
     need(not theirs, f"parameters without a place: {', '.join(list(theirs)[:3])}")
-    ours.load_state_dict(renamed)
-    ours.to(first.device, first.dtype)
-    check_outputs(ours, model, (channels, height, width))
-    return ours.train(model.training)
+    return renamed
 
 
 def to_timm(network: Network) -> dict[str, Tensor]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from ..genotype import Genotype
-from ..layout import ImageSize
 from ..parts import Head, Stem
 from ..stage import Stage
-from .entry import Entry
+from .entry import Entry, entries
 
 SHVITS = {  # channels, depths, channels that attend: stage by stage, the first without attention
     "s1": ((128, 224, 320), (2, 4, 5), (0, 48, 68)),
@@ -42,8 +41,5 @@ def shvit(size: str) -> Genotype:
 
 
 def shvits() -> dict[str, Entry]:
-    def make(size: str, image_size: ImageSize) -> Genotype:
-        return shvit(size)
-
     about = "SHViT, single-head attention on a part of the channels (Yun & Ro, CVPR 2024), as timm's shvit.py"
-    return {f"shvit_{size}": Entry(partial(make, size), about, f"shvit_{size}", by_order=True) for size in SHVITS}
+    return entries((f"shvit_{size}", about, partial(shvit, size)) for size in SHVITS)

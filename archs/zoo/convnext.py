@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ..genotype import Genotype
 from ..parts import Head, Stem
 from ..stage import Stage
-from .entry import Entry
+from .entry import Entry, entries
 
 CONVNEXTS = {  # depths, width of the first stage
     "atto": ((2, 2, 6, 2), 40),
@@ -27,12 +29,5 @@ def convnext(depths: tuple[int, ...], width: int) -> Genotype:
 
 
 def convnexts() -> dict[str, Entry]:
-    return {
-        f"convnext_{size}": Entry(
-            lambda _, given=given: convnext(*given),
-            f"ConvNeXt-{size.title()}, Liu et al., CVPR 2022, as timm's.",
-            f"convnext_{size}",
-            by_order=True,
-        )
-        for size, given in CONVNEXTS.items()
-    }
+    about = "ConvNeXt-{}, Liu et al., CVPR 2022, as timm's."
+    return entries((f"convnext_{s}", about.format(s.title()), partial(convnext, *of)) for s, of in CONVNEXTS.items())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import groupby
 
 from ..genotype import Genotype
 from ..parts import Head, Stem
 from ..stage import Stage
-from .entry import Entry
+from .entry import Entry, entries
 
 SIZES = {  # widths; depths; attention blocks at the end of each of the last two stages
     "s0": ((32, 48, 96, 176), (2, 2, 6, 4), 2),
@@ -55,12 +56,6 @@ def runs(width: int, depth: int, attention: int, narrow: range, stride: int, red
 
 def efficientformers() -> dict[str, Entry]:
     about = "EfficientFormerV2-{} (Li et al., ICCV 2023): convs, then attention on the last two maps."
-    return {
-        f"efficientformerv2_{size}": Entry(
-            lambda _, size=size: efficientformerv2(size),
-            about.format(size.upper()),
-            f"efficientformerv2_{size}",
-            by_order=True,
-        )
-        for size in SIZES
-    }
+    return entries(
+        (f"efficientformerv2_{size}", about.format(size.upper()), partial(efficientformerv2, size)) for size in SIZES
+    )

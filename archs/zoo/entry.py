@@ -1,8 +1,8 @@
-"""`Entry`: one named net."""
+"""`Entry`: one named net; `entries`: those that have the names of timm's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ..genotype import Genotype
@@ -24,3 +24,8 @@ class Entry:
     about: str
     timm: str = ""
     by_order: bool = False
+
+
+def entries(rows: Iterable[tuple[str, str, Callable[[], Genotype]]]) -> dict[str, Entry]:
+    """Nets whose weights are taken over by order: name, what it is, and what makes it at any image size."""
+    return {name: Entry(lambda _, make=make: make(), about, name, by_order=True) for name, about, make in rows}

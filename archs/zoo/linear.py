@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ..genotype import Genotype
 from ..parts import Head, Stem
 from ..stage import Stage
-from .entry import Entry
+from .entry import Entry, entries
 
 ACT = "hard_swish"
 # Widths of stem and stages, blocks of the first two stages and attention blocks of the others, head_dim, head widths.
@@ -42,12 +44,7 @@ def efficientvit(size: str) -> Genotype:
 
 
 def efficientvits() -> dict[str, Entry]:
-    return {
-        f"efficientvit_{size}": Entry(
-            lambda _, size=size: efficientvit(size),
-            f"EfficientViT-{size.upper()}, Cai et al., ICCV 2023, with ReLU linear attention, as timm's.",
-            f"efficientvit_{size}",
-            by_order=True,
-        )
-        for size in EFFICIENTVITS
-    }
+    about = "EfficientViT-{}, Cai et al., ICCV 2023, with ReLU linear attention, as timm's."
+    return entries(
+        (f"efficientvit_{size}", about.format(size.upper()), partial(efficientvit, size)) for size in EFFICIENTVITS
+    )

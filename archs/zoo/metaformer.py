@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ..genotype import Genotype
 from ..parts import Head, Stem
 from ..stage import Stage
-from .entry import Entry
+from .entry import Entry, entries
 
 BASELINES = {  # depths, widths
     "s18": ((3, 3, 9, 3), (64, 128, 320, 512)),
@@ -50,7 +52,7 @@ def metaformer(kind: str, depths: tuple[int, ...], widths: tuple[int, ...]) -> G
 
 
 def mambaout(depths: tuple[int, ...], widths: tuple[int, ...]) -> Genotype:
-    """A MambaOut: gated convs behind a stem of two 3x3 / 2 convs."""
+    """A MambaOut: gated convs after a stem of two 3x3 / 2 convs."""
     stem = Stem("conv", widths[0], norm="layer", before=(widths[0] // 2,), halvings=2, act="gelu", ends_with="norm")
     pairs = enumerate(zip(depths, widths, strict=True))
     stages = tuple(Stage("gated_conv", depth, width, 1 if i == 0 else 2) for i, (depth, width) in pairs)
@@ -63,18 +65,15 @@ def mlp_head(hidden: int, act: str) -> Head:
 
 
 def metaformers() -> dict[str, Entry]:
-    entries = {}
+    rows = []
     for kind, mixers in MIXERS.items():
         for size, given in BASELINES.items():
             about = f"{kind}-{size.upper()}, Yu et al., TPAMI 2024, as timm's: {mixers}."
-            name = f"{kind}_{size}"
-            entries[name] = Entry(lambda _, k=kind, g=given: metaformer(k, *g), about, name, by_order=True)
+            rows.append((f"{kind}_{size}", about, partial(metaformer, kind, *given)))
     for size, given in POOLFORMERS.items():
         about = f"PoolFormerV2-{size.upper()}, Yu et al., TPAMI 2024, as timm's: average pools, no attention."
-        name = f"poolformerv2_{size}"
-        entries[name] = Entry(lambda _, g=given: metaformer("poolformer", *g), about, name, by_order=True)
+        rows.append((f"poolformerv2_{size}", about, partial(metaformer, "poolformer", *given)))
     for size, given in MAMBAOUTS.items():
         about = f"MambaOut-{size.title()}, Yu & Wang, CVPR 2025, as timm's: gated convs, no attention."
-        name = f"mambaout_{size}"
-        entries[name] = Entry(lambda _, g=given: mambaout(*g), about, name, by_order=True)
-    return entries
+        rows.append((f"mambaout_{size}", about, partial(mambaout, *given)))
+    return entries(rows)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from math import ceil
 from typing import Any
 
+from ..blocks.mobile_entries import divisible
 from ..genotype import Genotype
-from ..layout import divisible
 from ..parts import Head, Stem
 from ..stage import Stage
-from .entry import Entry
+from .entry import Entry, entries
 
 EFFICIENTNETS = ((1.0, 1.0), (1.0, 1.1), (1.1, 1.2), (1.2, 1.4), (1.4, 1.8))  # of width and depth, B0 to B4
 EFFICIENTNET = (  # depth, width, stride, kernel, expansion of B0
@@ -51,7 +50,7 @@ MOBILENETV3 = {  # depth, width, stride, kernel, inner channels, squeezed channe
     ),
 }
 MOBILENETV4: dict[str, tuple[tuple[int, int, int, int, int, float, int], ...]] = {
-    # depth, width, stride, first kernel, second kernel, expansion, stride of keys of the attention block behind, if any
+    # depth, width, stride, first kernel, second kernel, expansion, stride of keys of the attention block after, if any
     "conv_small": (
         (1, 96, 2, 5, 5, 3.0, 0),
         (4, 96, 1, 0, 3, 2.0, 0),
@@ -164,7 +163,7 @@ def mobilenetv4(size: str) -> Genotype:
 def _bottlenecks(
     depth: int, width: int, stride: int, start: int, kernel: int, expand: float, kv_stride: int, scale: float
 ) -> Stage:
-    """Inverted bottlenecks, and an attention block behind them where `kv_stride` is not 0."""
+    """Inverted bottlenecks, and an attention block after them where `kv_stride` is not 0."""
     more: dict[str, Any] = {"start_kernel": start, "kernel": kernel, "expand": expand, "layer_scale": scale}
     if kv_stride:
         more |= {"msa": (depth,), "heads": 4, "head_dim": 64, "attention": "mqa", "kv_stride": kv_stride}
@@ -182,8 +181,4 @@ def mobiles() -> dict[str, Entry]:
         "mobilenetv3": "MobileNetV3 (Howard et al., ICCV 2019)",
         "mobilenetv4": "MobileNetV4 (Qin et al., ECCV 2024)",
     }
-    return {name: _entry(name, make, f"{about[name.split('_')[0]]}, as timm has it") for name, make in named.items()}
-
-
-def _entry(name: str, make: Callable[[], Genotype], about: str) -> Entry:
-    return Entry(lambda _size: make(), about, name, by_order=True)
+    return entries((name, f"{about[name.split('_')[0]]}, as timm has it", make) for name, make in named.items())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ..genotype import Genotype
-from ..layout import ImageSize
 from ..parts import Head, Stem
 from ..stage import Stage
-from .entry import Entry
+from .entry import Entry, entries
 
 REPVITS = {  # width of stage 1, depths beside the downsampling blocks
     "m0_9": (48, (2, 2, 14, 2)),
@@ -18,7 +19,7 @@ REPVITS = {  # width of stage 1, depths beside the downsampling blocks
 
 
 def repvit(width: int, depths: tuple[int, ...]) -> Genotype:
-    """A RepViT: stages of doubling width, each but the first behind a downsampling block; every other block, from the
+    """A RepViT: stages of doubling width, each but the first after a downsampling block; every other block, from the
     first on, has squeeze-and-excitation.
     """
     stages: list[Stage] = []
@@ -33,12 +34,5 @@ def repvit(width: int, depths: tuple[int, ...]) -> Genotype:
 
 
 def repvits() -> dict[str, Entry]:
-    return {f"repvit_{name}": _entry(name) for name in REPVITS}
-
-
-def _entry(name: str) -> Entry:
-    def make(_image_size: ImageSize) -> Genotype:
-        return repvit(*REPVITS[name])
-
     about = "RepViT (Wang et al., CVPR 2024; timm's repvit.py), its two classifiers averaged; params as it is trained."
-    return Entry(make, about, f"repvit_{name}", by_order=True)
+    return entries((f"repvit_{size}", about, partial(repvit, *given)) for size, given in REPVITS.items())

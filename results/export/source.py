@@ -22,13 +22,13 @@ from ...archs.blocks.spec import BLOCKS
 from ...archs.timm_network import TimmNetwork
 
 MODULES = (
-    "errors", "parts", "layout", "blocks/attention", "blocks/residual", "blocks/encoder", "blocks/layers", "ends",
+    "errors", "parts", "layout", "blocks/attention", "blocks/layers", "blocks/residual", "blocks/encoder", "ends",
     "network",
 )  # fmt: skip
 WIDTH = 118  # letters of a line
 SPECIAL = ("__init__", "__call__")  # methods that are kept though nobody names them
 Definition = ast.FunctionDef | ast.ClassDef
-_PARTS = re.compile(r"(?<=: )(Stem|Style|Head|Encoder|Block|Layout|Genotype)\b(?=[,)=\n| ])")  # in annotations
+_PARTS = re.compile(r"(?<=: )(Stem|Style|Head|Encoder|Block|\w+Sizes|Layout|Genotype)\b(?=[,)=\n| ])")  # in annotations
 _SIZES = re.compile(r"(?<=: )(Map|ImageSize)\b(?=[,)=\n| ])")
 NET = '''\
 class Values(SimpleNamespace):
@@ -307,7 +307,7 @@ def _needed(module: str) -> list[str]:
     names = list[str]()
     for node in ast.parse(_text(module)).body:
         if isinstance(node, ast.ImportFrom) and _is_ours(node) and (name := _imported(module, node)) not in MODULES:
-            names += [*_needed(name), name]
+            names += [*_needed(name), name] if not name.endswith(("_entries", "/formulas")) else []  # read beforehand
     return names
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from ..ranking.metric import Metric, floor_name, score_range, trained_scores
 from ..ranking.objectives import spent_on_training
 from ..ranking.pareto import above_chance, dominated_volume, normalized_cost
-from ..runs.record import RECORDED, Record
+from ..runs.record import Record
 from ..runs.status import FAILED, RECORDED, UNTRAINED
 from .elements import BLUE, COLOURS, GREEN, GREY, ORANGE, PINK, SKY, VERMILLION, Plot, Series, Table
 from .run import Run, began, elapsed, family_of, thin

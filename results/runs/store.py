@@ -37,7 +37,7 @@ from msgspec import Meta
 from ...archs.errors import InputError, short_repr
 from ...archs.files import atomic_write, check_own, make_folder, naming, open_own, read_own, sync_folder
 from ...archs.json_files import Amount, Number, Share, Whole, convert, parse_line, read_json
-from ...archs.parts import MOST_CLASSES, Width
+from ...archs.parts import MAX_CLASSES, Width
 from .events import START, Event, UnderWay, under_way
 from .record import Record, check_format
 
@@ -92,7 +92,7 @@ class DataFacts(_Notes):
     name: str
     image_size: Annotated[list[Annotated[int, Meta(ge=1, le=16384)]], Meta(min_length=2, max_length=2)]
     in_chans: Width
-    classes: Annotated[list[str], Meta(min_length=1, max_length=MOST_CLASSES)]
+    classes: Annotated[list[str], Meta(min_length=1, max_length=MAX_CLASSES)]
     mean: list[Number]
     std: list[Amount]
 

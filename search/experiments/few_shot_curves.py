@@ -10,7 +10,7 @@ import torch
 from rich.console import Console, Group, RenderableType
 
 from ...archs import InputError, Network, build
-from ...archs.errors import MOST_SEEDS, check_count
+from ...archs.errors import MAX_SEEDS, check_count
 from ...results.analysis.linear_probe import Labelled, shot_accuracy
 from ...results.analysis_tools.findings import Finding, findings_table
 from ...results.ranking.stats import SHARE, mean_ci
@@ -53,7 +53,7 @@ class FewShotConfig:
                 raise InputError(f"{name}: must be 1 or more, got none")
             for value in values:
                 check_count(name, value)
-        check_count("seeds", self.seeds, most=MOST_SEEDS)
+        check_count("seeds", self.seeds, most=MAX_SEEDS)
 
 
 def few_shot_curves(config: FewShotConfig, console: Console) -> dict[str, Any]:

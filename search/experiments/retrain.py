@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ...archs import InputError
-from ...archs.errors import MOST_SEEDS, check_count
+from ...archs.errors import MAX_SEEDS, check_count
 from ...archs.timm_net import net_from_dict
 from ...results.ranking.leaderboard import recommended
 from ...results.ranking.limits import Limits
@@ -59,7 +59,7 @@ class Retrain:
     trainer: TrainerFile | None = None
 
     def __post_init__(self) -> None:
-        check_count("seeds", self.seeds, most=MOST_SEEDS)
+        check_count("seeds", self.seeds, most=MAX_SEEDS)
         check_count("top", self.top)
         if self.trials and self.limits:
             raise InputError("retrain: --trials names nets and a limit chooses among them; give one of the two")

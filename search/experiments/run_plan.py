@@ -11,7 +11,7 @@ from functools import partial
 from rich.console import Console, RenderableType
 
 from ...archs import InputError, OperationError
-from ...archs.errors import MOST_SEEDS, check_count
+from ...archs.errors import MAX_SEEDS, check_count
 from ...results.render.experiment import PlotSpec, study_rows, study_table
 from ...results.render.tables import short
 from ...results.runs.record import Record
@@ -49,7 +49,7 @@ class ExperimentConfig:
     run: RunConfig
 
     def __post_init__(self) -> None:
-        check_count("seeds", self.seeds, most=MOST_SEEDS)
+        check_count("seeds", self.seeds, most=MAX_SEEDS)
 
     def opened(self, console: Console) -> tuple[DataSet, Recipe]:
         """The data, of one class a picture, and the recipe as it is for so many of them.

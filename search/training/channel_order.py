@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ...archs import Network
 from ...archs.layout import Block
 
-INSIDE = ("width", "inner", "expanded", "hidden")  # axes of channels that one block alone sees
+INSIDE = ("width", "inner", "hidden")  # axes of channels that one block alone sees
 APART = ("part", "part_qkv")  # axes of blocks that treat the first channels of their map apart
 
 

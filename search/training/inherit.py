@@ -19,7 +19,7 @@ from torch import nn
 from ...archs import Network
 from ...archs.blocks.axes import Axis
 from ...archs.blocks.encoder import TransformerEncoder
-from ...archs.blocks.residual import Projection
+from ...archs.blocks.layers import Projection
 from ...archs.layout import Block
 from ...archs.stage import OPTIONS
 from ...archs.timm_network import TimmNetwork

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from ...archs.blocks.axes import Axis
 from ...archs.blocks.encoder import GridPositions, OffsetKeys, TokenAttention, TokenPositions, TransformerEncoder
-from ...archs.blocks.residual import Projection
+from ...archs.blocks.layers import Projection
 from ...archs.network import position_table
 
 NOISE = 1e-3  # on the weights of copies, over the tensor's deviation: equal channels would stay equal for ever

@@ -43,8 +43,8 @@ def _gain(b: Block, p: Block, layer: str) -> Tensor:
     """A factor for each output of a layer that gives queries, 1 for the keys and values beside them."""
     (axis,) = tensor_axes(b, f"{layer}.bias", 1)
     gain = torch.ones(axis.sizes)
-    beside = {"qkv": gain[0], "head_qkv": gain[:, 0], "heads_qkv": gain[:, 0]}
-    queries = beside.get(b.form.axes[layer].split()[0], gain)
+    words = b.form.axes[layer].split()[0].split("*")
+    queries = gain.select(words.index("3"), 0) if "3" in words else gain
     queries *= query_factor(b.stage.head_dim, p.stage.head_dim, b.form.queries[layer])
     return gain.flatten()
 

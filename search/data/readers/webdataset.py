@@ -28,7 +28,7 @@ PICTURES = ("jpg", "jpeg", "png", "webp", "ppm", "pgm", "bmp", "gif", "tif", "ti
 COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 BLOCK = 512  # bytes: what a tar file is made of
 LARGEST = 2**31 - 1
-MAX_PICTURE = 2**29  # bytes of a picture's file: MOST_PIXELS of four channels of 16 bits
+MAX_PICTURE = 2**29  # bytes of a picture's file: MAX_PIXELS of four channels of 16 bits
 MAX_LABEL = 2**20  # bytes of a .cls or .json, and of a tar file's header
 Sample = dict[str, tuple[int, int]]  # where each file begins and its bytes, by what follows the first dot of its name
 

@@ -1,0 +1,66 @@
+"""Nets of the zoo that have timm's tensors in timm's order: costs to the digit, outputs, weights there and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import timm
+import torch
+
+from alternas.archs import InputError, build, fused, resized, static_cost, zoo
+from alternas.archs.timm import convert, count_timm, to_timm
+from nets import lively
+
+QUICK = ("shvit_s1", "efficientformerv2_s0", "efficientvit_b0", "coatnet_0_rw")
+ENTRIES = {entry.timm: name for name, entry in zoo.ZOO.items() if entry.by_order}
+BY_SIZE = ("convnext_", "convformer_", "caformer_", "poolformerv2_", "mambaout_")  # of these the outputs of a few
+FEW = ("convnext_atto", "convnext_tiny", "convformer_s18", "caformer_s18", "poolformerv2_s12", "mambaout_femto")
+
+
+def marked(names: Any, quick: tuple[str, ...]) -> list[Any]:
+    return [name if ENTRIES[name] in quick else pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
+@pytest.mark.parametrize("theirs", marked(ENTRIES, QUICK))
+def test_costs_are_timms(theirs: str) -> None:
+    config: Any = timm.get_pretrained_cfg(theirs)
+    _, *size = config.test_input_size or config.input_size
+    cost, (counted, _) = static_cost(zoo.get(ENTRIES[theirs], size), 1000, size), count_timm(theirs, size, 1000, 3)
+    assert (cost.params, cost.macs) == (counted["params"], counted["macs"])
+
+
+@pytest.mark.parametrize("theirs", marked((n for n in ENTRIES if not n.startswith(BY_SIZE) or n in FEW), QUICK[:3]))
+@torch.no_grad()
+def test_timms_weights_give_timms_outputs_and_go_back(theirs: str) -> None:
+    torch.manual_seed(0)
+    reference: Any = lively(timm.create_model(theirs, num_classes=7)).eval()
+    x, ours = torch.randn(1, *reference.pretrained_cfg["input_size"]), convert(reference)
+    assert ours.genotype.key == zoo.get(ENTRIES[theirs]).key
+    assert zoo.timm_name(ours.genotype) == theirs
+    wanted = reference(x)
+    close = {"atol": 1e-4 * max(1.0, wanted.abs().max().item()), "rtol": 0.0}
+    assert wanted.std() > 0.01, "a reference that says something"
+    torch.testing.assert_close(ours(x), wanted, **close)
+    if ours.genotype.reparametrised:
+        torch.testing.assert_close(fused(ours)(x), wanted, **close)
+    again: Any = timm.create_model(theirs, num_classes=7).eval()
+    again.load_state_dict(to_timm(ours), strict=True)
+    assert torch.equal(again(x), wanted)
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "sides"),
+    [
+        ("coatnet_0_rw", "built for a map of 4x4, got 6x6", [11] * 7 + [5] * 2),
+        ("efficientformerv2_s0", "built for a map of 2x2, got 3x3", [3, 3, 6, 3, 3]),  # reduced, of keys, whole
+    ],
+)
+def test_a_resized_net_interpolates_its_tables(name: str, words: str, sides: list[int]) -> None:
+    network = build(zoo.get(name), 10, 64).eval()
+    with pytest.raises(InputError, match=words):
+        network(torch.randn(1, 3, 96, 96))
+    larger = resized(network, 96)
+    assert larger(torch.randn(1, 3, 96, 96)).shape == (1, 10)
+    tables = [tensor.shape[1:] for key, tensor in larger.state_dict().items() if key.endswith("attn.table")]
+    assert tables == [(side, side) for side in sides]
