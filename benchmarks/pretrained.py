@@ -66,14 +66,15 @@ SPLITS = sized({"train": 1312, "val": 328, "test": 984}, {"train": 64, "val": 32
 RATES = (5e-4, 2e-3)
 RECIPE = Recipe("cells", 1, 32, "adamw", RATES[0], 0.05, clip_grad=1.0, class_weights="balanced",
                 augment=Augment(pad=4, flip=True))  # fmt: skip
-TEACHER_EPOCHS, EPOCHS = sized((4, 2), (1, 1))
+TEACHER_EPOCHS, EPOCHS, TRIED_EPOCHS = sized((4, 2, 1), (1, 1, 0.5))
 KEPT = (0.75, 0.5, 0.25)  # shares of a block's expansion in the library
-REGRESSION_STEPS, REGRESSION_RATE = sized(60, 2), 2e-3
-SCORED, WORST_KL = sized(160, 16), 0.4  # cells that choices are scored on; the KL divergence from which one is out
+REGRESSION_STEPS, REGRESSION_RATE = sized(40, 2), 2e-3
+SCORED, WORST_KL = sized(96, 16), 0.4  # cells that choices are scored on; the KL divergence from which one is out
 TARGETS = (0.2, 0.35, 0.5, 0.7)  # MACs of the assembled nets over the teacher's
 GRID = 1000  # parts of the teacher's MACs that the dynamic programme counts in
 SEARCH_EPOCHS, SEARCH_RATE = sized(6, 1), 4e-3
 KEEP, LEAVE_OUT = 1.0, 0.0
+SMALLER = "made smaller"
 Choice = dict[int, float]  # of each place that is not kept: the share of its expansion
 
 
@@ -248,7 +249,6 @@ def library(gate: Gate, teacher: Network) -> tuple[dict[float, Network], float]:
     for share in KEPT:
         heirs[share] = build(with_choice(full, dict.fromkeys(places, share)), 2, SIDE, 1)
         inherit(heirs[share], teacher)
-        save(heirs[share], gate.folder / f"alike-{share}.safetensors")
     losses = regressed(gate, teacher, heirs, places)
     for share, heir in heirs.items():
         save(heir, files[share])
@@ -340,31 +340,33 @@ def assembled(teacher: Network, heirs: dict[float, Network], choice: Choice, pat
 # The sides.
 
 
-def simpler(gate: Gate, teacher: Path) -> dict[str, list[Net]]:
-    """The teacher made cheaper in simpler ways."""
+def fewer_pixels(teacher: Path) -> list[Net]:
+    """The teacher on smaller pictures."""
+    net = read(teacher).genotype
+    return [Net("fewer pixels", f"{side} px", net, teacher, side) for side in sized((48, 64, 80), (16,))]
+
+
+def made_smaller(gate: Gate, teacher: Path) -> list[Net]:
+    """The teacher with all blocks pruned alike, without its residual blocks, and in narrower stages."""
     net = read(teacher)
-    sides = [Net("fewer pixels", f"{side} px", net.genotype, teacher, side) for side in sized((48, 64, 80), (16,))]
-    narrower = []
-    for share in (0.4, 0.6, 0.8):
-        stages = tuple(replace(s, width=divisible(s.width * share)) for s in net.genotype.stages)
-        narrower.append(heir_of(gate, net, "narrower", f"{share} of the width", replace(net.genotype, stages=stages)))
-    alike = [heir_of(gate, net, "pruned alike", f"{share} of the expansion",
-                     with_choice(net.genotype, dict.fromkeys(can_prune(net.genotype), share)))
-             for share in KEPT]  # fmt: skip
-    without = with_choice(net.genotype, dict.fromkeys(can_leave_out(net.genotype), LEAVE_OUT))
-    path = gate.folder / "plain.safetensors"
-    assembled(net, {}, dict.fromkeys(can_leave_out(net.genotype), LEAVE_OUT), path)
-    residual = [Net("no residual blocks", "all left out", without, path)]
-    return {nets[0].arm: nets for nets in (sides, alike, narrower, residual)}
+    places, skipping = can_prune(net.genotype), dict.fromkeys(can_leave_out(net.genotype), LEAVE_OUT)
+    stages = tuple(replace(s, width=divisible(s.width * 0.6)) for s in net.genotype.stages)
+    nets = {
+        f"{share} of each expansion": with_choice(net.genotype, dict.fromkeys(places, share)) for share in (0.25, 0.5)
+    }
+    nets["0.6 of the width"] = replace(net.genotype, stages=stages)
+    found = [heir_of(gate, net, name, genotype) for name, genotype in nets.items()]
+    path = gate.folder / "without.safetensors"
+    return [*found, Net(SMALLER, "no residual blocks", assembled(net, {}, skipping, path), path)]
 
 
-def heir_of(gate: Gate, teacher: Network, arm: str, name: str, genotype: Genotype) -> Net:
+def heir_of(gate: Gate, teacher: Network, name: str, genotype: Genotype) -> Net:
     """A net that inherits from the teacher, the channels of largest norm where it is narrower."""
-    path = gate.folder / f"{arm}-{name}.safetensors".replace(" ", "_")
+    path = gate.folder / f"{name}.safetensors".replace(" ", "_")
     net = build(genotype, 2, SIDE, 1)
     inherit(net, teacher)
     save(net, path)
-    return Net(arm, name, genotype, path)
+    return Net(SMALLER, name, genotype, path)
 
 
 def from_nothing() -> list[Net]:
@@ -383,9 +385,9 @@ def equal(nets: list[Net], flops: float) -> float:
 
 
 def front(gate: Gate, nets: list[Net], epochs: float, seed: int) -> None:
-    """Train a side's nets by the better of the two rates, which the first seed tells."""
-    middle = nets[len(nets) // 2]
-    rate = max(RATES, key=lambda rate: gate.trained(middle, epochs, rate, 0)["val"])
+    """Train a side's nets by the better of two rates, which one epoch of one of them told."""
+    if not gate.late:
+        rate = max(RATES, key=lambda rate: gate.trained(nets[len(nets) // 2], TRIED_EPOCHS, rate, 0)["val"])
     for net in nets:
         if not gate.late:
             gate.trained(net, epochs, rate, seed)
@@ -419,9 +421,9 @@ def searched(gate: Gate, arm: str, flops: float, start: Path | None, macs: int, 
 
 def table(rows: list[dict[str, Any]], teacher: dict[str, Any]) -> list[dict[str, Any]]:
     """Each net trained by its side's rate: mean, deviation and number of its seeds on the held-back cells."""
-    found = []
-    for arm, name, epochs in dict.fromkeys((r["arm"], r["net"], r["epochs"]) for r in rows if "test" in r):
-        tries = [r for r in rows if (r["arm"], r.get("net"), r.get("epochs")) == (arm, name, epochs)]
+    found, trained = [], [row for row in rows if "test" in row and row["epochs"] != TRIED_EPOCHS]
+    for arm, name, epochs in dict.fromkeys((r["arm"], r["net"], r["epochs"]) for r in trained):
+        tries = [r for r in trained if (r["arm"], r["net"], r["epochs"]) == (arm, name, epochs)]
         rates = {r["rate"]: [x["test"] for x in tries if x["rate"] == r["rate"]] for r in tries}
         rate = max(rates, key=lambda rate: (len(rates[rate]), max(r["val"] for r in tries if r["rate"] == rate)))
         about = {"arm": arm, "net": name, "epochs": epochs, "rate": rate, "macs": tries[0]["macs"]}
@@ -435,6 +437,7 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--folder", type=Path, default=Path("work"))
     parser.add_argument("--seeds", type=int, nargs="*", default=sized([0, 1, 2], [0]))
+    parser.add_argument("--sides", nargs="*", default=[], help="of these alone; none is all")
     parser.add_argument("--until", type=float, default=float("inf"), help="minutes after which nothing more is trained")
     asked = parser.parse_args()
     asked.folder.mkdir(exist_ok=True)
@@ -453,14 +456,14 @@ def main() -> None:
         nets.append(Net("assembled", f"{target}", assembled(read(path), heirs, choice, file), file))
     tuned = sum(net.macs for net in nets) * EPOCHS * BACKWARD_FACTOR * SPLITS["train"]
     whole, after_teacher = teacher["flops"] + taught + judged + tuned, taught + judged + tuned
+    sides = {"assembled": (nets, EPOCHS)}
+    simpler = {"fewer pixels": fewer_pixels(path), SMALLER: made_smaller(gate, path)}
+    sides |= {arm: (side, equal(side, after_teacher)) for arm, side in simpler.items()}
+    sides["from nothing"] = (from_nothing(), equal(from_nothing(), whole))
     for seed in asked.seeds:
-        front(gate, nets, EPOCHS, seed)
-        for side in simpler(gate, path).values():
-            front(gate, side, equal(side, after_teacher), seed)
-        for net in from_nothing():
-            front(gate, [net], equal(from_nothing(), whole), seed)
-    alone = replace(lite0, arm="teacher trained on", start=path)
-    front(gate, [alone], equal([alone], after_teacher), 0)
+        for arm, (side, epochs) in sides.items():
+            if arm in (asked.sides or sides):
+                front(gate, side, epochs, seed)
     for seed in asked.seeds:
         searched(gate, "default search", whole, None, lite0.macs, seed)
         searched(gate, "search from ImageNet", whole, imagenet(gate.folder, a_stage_each=False), lite0.macs, seed)

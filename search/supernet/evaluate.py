@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from ...archs import InputError, Network
 from ...archs.files import atomic_write
 from ...archs.weights import save
 from ...results.metrics import Scores, evaluate
 from ...results.ranking.metric import all_numbers
-from ..training.job import EvaluateJob, JobResult
+from ..training.job import STATISTICS_IMAGES, EvaluateJob, JobResult
 from ..training.loaders import Batch, DeviceLoader
+from ..training.norms import estimate_norms
 from ..training.optim import autocast, memory_format, precision_of
 from ..training.recipe import Recipe
 from .bank import Bank
-from .budget import EVALUATION_IMAGES, STATISTICS_IMAGES
+from .budget import EVALUATION_IMAGES
 from .files import load_bank
 
 
@@ -72,20 +72,6 @@ def evaluate_net(net: Network, recipe: Recipe, loader: DeviceLoader) -> Scores:
         with torch.no_grad(), autocast(precision, device):
             return net(batch[0].contiguous(memory_format=layout)), batch[1]
 
-    norms = [module for module in net.modules() if isinstance(module, _BatchNorm)]
-    if norms:
-        _average_batches(net, norms)
-        for batch in loader.images("train", batch_size, STATISTICS_IMAGES):
-            if len(batch[0]) > 1:  # BatchNorm has no statistics of one image
-                predict(batch)
+    estimate_norms(net, recipe, loader)
     net.eval()
     return evaluate(map(predict, loader.images("val", 2 * batch_size, EVALUATION_IMAGES)), net.num_classes)
-
-
-def _average_batches(net: Network, norms: list[_BatchNorm]) -> None:
-    """Set BatchNorm to average the statistics of all batches that it sees from now on; all else computes as in eval."""
-    net.eval()
-    for norm in norms:
-        norm.reset_running_stats()
-        norm.momentum = None
-        norm.train()
