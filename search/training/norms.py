@@ -13,15 +13,11 @@ from .recipe import Recipe
 
 
 @torch.no_grad()
-def estimate_norms(net: Network, recipe: Recipe, loader: DeviceLoader) -> int:
-    """Estimate BatchNorm statistics from training images as they are; all else computes as in eval.
-
-    Returns:
-        the number of images: 0 for a net without BatchNorm.
-    """
+def estimate_norms(net: Network, recipe: Recipe, loader: DeviceLoader) -> None:
+    """Estimate BatchNorm statistics from training images as they are; all else computes as in eval."""
     norms = [module for module in net.modules() if isinstance(module, _BatchNorm)]
     if not norms:
-        return 0
+        return
     mode, momenta = net.training, [norm.momentum for norm in norms]
     net.eval()
     for norm in norms:
@@ -36,4 +32,3 @@ def estimate_norms(net: Network, recipe: Recipe, loader: DeviceLoader) -> int:
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
     net.train(mode)
-    return min(STATISTICS_IMAGES, len(loader.data.train))
