@@ -97,6 +97,23 @@ def test_a_kept_head_starts_where_the_parent_stands(tmp_path: Path, bench: Memor
     assert here.init.lineage["share"] == 1
 
 
+@pytest.mark.parametrize("width", [6, 12], ids=["narrower", "the same"])
+def test_norms_are_estimated_where_weights_were_cut(
+    tmp_path: Path, bench: MemoryLoader, weights: Path, width: int
+) -> None:
+    """The first norm's mean is that of 512 training images; where all is copied, that of the parent stays."""
+    net = dataclasses.replace(NET, stem=Stem("cifar", width), stages=(Stage("basic", 1, width), *NET.stages[1:]))
+    here = trainer(tmp_path, bench, InitWeights(str(weights), "p", freeze="half"), genotype=net)
+    norm: Any = here.best.get_submodule("stages.0.0.norm1")
+    batches = list(bench.images("train", 128, 512))
+    with torch.no_grad():
+        seen = torch.cat([here.net.get_submodule("stem")(x_BCHW) for x_BCHW, _ in batches]).mean((0, 2, 3))
+    expected = seen if width == 6 else load_file(weights)["stages.0.0.norm1.running_mean"]
+    torch.testing.assert_close(norm.running_mean, expected, atol=1e-5, rtol=1e-5)
+    result = last(train.train(job(tmp_path / "all", genotype=net, start=here.job.start), bench))
+    assert result.how["evaluated"] == 9 * len(bench.data.val) + (512 if width == 6 else 0)
+
+
 @pytest.mark.parametrize("size", [48, 96])
 def test_positions_are_resampled_as_timm_does(tmp_path: Path, size: int) -> None:
     """A state dict of timm's, fine-tuned at another size: timm loads its own weights there with a filter."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
+from ..training.job import STATISTICS_IMAGES
 from ..training.recipe import Recipe
 from .draws import NetSampler
 
@@ -17,7 +18,6 @@ MIN_BATCH = 2 * NETS_A_STEP  # BatchNorm cannot train on one image
 EVALUATION_SHARE = 0.1
 MAX_WATCHES, WATCH_SHARE = 4, 0.05  # times that some fixed nets are evaluated as a bank trains; of the compute, at most
 EVALUATION_IMAGES = 1000  # validation images that a net is evaluated on
-STATISTICS_IMAGES = 512  # training images that BatchNorm's statistics are estimated from
 DRAWS = 256  # steps that tell what a step costs
 TRAININGS_A_KIND = 1.75  # of a bank: with 1.85 slices rank the nets of `bench`, with 0.5 most of `all` are at chance
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from ...archs import InputError, Network
 from ...archs.files import atomic_write
@@ -20,10 +19,11 @@ from ...results.runs.status import Status
 from ..training.bank_jobs import EvaluateJob
 from ..training.job import JobResult
 from ..training.loaders import Batch, DeviceLoader
+from ..training.norms import estimate_norms
 from ..training.optim import autocast, memory_format, precision_of
 from ..training.recipe import Recipe
 from .bank import Bank
-from .budget import EVALUATION_IMAGES, STATISTICS_IMAGES
+from .budget import EVALUATION_IMAGES
 from .files import load_bank
 
 
@@ -74,21 +74,6 @@ def evaluate_net(net: Network, recipe: Recipe, loader: DeviceLoader) -> Scores:
         with torch.no_grad(), autocast(precision, device):
             return net(batch[0].contiguous(memory_format=layout)), batch[1]
 
-    norms = [module for module in net.modules() if isinstance(module, _BatchNorm)]
-    if norms:
-        _begin_statistics(net, norms)
-        batches = (batch for batch in loader.images("train", batch_size, STATISTICS_IMAGES) if len(batch[0]) > 1)
-        for number, batch in enumerate(batches, 1):  # BatchNorm has no statistics of one image
-            for norm in norms:
-                norm.momentum = 1 / number  # the mean of all so far; torch's own None waits for the device
-            predict(batch)
+    estimate_norms(net, recipe, loader)
     net.eval()
     return evaluate(map(predict, loader.images("val", 2 * batch_size, EVALUATION_IMAGES)), net.num_classes)
-
-
-def _begin_statistics(net: Network, norms: list[_BatchNorm]) -> None:
-    """Set BatchNorm to train, from statistics of nothing; all else computes as in eval."""
-    net.eval()
-    for norm in norms:
-        norm.reset_running_stats()
-        norm.train()

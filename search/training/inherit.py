@@ -223,12 +223,14 @@ class InitializedNet:
     Attributes:
         frozen: modules that stay in eval mode.
         slow: parameters that learn at `rate` of the recipe's learning rate.
+        refitted: whether a part in front of the head is new, or was cut or widened, so that what norms see has changed.
         lineage: where the weights came from, for the record.
     """
 
     frozen: tuple[nn.Module, ...] = ()
     slow: tuple[nn.Parameter, ...] = ()
     rate: float = 1.0
+    refitted: bool = False
     lineage: dict[str, Any] = field(default_factory=dict)
 
 
@@ -261,7 +263,8 @@ def init_weights(net: Network | TimmNetwork, start: InitWeights | None) -> Initi
     inherited = [part for row in rows if row.how in ("copied", "resized", "fitted") for part in places[row.place]]
     slow = [p for part in inherited for p in (part.parameters() if isinstance(part, nn.Module) else [part])]
     lineage = {"weights": start.label, "steps": start.steps, "freeze": start.freeze} | summary(rows)
-    return InitializedNet(tuple(frozen), tuple(slow), policy.rate, lineage)
+    refitted = any(row.how not in ("copied", "resized") for row in rows if row.place != "head")
+    return InitializedNet(tuple(frozen), tuple(slow), policy.rate, refitted, lineage)
 
 
 def parts(net: Network) -> dict[str, list[nn.Module | nn.Parameter]]:

@@ -54,6 +54,7 @@ class InitWeights:
         check_choice("freeze", self.freeze, FREEZE_POLICIES)
 
 
+STATISTICS_IMAGES = 512  # training images that BatchNorm's statistics are estimated from
 CURVE_POINTS = 16  # over a full budget
 QUERIES = 15  # images of a class that a few-shot episode asks about
 

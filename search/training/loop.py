@@ -28,8 +28,9 @@ from .augment import mixed
 from .checkpoint import device_name, load_state, save_state, send
 from .group import Group, GroupError, open_group
 from .inherit import init_weights
-from .job import JobResult, Point, Progress, TrainJob
+from .job import STATISTICS_IMAGES, JobResult, Point, Progress, TrainJob
 from .loaders import MIX, Batch, DeviceLoader
+from .norms import estimate_norms
 from .optim import Ema, Gradients, autocast, memory_format, optimizer_for, peak_rate, rate_at
 from .recipe import check_devices
 from .task import task_of
@@ -109,8 +110,9 @@ class Trainer:
         self.step, self.seconds, self.curve = 0, 0.0, list[Point]()
         self.scores: Scores | LabelScores | None = None  # at this step, once evaluated
         self.checkpoint_broken, self.weights_sha256 = False, ""
-        if Path(job.checkpoint).exists():
-            self.load()
+        if not (Path(job.checkpoint).exists() and self.load()) and self.init.refitted:
+            estimate_norms(self.task.unwrap(self.net), recipe, loader)
+            self.best.load_state_dict(self.net.state_dict())
         self.group = Group()
         self.batches = self._batches(job.stop_step)
 
@@ -219,12 +221,13 @@ class Trainer:
         """The job's result, with what the trainer knows filled in."""
         gradients, data = self.gradients, self.loader.data
         at_end = min(len(data.train), len(data.val)) if self.step >= self.job.total_steps else 0
+        estimated = min(STATISTICS_IMAGES, len(data.train)) if self.init.refitted else 0
         how = {
             "loader": data.loader,
             "precision": gradients.precision,
             "passes": gradients.passes,
             "compiled": self.recipe.compile,
-            "evaluated": len(self.curve) * len(data.val) + at_end,
+            "evaluated": len(self.curve) * len(data.val) + at_end + estimated,
         }
         how |= {"devices": self.job.member.world} if self.job.member.world > 1 else {}
         how |= {"checkpoint": "was broken; begun anew"} if self.checkpoint_broken else {}
@@ -233,16 +236,17 @@ class Trainer:
         changes |= {"device": device_name(self.loader.device)}
         return JobResult(self.job.id, status, self.step, curve=tuple(self.curve), **changes)
 
-    def load(self) -> None:
-        """Continue from the job's checkpoint; InputError if it is of another training."""
+    def load(self) -> bool:
+        """Continue from the job's checkpoint, if it is whole; InputError if it is of another training."""
         state = load_state(self.job, self.loader.data, self.loader.device)
         if state is None:
             self.checkpoint_broken = True
-            return
+            return False
         for name, part in self._parts().items():
             part.load_state_dict(state[name])
         self.step, self.seconds = state["step"], state["seconds"]
         self.curve = [Point(*point) for point in state["curve"]]
+        return True
 
     def save(self) -> None:
         """Leave a checkpoint; of several workers the first does, for any number of them."""

