@@ -21,9 +21,8 @@ from pages import BLOCK, MARK, PAGES, ROOT, bash_of, run_page
 # The only blocks and lines that no test runs, by page, with the reason that stands beside them.
 UNRUN = {
     "cluster.md": ["GPUs"] + ["a cluster"] * 7,
+    "extending.md": ["downloads", "packages that may not be installed"],
     "latency.md": [*["a device"] * 4, "python3 may have no onnxruntime"],
-    "own-strategy.md": ["downloads"] * 2,
-    "own-training.md": ["packages that may not be installed"],
     "strategies.md": ["minutes"],
     "studies.md": ["downloads"],
     "tracking.md": [
@@ -33,7 +32,7 @@ UNRUN = {
     ],
 }
 # Pages whose blocks go on from each other, or train: not run block by block.
-TOGETHER = ("exporting.md", "getting-started.md", "comparison.md", "python.md", "own-training.md")
+TOGETHER = ("exporting.md", "getting-started.md", "comparison.md", "python.md", "extending.md")
 # Pages run from top to bottom elsewhere: on a net made for it, and to the letter.
 ELSEWHERE = {"exporting.md": "test_export_elsewhere.py", "getting-started.md": "test_getting_started.py"}
 # Runs that pages go on from: reading-a-front.md says how its own were searched.
