@@ -30,6 +30,7 @@ UNRUN = {
         "trackers that may not be installed",
         "a cluster",
     ],
+    "which-command.md": ["a cluster"] * 2,
 }
 # Pages whose blocks go on from each other, or train: not run block by block.
 TOGETHER = ("exporting.md", "getting-started.md", "comparison.md", "python.md", "extending.md")
