@@ -59,12 +59,18 @@ UNNAMED = [
     if language == "python" and not file and not MARK.search(text) and "load_run(" not in text
 ]
 COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
-LINES = [
-    pytest.param(line.strip(), id=f"{page.name}-{line.strip()[:50]}")
+SHOWN = [
+    (page.name, text)
     for page in PAGES
     for language, _, text in BLOCK.findall(page.read_text(encoding="utf-8"))
+    if language in ("bash", "yaml")
+]
+CLUSTERS = [(path.name, path.read_text(encoding="utf-8")) for path in sorted((ROOT / "examples" / "cluster").iterdir())]
+LINES = [
+    pytest.param(line.strip(), id=f"{name}-{line.strip()[:50]}")
+    for name, text in (*SHOWN, *CLUSTERS)
     for line in re.split(r"\n|&&|-c \"", text)
-    if language in ("bash", "yaml") and line.strip().startswith("alternas ")
+    if line.strip().startswith("alternas ")
 ]
 
 
