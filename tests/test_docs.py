@@ -21,9 +21,8 @@ from pages import BLOCK, MARK, PAGES, ROOT, bash_of, run_page
 # The only blocks and lines that no test runs, by page, with the reason that stands beside them.
 UNRUN = {
     "cluster.md": ["GPUs"] + ["a cluster"] * 7,
+    "extending.md": ["downloads", "packages that may not be installed"],
     "latency.md": [*["a device"] * 4, "python3 may have no onnxruntime"],
-    "own-strategy.md": ["downloads"] * 2,
-    "own-training.md": ["packages that may not be installed"],
     "strategies.md": ["minutes"],
     "studies.md": ["downloads"],
     "tracking.md": [
@@ -31,9 +30,10 @@ UNRUN = {
         "trackers that may not be installed",
         "a cluster",
     ],
+    "which-command.md": ["a cluster"] * 2,
 }
 # Pages whose blocks go on from each other, or train: not run block by block.
-TOGETHER = ("exporting.md", "getting-started.md", "comparison.md", "python.md", "own-training.md")
+TOGETHER = ("exporting.md", "getting-started.md", "comparison.md", "python.md", "extending.md")
 # Pages run from top to bottom elsewhere: on a net made for it, and to the letter.
 ELSEWHERE = {"exporting.md": "test_export_elsewhere.py", "getting-started.md": "test_getting_started.py"}
 # Runs that pages go on from: reading-a-front.md says how its own were searched.
@@ -59,12 +59,18 @@ UNNAMED = [
     if language == "python" and not file and not MARK.search(text) and "load_run(" not in text
 ]
 COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
-LINES = [
-    pytest.param(line.strip(), id=f"{page.name}-{line.strip()[:50]}")
+SHOWN = [
+    (page.name, text)
     for page in PAGES
     for language, _, text in BLOCK.findall(page.read_text(encoding="utf-8"))
+    if language in ("bash", "yaml")
+]
+CLUSTERS = [(path.name, path.read_text(encoding="utf-8")) for path in sorted((ROOT / "examples" / "cluster").iterdir())]
+LINES = [
+    pytest.param(line.strip(), id=f"{name}-{line.strip()[:50]}")
+    for name, text in (*SHOWN, *CLUSTERS)
     for line in re.split(r"\n|&&|-c \"", text)
-    if language in ("bash", "yaml") and line.strip().startswith("alternas ")
+    if line.strip().startswith("alternas ")
 ]
 
 

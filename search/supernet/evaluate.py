@@ -17,7 +17,7 @@ from ...results.metrics import Scores, evaluate
 from ...results.ranking.metric import all_numbers
 from ...results.runs.status import Status
 from ..training.bank_jobs import EvaluateJob
-from ..training.job import JobResult
+from ..training.job import STATISTICS_IMAGES, JobResult
 from ..training.loaders import Batch, DeviceLoader
 from ..training.norms import estimate_norms
 from ..training.optim import autocast, memory_format, precision_of
