@@ -16,9 +16,10 @@ from rich.console import Console
 
 from alternas.archs import InputError, static_cost, zoo
 from alternas.results.latency.measurements import latencies_of, read_latencies
-from alternas.results.ranking.leaderboard import ExtraResults, front, leaderboard, noise_of, pick, rank_rows
+from alternas.results.ranking.front import ExtraResults, leaderboard, noise_of, rank_rows
 from alternas.results.ranking.objectives import RankingQuery, parse_objectives, train_flops, train_seconds
 from alternas.results.ranking.run_leaderboard import leaderboard_of
+from alternas.results.ranking.verdict import pick
 from alternas.results.render.board import board_drawing, summary_lines
 from alternas.results.render.tables import nets_table
 from alternas.results.runs.record import Record
@@ -46,7 +47,7 @@ RECORDS = [
 
 
 def test_leaderboard_holds_full_budgets_alone() -> None:
-    rows = leaderboard(RECORDS)
+    rows = leaderboard(RECORDS).rows
     assert [(row["trial"], row["rank"]) for row in rows] == [(6, 1), (0, 1), (2, 1), (1, 1), (3, 2)]
     gains = {row["trial"]: (row["gain"], row["gain_bound"]) for row in rows}
     assert gains[2] == (pytest.approx(2.0), None)
@@ -55,7 +56,7 @@ def test_leaderboard_holds_full_budgets_alone() -> None:
 
 
 def test_nets_over_the_limits_shape_the_curve_and_are_not_ranked() -> None:
-    rows = leaderboard(RECORDS, "macs", {"macs": 20_000_000, "params": 150_000_000})
+    rows = leaderboard(RECORDS, "macs", macs=20_000_000, params=150_000_000).rows
     assert [row["trial"] for row in rows] == [6, 0, 2]
     assert rows[2]["gain"] == pytest.approx(2.0)
 
@@ -63,7 +64,7 @@ def test_nets_over_the_limits_shape_the_curve_and_are_not_ranked() -> None:
 def test_gains_beyond_the_baselines_are_shown_as_bounds(tmp_path: Path) -> None:
     """A net cheaper than every ResNet and better than the cheapest, one dearer than all, one cheap and worse."""
     records = [*RECORDS, record(7, 0.938, 900_000), record(8, 0.97, 200_000_000)]
-    found = {row["trial"]: row for row in leaderboard(records)}
+    found = {row["trial"]: row for row in leaderboard(records).rows}
     assert (found[7]["gain"], found[7]["gain_bound"]) == (pytest.approx(13.8), "lower")
     assert (found[8]["gain"], found[8]["gain_bound"]) == (pytest.approx(7.0), "upper")
     rows = list(found.values())
@@ -83,7 +84,7 @@ def test_gains_beyond_the_baselines_are_shown_as_bounds(tmp_path: Path) -> None:
 
 
 def test_pick() -> None:
-    rows = front(RECORDS)
+    rows = leaderboard(RECORDS).front
     assert [pick(rows, how)["trial"] for how in ("accuracy", "gain", "cheapest")] == [1, 2, 6]
     bounds = {2: (3.0, "upper"), 1: (1.0, "lower"), 0: (0.5, None)}
     for row in rows:
@@ -117,10 +118,10 @@ def test_three_objectives() -> None:
         for r in RECORDS
         if r.trial in memory
     ]
-    found = {row["trial"]: row["rank"] for row in leaderboard(records, "accuracy,macs,memory")}
+    found = {row["trial"]: row["rank"] for row in leaderboard(records, "accuracy,macs,memory").rows}
     assert found == {0: 1, 1: 1, 2: 1, 3: 1, 6: 1}
-    assert [row["trial"] for row in front(records, "memory")] == [3, 0, 2, 1]
-    assert [row["trial"] for row in front(records, "macs,memory")] == [6, 3], "without accuracy"
+    assert [row["trial"] for row in leaderboard(records, "memory").front] == [3, 0, 2, 1]
+    assert [row["trial"] for row in leaderboard(records, "macs,memory").front] == [6, 3], "without accuracy"
     without = rank_rows([*records, record(9, 0.99, 1)], RankingQuery(parse_objectives("memory")))
     assert without.missing == {"memory": 1}
     assert 9 not in {row["trial"] for row in without.rows}
@@ -161,9 +162,9 @@ def test_training_compute_counts_ancestors() -> None:
 
 
 def test_the_knee_is_marked_once() -> None:
-    rows = leaderboard([record(0, 0.1, 10), record(1, 0.8, 100), record(2, 0.9, 1000), record(3, 0.2, 1000)])
+    rows = leaderboard([record(0, 0.1, 10), record(1, 0.8, 100), record(2, 0.9, 1000), record(3, 0.2, 1000)]).rows
     assert [row["trial"] for row in rows if row["knee"]] == [1]
-    assert not any(row["knee"] for row in leaderboard([record(0, 0.1, 10), record(1, 0.8, 100)]))
+    assert not any(row["knee"] for row in leaderboard([record(0, 0.1, 10), record(1, 0.8, 100)]).rows)
 
 
 def with_seeds(trial: int, accuracies: list[float], macs: int, **more: Any) -> Record:
@@ -222,7 +223,7 @@ def test_ties_are_those_of_brute_force() -> None:
         groups = [list(r.accuracies.values()) for r in records if len(r.accuracies) > 1]
         rows = leaderboard(
             [r if len(r.accuracies) > 1 else record(r.trial, r.accuracy, r.cost["macs"]) for r in records]
-        )
+        ).rows
         expected = brute_ties(rows, groups)
         assert {row["trial"]: set(row["tied_with"]) for row in rows} == expected, round_
         sizes.add(sum(map(len, expected.values())))
@@ -231,9 +232,9 @@ def test_ties_are_those_of_brute_force() -> None:
 
 def test_ties_name_the_closest_first_and_need_noise() -> None:
     records = [with_seeds(0, [0.50, 0.52, 0.52], 10), record(1, 0.53, 20), record(2, 0.56, 30), record(3, 0.99, 40)]
-    found = {row["trial"]: row["tied_with"] for row in leaderboard(records)}
+    found = {row["trial"]: row["tied_with"] for row in leaderboard(records).rows}
     assert found == {0: [1, 2], 1: [0, 2], 2: [1, 0], 3: []}
-    assert all(row["tied_with"] is None for row in leaderboard(RECORDS))
+    assert all(row["tied_with"] is None for row in leaderboard(RECORDS).rows)
     costs_alone = rank_rows(records, RankingQuery(("macs", "params")))
     assert all(row["tied_with"] is None for row in costs_alone.rows)
 

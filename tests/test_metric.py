@@ -14,8 +14,8 @@ import torch
 
 from alternas.archs import InputError, zoo
 from alternas.results import load_run
-from alternas.results.ranking.budgets import still_rose
 from alternas.results.ranking.compare import compare
+from alternas.results.ranking.front import mark_ties, still_rose
 from alternas.results.ranking.metric import (
     Metric,
     as_shown,
@@ -28,7 +28,7 @@ from alternas.results.ranking.metric import (
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.pareto import hypervolume
 from alternas.results.ranking.run_leaderboard import leaderboard_of
-from alternas.results.ranking.stats import Noise, mark_ties
+from alternas.results.ranking.stats import Noise
 from alternas.results.runs.record import Record
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
@@ -181,7 +181,7 @@ def test_ties_ask_that_no_objective_is_worse() -> None:
             {"trial": 1, "rank": 1, "accuracy": 0.60, "seeds": 2, "macs": 10, "delay": delay},
             {"trial": 2, "rank": 2, "accuracy": 0.49, "seeds": 2, "macs": 10, "delay": 1.5},
         ]
-        mark_ties(rows, [[row["macs"], row["delay"]] for row in rows], noise, lambda row: row["trial"])
+        mark_ties(rows, RankingQuery(("accuracy", "macs", "-delay")), noise)
         return rows
 
     assert tied(2.0)[2]["tied_with"] == [0]

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from alternas.results import load_run
-from alternas.results.ranking.budgets import still_rose
 from alternas.results.ranking.compare import compare
+from alternas.results.ranking.front import still_rose
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.render.tables import duration

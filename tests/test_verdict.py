@@ -13,10 +13,10 @@ from scipy import stats
 
 from alternas.cli import app as cli
 from alternas.results.latency.measurements import Measurement
-from alternas.results.ranking.leaderboard import ExtraResults, Leaderboard, is_above_chance, rank_rows, recommended
+from alternas.results.ranking.front import ExtraResults, Leaderboard, rank_rows
 from alternas.results.ranking.metric import Metric
 from alternas.results.ranking.objectives import RankingQuery
-from alternas.results.ranking.verdict import order_by_time, verdict_of
+from alternas.results.ranking.verdict import is_above_chance, order_by_time, recommended, verdict_of
 from alternas.results.runs.record import Record
 from runs import DATA, drawn_records, made_run
 

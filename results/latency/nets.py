@@ -23,6 +23,7 @@ from ...archs.timm_network import build_deployed
 from ..ranking.metric import Metric, as_shown
 from ..ranking.objectives import ACCURACY, RankingQuery
 from ..ranking.pareto import pareto_ranks
+from ..ranking.remarks import why_empty
 from ..ranking.run_leaderboard import leaderboard_of
 from ..render.describe_net import InputSpec, find_arch, input_spec, parse_size
 from ..render.tables import short
@@ -100,8 +101,8 @@ def _nets_of_run(folder: Path, image_size: str, top: int) -> list[TimedNet]:
     if image_size:
         scene = InputSpec(parse_size(image_size), scene.classes, scene.channels)
     board, nets = leaderboard_of(folder, RankingQuery((ACCURACY, "macs"))), []
-    if board.why_empty:
-        raise InputError(f"run {folder.name}: {board.why_empty}")
+    if not board.rows:
+        raise InputError(f"run {folder.name}: {why_empty(board)}")
     for row in board.rows[: top or None]:
         facts = {name: row[name] for name in ("trial", "family", "kind", "accuracy")}
         net = net_from_dict(records[row["trial"]].genotype)

@@ -1,4 +1,4 @@
-"""Statistics over seeds: means with 95 % t intervals, paired differences, pooled seed noise, ties within it.
+"""Statistics over seeds: means with 95 % t intervals, paired differences, pooled seed noise.
 
 Student, "The probable error of a mean", Biometrika 6 (1908). Plain numbers and rows; knows no records.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import statistics
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import accumulate
@@ -240,41 +240,6 @@ def pooled_noise(groups: Sequence[tuple[str, Sequence[float]]], resolution: floa
     )
     noise = Noise(spread, sum(len(values) for _, values in repeated), len({key for key, _ in repeated}), resolution)
     return noise if noise.degrees >= MIN_DEGREES and (noise.sd or resolution) else None
-
-
-def mark_ties(rows: Sequence[Row], losses: Sequence[Sequence[float]], noise: Noise, name: Callable[[Row], Any]) -> None:
-    """Put into `tied_with` of each row the names of those that the noise does not tell from it, the closest first.
-
-    Accuracies of nets on the front and near it are compared, and one of a pair is always on it. Near it is a net that
-    no net of the front, costing no more, leads by more than the noise: with other seeds it might be on the front.
-
-    Args:
-        rows: of the ranked nets; filled in place.
-        losses: of each row its other objectives, of which less is better.
-        noise: of the seeds.
-        name: what a tied row is called.
-    """
-    import numpy as np  # is loaded for the interval anyway
-
-    front = [i for i, row in enumerate(rows) if row["rank"] == 1]
-    accuracy_R = np.array([row["accuracy"] for row in rows])
-    costs_RC = np.array(losses, dtype=float)
-    nets = [(row["accuracy"], row["seeds"]) for row in rows]
-    lead_RF = accuracy_R[None, front] - accuracy_R[:, None]
-    within_RF = np.abs(lead_RF) <= noise.differences(nets, [nets[i] for i in front])
-    no_costlier_RF = np.all([cost_R[None, front] <= cost_R[:, None] for cost_R in costs_RC.T], axis=0)
-    near_R = ~((lead_RF > 0) & ~within_RF & no_costlier_RF).any(1)
-    tied_RF = within_RF & near_R[:, None]
-    tied_RF[front, range(len(front))] = False
-
-    ties: list[list[tuple[float, int]]] = [[] for _ in rows]
-    for i, j in np.argwhere(tied_RF).tolist():
-        apart = abs(float(lead_RF[i, j]))
-        ties[i].append((apart, front[j]))
-        if rows[i]["rank"] > 1:  # of two on the front, both are found
-            ties[front[j]].append((apart, i))
-    for row, own in zip(rows, ties, strict=True):
-        row["tied_with"] = [name(rows[other]) for _, other in sorted(own)]
 
 
 def mean_ci_text(s: MeanCI, digits: int = 4) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..ranking.leaderboard import recommended
 from ..ranking.objectives import ACCURACY
+from ..ranking.verdict import recommended
 from ..render.confusion import mistakes, per_class, read_confusion
 from .elements import Matrix, Run, Table, thin
 

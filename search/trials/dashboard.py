@@ -14,7 +14,7 @@ from optuna.storages import BaseStorage
 from optuna.trial import TrialState, create_trial
 
 from ...archs.errors import InputError
-from ...results.ranking.leaderboard import costs_of_net
+from ...results.ranking.front import costs_of_net
 from ...results.ranking.run_leaderboard import leaderboard_of
 from ...results.render.terminal import print_lines
 from ...results.runs.events import under_way
@@ -38,7 +38,7 @@ def recorded_study(folder: Path) -> BaseStorage:
     options = {name: tuple(dict.fromkeys(own[name] for own in genes if name in own)) for name in next(iter(genes), ())}
     shared: dict[str, BaseDistribution] = {name: CategoricalDistribution(seen) for name, seen in options.items()}
 
-    costs = {r.key: costs_of_net(r, by_trial, board.latencies, board.measured) for r in board.records}
+    costs = {r.key: costs_of_net(r, by_trial, board.extra) for r in board.records}
 
     def cost_of(key: str, _: object) -> float:
         return costs[key][board.query.cost] or 0.0
