@@ -11,11 +11,24 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
-from enum import EnumType
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, NoReturn, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NoReturn,
+    NotRequired,
+    Required,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 from msgspec import Meta
@@ -206,7 +219,8 @@ def _inside(kind: Any, name: str) -> Any:
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     if name and hasattr(kind, "__annotations__"):
-        return get_type_hints(kind, include_extras=True)[name]
+        hint = get_type_hints(kind, include_extras=True)[name]
+        return get_args(hint)[0] if get_origin(hint) in (Required, NotRequired) else hint
     if get_origin(kind) in (list, tuple, dict):
         return get_args(kind)[1 if get_origin(kind) is dict else 0]
     parts = [part for part in get_args(kind) if get_args(part) or hasattr(part, "__annotations__")]
@@ -219,7 +233,7 @@ def rule_of(kind: Any) -> str:
         return " or ".join(dict.fromkeys(rule_of(part) for part in get_args(kind) if part is not type(None)))
     if get_origin(kind) is Literal:
         return f"one of {', '.join(map(str, get_args(kind)))}"
-    if isinstance(kind, EnumType):
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
         return f"one of {', '.join(kind)}"
     if get_origin(kind) is tuple or (get_origin(kind) is list and get_args(kind)):
         parts = get_args(kind)

@@ -310,30 +310,6 @@ def test_the_command(run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert torch.cuda.is_available() or (code == 2 and "has none" in error)
 
 
-def test_the_peak_over_batches_and_the_largest_that_fits(alternas: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As figure 12 of the ViT paper has them: the best batch, and the largest power of two that memory holds."""
-    speeds, asked = {1: 100.0, 2: 150.0, 4: 140.0, 8: 400.0}, list[int]()
-
-    def timed(net: nn.Module, shape: Any, setting: LatencySetting, **_: Any) -> Latency:
-        asked.append(setting.batch)
-        ms = 1000 * setting.batch / speeds.get(setting.batch, 300.0)
-        return Latency(setting, ms, ms, ms, 0.0, 9, True, machine="chip")
-
-    monkeypatch.setattr("alternas.results.latency.peak.measure", timed)
-    (net,), _ = nets_of("resnet18", "32")
-    assert net.cost is not None
-    a_net, an_image = 4 * net.cost.params, 4 * 3 * 32 * 32 + net.cost.peak_activation_bytes
-    monkeypatch.setattr("alternas.results.latency.nets._memory_bytes", lambda: a_net + 100 * an_image)
-    words = ("latency", "resnet18", "--image-size", "32", "--batch", "max")
-    code, out, err = alternas(*words, "--json")
-    assert code == 0, err
-    (row,) = json.loads(out)[0]["rows"]
-    assert (row["images_per_second"], row["batch"], row["largest_batch"]) == (400.0, 8, 64)
-    assert asked == [1, 2, 4, 8, 16, 32, 64]
-    assert "best batch, float32" in alternas(*words)[1]
-    assert alternas(*words, "--latency-command", "true {file}")[0] == 2
-
-
 def test_a_net_larger_than_memory_is_refused_before_it_is_made(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of a hundred bytes can be of a net of petabytes."""
     huge = {"stem": {"kind": "none"}, "encoder": {"embed_dim": 65536, "depth": 1000, "heads": 1024, "patch": 16}}

@@ -24,12 +24,16 @@ from torch import Tensor, nn
 
 from alternas.archs import Encoder, Genotype, Head, InputError, Network, OperationError, Stem, build, zoo
 from alternas.archs.weights import describe, read, save
-from alternas.results.runs.weights_spec import find_weights
+from alternas.results.runs.weights_spec import LoadedWeights, WeightsSpec
 from nets import NETS, VIT, lively
 
 NET = dataclasses.replace(NETS["vit pooled"], encoder=dataclasses.replace(VIT, depth=1))
 DIGITS = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
 CLASSES = [str(i) for i in range(10)]
+
+
+def find_weights(*words: Any) -> LoadedWeights:
+    return WeightsSpec(*words).find()
 
 
 @pytest.fixture(autouse=True)

@@ -55,23 +55,14 @@ class TimedNet:
     cost: Cost | None = None  # None of timm's nets
     metric: Metric = field(default_factory=Metric)  # that accuracy is the score of
 
-    def fits(self, batch: int) -> bool:
-        """Whether weights and maps fit this machine's memory, where a net is made, wherever it runs then."""
-        return self._bytes(batch) <= _memory_bytes()
-
     def check_memory(self, batch: int) -> None:
-        """Raise InputError unless it `fits`."""
-        if not self.fits(batch):
-            rule = f"its weights and maps take {self._bytes(batch) / 2**30:,.1f} GiB at batch {batch}"
-            raise InputError(f"latency: {self.name}: {rule}, this machine has {_memory_bytes() / 2**30:,.1f} GiB")
-
-    def _bytes(self, batch: int) -> int:
+        """Raise InputError unless its weights and maps fit this machine, where a net is built, wherever it runs."""
         peak_bytes = self.cost.peak_activation_bytes if self.cost else 0
-        return FLOAT_BYTES * (self.facts["params"] + batch * prod(self.shape)) + batch * peak_bytes
-
-
-def _memory_bytes() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        needed = FLOAT_BYTES * (self.facts["params"] + batch * prod(self.shape)) + batch * peak_bytes
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        if needed > memory:
+            rule = f"its weights and maps take {needed / 2**30:,.1f} GiB at batch {batch}"
+            raise InputError(f"latency: {self.name}: {rule}, this machine has {memory / 2**30:,.1f} GiB")
 
 
 def nets_of(target: str, image_size: str = "", top: int = 0) -> tuple[list[TimedNet], Path | None]:

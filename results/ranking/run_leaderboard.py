@@ -8,9 +8,10 @@ from pathlib import Path
 from ...archs.errors import InputError, check_choice
 from ..latency.device_command import UNNAMED, devices_in, is_number_of_device, measured_on, split_number
 from ..latency.measurements import LatencySetting, Measurement, latencies_of, read_latencies, settings_in
+from ..runs.append_only import no_collection
 from ..runs.retrained import retrained
 from ..runs.status import Status
-from ..runs.store import no_collection, read_data_facts, read_records, read_settings
+from ..runs.store import read_data_facts, read_records, read_settings
 from .front import ExtraResults, Leaderboard, rank_rows
 from .limits import RUN_COSTS, Limits
 from .metric import run_metric

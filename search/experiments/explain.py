@@ -33,7 +33,7 @@ from ...results.runs.retrained import retrained
 from ...results.runs.run_spec import parse_run_spec
 from ...results.runs.status import Status
 from ...results.runs.store import read_data_facts, read_records, read_settings
-from ...results.runs.weights_spec import select_net, trained_weights
+from ...results.runs.trained_weights import select_net, trained_weights
 from ..data.load import one_class_each, track
 from .comparisons import STUDIES
 from .explain_study import StudyNet, study_nets, study_parts
