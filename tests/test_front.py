@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import os
+import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -211,8 +212,6 @@ def brute_ties(rows: list[dict[str, Any]], groups: list[list[float]]) -> dict[in
 
 
 def test_ties_are_those_of_brute_force() -> None:
-    import random
-
     chance = random.Random(0)
     sizes = set()
     for round_ in range(60):
@@ -240,15 +239,8 @@ def test_ties_name_the_closest_first_and_need_noise() -> None:
 
 
 def _line(key: Any, ms: Any, **setting: Any) -> dict[str, Any]:
-    usual = {
-        "device": "cpu",
-        "batch": 1,
-        "dtype": "float32",
-        "runtime": "eager",
-        "threads": 2,
-        "image_size": [8, 8],
-        "machine": "Chip",
-    }
+    usual = {"device": "cpu", "batch": 1, "dtype": "float32", "runtime": "eager", "threads": 2}
+    usual |= {"image_size": [8, 8], "machine": "Chip"}
     return {"key": key, "latency_ms": ms, "latency_spread_ms": 0.1, "when": "2026-01-01"} | usual | setting
 
 
@@ -289,29 +281,21 @@ def test_a_setting_is_named_by_as_much_as_tells_it(tmp_path: Path) -> None:
 def test_broken_latencies_are_named(tmp_path: Path) -> None:
     assert read_latencies(tmp_path) == []
     good = json.dumps(_line("a", 1.0))
-    for bad in (
-        "{",
-        "[]",
-        "{}",
-        json.dumps(_line("a", 0.0)),
-        json.dumps(_line("a", 1e-320)),
-        json.dumps(_line("a", 1e300)),
-        json.dumps(_line("a", 1.0, numbers={"energy_mj": 1e-10})),
-        json.dumps(_line("a", "fast")),
-        json.dumps(_line(3, 1.0)),
-    ):
+    wrong = (_line("a", 0.0), _line("a", 1e-320), _line("a", 1e300), _line("a", 1.0, numbers={"energy_mj": 1e-10}))
+    for bad in ("{", "[]", "{}", *map(json.dumps, wrong), json.dumps(_line(3, 1.0))):
         (tmp_path / "latency.jsonl").write_text(f"{good}\n{bad}\n{good}\n", encoding="utf-8")
         with pytest.raises(InputError, match="line 2 is broken"):
             read_latencies(tmp_path)
+    write(tmp_path, _line("a", "fast"))
+    with pytest.raises(InputError, match=r"latency_ms must be a number from 0 to 1e\+18, got 'fast'"):
+        read_latencies(tmp_path)
     (tmp_path / "latency.jsonl").write_text(f"{good}\n{good[:9]}", encoding="utf-8")
     assert len(read_latencies(tmp_path)) == 1
 
 
 def test_a_runs_own_objective_and_limits_hold(tmp_path: Path) -> None:
-    run = {"format": 3, "settings": {"objective": "params", "limits": {"macs": 150}}, "data": {}}
-    (tmp_path / "run.json").write_text(json.dumps(run), encoding="utf-8")
     records = [record(0, 0.5, 100), record(1, 0.6, 150, cost={"params": 7}), record(2, 0.9, 200)]
-    (tmp_path / "records.jsonl").write_text("".join(json.dumps(r.to_dict()) + "\n" for r in records), encoding="utf-8")
+    made_run(tmp_path, [r.to_dict() for r in records], settings={"objective": "params", "limits": {"macs": 150}})
     board = leaderboard_of(tmp_path)
     assert (board.query.objectives, [row["trial"] for row in board.front]) == (("accuracy", "params"), [1])
     assert [row["trial"] for row in board.rows] == [1, 0]

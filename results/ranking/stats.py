@@ -44,16 +44,14 @@ class MeanCI:
 
 
 @cache
-def t_quantile(degrees: float, level: float = LEVEL) -> float:
-    """Half width of Student's t interval, in standard errors."""
+def t_quantile(degrees: float) -> float:
+    """Half width of Student's 95 % interval, in standard errors."""
     from scipy.special import stdtrit  # what scipy.stats.t.ppf calls; scipy.stats takes a second to import
 
-    return float(stdtrit(degrees, (1 + level) / 2))
+    return float(stdtrit(degrees, (1 + LEVEL) / 2))
 
 
-def mean_ci(
-    values: Sequence[float], within: tuple[float, float] = ANY, resolution: float = 0.0, level: float = LEVEL
-) -> MeanCI:
+def mean_ci(values: Sequence[float], within: tuple[float, float] = ANY, resolution: float = 0.0) -> MeanCI:
     """Mean, standard deviation (n - 1) and t interval of the mean, cut to `within`.
 
     Args:
@@ -62,7 +60,6 @@ def mean_ci(
         resolution: the step that they are measured in, such as one image of all: their deviation counts as at least
             what rounding to it does, resolution / sqrt(12) (Sheppard 1898). Without it two equal accuracies have an
             interval of width 0, and two seeds tell equal nets apart in 8 to 12 % of cases instead of 5.
-        level: of the interval.
 
     Raises:
         ValueError: if there are no values, or one is None or not finite.
@@ -74,7 +71,7 @@ def mean_ci(
     if n < 2:
         return MeanCI(mean, None, n, None, None)
     sd = float(statistics.stdev(values))
-    half = t_quantile(n - 1, level) * max(sd, resolution / math.sqrt(12)) / math.sqrt(n)
+    half = t_quantile(n - 1) * max(sd, resolution / math.sqrt(12)) / math.sqrt(n)
     low, high = min(within[0], mean), max(within[1], mean)  # of values that should not be, around them all the same
     return MeanCI(mean, sd, n, max(mean - half, low), min(mean + half, high))
 
@@ -91,10 +88,7 @@ def resolution_of(metric: str, images: Mapping[str, int]) -> float:
 
 
 def paired(
-    before: Mapping[int, float],
-    after: Mapping[int, float],
-    within: tuple[float, float] = ANY,
-    resolution: float = 0.0,
+    before: Mapping[int, float], after: Mapping[int, float], within: tuple[float, float] = ANY, resolution: float = 0.0
 ) -> MeanCI:
     """Differences after - before of the seeds that both have, and their interval, cut to `within`.
 
@@ -130,15 +124,6 @@ def pooled_sd(groups: Sequence[Sequence[float]]) -> float | None:
     degrees = sum(len(group) - 1 for group in repeated)
     squares = math.fsum((len(group) - 1) * deviation(group) ** 2 for group in repeated)
     return math.sqrt(squares / degrees) if degrees else None
-
-
-def half_width(sd: float, degrees: int, n: float, m: float) -> float:
-    """Half width of the 95 % interval of a difference of two means, over n and m seeds; of one mean with m infinite.
-
-    t(degrees) x sd x sqrt(1/n + 1/m): Student's two-sample interval with the noise `sd` known from `degrees` degrees of
-    freedom of other nets too. A difference of no more than that is within the noise.
-    """
-    return t_quantile(degrees) * sd * math.sqrt(1 / n + 1 / m)
 
 
 @dataclass(frozen=True)
@@ -189,7 +174,8 @@ class Noise:
 
     def half_width(self, score: float, seeds: int) -> float:
         """Half width of the 95 % interval of a net's mean over so many seeds."""
-        return half_width(*self.at(score), seeds, math.inf)
+        sd, degrees = self.at(score)
+        return t_quantile(degrees) * sd / math.sqrt(seeds)
 
     def interval(self, score: float, seeds: int, within: tuple[float, float] = ANY) -> tuple[float, float]:
         """The 95 % interval of a net's mean over so many seeds, cut to what it can be."""
@@ -203,7 +189,7 @@ class Noise:
     def differences(self, rows: Sequence[tuple[float, int]], others: Sequence[tuple[float, int]]) -> Any:
         """The half widths of all pairs, an array (rows, others): t x sqrt(s1^2 / n1 + s2^2 / n2).
 
-        t is of the fewer degrees of freedom of the two; of nets that are equally noisy it is `half_width`.
+        t is of the fewer degrees of freedom of the two.
         """
         import numpy as np  # is loaded for the interval anyway
 
@@ -242,9 +228,9 @@ def pooled_noise(groups: Sequence[tuple[str, Sequence[float]]], resolution: floa
     return noise if noise.degrees >= MIN_DEGREES and (noise.sd or resolution) else None
 
 
-def mean_ci_text(s: MeanCI, digits: int = 4) -> str:
+def mean_ci_text(s: MeanCI) -> str:
     """Mean ± sd (n): "0.9123 ± 0.0041 (3)", or "0.9123 (1)"; significant digits where far from 1."""
     scale = max(abs(s.mean), s.sd or 0.0)
-    form = f"z.{digits}f" if scale == 0 or 10 ** (1 - digits) <= scale < 1000 else f".{digits}g"
+    form = "z.4f" if scale == 0 or 1e-3 <= scale < 1000 else ".4g"
     sd = "" if s.sd is None else f" ± {s.sd:{form}}"
     return f"{s.mean:{form}}{sd} ({s.n})"
