@@ -15,7 +15,20 @@ from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, NoReturn, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NoReturn,
+    NotRequired,
+    Required,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 from msgspec import Meta
@@ -221,7 +234,8 @@ def _inside(kind: Any, name: str) -> Any:
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     if name and hasattr(kind, "__annotations__"):
-        return get_type_hints(kind, include_extras=True)[name]
+        hint = get_type_hints(kind, include_extras=True)[name]
+        return get_args(hint)[0] if get_origin(hint) in (Required, NotRequired) else hint
     if get_origin(kind) in (list, tuple, dict):
         return get_args(kind)[1 if get_origin(kind) is dict else 0]
     parts = [part for part in get_args(kind) if get_args(part) or hasattr(part, "__annotations__")]

@@ -19,10 +19,9 @@ from typing import Any
 
 from machine import RESULTS, TINY, keep, options, sized
 
-from alternas.results.ranking.leaderboard import recommended
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.run_leaderboard import leaderboard_of
-from alternas.results.ranking.verdict import verdict_of
+from alternas.results.ranking.verdict import recommended, verdict_of
 from alternas.results.runs.overview import run_row
 
 PICTURES = Path() if TINY else Path(__file__).parents[1] / "docs" / "pictures"

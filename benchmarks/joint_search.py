@@ -29,7 +29,7 @@ from typing import Any
 from machine import keep, options, sized
 
 from alternas.archs import static_cost
-from alternas.results.ranking.leaderboard import front
+from alternas.results.ranking.front import leaderboard
 from alternas.results.ranking.objectives import spent_on_training
 from alternas.results.ranking.pareto import hypervolume
 from alternas.results.runs.retrained import retrained
@@ -82,7 +82,7 @@ def searched(name: str, seed: int, asked: Any) -> Path:
 
 def front_of(run: Path) -> list[dict[str, Any]]:
     """The front of a search's own nets, without the plain ResNets beside it."""
-    return front([record for record in read_records(run) if record.kind == "search"])
+    return leaderboard([record for record in read_records(run) if record.kind == "search"]).front
 
 
 def alternas(*words: str) -> None:

@@ -35,7 +35,7 @@ from machine import keep, options, sized
 from PIL import Image
 from scipy.stats import t
 
-from alternas.results.ranking.leaderboard import front
+from alternas.results.ranking.front import leaderboard
 from alternas.results.ranking.objectives import spent_on_evaluation, spent_on_training
 from alternas.results.runs.overview import run_row
 from alternas.results.runs.record import Record
@@ -178,7 +178,7 @@ def counted(run: Path, most: float) -> list[Record]:
 
 def front_of(run: Path, most: float) -> list[dict[str, Any]]:
     """The front of a search's own nets, without the plain ResNets beside it, cheapest first."""
-    rows = front([record for record in counted(run, most) if record.kind == "search"])
+    rows = leaderboard([record for record in counted(run, most) if record.kind == "search"]).front
     return sorted(rows, key=lambda row: row["macs"])
 
 

@@ -110,8 +110,6 @@ def latency(
     """Measure latency here or on a device, by a command; kept for a run's `front --objectives accuracy,latency_ms`."""
     import logging
 
-    from rich.console import Group
-
     from ..results.render.terminal import Console, plain
 
     logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # it warns where there is no GPU
@@ -124,24 +122,14 @@ def latency(
         prediction_lines,
         rank_correlation,
     )
-    from ..results.latency.peak import peak_rows, peak_table
 
-    wants_peak = batch == "max"
-    here = latency_settings(device, "1" if wants_peak else batch, dtype, compile_nets, onnx, threads)
+    here = latency_settings(device, batch, dtype, compile_nets, onnx, threads)
     settings = measuring.devices() or here
-    if settings is not here and (here != [LatencySetting()] or wants_peak):
+    if settings is not here and here != [LatencySetting()]:
         raise InputError("latency-command: has its own device, batch, dtype and threads; leave these options out")
     nets, folder = nets_of(target, image_size, top)
     with Console(stderr=True).status("measuring") as status:
         heard = lambda name: status.update(plain(f"measuring {name}"))  # noqa: E731
-        if wants_peak:
-            peaks = {setting: peak_rows(nets, setting, heard) for setting in here}
-            print_result(
-                as_json,
-                [{"rows": rows} for rows in peaks.values()],
-                lambda: Group(*(peak_table(r, s) for s, r in peaks.items())),
-            )
-            return
         measured = list(measure_nets(nets, settings, folder, heard, measuring.latency_timeout))
     if not measured:
         raise OperationError("latency: no net was measured")

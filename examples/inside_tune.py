@@ -14,7 +14,7 @@ from ray.tune.logger import TBXLoggerCallback
 
 import alternas
 from alternas.results import read_records
-from alternas.results.ranking.leaderboard import front
+from alternas.results.ranking.front import leaderboard
 from alternas.search.engine import tune as alternas_tune
 
 WORKERS = 2
@@ -37,7 +37,7 @@ def main():
     )
     results = tuner.fit()
     print(f"{len(results)} tasks, {results.num_errors} lost")
-    for net in front(read_records(search.folder)):
+    for net in leaderboard(read_records(search.folder)).front:
         print(f"trial {net['trial']}: accuracy {net['accuracy']:.3f} for {net['macs']:,} MACs, {net['family']}")
 
 

@@ -142,7 +142,7 @@ class SavedNet:
         Raises:
             InputError: if the net was not trained to the end, or its weights are gone.
         """
-        from .runs.weights_spec import select_net, trained_network
+        from .runs.trained_weights import select_net, trained_network
 
         return trained_network(*select_net(self.run.folder, self.trial)).eval()
 

@@ -24,6 +24,7 @@ DATA = {
     "mean": [4.9],
     "std": [6.0],
 }
+NET = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
 COMMAND = ["/usr/bin/alternas", "search", "all", "--name", "a run", "--scheduler", "mo-asha"]
 
 
@@ -76,23 +77,17 @@ def record(
     return found | {"device": "cpu"}
 
 
+def net_row(trial: int, net: Genotype = NET, **more: Any) -> dict[str, Any]:
+    """A line of records.jsonl, of a net that was trained to its end."""
+    row = {"format": 3, "trial": trial, "kind": "search", "family": net.family, "key": net.key}
+    row |= {"genotype": net.to_dict(), "genes": {}, "status": "ok"}
+    return row | {"cost": {"params": 900, "macs": 40_000, "activation_bytes": 100}} | more
+
+
 def finished_run(name: str = "mine") -> Path:
-    """A run folder written by hand, as a user might copy one from elsewhere."""
-    folder = Path("runs") / name
-    folder.mkdir(parents=True)
-    facts = {"image_size": [8, 8], "in_chans": 1, "classes": [str(i) for i in range(10)], "name": "digits"}
-    facts |= {"mean": [4.9], "std": [6.0]}
-    told = {"format": 3, "settings": {"objective": "macs"}, "trials": 2, "data": facts}
-    (folder / "run.json").write_text(json.dumps(told), encoding="utf-8")
-    net = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
-    cost = {"params": 900, "macs": 40_000, "activation_bytes": 100}
-    rows = [
-        {"format": 3, "trial": i, "kind": "search", "family": net.family, "key": net.key, "genotype": net.to_dict()}
-        | {"genes": {}, "cost": cost, "status": "ok", "accuracy": 0.9 + i / 100}
-        for i in range(2)
-    ]
-    (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return folder
+    """A run of two nets."""
+    rows = [net_row(i, accuracy=0.9 + i / 100) for i in range(2)]
+    return made_run(Path("runs") / name, rows, settings={"objective": "macs"}, trials=2)
 
 
 def near_noise(groups: Sequence[Sequence[float]], score: float) -> tuple[float, float]:

@@ -174,8 +174,7 @@ def words_of(command: tuple[str, ...]) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("experiment_inputs")
-@pytest.mark.parametrize("command", EXPERIMENTS, ids=lambda command: command[0])
-@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize(("command", "as_json"), [*((c, False) for c in EXPERIMENTS), (STUDY, True)], ids=str)
 def test_an_experiment_whose_time_is_over_is_resumed_by_the_same_command(
     alternas: Any, fake_pool: type[FakePool], command: tuple[str, ...], as_json: bool
 ) -> None:

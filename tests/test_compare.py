@@ -20,34 +20,20 @@ from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.pareto import hypervolume
 from alternas.results.runs.frame import run_frame
 from alternas.results.runs.record import Record
-from command_line import run_here as run_cli
+from runs import DATA, made_run
+
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 RECIPE = {"name": "smoke", "epochs": 2.0, "batch_size": 32}
 NETS = {"one": [(0, 0.8, 100), (1, 0.9, 1000), (2, 0.7, 900)], "two": [(0, 0.85, 100), (1, 0.88, 2000)]}
 
 
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def alternas(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    return lambda *words: run_cli(monkeypatch, capsys, *words)
-
-
 def write(name: str, nets: list[Any] | None = None, split: str = "s", data: str = "digits", **settings: Any) -> Path:
     """A run of nets (trial, accuracy, MACs), or of these and more fields."""
-    folder = Path("runs") / name
-    folder.mkdir(parents=True)
-    facts = {"image_size": [8, 8], "in_chans": 1, "classes": [str(i) for i in range(10)], "name": data}
-    facts |= {"mean": [4.9], "std": [6.0], "split": split}
     usual = {"objective": "macs", "recipe": RECIPE, "seed": 0, "repeats": 1, "image_size": [8, 8]}
-    told = {"format": 3, "settings": usual | settings, "trials": 2, "data": facts}
-    (folder / "run.json").write_text(json.dumps(told), encoding="utf-8")
-    records = [record(*net[:3], **dict(*net[3:])) for net in nets or NETS[name]]
-    (folder / "records.jsonl").write_text("".join(json.dumps(r.to_dict()) + "\n" for r in records), encoding="utf-8")
-    return folder
+    rows = [record(*net[:3], **dict(*net[3:])).to_dict() for net in nets or NETS[name]]
+    facts = DATA | {"name": data, "split": split}
+    return made_run(Path("runs") / name, rows, settings=usual | settings, data=facts)
 
 
 def record(trial: int, accuracy: float | None, macs: int, **more: Any) -> Record:
@@ -193,24 +179,17 @@ def test_compare_on_the_command_line(alternas: Any) -> None:
     assert "covers" in out
 
 
-@pytest.mark.parametrize(
-    ("words", "hint"),
-    [
-        (("front", "one", "--objectives", "macs,maccs"), "did you mean 'macs'"),
-        (("front", "one", "--objectives", "accuracy"), "two or three"),
-        (("front", "one", "--objectives", "latency_ms"), "nothing was measured in run one"),
-        (("front", "one", "--latency-of", "cpu"), "nothing was measured in run one"),
-        (("front", "one", "--family", "resnets"), "did you mean 'resnet'"),
-        (("front", "one", "--max-macs", "few"), "max-macs"),
-        (("front", "one", "--max-latency-ms", "0"), "max-latency-ms"),
-        (("front", "one", "--max-latency-ms", "nan"), "max-latency-ms"),
-        (("leaderboard", "one", "--top", "-1"), "top"),
-        (("leaderboard", "nowhere"), "nowhere"),
-        (("compare", "one"), "two different runs"),
-        (("compare", "one", "nowhere"), "nowhere"),
-        (("compare",), "runs"),
-    ],
-)
+@pytest.mark.parametrize(("words", "hint"), [
+    (("front", "one", "--objectives", "macs,maccs"), "did you mean 'macs'"),
+    (("front", "one", "--objectives", "accuracy"), "two or three"),
+    (("front", "one", "--objectives", "latency_ms"), "nothing was measured in run one"),
+    (("front", "one", "--latency-of", "cpu"), "nothing was measured in run one"),
+    (("front", "one", "--family", "resnets"), "did you mean 'resnet'"),
+    (("front", "one", "--max-macs", "few"), "max-macs"),
+    (("front", "one", "--max-latency-ms", "0"), "max-latency-ms"),
+    (("leaderboard", "one", "--top", "-1"), "top"), (("leaderboard", "nowhere"), "nowhere"),
+    (("compare", "one"), "two different runs"), (("compare", "one", "nowhere"), "nowhere"), (("compare",), "runs"),
+])  # fmt: skip
 def test_bad_input_is_one_line(alternas: Any, words: tuple[str, ...], hint: str) -> None:
     write("one")
     code, out, err = alternas(*words)

@@ -18,7 +18,7 @@ import pytest
 from optuna.trial import TrialState
 
 from alternas.archs import Genotype, InputError, static_cost
-from alternas.results.ranking.leaderboard import leaderboard
+from alternas.results.ranking.front import leaderboard
 from alternas.results.runs.record import Record
 from alternas.search.samplers.registry import STRATEGIES
 from alternas.search.samplers.sampler_context import candidate_baselines
@@ -141,7 +141,7 @@ def test_failures_are_records_and_the_search_goes_on(open_controller: Open, stat
     assert found[status] + found["ok"] == 12
     assert found[status] >= 3
     assert all(r.error == "because" and r.accuracy is None for r in controller.store.records if r.status == status)
-    assert all(row["trial"] % 3 for row in leaderboard(controller.store.records))
+    assert all(row["trial"] % 3 for row in leaderboard(controller.store.records).rows)
     json.dumps([r.to_dict() for r in controller.store.records], allow_nan=False)
 
 

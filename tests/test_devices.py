@@ -181,11 +181,8 @@ def test_runs_that_agree_need_no_further_one(
 @pytest.mark.parametrize(("body", "status", "said"), [
     ("print('no such operator', file=sys.stderr); sys.exit(3)", "infeasible", "exit code 3: no such operator"),
     ("sys.exit(255)", "unreachable", "exit code 255"),
-    ("sys.exit(75)", "unreachable", "exit code 75"),
     ("print('hello')", "error", r"device board: no latency_ms from 1e-09 to 1e\+18 in what it printed: hello"),
     ("print('1e-320')", "error", r"from 1e-09 to 1e\+18 in what it printed: 1e-320"),
-    ("print('1e300')", "error", r"from 1e-09 to 1e\+18 in what it printed: 1e300"),
-    ("print(0)", "error", r"from 1e-09 to 1e\+18 in what it printed: 0"),
     ("print('{\"energy_mj\": 3}')", "error", "no latency_ms"),
     ("print('x' * 10_000_000)", "error", "no latency_ms"),
     ("os.kill(os.getpid(), 9)", "infeasible", "exit code -9"),
@@ -421,16 +418,9 @@ def test_another_command_is_another_device(controller: Callable[..., SearchTrial
     run_loop(controller(trials=2), FakeExecutor(1, measured_by), SilentView())
     with pytest.raises(InputError, match=r"have no latency in board/1/-/onnx/-/8/ssh board .-other"):
         controller(("board=ssh board ./other {model}",), trials=2)
-    row = {
-        "device": "board",
-        "latency_ms": 1.0,
-        "machine": "./other",
-        "batch": 1,
-        "image_size": [8, 8],
-        "runtime": "onnx",
-    }
+    row = {"key": "abc", "device": "board", "latency_ms": 1.0, "machine": "./other", "batch": 1, "image_size": [8, 8]}
     with open(tmp_path / "latency.jsonl", "a", encoding="utf-8") as file:
-        file.write(json.dumps({"key": "abc"} | row) + "\n")
+        file.write(json.dumps(row | {"runtime": "onnx"}) + "\n")
     everything = read_latencies(tmp_path)
     with pytest.raises(InputError, match="numbers of 2 settings on 'board'"):
         measured_on(everything, "board", where="test")
@@ -460,20 +450,8 @@ print('{"latency_ms": %f, "energy_mj": %f}' % (os.path.getsize(sys.argv[1]) / 1e
 def test_a_search_on_a_device_from_end_to_end(served: Run, tmp_path: Path) -> None:
     (tmp_path / "bench.py").write_text(BENCH, encoding="utf-8")
     command = f"board={shlex.quote(sys.executable)} {tmp_path}/bench.py {{model}}"
-    words = [
-        "search",
-        "resnet",
-        "--data",
-        "digits",
-        "--epochs",
-        "1",
-        "--trials",
-        "2",
-        "--name",
-        "dev",
-        "--latency-command",
-        command,
-    ]
+    words = ["search", "resnet", "--data", "digits", "--epochs", "1", "--trials", "2", "--name", "dev"]
+    words += ["--latency-command", command]
     words += ["--objectives", "accuracy,latency_ms@board,energy_mj@board", "--max-latency-ms", "board=11"]
     words += ["--strategy", "random"]
     code, out, error = served(tmp_path, *words)

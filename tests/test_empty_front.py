@@ -44,10 +44,7 @@ def runs(elsewhere: None, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("said", FILTERS)
 @pytest.mark.parametrize("words", [["front", "one"], ["leaderboard", "one"], ["compare", "one", "two"]], ids=str)
 def test_a_filter_that_leaves_no_net(
-    alternas: Any,
-    words: list[str],
-    said: str,
-    caplog: pytest.LogCaptureFixture,
+    alternas: Any, words: list[str], said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     code, out, err = alternas(*words, *FILTERS[said])
     assert (code, err) == (0, "")

@@ -22,7 +22,7 @@ from rich.console import Console
 
 import fakes
 from alternas.archs import InputError
-from alternas.results.ranking.leaderboard import front
+from alternas.results.ranking.front import leaderboard
 from alternas.results.runs.record import Record
 from alternas.results.runs.status import UNTRAINED
 from alternas.results.runs.store import locked, read_records, run_folder
@@ -178,7 +178,7 @@ def test_parked_nets_are_promoted_leg_by_leg(ran: Ran) -> None:
 
 
 def test_the_run_is_read_as_any_other(ran: Ran) -> None:
-    rows = front(ran.records)
+    rows = leaderboard(ran.records).front
     assert {row["rank"] for row in rows} == {1}
     assert all(0 < row["accuracy"] < 1 for row in rows)
 

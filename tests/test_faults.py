@@ -28,7 +28,7 @@ from optuna.trial import TrialState
 
 from alternas.archs import Genotype, InputError, OperationError, build, files, static_cost, zoo
 from alternas.archs.files import atomic_write, disk_error
-from alternas.results.ranking.leaderboard import leaderboard
+from alternas.results.ranking.front import leaderboard
 from alternas.results.report.run import elapsed
 from alternas.results.runs.record import Record
 from alternas.results.runs.status import UNTRAINED
@@ -358,7 +358,7 @@ def test_trainings_that_fail_are_records_and_the_search_goes_on(
     assert {keys.index(r.key): r.status for r in records} == dict.fromkeys(range(first + 7), "ok") | fates
     assert all(r.error and r.accuracy is None for r in records if r.status != "ok")
     assert all(weights_file(tmp_path, r).exists() == (r.status == "ok") for r in records)
-    assert {row["key"] for row in leaderboard(records)} == {r.key for r in records if r.status == "ok"}
+    assert {row["key"] for row in leaderboard(records).rows} == {r.key for r in records if r.status == "ok"}
 
 
 @pytest.mark.usefixtures("elsewhere")

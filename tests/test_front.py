@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import os
+import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ from rich.console import Console
 
 from alternas.archs import InputError, static_cost, zoo
 from alternas.results.latency.measurements import latencies_of, read_latencies
-from alternas.results.ranking.leaderboard import ExtraResults, front, leaderboard, noise_of, pick, rank_rows
+from alternas.results.ranking.front import ExtraResults, leaderboard, noise_of, rank_rows
 from alternas.results.ranking.metric import Metric
 from alternas.results.ranking.objectives import RankingQuery, parse_objectives, train_flops, train_seconds
 from alternas.results.ranking.run_leaderboard import leaderboard_of
+from alternas.results.ranking.verdict import pick
 from alternas.results.render.board import board_drawing, budget_order_lines, summary_lines
 from alternas.results.render.tables import nets_table
 from alternas.results.runs.record import Record
@@ -47,7 +49,7 @@ RECORDS = [
 
 
 def test_leaderboard_holds_full_budgets_alone() -> None:
-    rows = leaderboard(RECORDS)
+    rows = leaderboard(RECORDS).rows
     assert [(row["trial"], row["rank"]) for row in rows] == [(6, 1), (0, 1), (2, 1), (1, 1), (3, 2)]
     gains = {row["trial"]: (row["gain"], row["gain_bound"]) for row in rows}
     assert gains[2] == (pytest.approx(2.0), None)
@@ -56,7 +58,7 @@ def test_leaderboard_holds_full_budgets_alone() -> None:
 
 
 def test_nets_over_the_limits_shape_the_curve_and_are_not_ranked() -> None:
-    rows = leaderboard(RECORDS, "macs", {"macs": 20_000_000, "params": 150_000_000})
+    rows = leaderboard(RECORDS, "macs", macs=20_000_000, params=150_000_000).rows
     assert [row["trial"] for row in rows] == [6, 0, 2]
     assert rows[2]["gain"] == pytest.approx(2.0)
 
@@ -64,7 +66,7 @@ def test_nets_over_the_limits_shape_the_curve_and_are_not_ranked() -> None:
 def test_gains_beyond_the_baselines_are_shown_as_bounds(tmp_path: Path) -> None:
     """A net cheaper than every ResNet and better than the cheapest, one dearer than all, one cheap and worse."""
     records = [*RECORDS, record(7, 0.938, 900_000), record(8, 0.97, 200_000_000)]
-    found = {row["trial"]: row for row in leaderboard(records)}
+    found = {row["trial"]: row for row in leaderboard(records).rows}
     assert (found[7]["gain"], found[7]["gain_bound"]) == (pytest.approx(13.8), "lower")
     assert (found[8]["gain"], found[8]["gain_bound"]) == (pytest.approx(7.0), "upper")
     rows = list(found.values())
@@ -84,7 +86,7 @@ def test_gains_beyond_the_baselines_are_shown_as_bounds(tmp_path: Path) -> None:
 
 
 def test_pick() -> None:
-    rows = front(RECORDS)
+    rows = leaderboard(RECORDS).front
     assert [pick(rows, how)["trial"] for how in ("accuracy", "gain", "cheapest")] == [1, 2, 6]
     bounds = {2: (3.0, "upper"), 1: (1.0, "lower"), 0: (0.5, None)}
     for row in rows:
@@ -118,10 +120,10 @@ def test_three_objectives() -> None:
         for r in RECORDS
         if r.trial in memory
     ]
-    found = {row["trial"]: row["rank"] for row in leaderboard(records, "accuracy,macs,memory")}
+    found = {row["trial"]: row["rank"] for row in leaderboard(records, "accuracy,macs,memory").rows}
     assert found == {0: 1, 1: 1, 2: 1, 3: 1, 6: 1}
-    assert [row["trial"] for row in front(records, "memory")] == [3, 0, 2, 1]
-    assert [row["trial"] for row in front(records, "macs,memory")] == [6, 3], "without accuracy"
+    assert [row["trial"] for row in leaderboard(records, "memory").front] == [3, 0, 2, 1]
+    assert [row["trial"] for row in leaderboard(records, "macs,memory").front] == [6, 3], "without accuracy"
     without = rank_rows([*records, record(9, 0.99, 1)], RankingQuery(parse_objectives("memory")))
     assert without.missing == {"memory": 1}
     assert 9 not in {row["trial"] for row in without.rows}
@@ -162,9 +164,9 @@ def test_training_compute_counts_ancestors() -> None:
 
 
 def test_the_knee_is_marked_once() -> None:
-    rows = leaderboard([record(0, 0.1, 10), record(1, 0.8, 100), record(2, 0.9, 1000), record(3, 0.2, 1000)])
+    rows = leaderboard([record(0, 0.1, 10), record(1, 0.8, 100), record(2, 0.9, 1000), record(3, 0.2, 1000)]).rows
     assert [row["trial"] for row in rows if row["knee"]] == [1]
-    assert not any(row["knee"] for row in leaderboard([record(0, 0.1, 10), record(1, 0.8, 100)]))
+    assert not any(row["knee"] for row in leaderboard([record(0, 0.1, 10), record(1, 0.8, 100)]).rows)
 
 
 def with_seeds(trial: int, accuracies: list[float], macs: int, **more: Any) -> Record:
@@ -211,8 +213,6 @@ def brute_ties(rows: list[dict[str, Any]], groups: list[list[float]]) -> dict[in
 
 
 def test_ties_are_those_of_brute_force() -> None:
-    import random
-
     chance = random.Random(0)
     sizes = set()
     for round_ in range(60):
@@ -223,7 +223,7 @@ def test_ties_are_those_of_brute_force() -> None:
         groups = [list(r.accuracies.values()) for r in records if len(r.accuracies) > 1]
         rows = leaderboard(
             [r if len(r.accuracies) > 1 else record(r.trial, r.accuracy, r.cost["macs"]) for r in records]
-        )
+        ).rows
         expected = brute_ties(rows, groups)
         assert {row["trial"]: set(row["tied_with"]) for row in rows} == expected, round_
         sizes.add(sum(map(len, expected.values())))
@@ -232,23 +232,16 @@ def test_ties_are_those_of_brute_force() -> None:
 
 def test_ties_name_the_closest_first_and_need_noise() -> None:
     records = [with_seeds(0, [0.50, 0.52, 0.52], 10), record(1, 0.53, 20), record(2, 0.56, 30), record(3, 0.99, 40)]
-    found = {row["trial"]: row["tied_with"] for row in leaderboard(records)}
+    found = {row["trial"]: row["tied_with"] for row in leaderboard(records).rows}
     assert found == {0: [1, 2], 1: [0, 2], 2: [1, 0], 3: []}
-    assert all(row["tied_with"] is None for row in leaderboard(RECORDS))
+    assert all(row["tied_with"] is None for row in leaderboard(RECORDS).rows)
     costs_alone = rank_rows(records, RankingQuery(("macs", "params")))
     assert all(row["tied_with"] is None for row in costs_alone.rows)
 
 
 def _line(key: Any, ms: Any, **setting: Any) -> dict[str, Any]:
-    usual = {
-        "device": "cpu",
-        "batch": 1,
-        "dtype": "float32",
-        "runtime": "eager",
-        "threads": 2,
-        "image_size": [8, 8],
-        "machine": "Chip",
-    }
+    usual = {"device": "cpu", "batch": 1, "dtype": "float32", "runtime": "eager", "threads": 2}
+    usual |= {"image_size": [8, 8], "machine": "Chip"}
     return {"key": key, "latency_ms": ms, "latency_spread_ms": 0.1, "when": "2026-01-01"} | usual | setting
 
 
@@ -289,29 +282,21 @@ def test_a_setting_is_named_by_as_much_as_tells_it(tmp_path: Path) -> None:
 def test_broken_latencies_are_named(tmp_path: Path) -> None:
     assert read_latencies(tmp_path) == []
     good = json.dumps(_line("a", 1.0))
-    for bad in (
-        "{",
-        "[]",
-        "{}",
-        json.dumps(_line("a", 0.0)),
-        json.dumps(_line("a", 1e-320)),
-        json.dumps(_line("a", 1e300)),
-        json.dumps(_line("a", 1.0, numbers={"energy_mj": 1e-10})),
-        json.dumps(_line("a", "fast")),
-        json.dumps(_line(3, 1.0)),
-    ):
+    wrong = (_line("a", 0.0), _line("a", 1e-320), _line("a", 1e300), _line("a", 1.0, numbers={"energy_mj": 1e-10}))
+    for bad in ("{", "[]", "{}", *map(json.dumps, wrong), json.dumps(_line(3, 1.0))):
         (tmp_path / "latency.jsonl").write_text(f"{good}\n{bad}\n{good}\n", encoding="utf-8")
         with pytest.raises(InputError, match="line 2 is broken"):
             read_latencies(tmp_path)
+    write(tmp_path, _line("a", "fast"))
+    with pytest.raises(InputError, match=r"latency_ms must be a number from 0 to 1e\+18, got 'fast'"):
+        read_latencies(tmp_path)
     (tmp_path / "latency.jsonl").write_text(f"{good}\n{good[:9]}", encoding="utf-8")
     assert len(read_latencies(tmp_path)) == 1
 
 
 def test_a_runs_own_objective_and_limits_hold(tmp_path: Path) -> None:
-    run = {"format": 3, "settings": {"objective": "params", "limits": {"macs": 150}}, "data": {}}
-    (tmp_path / "run.json").write_text(json.dumps(run), encoding="utf-8")
     records = [record(0, 0.5, 100), record(1, 0.6, 150, cost={"params": 7}), record(2, 0.9, 200)]
-    (tmp_path / "records.jsonl").write_text("".join(json.dumps(r.to_dict()) + "\n" for r in records), encoding="utf-8")
+    made_run(tmp_path, [r.to_dict() for r in records], settings={"objective": "params", "limits": {"macs": 150}})
     board = leaderboard_of(tmp_path)
     assert (board.query.objectives, [row["trial"] for row in board.front]) == (("accuracy", "params"), [1])
     assert [row["trial"] for row in board.rows] == [1, 0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import random
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from torch import nn
 
 from alternas.archs import InputError, build, static_cost, zoo
 from alternas.archs.errors import OperationError
-from alternas.cli import app as cli
 from alternas.results.latency import measure as measuring
 from alternas.results.latency import nets as measured_nets
 from alternas.results.latency.device_command import device_commands
@@ -43,6 +41,7 @@ from alternas.results.latency.nets import (
     rank_correlation,
 )
 from alternas.results.runs.store import locked
+from runs import made_run, net_row
 
 IMAGE = (3, 8, 8)
 
@@ -61,13 +60,6 @@ def test_the_medians_interval_is_the_binomial_one(count: int) -> None:
     ordered = sorted(times)
     for ours, theirs in ((low, exact.low), (high, exact.high)):
         assert abs(ordered.index(ours) - ordered.index(theirs)) <= 1, "the normal approximation of the ranks"
-
-
-def test_the_interval_holds_the_median_as_often_as_it_says() -> None:
-    draw = random.Random(0)
-    samples = [[draw.expovariate(1) for _ in range(60)] for _ in range(2000)]
-    held = sum(low <= 0.6931 <= high for low, high in map(median_interval, samples))
-    assert 0.93 < held / len(samples) < 0.985
 
 
 class Sleeper(nn.Module):
@@ -204,21 +196,12 @@ def test_every_number_has_its_column() -> None:
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run of three nets, one of them not trained to the end."""
     monkeypatch.chdir(tmp_path)
-    folder = tmp_path / "runs" / "mine"
-    folder.mkdir(parents=True)
-    facts = {"image_size": [8, 8], "in_chans": 1, "classes": [str(i) for i in range(10)], "name": "digits"}
-    facts |= {"mean": [4.9], "std": [6.0]}
-    told = {"format": 3, "settings": {"objective": "macs"}, "trials": 2, "data": facts}
-    (folder / "run.json").write_text(json.dumps(told), encoding="utf-8")
-    lines = []
+    rows = []
     for trial, (width, status) in enumerate(((4, "ok"), (8, "ok"), (4, "pruned"))):
         net = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=width)
         cost = static_cost(net, 10, 8, 1).totals()
-        row = {"format": 3, "trial": trial, "kind": "search", "family": net.family}
-        row |= {"key": net.key, "genotype": net.to_dict()}
-        lines.append(row | {"genes": {}, "cost": cost, "status": status, "accuracy": 0.8 + trial / 10})
-    (folder / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    return folder
+        rows.append(net_row(trial, net, cost=cost, status=status, accuracy=0.8 + trial / 10))
+    return made_run(tmp_path / "runs" / "mine", rows, settings={"objective": "macs"})
 
 
 @pytest.mark.slow
@@ -288,14 +271,8 @@ def zoo_cost(name: str) -> int:
 
 
 @pytest.mark.slow
-def test_the_command(run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def alternas(*words: str) -> tuple[Any, str, str]:
-        monkeypatch.setattr(sys, "argv", ["alternas", *words])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        said = capsys.readouterr()
-        return ended.value.code or 0, said.out, said.err
-
+@pytest.mark.usefixtures("run")
+def test_the_command(alternas: Any) -> None:
     code, out, _ = alternas("latency", "mine", "--batch", "1,4", "--json")
     found = json.loads(out)
     assert (code, [group["rows"][0]["batch"] for group in found]) == (0, [1, 4])
@@ -308,30 +285,6 @@ def test_the_command(run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert (code, out, error.count("\n")) == (2, "", 1)
     code, _, error = alternas("latency", "mine", "--device", "cuda")
     assert torch.cuda.is_available() or (code == 2 and "has none" in error)
-
-
-def test_the_peak_over_batches_and_the_largest_that_fits(alternas: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As figure 12 of the ViT paper has them: the best batch, and the largest power of two that memory holds."""
-    speeds, asked = {1: 100.0, 2: 150.0, 4: 140.0, 8: 400.0}, list[int]()
-
-    def timed(net: nn.Module, shape: Any, setting: LatencySetting, **_: Any) -> Latency:
-        asked.append(setting.batch)
-        ms = 1000 * setting.batch / speeds.get(setting.batch, 300.0)
-        return Latency(setting, ms, ms, ms, 0.0, 9, True, machine="chip")
-
-    monkeypatch.setattr("alternas.results.latency.peak.measure", timed)
-    (net,), _ = nets_of("resnet18", "32")
-    assert net.cost is not None
-    a_net, an_image = 4 * net.cost.params, 4 * 3 * 32 * 32 + net.cost.peak_activation_bytes
-    monkeypatch.setattr("alternas.results.latency.nets._memory_bytes", lambda: a_net + 100 * an_image)
-    words = ("latency", "resnet18", "--image-size", "32", "--batch", "max")
-    code, out, err = alternas(*words, "--json")
-    assert code == 0, err
-    (row,) = json.loads(out)[0]["rows"]
-    assert (row["images_per_second"], row["batch"], row["largest_batch"]) == (400.0, 8, 64)
-    assert asked == [1, 2, 4, 8, 16, 32, 64]
-    assert "best batch, float32" in alternas(*words)[1]
-    assert alternas(*words, "--latency-command", "true {file}")[0] == 2
 
 
 def test_a_net_larger_than_memory_is_refused_before_it_is_made(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

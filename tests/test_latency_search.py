@@ -25,7 +25,7 @@ from alternas.search.trials.devices import MIN_NETS, SLACK, Device
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import get
 from alternas.spaces.base import RandomChooser
-from fakes import FakeExecutor, SilentView, milliseconds, price, row, run_loop, spec_of, timed
+from fakes import FakeExecutor, SilentView, lose, milliseconds, price, row, run_loop, spec_of, timed
 
 TIMING = (LatencySetting(), (1, 8, 8), 10)
 
@@ -81,8 +81,6 @@ def test_a_net_that_cannot_be_measured_is_not_trained(controller: Callable[..., 
 
 
 def test_a_lost_meter_is_asked_again(controller: Callable[..., SearchTrials], tmp_path: Path) -> None:
-    from fakes import lose
-
     lost: list[int] = []
 
     def fate(job: Job) -> Any:

@@ -14,8 +14,8 @@ import torch
 
 from alternas.archs import InputError, zoo
 from alternas.results import load_run
-from alternas.results.ranking.budgets import still_rose
 from alternas.results.ranking.compare import compare
+from alternas.results.ranking.front import mark_ties, still_rose
 from alternas.results.ranking.metric import (
     Metric,
     as_shown,
@@ -28,7 +28,7 @@ from alternas.results.ranking.metric import (
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.pareto import hypervolume
 from alternas.results.ranking.run_leaderboard import leaderboard_of
-from alternas.results.ranking.stats import Noise, mark_ties
+from alternas.results.ranking.stats import Noise
 from alternas.results.runs.record import Record
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
@@ -37,7 +37,7 @@ from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.training.loaders import open_loader
 from alternas.search.training.loop import train
 from command_line import Run, records
-from runs import finished_run, made_run
+from runs import finished_run, made_run, net_row
 
 TEN = {"classes": list("0123456789")}
 NLL = {"name": "nll", "minimize": True}
@@ -45,9 +45,9 @@ NET = zoo.alternet("basic", (1, 1), (0, 0), (1, 1), 0, width=4)
 
 
 def row(trial: int, score: float, macs: int, **more: Any) -> dict[str, Any]:
-    found = {"format": 3, "trial": trial, "kind": "search", "family": NET.family, "key": f"net{trial}", "genes": {}}
-    found |= {"genotype": NET.to_dict(), "cost": {"macs": macs, "params": macs}, "status": "ok"}
-    return found | {"accuracy": score, "metrics": {"accuracy": 0.5, "nll": -score}} | more
+    metrics = {"accuracy": 0.5, "nll": -score}
+    usual = {"key": f"net{trial}", "cost": {"macs": macs, "params": macs}, "accuracy": score, "metrics": metrics}
+    return net_row(trial, NET, **usual | more)
 
 
 NETS = [row(0, -1.5, 100), row(1, -0.25, 2000), row(2, -0.5, 400), row(3, -0.75, 500)]
@@ -82,16 +82,9 @@ def test_names_are_checked_and_directions_known() -> None:
 
 def test_the_floor_is_what_guessing_gives() -> None:
     """Where a closed form is known; equal probabilities have an NLL of ln K."""
-    for name, floor, best in (
-        ("accuracy", 0.1, 1),
-        ("balanced_accuracy", 0.1, 1),
-        ("top5", 0.5, 1),
-        ("auroc", 0.5, 1),
-        ("macro_f1", 0, 1),
-        ("recall:3", 0, 1),
-        ("nll", -math.log(10), 0),
-        ("ece", -1, 0),
-    ):
+    floors = {"accuracy": 0.1, "balanced_accuracy": 0.1, "top5": 0.5, "auroc": 0.5, "macro_f1": 0, "recall:3": 0}
+    for name, floor in (floors | {"nll": -math.log(10), "ece": -1}).items():
+        best = 0 if name in ("nll", "ece") else 1
         assert score_range(parse_metric(name, False, False), TEN, [0.3]) == pytest.approx((floor, best)), name
     assert score_range(Metric("nll", True), TEN, [])[0] == pytest.approx(
         -torch.nn.functional.cross_entropy(torch.zeros(5, 10), torch.arange(5)).item()
@@ -111,11 +104,8 @@ def test_the_floor_is_what_guessing_gives() -> None:
 def test_a_front_shows_the_value_and_names_the_metric(alternas: Any) -> None:
     run_of("mine", NETS)
     found = json.loads(alternas("front", "mine", "--json")[1])
-    assert [(r["trial"], r["metric"], r["value"]) for r in found] == [
-        (0, "nll", 1.5),
-        (2, "nll", 0.5),
-        (1, "nll", 0.25),
-    ]
+    assert [(r["trial"], r["value"]) for r in found] == [(0, 1.5), (2, 0.5), (1, 0.25)]
+    assert {r["metric"] for r in found} == {"nll"}
     assert not {"accuracy", "accuracy_per_gmac", "retrained_accuracy"} & found[0].keys()
     out = alternas("leaderboard", "mine")[1]
     assert "nll" in out.splitlines()[1] + out.splitlines()[2]
@@ -181,7 +171,7 @@ def test_ties_ask_that_no_objective_is_worse() -> None:
             {"trial": 1, "rank": 1, "accuracy": 0.60, "seeds": 2, "macs": 10, "delay": delay},
             {"trial": 2, "rank": 2, "accuracy": 0.49, "seeds": 2, "macs": 10, "delay": 1.5},
         ]
-        mark_ties(rows, [[row["macs"], row["delay"]] for row in rows], noise, lambda row: row["trial"])
+        mark_ties(rows, RankingQuery(("accuracy", "macs", "-delay")), noise)
         return rows
 
     assert tied(2.0)[2]["tied_with"] == [0]
@@ -238,9 +228,8 @@ def test_runs_of_different_metrics_are_not_compared(alternas: Any) -> None:
         compare(["one", "other"], RankingQuery())
     found = json.loads(alternas("compare", "one", "two", "--json")[1])
     assert [(r["run"], r["metric"], r["best_value"]) for r in found["runs"]] == [
-        ("one", "nll", 0.25),
-        ("two", "nll", 0.25),
-    ]
+        ("one", "nll", 0.25), ("two", "nll", 0.25),
+    ]  # fmt: skip
     assert found["front"][0]["value"] == 1.5
     assert "best nll" in " ".join(alternas("compare", "one", "two")[1].split())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import sys
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 
 from alternas.archs import InputError
 from alternas.cli import app as cli
-from alternas.results.ranking.stats import half_width
 from alternas.results.report.axes import linear_axis, log_axis, placed_labels
 from alternas.results.report.elements import Plot, Series
 from alternas.results.report.front import WEIGHT_LOOKS, front_plot, write_front
@@ -136,7 +134,7 @@ def test_the_front_has_its_noise_its_ties_its_knee_and_marks_of_weights(tmp_path
     assert noise
     for record, (low, high), accuracy in zip(run.front, front.bars, front.y, strict=True):
         seeds = run.row_of[record.trial]["seeds"]
-        assert high - low == pytest.approx(2 * half_width(*noise.at(accuracy), seeds, math.inf), abs=1e-4)
+        assert high - low == pytest.approx(2 * noise.half_width(accuracy, seeds), abs=1e-4)
         assert (low + high) / 2 == pytest.approx(accuracy, abs=1e-4)
     (knee,) = (row["trial"] for row in run.rows if row["knee"])
     assert f"knee: {knee}" in front.labels

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from alternas.results.ranking.leaderboard import leaderboard
+from alternas.results.ranking.front import leaderboard
 from alternas.results.render.tables import nets_table, short
 from alternas.results.render.terminal import Console, LogHandler
 from alternas.results.runs.record import Record
@@ -159,7 +159,7 @@ def test_words_give_way_to_numbers_at_80_columns() -> None:
         "knee": True,
         "tied_with": [6, 1, 2, 3, 4, 5],
     }
-    rows = [row | known for row in leaderboard([Record.from_dict(found) for found in drawn_records(8)])]
+    rows = [row | known for row in leaderboard([Record.from_dict(found) for found in drawn_records(8)]).rows]
     console = terminal(80)
     console.print(nets_table(rows))
     text = console.file.getvalue()  # type: ignore[attr-defined]

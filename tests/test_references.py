@@ -20,7 +20,7 @@ from alternas.archs.timm_net import TimmNet, counted_cost, net_from_dict
 from alternas.archs.timm_network import TimmNetwork
 from alternas.archs.weights import save
 from alternas.cli.values import references
-from alternas.results.ranking.leaderboard import leaderboard
+from alternas.results.ranking.front import leaderboard
 from alternas.results.ranking.objectives import own_flops
 from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.runs.overview import run_row
@@ -269,7 +269,7 @@ def test_it_stands_in_front_leaderboard_and_compute(run: Path) -> None:
     record = next(r for r in read_records(run) if r.kind == "reference")
     assert run_row(run)["reference_flops"] == 2 * own_flops(record) > 0
     without = [r for r in read_records(run) if r.kind != "reference"]
-    gains = {row["trial"]: row["gain"] for row in leaderboard(without)}
+    gains = {row["trial"]: row["gain"] for row in leaderboard(without).rows}
     assert all(r["gain"] == gains[r["trial"]] for r in leaderboard_of(run).rows if r["trial"] in gains)
 
 

@@ -19,7 +19,7 @@ import pytest
 from alternas.archs import InputError, zoo
 from alternas.cli import app as cli
 from alternas.results.latency.measurements import keep
-from alternas.results.ranking.leaderboard import leaderboard
+from alternas.results.ranking.front import leaderboard
 from alternas.results.ranking.pareto import hypervolume
 from alternas.results.report.front import front_plot
 from alternas.results.report.genes import MIN_NETS, attention_of, attention_plot, common_table, importances
@@ -150,7 +150,7 @@ def test_genes_of_a_users_space_are_all_used() -> None:
 
 def test_the_front_and_the_baselines_are_drawn(run: Path, report: Page) -> None:
     found = open_run(run)
-    best = [row for row in leaderboard(found.records) if row["rank"] == 1]
+    best = [row for row in leaderboard(found.records).rows if row["rank"] == 1]
     steps = next(series for series in front_plot(found).series if series.name == "the front")
     assert steps.x == [row["macs"] for row in best]
     assert {row["key"] for row in best} <= set(report.data["drawings"])
@@ -184,7 +184,7 @@ def test_tables_can_be_read_without_javascript(run: Path, report: Page) -> None:
     ids = [attrs.get("id") for tag, attrs in report.tags if tag == "table"]
     assert ids == [f"table-{name}" for name in TABLES if name != "failures"]
     assert "No net failed or was refused." in report.said
-    for row in leaderboard(open_run(run).records):
+    for row in leaderboard(open_run(run).records).rows:
         assert row["key"] in report.said
     assert "alternas search all --name 'a run' --scheduler mo-asha" in report.said
 
@@ -260,7 +260,7 @@ def test_no_cell_of_the_assets_is_a_formula(tmp_path: Path) -> None:
 
 def test_hypervolume_ends_where_the_front_command_does(run: Path) -> None:
     found = hypervolumes(open_run(run))
-    points = [(row["accuracy"], row["macs"]) for row in leaderboard(open_run(run).records)]
+    points = [(row["accuracy"], row["macs"]) for row in leaderboard(open_run(run).records).rows]
     assert found[-1][2] == pytest.approx(hypervolume(points, 1 / 10), abs=1e-5)
     seconds, flops, areas = zip(*found, strict=True)
     assert list(seconds) == sorted(seconds)

@@ -14,7 +14,7 @@ from alternas.results.ranking.metric import Metric
 from alternas.results.render.describe_net import find_trial
 from alternas.results.runs.record import Record
 from alternas.results.runs.retrained import by_net, failures, prune, retrainings, spreads, summary, summary_line, table
-from alternas.results.runs.weights_spec import facts_of, select_net, trained_weights
+from alternas.results.runs.trained_weights import facts_of, select_net, trained_weights
 from alternas.search.experiments.retrain import limit_notes, unseen_seeds
 from runs import finished_run
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from alternas.results import load_run
-from alternas.results.ranking.budgets import still_rose
 from alternas.results.ranking.compare import compare
+from alternas.results.ranking.front import still_rose
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.render.tables import duration
@@ -60,19 +60,11 @@ def test_the_last_half_counts_and_nothing_between() -> None:
     assert still_rose(net((39, 0.1), (312, 0.6), (624, 0.8), (625, 0.8), full=625), 4000) is True
 
 
-@pytest.mark.parametrize(
-    ("record", "images"),
-    [
-        (net((8, 0.1), (16, 0.9)), 0),
-        (net(), 1000),
-        (net((16, 0.9)), 1000),
-        (net((6, 0.1), (10, 0.1), (16, 0.9)), 1000),  # 6 and 10 are an eighth of the budget away
-        (net((8, None), (16, 0.9)), 1000),
-        (net((8, 0.1), (16, None)), 1000),
-        (net((8, 0.1), (12, 0.9)), 1000),
-        (net((0, 0.1), full=0), 1000),
-    ],
-)
+@pytest.mark.parametrize(("record", "images"), [
+    (net((8, 0.1), (16, 0.9)), 0), (net(), 1000), (net((16, 0.9)), 1000),
+    (net((6, 0.1), (10, 0.1), (16, 0.9)), 1000),  # 6 and 10 are an eighth of the budget away
+    (net((8, None), (16, 0.9)), 1000), (net((8, 0.1), (16, None)), 1000), (net((8, 0.1), (12, 0.9)), 1000),
+])  # fmt: skip
 def test_what_is_not_known_is_not_denied(record: Record, images: int) -> None:
     assert still_rose(record, images) is None
 

@@ -11,7 +11,7 @@ from alternas.archs import Genotype, Stage, Stem, deployed_cost, static_cost
 from alternas.archs.cost import BACKWARD_FACTOR, Cost
 from alternas.archs.timm_net import net_cost
 from alternas.archs.timm_network import build_deployed
-from alternas.results.ranking.leaderboard import front
+from alternas.results.ranking.front import leaderboard
 from alternas.results.ranking.objectives import own_flops
 from alternas.results.runs.record import Record
 from alternas.search.trials.search_trials import SearchTrials
@@ -52,7 +52,7 @@ def test_a_search_ranks_what_is_shipped(
     assert any("training_macs" in r.cost for r in records)
     assert any("training_macs" not in r.cost for r in records)
     macs = {r.trial: r.cost["macs"] for r in records}
-    assert all(row["macs"] == macs[row["trial"]] for row in front(records))
+    assert all(row["macs"] == macs[row["trial"]] for row in leaderboard(records).front)
 
 
 def test_compute_is_that_of_the_trained_net() -> None:

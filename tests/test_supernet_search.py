@@ -14,7 +14,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from alternas.archs import Genotype, InputError, OperationError, static_cost
-from alternas.results.ranking.leaderboard import rank_rows
+from alternas.results.ranking.front import rank_rows
 from alternas.results.ranking.metric import Metric
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.render.board import sharing_lines

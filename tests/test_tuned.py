@@ -17,7 +17,7 @@ from alternas.archs.candidate import candidate_key, recipe_genes, tuned_values
 from alternas.results.export.card import measured
 from alternas.results.export.write import _tuned
 from alternas.results.ranking.compare import differing
-from alternas.results.ranking.leaderboard import leaderboard
+from alternas.results.ranking.front import leaderboard
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.render.board import summary_lines
@@ -212,7 +212,7 @@ def test_a_net_is_trained_by_each_recipe_once(open_controller: Open, small_scale
     every = {(net.key, lr) for _, net in members(nets) for lr in tune["recipe.lr"]}
     assert {(r.key, r.recipe["lr"]) for r in trained} == every
     assert len(trained) == len(every), "a baseline with the recipe's own values among them"
-    rows = leaderboard(controller.store.records)
+    rows = leaderboard(controller.store.records).rows
     assert sum(row["kind"] == "search" for row in rows) == len({r.key for r in trained if r.kind == "search"})
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,11 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from alternas.cli import app as cli
 from alternas.results.latency.measurements import Measurement
-from alternas.results.ranking.leaderboard import ExtraResults, Leaderboard, is_above_chance, rank_rows, recommended
+from alternas.results.ranking.front import ExtraResults, Leaderboard, rank_rows
 from alternas.results.ranking.metric import Metric
 from alternas.results.ranking.objectives import RankingQuery
-from alternas.results.ranking.verdict import order_by_time, verdict_of
+from alternas.results.ranking.verdict import is_above_chance, order_by_time, recommended, verdict_of
 from alternas.results.runs.record import Record
 from runs import DATA, drawn_records, made_run
 
@@ -42,14 +40,8 @@ def board(*nets: Record, query: RankingQuery = QUERY, extra: ExtraResults | None
 
 
 def test_the_cheapest_as_good_as_the_best_is_taken_with_its_interval_its_gain_and_its_ties() -> None:
-    nets = [
-        *PLAIN,
-        net(2, 0.62, 1_500_000),
-        net(3, 0.80, 10_000_000),
-        net(4, 0.83, 90_000_000),
-        net(5, 0.79, 9_000_000),
-    ]
-    first, second, *rest = verdict_of(board(*nets))
+    searched = ((2, 0.62, 1_500_000), (3, 0.80, 10_000_000), (4, 0.83, 90_000_000), (5, 0.79, 9_000_000))
+    first, second, *rest = verdict_of(board(*PLAIN, *(net(*known) for known in searched)))
     assert pytest.approx(0.0304, abs=1e-4) == HALF
     assert first == (  # short of halfway between the ResNets in log10, where their curve is at 0.648
         "Take net 5: 9 M MACs, 0.790 ± 0.030, 14.2 points above a plain ResNet of its cost; nets 3 and 4 are tied "
@@ -141,22 +133,14 @@ def test_other_metrics_and_fronts_of_costs() -> None:
     assert verdict_of(board()) == ["No net has been trained to the end."]
 
 
-def test_front_and_report_say_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = made_run(tmp_path / "mine", drawn_records(20, stops=False))
-
-    def run(*words: str) -> str:
-        monkeypatch.setattr(sys, "argv", ["alternas", *words])
-        with pytest.raises(SystemExit):
-            cli.main()
-        return " ".join(capsys.readouterr().out.split())
-
-    (first, *_) = verdict_of(rank_rows([Record.from_dict(row) for row in drawn_records(20, stops=False)], QUERY))
-    assert run("front", str(folder)).startswith(first)
-    assert json.loads(run("report", str(folder), "--json"))["verdict"].startswith(first)
+def test_front_and_report_say_it(alternas: Any, tmp_path: Path) -> None:
+    rows = drawn_records(20, stops=False)
+    folder = made_run(tmp_path / "mine", rows)
+    (first, *_) = verdict_of(rank_rows([Record.from_dict(row) for row in rows], QUERY))
+    assert " ".join(alternas("front", str(folder))[1].split()).startswith(first)
+    assert json.loads(alternas("report", str(folder), "--json")[1])["verdict"].startswith(first)
     assert first in (folder / "report.html").read_text(encoding="utf-8")
-    assert run("front", str(folder), "--json").startswith("[ {")
+    assert alternas("front", str(folder), "--json")[1].startswith("[\n")
 
 
 def test_an_order_by_time_that_macs_do_not_tell_is_said_beyond_the_spread() -> None:

@@ -24,12 +24,17 @@ from torch import Tensor, nn
 
 from alternas.archs import Encoder, Genotype, Head, InputError, Network, OperationError, Stem, build, zoo
 from alternas.archs.weights import describe, read, save
-from alternas.results.runs.weights_spec import find_weights
+from alternas.results.runs.weights_spec import LoadedWeights, WeightsSpec
 from nets import NETS, VIT, lively
+from runs import made_run, net_row
 
 NET = dataclasses.replace(NETS["vit pooled"], encoder=dataclasses.replace(VIT, depth=1))
 DIGITS = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
 CLASSES = [str(i) for i in range(10)]
+
+
+def find_weights(*words: Any) -> LoadedWeights:
+    return WeightsSpec(*words).find()
 
 
 @pytest.fixture(autouse=True)
@@ -64,12 +69,7 @@ def complaint(call: Callable[[], Any]) -> str:
 def test_every_net_comes_back(name: str) -> None:
     net = made(NETS[name])
     path = saved(net)
-    assert describe(path) == {
-        "genotype": NETS[name].to_dict(),
-        "num_classes": 5,
-        "image_size": [16, 16],
-        "in_chans": 2,
-    }
+    assert describe(path) == {"genotype": NETS[name].to_dict(), "num_classes": 5, "image_size": [16, 16], "in_chans": 2}
     back = read(path)
     assert same(net.state_dict(), back.state_dict())
     assert (back.genotype, back.num_classes, back.image_size, back.in_chans) == (NETS[name], 5, (16, 16), 2)
@@ -154,7 +154,6 @@ WRONG_STATES = {
     ),
     "head.bias holds numbers of type I64": changed(head__bias=torch.ones(5, dtype=torch.int64)),
     "head.bias holds numbers of type F8_E4M3": changed(head__bias=torch.ones(5).to(torch.float8_e4m3fn)),
-    "head.bias has shape (), the net needs (5,)": changed(head__bias=torch.tensor(1.0)),
     "head.weight has shape (), the net needs (5, 16)": changed(head__weight=torch.tensor(1.0)),
 }
 
@@ -182,7 +181,6 @@ WRONG_DESCRIPTIONS = {
     "its description must be an object, got []": "[]",
     "field: unknown value 'more'": json.dumps(GOOD | {"more": 1}),
     "in_chans is missing": json.dumps({k: v for k, v in GOOD.items() if k != "in_chans"}),
-    "num_classes must be a whole number": json.dumps(GOOD | {"num_classes": 5.0}),
     "num_classes must be a whole number from 1 to 10000000": json.dumps(GOOD | {"num_classes": 10**9}),
     "in_chans must be a whole number from 1 to 65536": json.dumps(GOOD | {"in_chans": True}),
     "image_size must be a list of 2": json.dumps(GOOD | {"image_size": [16]}),
@@ -391,21 +389,30 @@ def test_wrong_files_of_timm_are_named() -> None:
     assert "pos_embed has shape (1, 5, 192), the net needs (1, 197, 192)" in text
 
 
-def test_timms_weights_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their download is the one thing that is made up here."""
+Download = Callable[[nn.Module], None]
+
+
+@pytest.fixture
+def downloads(monkeypatch: pytest.MonkeyPatch) -> Callable[[Download], None]:
+    """Has a function make up what timm would download for a model."""
+    real = timm.create_model
+
+    def to(download: Download) -> None:
+        def create(name: str, pretrained: bool = False, **options: Any) -> nn.Module:
+            model = real(name, **options)
+            if pretrained:
+                download(model)
+            return model
+
+        monkeypatch.setattr(timm, "create_model", create)
+
+    return to
+
+
+def test_timms_weights_by_name(downloads: Callable[[Download], None]) -> None:
     model: Any = random_timm("resnet18")
-    real, asked = timm.create_model, []
-
-    def create(name: str, pretrained: bool = False, **options: Any) -> nn.Module:
-        asked.append((name, pretrained))
-        made = real(name, **options)
-        if pretrained:
-            made.load_state_dict(model.state_dict())
-        return made
-
-    monkeypatch.setattr(timm, "create_model", create)
+    downloads(lambda made: made.load_state_dict(model.state_dict()) and None)
     found = find_weights("timm:resnet18")
-    assert asked[1] == ("resnet18", True)
     x = torch.randn(1, 3, 64, 64)
     assert (found.network.eval()(x) - model(x)).abs().max() < 1e-4
     digest = found.lineage["sha256"]
@@ -417,40 +424,32 @@ def test_timms_weights_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("error", [LocalEntryNotFoundError("no\nnetwork"), OSError(), RuntimeError("bad hash")])
-def test_a_failed_download_says_what_to_do(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = timm.create_model
+def test_a_failed_download_says_what_to_do(error: Exception, downloads: Callable[[Download], None]) -> None:
+    def fail(model: nn.Module) -> None:
+        raise error
 
-    def create(name: str, pretrained: bool = False, **options: Any) -> nn.Module:
-        if pretrained:
-            raise error
-        return real(name, **options)
-
-    monkeypatch.setattr(timm, "create_model", create)
+    downloads(fail)
     with pytest.raises(OperationError, match=r"--from FILE.safetensors --arch timm:resnet18\.a1_in1k") as caught:
         find_weights("timm:resnet18")
     assert len(str(caught.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize("reachable", [True, False])
-def test_a_hub_that_does_not_answer_is_asked_nothing(reachable: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_that_does_not_answer_is_asked_nothing(
+    reachable: bool, downloads: Callable[[Download], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its library would try for a minute; with `HF_HUB_OFFLINE` it looks into its cache alone."""
     from huggingface_hub import constants
 
     from alternas.results.runs import weights_spec
-
-    real, seen = timm.create_model, list[bool]()
-
-    def create(name: str, pretrained: bool = False, **options: Any) -> nn.Module:
-        if pretrained:
-            seen.append(constants.HF_HUB_OFFLINE)
-        return real(name, **options)
 
     def connect(address: tuple[str, int], timeout: float) -> Any:
         if not reachable:
             raise OSError("no route")
         return io.BytesIO()
 
-    monkeypatch.setattr(timm, "create_model", create)
+    seen = list[bool]()
+    downloads(lambda model: seen.append(constants.HF_HUB_OFFLINE))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(weights_spec, "getproxies", dict)
     monkeypatch.setattr(weights_spec.socket, "create_connection", connect)
@@ -467,29 +466,16 @@ def test_what_timm_cannot_give() -> None:
 
 
 def finished_run(weights: Network | None, **more: Any) -> Path:
-    """A run folder written by hand: trial 0, the better trial 1, its duplicate 2, a failed one, a retraining."""
-    folder = Path("runs") / "mine"
-    facts = {"image_size": [8, 8], "in_chans": 1, "classes": CLASSES, "name": "digits", "mean": [4.9], "std": [6.0]}
-    other = zoo.alternet("basic", (1, 1), (0, 0), (1, 1), 0, width=4)
-    kinds: list[tuple[Genotype, dict[str, Any]]] = [
-        (other, {"accuracy": 0.9, "budget": {"done": 16, "full": 16}}),
-        (DIGITS, {"accuracy": 0.91, "budget": {"done": 16, "full": 16}} | more),
-        (DIGITS, {"status": "duplicate", "accuracy": 0.91, "budget": {"done": 0, "full": 16}}),
-        (DIGITS, {"status": "oom", "budget": {"done": 3, "full": 16}}),
-        (DIGITS, {"kind": "retrain", "accuracy": 0.5, "training_id": "0123456789ab"}),
-    ]
-    cost = {"params": 900, "macs": 40_000, "activation_bytes": 100}
+    """A run: trial 0, the better trial 1, its duplicate 2, a failed one, a retraining."""
+    whole = {"done": 16, "full": 16}
     rows = [
-        {"format": 3, "trial": i, "kind": "search", "family": net.family, "key": net.key, "genotype": net.to_dict()}
-        | {"genes": {}, "cost": cost, "status": "ok"}
-        | row
-        for i, (net, row) in enumerate(kinds)
+        net_row(0, zoo.alternet("basic", (1, 1), (0, 0), (1, 1), 0, width=4), accuracy=0.9, budget=whole),
+        net_row(1, DIGITS, **{"accuracy": 0.91, "budget": whole} | more),
+        net_row(2, DIGITS, status="duplicate", accuracy=0.91, budget={"done": 0, "full": 16}),
+        net_row(3, DIGITS, status="oom", budget={"done": 3, "full": 16}),
+        net_row(4, DIGITS, kind="retrain", accuracy=0.5, training_id="0123456789ab"),
     ]
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "run.json").write_text(
-        json.dumps({"format": 3, "settings": {"objective": "macs"}, "data": facts}), encoding="utf-8"
-    )
-    (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    folder = made_run(Path("runs") / "mine", rows, settings={"objective": "macs"})
     if weights:
         save(weights, folder / "weights" / f"{DIGITS.key}.safetensors")
     return folder
@@ -528,17 +514,9 @@ def test_a_run_is_the_net_that_its_export_takes() -> None:
     with torch.no_grad():
         next(again.parameters()).add_(1.0)
     folder = finished_run(searched)
-    rows = [json.loads(line) for line in (folder / "records.jsonl").read_text(encoding="utf-8").splitlines()]
-    row = rows[1] | {
-        "trial": 6,
-        "kind": "retrain",
-        "training_id": "0123456789ab",
-        "factors": {"format": 3, "trial": 1},
-        "budget": {"done": 32, "full": 32},
-    }
+    more = {"training_id": "0123456789ab", "factors": {"trial": 1}, "budget": {"done": 32, "full": 32}}
+    made_run(folder / "retrain", [net_row(6, DIGITS, kind="retrain", accuracy=0.91, **more)])
     save(again, folder / "retrain" / "weights" / "0123456789ab.safetensors")
-    (folder / "retrain" / "records.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
-    shutil.copy(folder / "run.json", folder / "retrain")
     for text in ("mine", "mine:1"):
         found = find_weights(text)
         assert same(found.network.state_dict(), again.state_dict())
@@ -611,12 +589,14 @@ def test_an_exported_folder(described: bool) -> None:
     assert "is of another net than --arch resnet18" in complaint(lambda: find_weights("best", "resnet18"))
     exported(made(DIGITS, 5, 8, 1), described)
     assert "config.json: has 10 classes, its weights are for 5" in complaint(lambda: find_weights("best"))
-    exported(net, described, mean=[1.0, 2.0])
-    assert "config.json: has 2 mean, its weights are for 1" in complaint(lambda: find_weights("best"))
-    exported(net, described, std="wide")
-    assert "config.json: std must be a list" in complaint(lambda: find_weights("best"))
-    exported(net, described, image_size=None)
-    assert "config.json: image_size must be a list" in complaint(lambda: find_weights("best"))
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"mean": [1.0, 2.0]}, "has 2 mean, its weights are for 1"),
+        ({"std": "wide"}, "std must be a list"),
+        ({"image_size": None}, "image_size must be a list"),
+    ]
+    for changes, rule in wrong:
+        exported(net, described, **changes)
+        assert f"config.json: {rule}" in complaint(lambda: find_weights("best"))
     (folder / "config.json").write_text("[]", encoding="utf-8")
     assert "must be an object, got []" in complaint(lambda: find_weights("best"))
     exported(made(NETS["basic"], 10, 8, 1), described)

@@ -24,10 +24,11 @@ from ...archs.weights import save, shapes
 from ..ranking.metric import run_metric, validation_metrics
 from ..ranking.stats import mean_ci, resolution_of
 from ..render.describe_net import InputSpec, input_spec
+from ..runs.arrays import read_array
 from ..runs.record import Record
 from ..runs.retrained import by_net, spreads
-from ..runs.store import SAMPLE, read_array, read_data_facts, read_records, read_settings, write_json
-from ..runs.weights_spec import facts_of, select_net, trained_head, trained_network, trained_weights
+from ..runs.store import SAMPLE, read_data_facts, read_records, read_settings, write_json
+from ..runs.trained_weights import facts_of, select_net, trained_head, trained_network, trained_weights
 from . import package
 from .card import HEAD, card, found_text
 from .check import TOLERANCE, check_folder, warnings

@@ -24,7 +24,7 @@ from ...archs.cost import MAX_COST, MIN_COST
 from ...archs.errors import InputError, check_choice, is_whole, short_repr
 from ...archs.files import open_own
 from ...archs.json_files import Amount, Text, Whole, convert, parse_line
-from ..runs.store import cut_torn_line, read_lines
+from ..runs.append_only import cut_torn_line, read_lines
 
 DEVICES = ("cpu", "cuda")
 DTYPES = ("float32", "bfloat16", "float16", "int8")

@@ -23,6 +23,7 @@ from ...archs.timm_network import build_deployed
 from ..ranking.metric import Metric, as_shown
 from ..ranking.objectives import ACCURACY, RankingQuery
 from ..ranking.pareto import pareto_ranks
+from ..ranking.remarks import why_empty
 from ..ranking.run_leaderboard import leaderboard_of
 from ..render.describe_net import InputSpec, find_arch, input_spec, parse_size
 from ..render.tables import short
@@ -54,23 +55,14 @@ class TimedNet:
     cost: Cost | None = None  # None of timm's nets
     metric: Metric = field(default_factory=Metric)  # that accuracy is the score of
 
-    def fits(self, batch: int) -> bool:
-        """Whether weights and maps fit this machine's memory, where a net is made, wherever it runs then."""
-        return self._bytes(batch) <= _memory_bytes()
-
     def check_memory(self, batch: int) -> None:
-        """Raise InputError unless it `fits`."""
-        if not self.fits(batch):
-            rule = f"its weights and maps take {self._bytes(batch) / 2**30:,.1f} GiB at batch {batch}"
-            raise InputError(f"latency: {self.name}: {rule}, this machine has {_memory_bytes() / 2**30:,.1f} GiB")
-
-    def _bytes(self, batch: int) -> int:
+        """Raise InputError unless its weights and maps fit this machine, where a net is built, wherever it runs."""
         peak_bytes = self.cost.peak_activation_bytes if self.cost else 0
-        return FLOAT_BYTES * (self.facts["params"] + batch * prod(self.shape)) + batch * peak_bytes
-
-
-def _memory_bytes() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        needed = FLOAT_BYTES * (self.facts["params"] + batch * prod(self.shape)) + batch * peak_bytes
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        if needed > memory:
+            rule = f"its weights and maps take {needed / 2**30:,.1f} GiB at batch {batch}"
+            raise InputError(f"latency: {self.name}: {rule}, this machine has {memory / 2**30:,.1f} GiB")
 
 
 def nets_of(target: str, image_size: str = "", top: int = 0) -> tuple[list[TimedNet], Path | None]:
@@ -100,8 +92,8 @@ def _nets_of_run(folder: Path, image_size: str, top: int) -> list[TimedNet]:
     if image_size:
         scene = InputSpec(parse_size(image_size), scene.classes, scene.channels)
     board, nets = leaderboard_of(folder, RankingQuery((ACCURACY, "macs"))), []
-    if board.why_empty:
-        raise InputError(f"run {folder.name}: {board.why_empty}")
+    if not board.rows:
+        raise InputError(f"run {folder.name}: {why_empty(board)}")
     for row in board.rows[: top or None]:
         facts = {name: row[name] for name in ("trial", "family", "kind", "accuracy")}
         net = net_from_dict(records[row["trial"]].genotype)

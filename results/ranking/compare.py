@@ -17,11 +17,11 @@ from ..render.tables import nets_table
 from ..render.terminal import plain, print_json, print_text
 from ..runs.retrained import retrained
 from ..runs.store import find_run, read_data_facts, read_settings
-from .budgets import budget_lines, count_rising
-from .leaderboard import Leaderboard, bounds_of, noise_of, point, resolve_objectives
+from .front import Leaderboard, noise_of, with_ranks
 from .metric import as_shown, score_range, trained_scores
 from .objectives import ACCURACY, LATENCY, RankingQuery, column
 from .pareto import Bounds, coverage
+from .remarks import budget_lines, count_rising, left_out, why_empty
 from .run_leaderboard import costs_of, leaderboard_of
 from .stats import TIED, UNKNOWN_NOISE, Noise, Row
 
@@ -78,9 +78,9 @@ def compare(names: Sequence[str], query: RankingQuery) -> Comparison:
     settings = {board.latency_setting for board in boards.values()}
     if LATENCY in (*query.objectives, *query.limits) and len(settings) > 1:
         raise InputError(f"compare: latencies must be of one setting, got {', '.join(sorted(settings))}")
-    places = {tuple(board.places) for board in boards.values()}
+    places = {tuple(board.extra.places) for board in boards.values()}
     if len(places) > 1:
-        each = "; ".join(f"{', '.join(board.places) or 'none'} in {name}" for name, board in boards.items())
+        each = "; ".join(f"{', '.join(board.extra.places) or 'none'} in {name}" for name, board in boards.items())
         raise InputError(f"compare: numbers of devices must be of the same command, got {each}")
     noise = noise_of(
         [r for board in boards.values() for r in board.records],
@@ -88,19 +88,19 @@ def compare(names: Sequence[str], query: RankingQuery) -> Comparison:
         max((board.noise.resolution for board in boards.values() if board.noise), default=0.0),
     )
     rows = [{"run": name} | row for name, board in boards.items() for row in board.rows]
-    rows = resolve_objectives(rows, query, noise, lambda row: f"{row['run']}:{row['trial']}")
+    rows = with_ranks(rows, query, noise)
     front = [row for row in rows if row["rank"] == 1]
     scores = [score for board in boards.values() for score in trained_scores(board.records)]
-    bounds = bounds_of(rows, query) | {ACCURACY: score_range(query.metric, read_data_facts(paths[0]), scores)}
-    points = {name: [point(row, query) for row in board.front] for name, board in boards.items()}
+    bounds = query.bounds(rows) | {ACCURACY: score_range(query.metric, read_data_facts(paths[0]), scores)}
+    points = {name: [query.point(row) for row in board.front] for name, board in boards.items()}
     covers = {
-        name: {other: coverage(own, theirs, query.maximise) for other, theirs in points.items() if other != name}
+        name: {other: coverage(own, theirs) for other, theirs in points.items() if other != name}
         for name, own in points.items()
     }
-    left_out = [
+    unranked = [
         f"run {name}: {line}"
         for name, board in boards.items()
-        for line in filter(None, (board.why_empty, *board.left_out))
+        for line in filter(None, (why_empty(board), *left_out(board)))
     ]
     return Comparison(
         query,
@@ -108,7 +108,7 @@ def compare(names: Sequence[str], query: RankingQuery) -> Comparison:
         covers,
         front,
         noise,
-        [*notes, *left_out, *budget_lines(rows)],
+        [*notes, *unranked, *budget_lines(rows)],
     )
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
 from ...archs.errors import InputError, check_choice, short_repr
 from ...archs.genotype import FAMILIES
 from ..latency.device_command import LATENCY, is_number_of_device, split_number
-from ..latency.measurements import Measurement
 from ..runs.record import Record
 from .metric import Metric, less_is_better
+from .pareto import Bounds, above_chance, min_max, normalized_cost
+from .stats import Row
 
 ACCURACY = "accuracy"  # or the score of the run's other metric
 COSTS = ("macs", "params")  # that a search can weigh against accuracy, and limit
@@ -62,10 +63,30 @@ class RankingQuery:
         """The objectives and limits that were measured on a device."""
         return tuple(filter(is_number_of_device, dict.fromkeys((*self.objectives, *self.limits))))
 
-    @property
-    def maximise(self) -> tuple[bool, ...]:
-        """Whether more is better, for each objective."""
-        return tuple(name not in self.costs and not name.startswith("-") for name in self.objectives)
+    def scores(self, row: Row) -> list[float]:
+        """A row's values of the objectives, of a cost and of a metric that is minimised as a negative number."""
+        less = [name in self.costs or name.startswith("-") for name in self.objectives]
+        return [-row[column(name)] if down else row[name] for name, down in zip(self.objectives, less, strict=True)]
+
+    def point(self, row: Row) -> tuple[float, ...]:
+        """A row's point as `pareto` takes it: of the first objective more is better, of the others less."""
+        first, *others = self.scores(row)
+        return first, *(-score for score in others)
+
+    def bounds(self, rows: Sequence[Row]) -> dict[str, Bounds]:
+        """The lowest and the highest value of each cost and score of each metric; none of no rows."""
+        scores = {
+            name: min_max(values)
+            for name, values in zip(self.objectives, zip(*map(self.scores, rows), strict=True), strict=False)
+        }
+        return scores | {cost: min_max([row[cost] for row in rows]) for cost in self.costs if rows}
+
+    def worth(self, row: Row, bounds: Mapping[str, Bounds]) -> tuple[float, ...]:
+        """A row's objectives, each scaled from 0 to 1, the best."""
+        return tuple(
+            normalized_cost(row[name], bounds[name]) if name in self.costs else above_chance(score, *bounds[name])
+            for name, score in zip(self.objectives, self.scores(row), strict=True)
+        )
 
     def checked(self, recorded: Collection[str]) -> RankingQuery:
         """The same, with the metric that ranks called accuracy.
@@ -164,18 +185,3 @@ def train_seconds(record: Record, by_trial: Mapping[int, Record]) -> float | Non
         if parent is None:
             return None
         ancestor = parent
-
-
-def objective_values(
-    record: Record, latency: Measurement | None, by_trial: Mapping[int, Record]
-) -> dict[str, float | None]:
-    """Every objective of a trained net but its accuracy, by name, and the latency's spread; None where unknown."""
-    return {
-        "macs": record.cost["macs"],
-        "params": record.cost.get("params"),
-        "latency_ms": latency.value(LATENCY) if latency else None,
-        "latency_spread_ms": latency.spread_ms if latency else None,
-        "memory": record.cost.get("peak_activation_bytes"),
-        "train_flops": train_flops(record),
-        "train_seconds": train_seconds(record, by_trial),
-    }

@@ -1,6 +1,6 @@
-"""Ranking on accuracy per compute: Pareto ranks, gain over the plain ResNets, hypervolume, knee, coverage.
+"""Pareto ranks, hypervolume, knee and coverage, of plain numbers.
 
-Works on plain numbers; knows no files. A point is (accuracy, cost) or (accuracy, cost, cost), unless said otherwise.
+A point is (accuracy, cost) or (accuracy, cost, cost): of the first number more is better, of the others less.
 """
 
 from __future__ import annotations
@@ -8,36 +8,30 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from operator import ge, itemgetter, mul
+from operator import le
 from typing import TypeVar
 
 T = TypeVar("T")
 Point = Sequence[float]
 Bounds = tuple[float, float]  # of a cost: the lowest and the highest
-FIRST = (True, False, False)  # accuracy is maximised, costs are minimised
 
 
-def pareto_ranks(points: Sequence[Point], maximise: Sequence[bool] = FIRST) -> list[int]:
+def pareto_ranks(points: Sequence[Point]) -> list[int]:
     """Non-dominated rank of each point: 1 is the front, 2 the front of the rest, and so on; equal points share a rank.
 
     Sorted by the first objective, a point belongs to the first front of which no earlier point dominates it, found by
     bisection (ENS-BS: Zhang et al., IEEE Trans. Evol. Comput. 19, 2015). What a front dominates is a staircase in the
     other objectives, so that this takes O(n log^2 n).
 
-    Args:
-        points: of two or three objectives each.
-        maximise: of each objective whether more is better.
-
     Raises:
-        ValueError: if points have another number of objectives.
+        ValueError: if points have not two or three objectives.
     """
     if not points:
         return []
     count = len(points[0])
     if count not in (2, 3) or any(len(point) != count for point in points):
         raise ValueError(f"pareto_ranks: points need two or three objectives each, got {sorted({*map(len, points)})}")
-    signs = [-1 if up else 1 for up in maximise[:count]]
-    losses = [tuple(map(mul, signs, point)) for point in points]
+    losses = [(-first, *others) for first, *others in points]
     ranks: dict[Point, int] = {}
     if count == 2:
         lowest: list[float] = []  # second loss of each front, rising: a front dominates what is above its own
@@ -69,38 +63,6 @@ def pareto_ranks(points: Sequence[Point], maximise: Sequence[bool] = FIRST) -> l
 def front_of(items: Iterable[T], points: Sequence[Point]) -> list[T]:
     """The items whose points are on the front, in their order."""
     return [item for item, rank in zip(items, pareto_ranks(points), strict=True) if rank == 1]
-
-
-def envelope(baselines: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The baselines' upper envelope as (log10 cost, accuracy), by rising cost: the best so far at each cost."""
-    best, curve = -math.inf, []
-    for cost, accuracy in sorted(((cost, accuracy) for accuracy, cost in baselines), key=lambda p: (p[0], -p[1])):
-        best = max(best, accuracy)
-        if not curve or curve[-1][0] < math.log10(cost):
-            curve.append((math.log10(cost), best))
-    return curve
-
-
-def gain(accuracy: float, cost: float, curve: Sequence[tuple[float, float]]) -> tuple[float | None, str | None]:
-    """Percentage points above the baselines' envelope at equal cost, and which bound that is.
-
-    Linear between baselines in log10 of the cost, and no bound (None). What costs less than the cheapest of them is
-    held against that one: if at least as accurate, its gain is no less ("lower"), else nobody knows it (None). What
-    costs more than all is held against the best of them: a ResNet of that cost would be no worse, so its gain
-    is no more ("upper").
-    """
-    x = math.log10(cost)
-    if not curve:
-        return None, None
-    if x < curve[0][0]:
-        least = 100 * (accuracy - curve[0][1])
-        return (least, "lower") if least >= 0 else (None, None)
-    if x > curve[-1][0]:
-        return 100 * (accuracy - curve[-1][1]), "upper"
-    after = bisect_left(curve, x, key=itemgetter(0))
-    (x1, y1), (x0, y0) = curve[after], curve[max(after - 1, 0)]
-    share = 1.0 if x1 == x0 else (x - x0) / (x1 - x0)
-    return 100 * (accuracy - (y0 + share * (y1 - y0))), None
 
 
 def min_max(costs: Sequence[float]) -> Bounds:
@@ -169,12 +131,10 @@ def knee(worths: Sequence[Point]) -> int | None:
     return best if sums[best] > 1 + 1e-9 else None
 
 
-def coverage(front: Sequence[Point], other: Sequence[Point], maximise: Sequence[bool] = FIRST) -> float | None:
+def coverage(front: Sequence[Point], other: Sequence[Point]) -> float | None:
     """Share of the points of `other` that a point of `front` equals or beats in every objective; None of none.
 
     Zitzler & Thiele, IEEE Trans. Evol. Comput. 3 (1999): the C metric. C(A, B) and C(B, A) need not add up to 1.
     """
-    signs = [1 if up else -1 for up in maximise]
-    rivals, others = ([tuple(map(mul, signs, point)) for point in side] for side in (front, other))
-    hits = sum(any(all(map(ge, rival, own)) for rival in rivals) for own in others)
+    hits = sum(any(rival[0] >= own[0] and all(map(le, rival[1:], own[1:])) for rival in front) for own in other)
     return hits / len(other) if other else None

@@ -8,18 +8,15 @@ from pathlib import Path
 from ...archs.errors import InputError, check_choice
 from ..latency.device_command import UNNAMED, devices_in, is_number_of_device, measured_on, split_number
 from ..latency.measurements import LatencySetting, Measurement, latencies_of, read_latencies, settings_in
+from ..runs.append_only import no_collection
 from ..runs.retrained import retrained
 from ..runs.status import Status
-from ..runs.store import no_collection, read_records, read_settings
-from .budgets import validation_images
-from .leaderboard import RECOMMENDED, ExtraResults, Leaderboard, pick, rank_rows, recommended
+from ..runs.store import read_data_facts, read_records, read_settings
+from .front import ExtraResults, Leaderboard, rank_rows
 from .limits import RUN_COSTS, Limits
 from .metric import run_metric
-from .objectives import (
-    ACCURACY,
-    LATENCY,
-    RankingQuery,
-)
+from .objectives import ACCURACY, LATENCY, RankingQuery
+from .verdict import RECOMMENDED, pick, recommended
 
 
 def best_trial(folder: Path, how: str = RECOMMENDED) -> int:
@@ -89,6 +86,12 @@ def _on_devices(folder: Path, query: RankingQuery) -> tuple[dict[str, dict[str, 
         values[objective] = known
         places += settings_in(found)
     return values, list(dict.fromkeys(places))
+
+
+def validation_images(folder: Path) -> int:
+    """Images that the accuracies of a run are measured on; 0 if its run.json does not say."""
+    known = read_settings(folder).get("data")
+    return read_data_facts(folder).get("images", {}).get("val", 0) if known else 0
 
 
 def costs_of(folder: Path) -> tuple[str, ...]:

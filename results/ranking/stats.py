@@ -1,4 +1,4 @@
-"""Statistics over seeds: means with 95 % t intervals, paired differences, pooled seed noise, ties within it.
+"""Statistics over seeds: means with 95 % t intervals, paired differences, pooled seed noise.
 
 Student, "The probable error of a mean", Biometrika 6 (1908). Plain numbers and rows; knows no records.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import statistics
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import accumulate
@@ -44,16 +44,14 @@ class MeanCI:
 
 
 @cache
-def t_quantile(degrees: float, level: float = LEVEL) -> float:
-    """Half width of Student's t interval, in standard errors."""
+def t_quantile(degrees: float) -> float:
+    """Half width of Student's 95 % interval, in standard errors."""
     from scipy.special import stdtrit  # what scipy.stats.t.ppf calls; scipy.stats takes a second to import
 
-    return float(stdtrit(degrees, (1 + level) / 2))
+    return float(stdtrit(degrees, (1 + LEVEL) / 2))
 
 
-def mean_ci(
-    values: Sequence[float], within: tuple[float, float] = ANY, resolution: float = 0.0, level: float = LEVEL
-) -> MeanCI:
+def mean_ci(values: Sequence[float], within: tuple[float, float] = ANY, resolution: float = 0.0) -> MeanCI:
     """Mean, standard deviation (n - 1) and t interval of the mean, cut to `within`.
 
     Args:
@@ -62,7 +60,6 @@ def mean_ci(
         resolution: the step that they are measured in, such as one image of all: their deviation counts as at least
             what rounding to it does, resolution / sqrt(12) (Sheppard 1898). Without it two equal accuracies have an
             interval of width 0, and two seeds tell equal nets apart in 8 to 12 % of cases instead of 5.
-        level: of the interval.
 
     Raises:
         ValueError: if there are no values, or one is None or not finite.
@@ -74,7 +71,7 @@ def mean_ci(
     if n < 2:
         return MeanCI(mean, None, n, None, None)
     sd = float(statistics.stdev(values))
-    half = t_quantile(n - 1, level) * max(sd, resolution / math.sqrt(12)) / math.sqrt(n)
+    half = t_quantile(n - 1) * max(sd, resolution / math.sqrt(12)) / math.sqrt(n)
     low, high = min(within[0], mean), max(within[1], mean)  # of values that should not be, around them all the same
     return MeanCI(mean, sd, n, max(mean - half, low), min(mean + half, high))
 
@@ -91,10 +88,7 @@ def resolution_of(metric: str, images: Mapping[str, int]) -> float:
 
 
 def paired(
-    before: Mapping[int, float],
-    after: Mapping[int, float],
-    within: tuple[float, float] = ANY,
-    resolution: float = 0.0,
+    before: Mapping[int, float], after: Mapping[int, float], within: tuple[float, float] = ANY, resolution: float = 0.0
 ) -> MeanCI:
     """Differences after - before of the seeds that both have, and their interval, cut to `within`.
 
@@ -130,15 +124,6 @@ def pooled_sd(groups: Sequence[Sequence[float]]) -> float | None:
     degrees = sum(len(group) - 1 for group in repeated)
     squares = math.fsum((len(group) - 1) * deviation(group) ** 2 for group in repeated)
     return math.sqrt(squares / degrees) if degrees else None
-
-
-def half_width(sd: float, degrees: int, n: float, m: float) -> float:
-    """Half width of the 95 % interval of a difference of two means, over n and m seeds; of one mean with m infinite.
-
-    t(degrees) x sd x sqrt(1/n + 1/m): Student's two-sample interval with the noise `sd` known from `degrees` degrees of
-    freedom of other nets too. A difference of no more than that is within the noise.
-    """
-    return t_quantile(degrees) * sd * math.sqrt(1 / n + 1 / m)
 
 
 @dataclass(frozen=True)
@@ -189,7 +174,8 @@ class Noise:
 
     def half_width(self, score: float, seeds: int) -> float:
         """Half width of the 95 % interval of a net's mean over so many seeds."""
-        return half_width(*self.at(score), seeds, math.inf)
+        sd, degrees = self.at(score)
+        return t_quantile(degrees) * sd / math.sqrt(seeds)
 
     def interval(self, score: float, seeds: int, within: tuple[float, float] = ANY) -> tuple[float, float]:
         """The 95 % interval of a net's mean over so many seeds, cut to what it can be."""
@@ -203,7 +189,7 @@ class Noise:
     def differences(self, rows: Sequence[tuple[float, int]], others: Sequence[tuple[float, int]]) -> Any:
         """The half widths of all pairs, an array (rows, others): t x sqrt(s1^2 / n1 + s2^2 / n2).
 
-        t is of the fewer degrees of freedom of the two; of nets that are equally noisy it is `half_width`.
+        t is of the fewer degrees of freedom of the two.
         """
         import numpy as np  # is loaded for the interval anyway
 
@@ -242,44 +228,9 @@ def pooled_noise(groups: Sequence[tuple[str, Sequence[float]]], resolution: floa
     return noise if noise.degrees >= MIN_DEGREES and (noise.sd or resolution) else None
 
 
-def mark_ties(rows: Sequence[Row], losses: Sequence[Sequence[float]], noise: Noise, name: Callable[[Row], Any]) -> None:
-    """Put into `tied_with` of each row the names of those that the noise does not tell from it, the closest first.
-
-    Accuracies of nets on the front and near it are compared, and one of a pair is always on it. Near it is a net that
-    no net of the front, costing no more, leads by more than the noise: with other seeds it might be on the front.
-
-    Args:
-        rows: of the ranked nets; filled in place.
-        losses: of each row its other objectives, of which less is better.
-        noise: of the seeds.
-        name: what a tied row is called.
-    """
-    import numpy as np  # is loaded for the interval anyway
-
-    front = [i for i, row in enumerate(rows) if row["rank"] == 1]
-    accuracy_R = np.array([row["accuracy"] for row in rows])
-    costs_RC = np.array(losses, dtype=float)
-    nets = [(row["accuracy"], row["seeds"]) for row in rows]
-    lead_RF = accuracy_R[None, front] - accuracy_R[:, None]
-    within_RF = np.abs(lead_RF) <= noise.differences(nets, [nets[i] for i in front])
-    no_costlier_RF = np.all([cost_R[None, front] <= cost_R[:, None] for cost_R in costs_RC.T], axis=0)
-    near_R = ~((lead_RF > 0) & ~within_RF & no_costlier_RF).any(1)
-    tied_RF = within_RF & near_R[:, None]
-    tied_RF[front, range(len(front))] = False
-
-    ties: list[list[tuple[float, int]]] = [[] for _ in rows]
-    for i, j in np.argwhere(tied_RF).tolist():
-        apart = abs(float(lead_RF[i, j]))
-        ties[i].append((apart, front[j]))
-        if rows[i]["rank"] > 1:  # of two on the front, both are found
-            ties[front[j]].append((apart, i))
-    for row, own in zip(rows, ties, strict=True):
-        row["tied_with"] = [name(rows[other]) for _, other in sorted(own)]
-
-
-def mean_ci_text(s: MeanCI, digits: int = 4) -> str:
+def mean_ci_text(s: MeanCI) -> str:
     """Mean ± sd (n): "0.9123 ± 0.0041 (3)", or "0.9123 (1)"; significant digits where far from 1."""
     scale = max(abs(s.mean), s.sd or 0.0)
-    form = f"z.{digits}f" if scale == 0 or 10 ** (1 - digits) <= scale < 1000 else f".{digits}g"
+    form = "z.4f" if scale == 0 or 1e-3 <= scale < 1000 else ".4g"
     sd = "" if s.sd is None else f" ± {s.sd:{form}}"
     return f"{s.mean:{form}}{sd} ({s.n})"

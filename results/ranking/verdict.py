@@ -2,22 +2,79 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Sequence
+from statistics import NormalDist
 
+from ...archs.errors import InputError, check_choice
 from ..render.tables import short
 from ..runs.status import Status
-from ..runs.store import as_argument
-from .leaderboard import Leaderboard, is_above_chance, pick, recommended
+from ..runs.store import as_argument, read_data_facts
+from .front import Leaderboard
+from .metric import OF_IMAGES, guessing
 from .objectives import ACCURACY, LATENCY, title
-from .stats import Row, count_nets
+from .remarks import sentence, why_empty
+from .stats import LEVEL, Row, count_nets
 
+RECOMMENDED = "recommended"
+PICKS = (RECOMMENDED, "accuracy", "gain", "cheapest")
 NAMED = 3  # nets that a sentence names
 WEIGHTS = {
     "inherited": "It inherited weights from another net and was trained for less than one from fresh weights",
     "shared": "Its score is that of a slice of the supernet, not of a training of its own",
     "polished": "It was trained on once the other nets had ended, for longer than those off the front",
 }
+
+
+def recommended(board: Leaderboard) -> Row:
+    """The net to take of a front: the cheapest of those that the noise does not tell from the most accurate.
+
+    Nets that only guess are left out where others do not. Where the noise is unknown, it is the most accurate net.
+    As the one-standard-error rule (Breiman, Friedman, Olshen & Stone, Classification and Regression Trees, 1984).
+
+    Raises:
+        InputError: if the front is empty.
+    """
+    best = pick(board.front, "accuracy", board.query.cost)
+    as_good = [row for row in board.front if row["trial"] in (best["trial"], *(best["tied_with"] or ()))]
+    return pick([row for row in as_good if is_above_chance(board, row)] or [best], "cheapest", board.query.cost)
+
+
+def is_above_chance(board: Leaderboard, row: Row) -> bool:
+    """Whether a net is better than guessing by more than the noise; True where nobody knows what guessing gives.
+
+    Noise is that of the seeds, and of an accuracy that of guessing on so many images, at 95 % for all nets of the
+    board together (Bonferroni): the best of many guessing nets is above chance.
+    """
+    metric = board.query.metric
+    chance = guessing(metric, read_data_facts(board.folder)) if board.extra.images and board.folder.name else None
+    if chance is None:
+        return True
+    low = board.noise.interval(row[ACCURACY], row["seeds"])[0] if board.noise else row[ACCURACY]
+    margin = 0.0
+    if metric.name in OF_IMAGES:  # whose noise is binomial
+        deviations = NormalDist().inv_cdf(1 - (1 - LEVEL) / len(board.rows))
+        margin = deviations * math.sqrt(chance * (1 - chance) / board.extra.images)
+    return low > chance and row[ACCURACY] > chance + margin
+
+
+def pick(rows: Sequence[Row], how: str = "accuracy", cost: str = "macs") -> Row:
+    """One row of a front: the most accurate, the one with most gain, or the cheapest; see `recommended` for another.
+
+    A gain that is known, or a lower bound, goes before one of which nothing but an upper bound is known.
+
+    Raises:
+        InputError: if `how` is unknown or no row qualifies.
+    """
+    check_choice("pick", how, PICKS)
+    if how == "gain":
+        rows = [row for row in rows if row["gain"] is not None]
+    if not rows:
+        raise InputError(f"pick {how}: no trained net qualifies")
+    if how == "cheapest":
+        return min(rows, key=lambda row: row[cost])
+    return max(rows, key=lambda row: (how != "gain" or row["gain_bound"] != "upper", row[how], -row[cost]))
 
 
 def verdict_of(board: Leaderboard) -> list[str]:
@@ -29,7 +86,7 @@ def verdict_of(board: Leaderboard) -> list[str]:
         No sentence where accuracy is no objective; why it is empty, of an empty front; that all nets guess.
     """
     if not board.rows:
-        return [f"{board.why_empty[:1].upper()}{board.why_empty[1:]}."]
+        return [sentence(why_empty(board))]
     if ACCURACY not in board.query.objectives:
         return []
     row = recommended(board)

@@ -11,10 +11,10 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 
-from ..ranking.budgets import budget_lines
-from ..ranking.leaderboard import Leaderboard
+from ..ranking.front import Leaderboard
 from ..ranking.metric import Metric, as_shown, floor_name
 from ..ranking.objectives import ACCURACY, LATENCY, RankingQuery, column, title
+from ..ranking.remarks import budget_lines, left_out, rising_lines, why_empty
 from ..ranking.run_leaderboard import leaderboard_of
 from ..ranking.stats import TIED, UNKNOWN_NOISE, Row, count_nets
 from ..ranking.verdict import order_by_time, verdict_of
@@ -55,21 +55,22 @@ def print_leaderboard(folder: Path, query: RankingQuery, top: int, as_json: bool
 def _print(board: Leaderboard, rows: list[Row], heading: str, as_json: bool, ranks: bool = False) -> None:
     """Rows as a table with notes, or as JSON with warnings on stderr of what they do not say themselves."""
     if as_json:
-        rising = f"{board.rising_line}: {board.longer.command}" if board.longer else ""
-        for line in filter(None, (board.why_empty, *board.left_out, *budget_lines(board.rows), rising)):
+        rising = rising_lines(board)
+        longer = [": ".join(rising)] if len(rising) > 1 else []
+        for line in filter(None, (why_empty(board), *left_out(board), *budget_lines(board.rows), *longer)):
             log.warning("%s", line)
         print_json([as_shown(row, board.query.metric) for row in rows])
     else:
         print_text(board_drawing(board, rows, heading, ranks))
-        if board.longer:  # whole, however narrow the terminal
-            print_lines("", f"train longer:  {board.longer.command}")
+        for command in rising_lines(board)[1:]:  # whole, however narrow the terminal
+            print_lines("", f"train longer:  {command}")
 
 
 def board_drawing(board: Leaderboard, rows: list[Row], heading: str, ranks: bool = False) -> RenderableType:
     """Rows of a leaderboard as a table, and what must be known to read it."""
     named = (*board.query.objectives, *board.query.limits, LATENCY)
     others = [column(name) for name in dict.fromkeys(named) if name != ACCURACY]
-    table = nets_table(rows, heading, others, ranks, board.why_empty, board.query.metric)
+    table = nets_table(rows, heading, others, ranks, why_empty(board), board.query.metric)
     return Group(table, plain(*summary_lines(board, rows), style="dim"))
 
 
@@ -87,14 +88,14 @@ def summary_lines(board: Leaderboard, rows: Sequence[Row]) -> list[str]:
         f"hypervolume ({' x '.join(of)}) {board.hypervolume():.4f}; "
         f"gain: {metric.points} above plain ResNets of equal {title(board.query.cost)}",
         *([f"latency: {board.latency_setting}"] if any(row[LATENCY] for row in rows) else []),
-        *(f"measured in {place}" for place in board.places),
+        *(f"measured in {place}" for place in board.extra.places),
         *(line for bound, line in BOUNDS.items() if bound in bounds),
         board.noise.line(metric.points) if board.noise else UNKNOWN_NOISE,
     ]
     if any(row["tied_with"] for row in rows):
         behind = sum(bool(row["tied_with"]) for row in board.rows if row["rank"] > 1)
         lines.append(f"{TIED}; nets behind the front that may be on it: {behind}")
-    lines += [*board.left_out, *budget_lines(board.rows), *filter(None, [board.rising_line])]
+    lines += [*left_out(board), *budget_lines(board.rows), *rising_lines(board)[:1]]
     lines += [*sharing_lines(board.records, metric), *budget_order_lines(board.records, metric)]
     if several := sum(row.get("recipes", 1) > 1 for row in rows):
         lines.append(f"recipe: {count_nets(several)} trained by several; the best one counts")

@@ -23,7 +23,7 @@ def read_confusion(folder: Path, record: Record, classes: int) -> np.ndarray | N
     path = weights_file(folder, record).with_suffix(".npz")
     if not path.exists():
         return None
-    from ..runs.store import read_array
+    from ..runs.arrays import read_array
 
     expected = f"a confusion of classes, {classes}x{classes} whole numbers"
     return read_array(path, "val", lambda shape, dtype: shape == (classes, classes) and dtype.kind in "iu", expected)

@@ -19,9 +19,9 @@ from ...archs.json_files import read_json
 from ...archs.layout import as_map
 from ...archs.timm_net import TIMM, CountedCost, Net, TimmNet, net_cost, net_from_dict
 from ...archs.zoo import timm_name
-from ..ranking.budgets import still_rose, validation_images
-from ..ranking.leaderboard import noise_of
+from ..ranking.front import noise_of, still_rose
 from ..ranking.metric import Metric, as_shown, run_metric, validation_metrics, value_text
+from ..ranking.run_leaderboard import validation_images
 from ..runs.record import Record
 from ..runs.retrained import retrained, summary_line
 from ..runs.run_spec import run_and_trial

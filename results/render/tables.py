@@ -54,7 +54,7 @@ def nets_table(
     """Rows of a leaderboard as a table; columns that say nothing about these rows are left out.
 
     Args:
-        rows: as `ranking.leaderboard.rank_rows` makes them.
+        rows: as `ranking.front.rank_rows` makes them.
         title: over the table.
         others: objectives beside accuracy, a column each: costs, and metrics of the run.
         ranks: whether to say the rank.

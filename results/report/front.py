@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from ...archs.errors import InputError
+from ..ranking.front import envelope
 from ..ranking.objectives import ACCURACY, LATENCY, RankingQuery
 from ..ranking.objectives import title as title_of
-from ..ranking.pareto import envelope
+from ..ranking.remarks import why_empty
 from ..ranking.stats import count_nets
 from ..render.drawing import write_svg
 from ..runs.record import REFERENCE_KINDS, Record
@@ -45,7 +46,7 @@ def write_front(folder: Path, path: Path, query: RankingQuery | None = None) -> 
     """
     run = open_run(folder, query)
     if not run.rows:
-        raise InputError(f"svg: nothing to draw, {run.board.why_empty}")
+        raise InputError(f"svg: nothing to draw, {why_empty(run.board)}")
     write_svg(path, plot_svg(front_plot(run), *FIGURE))
 
 

@@ -11,9 +11,8 @@ from typing import Any
 
 from ...archs.errors import InputError
 from ...archs.files import atomic_write, read_own
-from ..ranking.leaderboard import recommended
 from ..ranking.metric import as_shown
-from ..ranking.verdict import verdict_of
+from ..ranking.verdict import recommended, verdict_of
 from ..render.tables import gain_text, short
 from ..runs.status import Status
 from .assets import write_assets

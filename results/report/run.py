@@ -13,9 +13,10 @@ from typing import Any
 
 from ...archs import Genotype, InputError
 from ...archs.blocks.spec import BLOCKS
-from ..ranking.leaderboard import Leaderboard, costs_of_net
+from ..ranking.front import Leaderboard, costs_of_net
 from ..ranking.metric import Metric
 from ..ranking.objectives import RankingQuery
+from ..ranking.remarks import rising_lines, sentence, why_empty
 from ..ranking.run_leaderboard import leaderboard_of
 from ..render.describe_net import InputSpec, input_spec
 from ..runs.record import REFERENCE_KINDS, Record
@@ -59,7 +60,7 @@ class Run:
         """What accuracy is weighed against; None where it is not known."""
         if record.trial in self.row_of:
             return self.row_of[record.trial][self.objective]
-        return costs_of_net(record, self._by_trial, self.board.latencies, self.board.measured)[self.objective]
+        return costs_of_net(record, self._by_trial, self.board.extra)[self.objective]
 
     @cached_property
     def _by_trial(self) -> dict[int, Record]:
@@ -125,10 +126,10 @@ def open_run(folder: Path, query: RankingQuery | None = None) -> Run:
         query: what nets are ranked on, and which; None takes the run's own objectives and limits.
     """
     board, run_json, data = leaderboard_of(folder, query), read_settings(folder), read_data_facts(folder)
-    why_empty = board.why_empty and f"{board.why_empty[:1].upper()}{board.why_empty[1:]}."
-    rising = board.rising_line and f"{board.rising_line[:1].upper()}{board.rising_line[1:]}."
-    rising += f" To train longer: {board.longer.command}" if board.longer else ""
-    return Run(folder, run_json, data, list(board.records), board, input_spec(folder), why_empty, rising)
+    rising = [sentence(line) for line in rising_lines(board)[:1]]
+    rising += [f"To train longer: {command}" for command in rising_lines(board)[1:]]
+    empty = sentence(why_empty(board))
+    return Run(folder, run_json, data, list(board.records), board, input_spec(folder), empty, " ".join(rising))
 
 
 def elapsed(records: Sequence[Record]) -> list[float] | None:

@@ -15,10 +15,11 @@ from ..ranking.metric import run_metric, trained_scores
 from ..ranking.objectives import spent_on_evaluation, spent_on_training
 from ..render.tables import short
 from ..render.terminal import plain, print_json, print_lines, print_text
+from .append_only import no_collection
 from .bank_progress import read_progress
 from .record import REFERENCE_KINDS
 from .status import Status
-from .store import RUNS, no_collection, read_records, read_settings
+from .store import RUNS, read_records, read_settings
 
 ROW = (
     "name", "status", "what", "space", "data", "records", "trained", "best_accuracy", "metric", "best_value",

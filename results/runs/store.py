@@ -19,30 +19,23 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import gc
 import json
-import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from math import prod
 from pathlib import Path
-from tokenize import TokenError
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
-from zipfile import ZipFile
+from typing import Annotated, Any, NotRequired, TypedDict
 
 from msgspec import Meta
 
 from ...archs.errors import InputError, short_repr
-from ...archs.files import atomic_write, check_own, make_folder, naming, open_own, read_own, sync_folder
+from ...archs.files import atomic_write, check_own, make_folder, naming, open_own, sync_folder
 from ...archs.json_files import Amount, Number, Share, Whole, convert, parse_line, read_json
 from ...archs.parts import MAX_CLASSES, Width
+from .append_only import cut_torn_line, no_collection, read_lines
 from .events import START, Event, UnderWay, under_way
 from .record import Record, check_format
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 class Settings(TypedDict, total=False):
@@ -61,7 +54,6 @@ class Settings(TypedDict, total=False):
     seed: Whole
     metric: dict[str, Any]
     tune: dict[str, Any]
-    quantized: bool
     supernet: Amount
     scheduler: str
 
@@ -79,14 +71,7 @@ class RunFacts(TypedDict, total=False):
     ended: bool
 
 
-class _Notes(TypedDict, total=False):
-    split: str
-    notes: dict[str, Any]
-    images: dict[str, Whole]
-    positives: Share  # of several labels
-
-
-class DataFacts(_Notes):
+class DataFacts(TypedDict):
     """What run.json says of the data."""
 
     name: str
@@ -95,13 +80,15 @@ class DataFacts(_Notes):
     classes: Annotated[list[str], Meta(min_length=1, max_length=MAX_CLASSES)]
     mean: list[Number]
     std: list[Amount]
+    split: NotRequired[str]
+    notes: NotRequired[dict[str, Any]]
+    images: NotRequired[dict[str, Whole]]
+    positives: NotRequired[Share]  # of several labels
 
 
-MOST_BYTES = 2**32  # of an array: the confusion of 23,000 classes
 RUNS = Path("runs")
 SAMPLE = 32  # validation images in sample.npz, at most
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-log = logging.getLogger("alternas")
 
 
 def run_folder(name: str) -> Path:
@@ -111,9 +98,8 @@ def run_folder(name: str) -> Path:
         InputError: if the name could lead out of that folder.
     """
     if not NAME.fullmatch(name):
-        raise InputError(
-            f"run name: letters, digits, '.', '_' and '-', starting with a letter or digit, got {short_repr(name)}"
-        )
+        rule = "letters, digits, '.', '_' and '-', starting with a letter or digit"
+        raise InputError(f"run name: {rule}, got {short_repr(name)}")
     return RUNS / name
 
 
@@ -149,11 +135,7 @@ def find_run(run: str | Path) -> Path:
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """The content of `run.json`.
-
-    Raises:
-        InputError: if it cannot be read as an object, has another format, or one of its parts is of the wrong kind.
-    """
+    """The content of `run.json`; InputError if it is no object, of another format, or a part is of the wrong kind."""
     path = folder / "run.json"
     facts = read_json(path, dict[str, Any])
     check_format(_label(folder), facts)
@@ -167,11 +149,7 @@ def _label(folder: Path) -> str:
 
 
 def read_data_facts(folder: Path) -> dict[str, Any]:
-    """What `run.json` says of the data: name, image_size, in_chans, classes, mean, std.
-
-    Raises:
-        InputError: if one of them is missing or of the wrong form.
-    """
+    """What `run.json` says of the data; InputError if a part of it is missing or of the wrong kind."""
     place = f"{folder / 'run.json'}: data"
     facts = convert(read_settings(folder).get("data", {}), DataFacts, place)
     for name in ("mean", "std"):
@@ -205,35 +183,6 @@ def has_trained(folder: Path) -> bool:
     return bool(read_records(folder)) or any(event.event == "paused" for event in read_events(folder))
 
 
-def read_lines(path: Path) -> list[bytes]:
-    """The lines of a file that is only ever appended to; none if it is not there. A torn last one is left out.
-
-    Raises:
-        InputError: if it cannot be read.
-    """
-    if not path.exists():
-        return []
-    try:
-        *lines, rest = read_own(path).split(b"\n")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    if rest:
-        log.warning("%s: the last line is torn and left out", path)
-    return lines
-
-
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """Keep the garbage collector still: it looks at all that is read again and again, a third of the time."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
-
-
 def _parse(path: Path, number: int, line: bytes) -> Record | Event:
     try:
         row = parse_line(line)
@@ -246,37 +195,6 @@ def _parse(path: Path, number: int, line: bytes) -> Record | Event:
         return Event.from_dict(row) if is_event else Record.from_dict(row)
     except InputError as error:
         raise InputError(f"{path}: line {number} is broken ({error})") from None
-
-
-def read_array(path: Path, name: str, fits: Callable[[tuple[int, ...], np.dtype], bool], expected: str) -> np.ndarray:
-    """One array of a run's .npz file. Its header is read first, for a stranger's file may say anything.
-
-    Args:
-        path: of the file.
-        name: of the array.
-        fits: whether an array of this shape and type is right; one that is not is never unpacked.
-        expected: what is right, for the message.
-
-    Raises:
-        InputError: if it cannot be read, does not fit or is too large.
-    """
-    from numpy.lib import format as npy
-
-    from ...archs.files import UNREADABLE, npy_header
-
-    try:
-        with open_own(path) as raw, ZipFile(raw) as archive, archive.open(f"{name}.npy") as file:
-            shape, dtype = npy_header(file)
-            if dtype.hasobject or not fits(shape, dtype):
-                raise InputError(f"{path}: must hold {expected}, got {dtype} {shape}")
-            if (size := prod(shape) * dtype.itemsize) > MOST_BYTES:
-                raise InputError(f"{path}: its array {name} takes {size:,} bytes, at most {MOST_BYTES:,} are read")
-            file.seek(0)
-            return npy.read_array(file, allow_pickle=False)
-    except InputError:
-        raise
-    except (*UNREADABLE, TokenError) as error:  # TokenError: of a header that is no Python
-        raise InputError(f"{path}: cannot be read as {expected} ({type(error).__name__})") from None
 
 
 def weights_file(folder: Path, record: Record) -> Path:
@@ -348,17 +266,6 @@ class Store:
 
     def close(self) -> None:
         self._file.close()
-
-
-def cut_torn_line(path: Path) -> None:
-    """Cut what follows the last line end, so that the next line appended stands alone."""
-    if not path.exists():
-        return
-    with open_own(path, "r+b") as file:
-        content = file.read()
-        end = content.rfind(b"\n") + 1
-        if end < len(content):
-            file.truncate(end)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -1,7 +1,4 @@
-"""Weights specs: timm:NAME, FILE.safetensors, an exported folder, RUN or RUN:TRIAL.
-
-Of a net of a run that was retrained, the best retraining's weights are taken.
-"""
+"""`WeightsSpec`: trained weights by name, timm:NAME, FILE.safetensors, an exported folder, RUN or RUN:TRIAL."""
 
 from __future__ import annotations
 
@@ -24,92 +21,14 @@ from ...archs import timm as timm_nets
 from ...archs.errors import InputError, OperationError
 from ...archs.json_files import Amount, Number, read_json
 from ...archs.layout import ImageSize, Map, as_map
-from ...archs.timm_net import TIMM, net_from_dict
-from ...archs.timm_network import TimmNetwork
+from ...archs.timm_net import TIMM
 from ...archs.weights import describe, digest, fill, read, shapes
-from ..ranking.run_leaderboard import best_trial
-from ..render.describe_net import find_arch, find_trial
-from .record import Record
-from .retrained import FOLDER, best_of, by_net, mean_of, retrained
+from ..render.describe_net import find_arch
 from .run_spec import parse_run_spec
-from .status import Status
-from .store import read_data_facts, read_records, weights_file
+from .trained_weights import facts_of, file_digest, select_net, trained_twin, trained_weights
 
 CONNECT_SECONDS = 5.0
 FORMS = "timm:NAME, FILE.safetensors, an exported folder, RUN, RUN:TRIAL"
-
-
-def select_net(run: Path, trial: int | None = None, how: str = "recommended") -> tuple[Path, Record]:
-    """The folder and the record of the weights to take: of a net that was retrained, its best retraining's.
-
-    Args:
-        run: folder of the run.
-        trial: which net; None takes from the front, under the run's own limits, the one that `how` picks.
-        how: recommended, accuracy, gain or cheapest.
-
-    Raises:
-        InputError: if there is no such net.
-    """
-    record = find_trial(run, best_trial(run, how) if trial is None else trial)
-    same = [group for group in by_net(retrained(run)) if group[0].key == record.key]
-    return (run / FOLDER, best_of(max(same, key=mean_of))) if same else (run, record)
-
-
-def trained_weights(home: Path, record: Record) -> Path:
-    """The file of a trained net's final weights, which must be those that its record is of.
-
-    Raises:
-        InputError: if the net was not trained to the end, or its weights are gone or have changed since.
-    """
-    if record.status not in (Status.OK, Status.DUPLICATE):
-        raise InputError(f"trial {record.trial}: was not trained to the end (status {record.status})")
-    path = weights_file(home, record)
-    if not path.exists():
-        raise InputError(f"trial {record.trial}: its trained weights are not there, {path}")
-    recorded = _trained_twin(home, record).runtime.get("weights_sha256")
-    if recorded and (found := _file_digest(path)) != recorded:
-        rule = f"has changed since it was trained (SHA-256 {found}, recorded {recorded}): its accuracy is another net's"
-        raise InputError(f"trial {record.trial}: {path} {rule}")
-    return path
-
-
-def _trained_twin(home: Path, record: Record) -> Record:
-    """The record of the training that a net's weights come from: of a duplicate, its twin's."""
-    if record.status != Status.DUPLICATE:
-        return record
-    return next((r for r in read_records(home) if r.status == Status.OK and r.trial_key == record.trial_key), record)
-
-
-def trained_network(home: Path, record: Record) -> Network | TimmNetwork:
-    """A trained net of a run with its final weights, in training mode.
-
-    Raises:
-        InputError: if it has none, or they are not its.
-    """
-    path, net, facts = trained_weights(home, record), net_from_dict(record.genotype), facts_of(home, record)
-    size = as_map(facts["image_size"])
-    if isinstance(net, Genotype):
-        return read(path, net, size)
-    network = TimmNetwork(net, len(facts["classes"]), size, facts["in_chans"])
-    fill(network, path)
-    return network
-
-
-def trained_head(home: Path, record: Record) -> Path | None:
-    """The file of the final weights of a head of the user's own, kept beside the net's; None if there is none."""
-    path = trained_weights(home, record).with_suffix(".head.safetensors")
-    return path if record.runtime.get("head") and path.exists() else None
-
-
-def facts_of(home: Path, record: Record) -> dict[str, Any]:
-    """What run.json says of the data, with only those classes that the net was trained on.
-
-    Raises:
-        InputError: if it does not say.
-    """
-    facts = read_data_facts(home)
-    classes = record.data.get("classes") or range(len(facts["classes"]))
-    return facts | {"classes": [facts["classes"][i] for i in classes]}
 
 
 @dataclass(frozen=True)
@@ -138,43 +57,44 @@ class LoadedWeights:
 
 @dataclass(frozen=True)
 class WeightsSpec:
-    """Weights as a command names them: the arguments of `find_weights`."""
+    """Weights as a command names them.
+
+    Attributes:
+        text: timm:NAME, FILE.safetensors, an exported folder, RUN (the net that an export of it takes), or RUN:TRIAL
+            (retrained, if it was).
+        arch: what a file holds that does not say it (one that does is checked): a zoo name, a genotype's .json
+            file, RUN:TRIAL, or timm:NAME for timm's state dict.
+        image_size: of timm's net, or of a file that does not say it. The others keep their own: `resized` changes it.
+    """
 
     text: str
     arch: str = ""
     image_size: ImageSize | None = None
 
     def find(self) -> LoadedWeights:
-        return find_weights(self.text, self.arch, self.image_size)
+        """The trained net.
 
+        Raises:
+            InputError: if there is no such thing, or it is not what it should be.
+            OperationError: if timm's weights cannot be downloaded.
+        """
+        text, arch = self.text, self.arch
+        size = None if self.image_size is None else as_map(self.image_size)
+        if text.startswith(TIMM):
+            self._takes_no_arch()
+            return _from_timm(text.removeprefix(TIMM), size)
+        if text.endswith(".safetensors") or os.path.isfile(text):
+            return _from_file(Path(text), f"file {text}", arch, size)
+        if os.path.isfile(inside := os.path.join(text, "weights.safetensors")):
+            return _from_file(Path(inside), f"export {text}", arch, size)
+        self._takes_no_arch()
+        if size is not None:
+            raise InputError(f"weights: --from-size says what a file is for; {text!r} knows its size, got {size}")
+        return _from_run(text)
 
-def find_weights(text: str, arch: str = "", image_size: ImageSize | None = None) -> LoadedWeights:
-    """The trained net that `text` names.
-
-    Args:
-        text: timm:NAME, FILE.safetensors, an exported folder, RUN (the net that an export
-            of it takes), RUN:TRIAL (retrained, if it was).
-        arch: what a file holds that does not say it (one that does is checked): a zoo name, a genotype's .json
-            file, RUN:TRIAL, or timm:NAME for timm's state dict.
-        image_size: of timm's net, or of a file that does not say it. The others keep their own: `resized` changes it.
-
-    Raises:
-        InputError: if there is no such thing, or it is not what it should be.
-        OperationError: if timm's weights cannot be downloaded.
-    """
-    size = None if image_size is None else as_map(image_size)
-    is_timm = text.startswith(TIMM)
-    if not is_timm and (text.endswith(".safetensors") or os.path.isfile(text)):
-        return _from_file(Path(text), f"file {text}", arch, size)
-    if not is_timm and os.path.isdir(text) and os.path.isfile(inside := os.path.join(text, "weights.safetensors")):
-        return _from_file(Path(inside), f"export {text}", arch, size)
-    if arch:
-        raise InputError(f"weights: --arch says what a file holds; {text!r} is none, got --arch {arch}")
-    if is_timm:
-        return _from_timm(text.removeprefix(TIMM), size)
-    if size is not None:
-        raise InputError(f"weights: --from-size says what a file is for; {text!r} knows its size, got {size}")
-    return _from_run(text)
+    def _takes_no_arch(self) -> None:
+        if self.arch:
+            raise InputError(f"weights: --arch says what a file holds; {self.text!r} is none, got --arch {self.arch}")
 
 
 def _from_run(text: str) -> LoadedWeights:
@@ -188,10 +108,10 @@ def _from_run(text: str) -> LoadedWeights:
     _check_facts(home / "run.json", facts, network)
     label = f"run {run.resolve().name}, trial {record.factors.get('trial', record.trial)}"
     label += f", retrained with seed {record.seed}" if home != run else ""
-    record = _trained_twin(home, record)
+    record = trained_twin(home, record)
     done, before = record.budget.get("done"), record.lineage.get("steps", None if record.lineage else 0)
     steps = None if done is None or before is None else done + before
-    return _loaded(network, label, facts | {"data": facts["name"]}, _file_digest(path), steps)
+    return _loaded(network, label, facts | {"data": facts["name"]}, file_digest(path), steps)
 
 
 def _from_file(path: Path, label: str, arch: str, size: Map | None) -> LoadedWeights:
@@ -213,7 +133,7 @@ def _from_file(path: Path, label: str, arch: str, size: Map | None) -> LoadedWei
     network = read(path, genotypes[0] if genotypes else None, size)
     if exported:
         _check_facts(path.parent / "config.json", exported, network)
-    return _loaded(network, label, exported, _file_digest(path))
+    return _loaded(network, label, exported, file_digest(path))
 
 
 class ExportFacts(TypedDict):
@@ -248,11 +168,6 @@ def _loaded(
     mean, std, classes = (tuple(facts[name]) if facts.get(name) else None for name in ("mean", "std", "classes"))
     lineage = {"weights": label, "sha256": digest, "steps": steps}
     return LoadedWeights(network, label, mean, std, classes, facts.get("data"), lineage)
-
-
-def _file_digest(path: Path) -> str:
-    with open(path, "rb") as file:
-        return digest(file.read())
 
 
 def _from_timm(name: str, size: Map | None) -> LoadedWeights:
@@ -327,7 +242,7 @@ def _from_timm_file(path: Path, name: str, size: Map | None) -> LoadedWeights:
     fill(model, path)
     network = timm_nets.convert(model)
     facts = _timm_facts(config, network) if "." in name else {}
-    return _loaded(network, f"file {path} as timm's {name}", facts, _file_digest(path))
+    return _loaded(network, f"file {path} as timm's {name}", facts, file_digest(path))
 
 
 def _timm_genotype(name: str, size: Map | None = None) -> Genotype:

@@ -14,7 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ...results.ranking.leaderboard import failures
+from ...results.ranking.remarks import failures
 from ...results.render.tables import duration, short
 from ...results.render.terminal import html_of, plain
 from ...results.runs.record import Record

@@ -9,8 +9,9 @@ from typing import Any, Protocol
 from rich.console import RenderableType
 
 from ...archs.timm_net import TIMM, TimmNet
-from ...results.ranking.leaderboard import ExtraResults, rank_rows
+from ...results.ranking.front import ExtraResults, rank_rows
 from ...results.ranking.objectives import RankingQuery, parse_objectives
+from ...results.ranking.remarks import why_empty
 from ...results.render.tables import nets_table, short
 from ...results.runs.record import REFERENCE_KINDS, Record
 from ...results.runs.status import UNTRAINED, Status
@@ -107,7 +108,7 @@ class ShownSearch:
         board = rank_rows(self.records, query, ExtraResults(measured=devices.values(settings.measured)))
         rows = board.front
         cut = f" (the {FRONT_ROWS} most expensive of {len(rows)})" if len(rows) > FRONT_ROWS else ""
-        return nets_table(rows[-FRONT_ROWS:], f"front so far{cut}", none=board.why_empty, metric=settings.metric)
+        return nets_table(rows[-FRONT_ROWS:], f"front so far{cut}", none=why_empty(board), metric=settings.metric)
 
 
 def trained(statuses: Counter[Status]) -> int:

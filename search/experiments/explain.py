@@ -24,7 +24,7 @@ from ...results.analysis_tools.index import FOLDER, Explained, open_folder, writ
 from ...results.analysis_tools.inputs import AnalysisInput
 from ...results.analysis_tools.output import write_results
 from ...results.analysis_tools.trends import TRENDS
-from ...results.ranking.leaderboard import noise_of
+from ...results.ranking.front import noise_of
 from ...results.ranking.metric import as_shown, run_metric
 from ...results.render.describe_net import input_spec
 from ...results.render.terminal import plain
@@ -33,7 +33,7 @@ from ...results.runs.retrained import retrained
 from ...results.runs.run_spec import parse_run_spec
 from ...results.runs.status import Status
 from ...results.runs.store import read_data_facts, read_records, read_settings
-from ...results.runs.weights_spec import select_net, trained_weights
+from ...results.runs.trained_weights import select_net, trained_weights
 from ..data.load import one_class_each, track
 from .explain_study import StudyNet, study_nets, study_parts
 from .studies import STUDIES

@@ -11,11 +11,12 @@ from rich.console import Console
 from ...archs import InputError
 from ...archs.errors import MAX_SEEDS, check_count
 from ...archs.timm_net import net_from_dict
-from ...results.ranking.leaderboard import recommended
 from ...results.ranking.limits import Limits
 from ...results.ranking.metric import run_metric
 from ...results.ranking.objectives import OBJECTIVES, RankingQuery
+from ...results.ranking.remarks import why_empty
 from ...results.ranking.run_leaderboard import costs_of, leaderboard_of
+from ...results.ranking.verdict import recommended
 from ...results.render.describe_net import find_trial
 from ...results.runs.record import Record
 from ...results.runs.retrained import FOLDER, prune
@@ -125,8 +126,8 @@ def _chosen(config: Retrain) -> Sequence[Record]:
         first = {r.trial_key: r for r in reversed(records)}  # of a duplicate, the one it repeats
         return list({r.trial_key: first[r.trial_key] for r in named}.values())
     board = leaderboard_of(config.search, RankingQuery(limits=config.limits))
-    if board.why_empty:
-        raise InputError(f"run {config.search.name}: {board.why_empty}")
+    if not board.rows:
+        raise InputError(f"run {config.search.name}: {why_empty(board)}")
     first = recommended(board)["trial"]
     rows = sorted(board.rows, key=lambda row: (row["trial"] != first, row["rank"], -row["accuracy"]))
     by_trial = {r.trial: r for r in records}

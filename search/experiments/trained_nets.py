@@ -24,7 +24,7 @@ from ...archs.weights import fill, read
 from ...results.analysis_tools.inputs import AnalysisInput, Images, Objective
 from ...results.runs.record import Record
 from ...results.runs.store import read_data_facts, read_settings, write_json
-from ...results.runs.weights_spec import trained_weights
+from ...results.runs.trained_weights import trained_weights
 from ..data.build import images_at
 from ..data.dataset import DataConfig, DataSet
 from ..data.load import load_showing

@@ -14,8 +14,9 @@ from typing import Any
 from ...archs.errors import InputError, check_choice
 from ...archs.files import open_own
 from ...archs.json_files import convert, parse_line
+from ...results.runs.append_only import cut_torn_line, read_lines
 from ...results.runs.status import Status
-from ...results.runs.store import cut_torn_line, read_data_facts, read_lines, read_settings
+from ...results.runs.store import read_data_facts, read_settings
 
 PACKAGES = {"mlflow": "mlflow", "wandb": "wandb", "tensorboard": "tensorboardX"}  # that each tracker is written with
 Points = Sequence[tuple[int, Mapping[str, float]]]  # steps, rising, and the values by name there

@@ -12,7 +12,7 @@ import optuna
 from optuna.storages import BaseStorage
 
 from ...archs.errors import InputError
-from ...results.ranking.leaderboard import costs_of_net
+from ...results.ranking.front import costs_of_net
 from ...results.ranking.run_leaderboard import leaderboard_of
 from ...results.render.terminal import print_lines
 from ...results.runs.events import under_way
@@ -33,7 +33,7 @@ def recorded_study(folder: Path) -> BaseStorage:
     live = under_way(read_events(folder), set(by_trial))
     genes = [trial.genes for trial in (*board.records, *live) if trial.genes]
     options = {name: tuple(dict.fromkeys(own[name] for own in genes if name in own)) for name in next(iter(genes), ())}
-    costs = {r.key: costs_of_net(r, by_trial, board.latencies, board.measured) for r in board.records}
+    costs = {r.key: costs_of_net(r, by_trial, board.extra) for r in board.records}
 
     def cost_of(key: str, _: object) -> float:
         return costs[key][board.query.cost] or 0.0

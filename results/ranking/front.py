@@ -1,0 +1,301 @@
+"""How the records of a run become its front, from top to bottom.
+
+1. Candidates are the nets trained to their full budget; of a net trained by several recipes, its best training.
+2. A candidate's accuracy is on validation, the mean over its seeds, or the score of the run's other metric. Its costs
+   are counted (MACs), measured (latency) or what its training took.
+3. Left out are nets with an unknown value, over a limit, below what was asked for, or of another family.
+4. Gain is accuracy above the curve of the plain ResNets at the same cost.
+5. The front is what no other net dominates: rank 1. Rank 2 is the front of the rest, and so on.
+6. Nets whose accuracies the seed noise does not tell apart are tied.
+
+What is said beside the rows is in `remarks`, which of them to take in `verdict`.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ...archs.candidate import tuned_values
+from ...archs.errors import InputError
+from ..latency.measurements import Measurement
+from ..runs.record import Record
+from ..runs.retrained import RETRAINED, by_net, retrainings
+from ..runs.status import Status
+from ..runs.store import read_data_facts
+from .limits import Limits
+from .metric import OF_IMAGES, Metric, score_range, trained_scores, validation_metrics
+from .objectives import ACCURACY, LATENCY, RankingQuery, column, is_cost, parse_objectives, train_flops, train_seconds
+from .pareto import Bounds, dominated_volume, knee, pareto_ranks
+from .stats import Noise, Row, deviation, pooled_noise, resolution_of
+
+DEVIATIONS = 2  # of the noise that a rise must exceed
+NEAR_HALF = 1 / 16  # of the budget: how far from its half a reading may lie
+
+
+@dataclass(frozen=True)
+class ExtraResults:
+    """What is known of a run's nets beside their records."""
+
+    latencies: Mapping[str, Measurement] = field(default_factory=dict)  # by key, all in one setting
+    measured: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # on devices, by objective and key
+    places: Sequence[str] = ()  # settings that these were measured in
+    retrained: Sequence[Record] = ()
+    images: int = 0  # that accuracies are measured on; 0 if unknown
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """Ranked nets, and what they were ranked from."""
+
+    query: RankingQuery  # what the nets are ranked on
+    rows: list[Row]  # by Pareto rank, then by rising cost; see `rank_rows`
+    noise: Noise | None  # of the run's seeds; None if unknown
+    missing: Mapping[str, int] = field(default_factory=dict)  # nets left out by the value of theirs that is unknown
+    over: int = 0  # nets left out by limits, family or accuracy
+    records: Sequence[Record] = ()  # of all nets
+    extra: ExtraResults = field(default_factory=ExtraResults)
+    folder: Path = Path()  # of the run, where it was read from one
+
+    @property
+    def front(self) -> list[Row]:
+        """The rows of rank 1."""
+        return [row for row in self.rows if row["rank"] == 1]
+
+    @property
+    def latency_setting(self) -> str:
+        """The setting that latencies were measured in; "" if none were."""
+        return next((m.setting for m in self.extra.latencies.values()), "")
+
+    @property
+    def score_range(self) -> Bounds:
+        """Scores of guessing and of a perfect net."""
+        return score_range(self.query.metric, read_data_facts(self.folder), trained_scores(self.records))
+
+    def hypervolume(self, bounds: Mapping[str, Bounds] | None = None) -> float:
+        """Share of the objectives' box that the front dominates, up to its highest costs or the given bounds."""
+        bounds = self.query.bounds(self.rows) | {ACCURACY: self.score_range} | dict(bounds or {})
+        return dominated_volume([self.query.worth(row, bounds) for row in self.front])
+
+
+def leaderboard(records: Sequence[Record], objectives: str = "macs", **limits: float) -> Leaderboard:
+    """The leaderboard by objectives as on the command line, "macs" or "accuracy,macs,params", within limits by name."""
+    return rank_rows(records, RankingQuery(parse_objectives(objectives), limits))
+
+
+def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResults | None = None) -> Leaderboard:
+    """Rank every net trained at full budget and within the limits; docs/reading-a-front.md explains the rows.
+
+    Baselines are ranked with the rest. Those left out by a limit still give the curve of plain ResNets its shape.
+    """
+    extra = extra or ExtraResults()
+    noise = noise_of(records, extra.retrained, resolution_of(query.metric.name, {"val": extra.images}))
+    candidates = _candidates(records, query, extra, noise)
+
+    needed = dict.fromkeys((*query.metrics, *query.costs, *query.limits))
+    unknown = {name: sum(not _is_known(row, name) for row in candidates) for name in needed}
+    known = [row for row in candidates if all(_is_known(row, name) for name in needed)]
+    of_family = [row for row in known if not query.families or row["family"] in query.families]
+    within = [row for row in of_family if not Limits(query.limits).broken(row)]
+    rows = [row for row in within if query.metric.is_met(row[ACCURACY])]
+
+    plain = [row for row in candidates if row["kind"] == "baseline" and row[query.cost]]
+    curve = envelope([(row[ACCURACY], row[query.cost]) for row in plain])
+    for row in rows:
+        row["gain"], row["gain_bound"] = gain(row[ACCURACY], row[query.cost], curve)
+
+    rows = with_ranks(rows, query, noise)
+    missing, over = {name: n for name, n in unknown.items() if n}, len(known) - len(rows)
+    return Leaderboard(query, rows, noise, missing, over, records, extra)
+
+
+def _candidates(records: Sequence[Record], query: RankingQuery, extra: ExtraResults, noise: Noise | None) -> list[Row]:
+    """A row for each trained net; where recipes were searched, of its best `recipe` of so many `recipes`."""
+    trained = [r for r in records if r.status == Status.OK and r.accuracy is not None]
+    by_trial, recipes = {r.trial: r for r in trained}, Counter((r.kind, r.key) for r in trained)
+    again = retrainings(extra.retrained, query.metric)
+    rows = []
+    for record in _at_best_recipe(trained):
+        rising = still_rose(record, extra.images, query.metric, noise)
+        row = _row(record, query, costs_of_net(record, by_trial, extra), rising) | again.get(record.key, RETRAINED)
+        if tuned := tuned_values(record.genes):
+            row |= {"recipe": tuned, "recipes": recipes[record.kind, record.key]}
+        rows.append(row)
+    return rows
+
+
+def _at_best_recipe(trained: Sequence[Record]) -> list[Record]:
+    """Of each net that a search trained by several recipes the most accurate training, the first of equal ones."""
+    best: dict[str, Record] = {}
+    for record in trained:
+        if record.kind == "search" and tuned_values(record.genes):
+            before = best.setdefault(record.key, record)
+            if (record.accuracy or 0.0) > (before.accuracy or 0.0):
+                best[record.key] = record
+    return [r for r in trained if best.get(r.key, r) is r or r.kind != "search"]
+
+
+def costs_of_net(record: Record, by_trial: Mapping[int, Record], extra: ExtraResults) -> dict[str, float | None]:
+    """Every cost of a net by name, None where it is unknown, and the latency's spread."""
+    latency = extra.latencies.get(record.key)
+    return {
+        "macs": record.cost["macs"],
+        "params": record.cost.get("params"),
+        "latency_ms": latency.value(LATENCY) if latency else None,
+        "latency_spread_ms": latency.spread_ms if latency else None,
+        "memory": record.cost.get("peak_activation_bytes"),
+        "train_flops": train_flops(record),
+        "train_seconds": train_seconds(record, by_trial),
+        **{name: values.get(record.key) for name, values in extra.measured.items()},
+    }
+
+
+def _row(record: Record, query: RankingQuery, costs: Mapping[str, float | None], rising: bool | None) -> Row:
+    """A net's row, before it is ranked; InputError if a metric has the name of another column."""
+    seeds = list(record.accuracies.values())
+    assert record.accuracy is not None
+    row = {
+        "trial": record.trial,
+        "kind": record.kind,
+        "family": record.family,
+        "label": record.label,
+        "key": record.key,
+        "accuracy": record.accuracy,
+        "sd": deviation(seeds) if len(seeds) > 1 else None,
+        "seeds": max(1, len(seeds)),
+        **costs,
+        "rank": 0,
+        "gain": None,
+        "gain_bound": None,
+        "accuracy_per_gmac": record.accuracy / (record.cost["macs"] / 1e9),
+        "knee": False,
+        "tied_with": None,  # as long as the noise is unknown
+        "budget_steps": record.budget.get("full"),  # which, as weights, may make nets no fair comparison
+        "weights": record.weights,
+        "rising": rising,
+        "seconds": record.seconds,  # of all trainings
+    }
+    for name in map(column, query.metrics):
+        if name in row:
+            raise InputError(f"objectives: {name} is a column of every leaderboard; report it by another name")
+        row[name] = validation_metrics(record, query.metric).get(name)
+    return row
+
+
+def _is_known(row: Row, objective: str) -> bool:
+    """Whether a net's value was measured. What costs nothing was not."""
+    value = row[column(objective)]
+    return (value or 0) > 0 if is_cost(objective) else value is not None
+
+
+def still_rose(record: Record, images: int, metric: Metric | None = None, noise: Noise | None = None) -> bool | None:
+    """Whether a net's accuracy still rose over the last half of its training by more than the noise.
+
+    The noise of two accuracies p and q on so many images is sqrt((p (1 - p) + q (1 - q)) / images); of a metric that is
+    no share of all images it is that of two seeds. Over less than half of a schedule that falls to zero, nets that more
+    steps would make better do not rise either (docs/log.md). None where it is unknown: the images or the noise are, the
+    net was not trained to the end, or its curve has no reading near the half, as those of shared nets.
+    """
+    binomial = metric is None or metric.name in OF_IMAGES
+    full = record.budget.get("full", 0)
+    known = [(p["step"] or 0, accuracy) for p in record.curve if (accuracy := p.get("accuracy")) is not None]
+    if not ((images if binomial else noise) and full and known) or known[-1][0] != full:
+        return None
+    step, before = min(known, key=lambda reading: abs(2 * reading[0] - full))
+    if abs(step / full - 0.5) > NEAR_HALF:
+        return None
+    after = known[-1][1]
+    if noise and not binomial:
+        sd = math.sqrt(2) * noise.at(after)[0]
+    else:
+        sd = math.sqrt(max(0.0, before * (1 - before) + after * (1 - after)) / images)
+    return after - before > DEVIATIONS * sd
+
+
+def envelope(baselines: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The baselines' upper envelope as (log10 cost, accuracy), by rising cost: the best so far at each cost."""
+    best, curve = -math.inf, []
+    for cost, accuracy in sorted(((cost, accuracy) for accuracy, cost in baselines), key=lambda p: (p[0], -p[1])):
+        best = max(best, accuracy)
+        if not curve or curve[-1][0] < math.log10(cost):
+            curve.append((math.log10(cost), best))
+    return curve
+
+
+def gain(accuracy: float, cost: float, curve: Sequence[tuple[float, float]]) -> tuple[float | None, str | None]:
+    """Percentage points above the baselines' envelope at equal cost, and which bound that is.
+
+    Linear between baselines in log10 of the cost, and no bound (None). What costs less than the cheapest of them is
+    compared with that one: if at least as accurate, its gain is no less ("lower"), else it is unknown (None). What
+    costs more than all is compared with the best of them: a ResNet of that cost would be no worse ("upper").
+    """
+    x = math.log10(cost)
+    if not curve:
+        return None, None
+    if x < curve[0][0]:
+        least = 100 * (accuracy - curve[0][1])
+        return (least, "lower") if least >= 0 else (None, None)
+    if x > curve[-1][0]:
+        return 100 * (accuracy - curve[-1][1]), "upper"
+    after = bisect_left(curve, (x,))
+    (x1, y1), (x0, y0) = curve[after], curve[max(after - 1, 0)]
+    share = 1.0 if x1 == x0 else (x - x0) / (x1 - x0)
+    return 100 * (accuracy - (y0 + share * (y1 - y0))), None
+
+
+def with_ranks(rows: Sequence[Row], query: RankingQuery, noise: Noise | None) -> list[Row]:
+    """The rows by rank and cost, with rank, knee and ties filled in."""
+    ranks = pareto_ranks([query.point(row) for row in rows])
+    rows = [row | {"rank": rank, "knee": False, "tied_with": None} for row, rank in zip(rows, ranks, strict=True)]
+    rows.sort(key=lambda row: (row["rank"], row[query.cost], row["trial"]))
+    if rows and noise and query.objectives[0] == ACCURACY:
+        mark_ties(rows, query, noise)
+    front = [row for row in rows if row["rank"] == 1]
+    place = knee([query.worth(row, query.bounds(front)) for row in front])
+    if place is not None:
+        front[place]["knee"] = True
+    return rows
+
+
+def noise_of(records: Sequence[Record], retrained: Iterable[Record] = (), resolution: float = 0.0) -> Noise | None:
+    """The seed noise of nets that were trained by several seeds, retrained or studied; None if they are too few."""
+    groups = [(r.key, list(r.accuracies.values())) for r in records if r.status == Status.OK and len(r.accuracies) > 1]
+    single = [*retrained, *(r for r in records if r.kind == "study")]
+    groups += [(g[0].key, [r.accuracy for r in g if r.accuracy is not None]) for g in by_net(single) if len(g) > 1]
+    return pooled_noise(groups, resolution)
+
+
+def mark_ties(rows: Sequence[Row], query: RankingQuery, noise: Noise) -> None:
+    """Put into `tied_with` of each row the trials that the noise does not tell from it, the closest first.
+
+    Accuracies of nets on the front and near it are compared, and one of a pair is always on it. Near it is a net that
+    no net of the front, costing no more, leads by more than the noise: with other seeds it might be on the front.
+    """
+    import numpy as np  # is loaded for the interval anyway
+
+    front = [i for i, row in enumerate(rows) if row["rank"] == 1]
+    accuracy_R, *costs_CR = np.array([query.point(row) for row in rows], dtype=float).T
+    nets = [(row["accuracy"], row["seeds"]) for row in rows]
+    lead_RF = accuracy_R[None, front] - accuracy_R[:, None]
+    within_RF = np.abs(lead_RF) <= noise.differences(nets, [nets[i] for i in front])
+    no_costlier_RF = np.all([cost_R[None, front] <= cost_R[:, None] for cost_R in costs_CR], axis=0)
+    near_R = ~((lead_RF > 0) & ~within_RF & no_costlier_RF).any(1)
+    tied_RF = within_RF & near_R[:, None]
+    tied_RF[front, range(len(front))] = False
+
+    ties: list[list[tuple[float, int]]] = [[] for _ in rows]
+    for i, j in np.argwhere(tied_RF).tolist():
+        apart = abs(float(lead_RF[i, j]))
+        ties[i].append((apart, front[j]))
+        if rows[i]["rank"] > 1:  # of two on the front, both are found
+            ties[front[j]].append((apart, i))
+    for row, own in zip(rows, ties, strict=True):
+        row["tied_with"] = [_name(rows[other]) for _, other in sorted(own)]
+
+
+def _name(row: Row) -> int | str:
+    return f"{row['run']}:{row['trial']}" if "run" in row else row["trial"]  # of several runs RUN:TRIAL

@@ -1,0 +1,129 @@
+"""What must be known to read a leaderboard: nets that are left out, failures, budgets, and nets that still rose."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..render.tables import duration, short
+from ..runs.record import Record
+from ..runs.retrained import retrained
+from ..runs.status import FAILED, Status
+from ..runs.store import as_argument, read_data_facts, read_settings
+from .front import NEAR_HALF, Leaderboard
+from .objectives import ACCURACY, own_flops, title
+from .stats import Row, count_nets
+
+LONGER = 4  # times the steps, of the longer training
+
+
+def why_empty(board: Leaderboard) -> str:
+    """Why no net is ranked, and how many are left out; "" where one is."""
+    if board.rows:
+        return ""
+    within = [f"at most {short(most)} {title(name)}" for name, most in board.query.limits.items()]
+    within += [f"family {' or '.join(board.query.families)}"] if board.query.families else []
+    within += [needed] if (needed := board.query.metric.needed_text) else []
+    if board.over:
+        return f"no net is within the limits ({', '.join(within)}): {count_nets(board.over)} left out"
+    return "no net can be ranked" if board.missing else "no net has been trained to the end"
+
+
+def sentence(line: str) -> str:
+    """A line as a sentence; "" stays."""
+    return line and f"{line[:1].upper()}{line[1:]}."
+
+
+def left_out(board: Leaderboard) -> list[str]:
+    """A line on each reason why nets are not ranked."""
+    needed = board.query.metric.needed_text
+    reason = "limits or family" + (f" or without {needed}" if needed else "")
+    over = f"left out by {reason}: {count_nets(board.over)}; gains refer to all plain ResNets"
+    missing = [f"left out: {count_nets(n)} without {title(name)}" for name, n in board.missing.items()]
+    return [over] * bool(board.over and board.rows) + missing + failures(board.records)
+
+
+def failures(records: Sequence[Record]) -> list[str]:
+    """How many nets failed, and the last one's cause, in a line; none where none did."""
+    failed = [record for record in records if record.status in FAILED]
+    cause = f"; the last, {failed[-1].name} ({failed[-1].label}): {failed[-1].error}" if failed else ""
+    return [f"failed: {count_nets(len(failed))}{cause}"] if failed else []
+
+
+def budget_lines(rows: Sequence[Row]) -> list[str]:
+    """A warning where nets that were trained for longer or shorter stand side by side; else nothing.
+
+    Nets of a supernet are told by how they came by their weights: how long the polished ones were trained on differs.
+    """
+    budgets = Counter(
+        f"on {row['weights']} weights"
+        if row["weights"] in ("shared", "polished")
+        else f"{row['budget_steps'] or '?'} steps{' on inherited weights' * (row['weights'] == 'inherited')}"
+        for row in rows
+    )
+    if len(budgets) < 2:
+        return []
+    each = [f"{count_nets(n)} {budget}" for budget, n in budgets.items()]
+    return [f"budgets differ, which is no fair comparison: {', '.join(each)}"]
+
+
+def count_rising(front: Sequence[Row]) -> str:
+    """How many nets of a front still rose at their end; "" of an empty front."""
+    rising, unknown = [row for row in front if row["rising"]], sum(row["rising"] is None for row in front)
+    if not front:
+        return ""
+    if unknown == len(front):
+        return "whether nets on the front still rose at the end of their training is unknown: no readings on the way"
+    left = f" ({unknown} unknown)" * bool(unknown)
+    if not rising:
+        return f"no net on the front still rose at the end of its training{left}"
+    steps = sorted({row["budget_steps"] for row in rising})
+    end = " to ".join(f"{count:,}" for count in dict.fromkeys((steps[0], steps[-1])))
+    of = f"{len(rising)} of {count_nets(len(front))}"
+    return f"{of} on the front still rose at the end of {end} steps{left}: a front belongs to its budget"
+
+
+@dataclass(frozen=True)
+class LongerTraining:
+    """Training for LONGER times the steps those nets of a front that still rose at their end."""
+
+    nets: Sequence[Record]
+    steps: int  # of each
+    command: str
+
+    @property
+    def cost(self) -> str:
+        """FLOPs and seconds of training each net once, by what its own training took; "" where that is not known."""
+        each = [(r, r.budget.get("done", 0)) for r in self.nets]
+        if not all(done and own_flops(r) for r, done in each):
+            return ""
+        flops = sum(own_flops(r) / done * self.steps for r, done in each)
+        seconds = sum(r.seconds / max(1, len(r.accuracies)) / done * self.steps for r, done in each)
+        device = ", ".join(sorted({r.device for r in self.nets if r.device})) or "the same device"
+        return f"{flops:.2g} FLOPs" + f" (about {duration(seconds)} on {device}, as measured here)" * bool(seconds)
+
+
+def longer_training(board: Leaderboard) -> LongerTraining | None:
+    """The longer training that the front calls for; None if no net rose, all were retrained so, or none can be."""
+    trained = {r.trial: r for r in board.records if r.status == Status.OK}
+    steps = LONGER * max((r.budget.get("full", 0) for r in trained.values() if r.weights == "alone"), default=0)
+    enough = (1 - NEAR_HALF) * steps  # epochs were rounded
+    done = {r.key for r in retrained(board.folder) if r.budget.get("full", 0) >= enough}
+    nets = [trained[row["trial"]] for row in board.front if row["rising"] and row["key"] not in done]
+    epochs = (read_settings(board.folder).get("settings", {}).get("recipe") or {}).get("epochs")
+    if not nets or not steps or not isinstance(epochs, (int, float)) or "://" in read_data_facts(board.folder)["name"]:
+        return None  # a study has no recipe, and a URL is not opened again
+    trials = ",".join(str(r.trial) for r in nets)
+    how = f"--trials {trials} --epochs {LONGER * epochs:g} --seeds 1"
+    return LongerTraining(nets, steps, f"alternas retrain {shlex.quote(as_argument(board.folder))} {how}")
+
+
+def rising_lines(board: Leaderboard) -> list[str]:
+    """How many nets of the front still rose at their end and what more steps would cost, and the command for these."""
+    if ACCURACY not in board.query.objectives or not board.front:
+        return []
+    longer = longer_training(board)
+    cost = f"; {LONGER} x the steps would cost {longer.cost}" if longer and longer.cost else ""
+    return [f"{count_rising(board.front)}{cost}", *([longer.command] if longer else [])]

@@ -1,0 +1,47 @@
+"""Arrays of a run's .npz files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from pathlib import Path
+from tokenize import TokenError
+from typing import TYPE_CHECKING
+from zipfile import ZipFile
+
+from ...archs.errors import InputError
+from ...archs.files import UNREADABLE, npy_header, open_own
+
+if TYPE_CHECKING:
+    import numpy as np
+
+MAX_BYTES = 2**32  # of an array: the confusion of 23,000 classes
+
+
+def read_array(path: Path, name: str, fits: Callable[[tuple[int, ...], np.dtype], bool], expected: str) -> np.ndarray:
+    """One array of a run's .npz file. Its header is read first, for a stranger's file may say anything.
+
+    Args:
+        path: of the file.
+        name: of the array.
+        fits: whether an array of this shape and type is right; one that is not is never unpacked.
+        expected: what is right, for the message.
+
+    Raises:
+        InputError: if it cannot be read, does not fit or is too large.
+    """
+    from numpy.lib import format as npy
+
+    try:
+        with open_own(path) as raw, ZipFile(raw) as archive, archive.open(f"{name}.npy") as file:
+            shape, dtype = npy_header(file)
+            if dtype.hasobject or not fits(shape, dtype):
+                raise InputError(f"{path}: must hold {expected}, got {dtype} {shape}")
+            if (size := prod(shape) * dtype.itemsize) > MAX_BYTES:
+                raise InputError(f"{path}: its array {name} takes {size:,} bytes, at most {MAX_BYTES:,} are read")
+            file.seek(0)
+            return npy.read_array(file, allow_pickle=False)
+    except InputError:
+        raise
+    except (*UNREADABLE, TokenError) as error:  # TokenError: of a header that is no Python
+        raise InputError(f"{path}: cannot be read as {expected} ({type(error).__name__})") from None

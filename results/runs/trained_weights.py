@@ -1,0 +1,98 @@
+"""The trained weights of a run's nets. Of a net that was retrained, the best retraining's are taken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ...archs import Genotype, Network
+from ...archs.errors import InputError
+from ...archs.layout import as_map
+from ...archs.timm_net import net_from_dict
+from ...archs.timm_network import TimmNetwork
+from ...archs.weights import digest, fill, read
+from ..ranking.run_leaderboard import best_trial
+from ..render.describe_net import find_trial
+from .record import Record
+from .retrained import FOLDER, best_of, by_net, mean_of, retrained
+from .status import Status
+from .store import read_data_facts, read_records, weights_file
+
+
+def select_net(run: Path, trial: int | None = None, how: str = "recommended") -> tuple[Path, Record]:
+    """The folder and the record of the weights to take: of a net that was retrained, its best retraining's.
+
+    Args:
+        run: folder of the run.
+        trial: which net; None takes from the front, under the run's own limits, the one that `how` picks.
+        how: recommended, accuracy, gain or cheapest.
+
+    Raises:
+        InputError: if there is no such net.
+    """
+    record = find_trial(run, best_trial(run, how) if trial is None else trial)
+    same = [group for group in by_net(retrained(run)) if group[0].key == record.key]
+    return (run / FOLDER, best_of(max(same, key=mean_of))) if same else (run, record)
+
+
+def trained_weights(home: Path, record: Record) -> Path:
+    """The file of a trained net's final weights, which must be those that its record is of.
+
+    Raises:
+        InputError: if the net was not trained to the end, or its weights are gone or have changed since.
+    """
+    if record.status not in (Status.OK, Status.DUPLICATE):
+        raise InputError(f"trial {record.trial}: was not trained to the end (status {record.status})")
+    path = weights_file(home, record)
+    if not path.exists():
+        raise InputError(f"trial {record.trial}: its trained weights are not there, {path}")
+    recorded = trained_twin(home, record).runtime.get("weights_sha256")
+    if recorded and (found := file_digest(path)) != recorded:
+        rule = f"has changed since it was trained (SHA-256 {found}, recorded {recorded}): its accuracy is another net's"
+        raise InputError(f"trial {record.trial}: {path} {rule}")
+    return path
+
+
+def trained_twin(home: Path, record: Record) -> Record:
+    """The record of the training that a net's weights come from: of a duplicate, its twin's."""
+    if record.status != Status.DUPLICATE:
+        return record
+    return next((r for r in read_records(home) if r.status == Status.OK and r.trial_key == record.trial_key), record)
+
+
+def trained_network(home: Path, record: Record) -> Network | TimmNetwork:
+    """A trained net of a run with its final weights, in training mode.
+
+    Raises:
+        InputError: if it has none, or they are not its.
+    """
+    path, net, facts = trained_weights(home, record), net_from_dict(record.genotype), facts_of(home, record)
+    size = as_map(facts["image_size"])
+    if isinstance(net, Genotype):
+        return read(path, net, size)
+    network = TimmNetwork(net, len(facts["classes"]), size, facts["in_chans"])
+    fill(network, path)
+    return network
+
+
+def trained_head(home: Path, record: Record) -> Path | None:
+    """The file of the final weights of a head of the user's own, kept beside the net's; None if there is none."""
+    path = trained_weights(home, record).with_suffix(".head.safetensors")
+    return path if record.runtime.get("head") and path.exists() else None
+
+
+def facts_of(home: Path, record: Record) -> dict[str, Any]:
+    """What run.json says of the data, with only those classes that the net was trained on.
+
+    Raises:
+        InputError: if it does not say.
+    """
+    facts = read_data_facts(home)
+    classes = record.data.get("classes") or range(len(facts["classes"]))
+    return facts | {"classes": [facts["classes"][i] for i in classes]}
+
+
+def file_digest(path: Path) -> str:
+    """First 12 digits of the SHA-256 of a file."""
+    with open(path, "rb") as file:
+        return digest(file.read())
