@@ -23,7 +23,7 @@ from .supernet.draws import NetSampler
 from .training.artifacts import ArtifactStore
 from .training.tuned import recipe_of
 from .trials.devices import Devices
-from .trials.schedulers import Scheduler, scheduler
+from .trials.schedulers import Scheduler
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class SearchContext:
 
     @property
     def scheduler(self) -> Scheduler:
-        return scheduler(self.settings.scheduler, self.settings.rungs, self.settings.eta)
+        return Scheduler(self.settings.scheduler, self.settings.rungs, self.settings.eta)
 
     @property
     def limits(self) -> NetLimits:
