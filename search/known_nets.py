@@ -21,7 +21,7 @@ from ..results.ranking.run_leaderboard import leaderboard_of
 from ..results.runs.record import Record, now
 from ..results.runs.store import find_run, read_records, read_settings
 from ..spaces import FixedChooser, Genes, JointSpace, Space, find_genes, options_of, plain_genes
-from .samplers.sampler_context import features
+from .samplers.sampler_context import features, fits
 
 # Settings of runs that train a net alike.
 SAME = ("recipe", "tune", "data_split", "image_size", "seed", "repeats", "metric", "trainer")
@@ -78,7 +78,6 @@ class Candidate:
     name: str
     net: Genotype | None
     genes: Mapping[str, Any] = field(default_factory=dict)
-    record: Record | None = None
 
 
 class GeneFinder:
@@ -118,9 +117,7 @@ class GeneFinder:
         """The recipe's genes, if they are of this search; else its own."""
         if self._joint is None:
             return {}
-        options = self._joint.tuned
-        fitting = genes.keys() == options.keys() and all(genes[name] in options[name] for name in genes)
-        return genes if fitting else self._joint.own
+        return genes if fits(genes, self._joint.tuned) else self._joint.own
 
     def net(self, genes: Genes) -> Genotype:
         """The net that genes give."""
@@ -139,8 +136,7 @@ class GeneFinder:
 
     def _of_net(self, net: Genotype, own: Mapping[str, Any], look: bool) -> Genes:
         net.check(self._image_size)
-        fitting = own.keys() == self._options.keys() and all(own[name] in self._options[name] for name in own)
-        if fitting and self.net(dict(own)).key == net.key:
+        if fits(own, self._options) and self.net(dict(own)).key == net.key:
             return dict(own)
         wanted, found = features(net), plain_genes(self._space, net) if net.stages else None
         if found is None and look:
@@ -202,10 +198,8 @@ def _candidates(start: StartWith, run: Path | None, image_size: ImageSize) -> li
     if start.zoo:
         return [Candidate(f"net {name}", zoo.get(name, image_size)) for name in start.zoo]
     nets = nets_of_file(start.file) if start.file else start.nets
-    return [
-        Candidate(f"net {number}", net) if isinstance(net, Genotype) else Candidate(f"net {number}", None, net)
-        for number, net in enumerate(nets, start=1)
-    ]
+    named = ((f"net {number}", net) for number, net in enumerate(nets, start=1))
+    return [Candidate(name, net) if isinstance(net, Genotype) else Candidate(name, None, net) for name, net in named]
 
 
 def _front(run: Path, trial: int | None) -> list[Record]:
@@ -221,7 +215,7 @@ def _front(run: Path, trial: int | None) -> list[Record]:
 
 
 def _of_record(record: Record) -> Candidate:
-    return Candidate(f"trial {record.trial}", Genotype.from_dict(record.genotype), record.genes, record)
+    return Candidate(f"trial {record.trial}", Genotype.from_dict(record.genotype), record.genes)
 
 
 def nets_of_file(path: Path) -> tuple[Genotype | Mapping[str, Any], ...]:
@@ -262,7 +256,7 @@ def noted_genes(facts: Mapping[str, Any], space: Space) -> list[Genes]:
     """
     noted, options = facts.get("start_with", []), options_of(space)
     for genes in noted:
-        if genes.keys() != options.keys() or not all(genes[name] in choices for name, choices in options.items()):
+        if not fits(genes, options):
             raise InputError(f"run.json: start_with holds genes of another space, {short_repr(genes)}")
     return noted
 

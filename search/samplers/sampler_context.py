@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -54,6 +54,11 @@ def _flatten(place: tuple[str | int, ...], part: Any) -> Iterator[tuple[tuple[st
                 yield from _flatten((*place, name), value)
     else:
         yield place, part
+
+
+def fits(genes: Mapping[str, Any], options: Mapping[str, tuple[Gene, ...]]) -> bool:
+    """Whether these are genes of a space with such options; those of a record may be anybody's."""
+    return genes.keys() == options.keys() and all(genes[name] in choices for name, choices in options.items())
 
 
 class NetCosts(NamedTuple):
