@@ -269,9 +269,5 @@ def default_scheduler(name: str, strategy: str, trials: int) -> str:
 
 
 def previous_settings(folder: Path) -> dict[str, Any]:
-    """The settings of an existing run.
-
-    Raises:
-        InputError: if `run.json` cannot be read.
-    """
+    """The settings of an existing run; InputError if `run.json` cannot be read."""
     return read_settings(folder).get("settings", {})

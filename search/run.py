@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Protocol
 
 from rich.console import Console
 
@@ -36,6 +35,7 @@ from .training.job import Job, JobId, JobResult, Progress, Workers
 from .training.job_files import collect_outputs, send_inputs
 from .trials.front_finetuning import FrontFinetuning
 from .trials.measuring import Measuring
+from .trials.producer import Producer
 from .trials.search_trials import SearchTrials
 from .trials.study import study_of
 
@@ -176,39 +176,6 @@ def run_loop(driver: Driver, executor: Executor, view: ProgressView, seconds: fl
             )
         view.refresh()
     return False
-
-
-class Producer(Protocol):
-    """Hands out jobs, and says what becomes of their results."""
-
-    @property
-    def done(self) -> bool:
-        """Whether nothing of it runs or waits. Once `next_job` has returned None, nothing is left to run."""
-        ...
-
-    @property
-    def complete(self) -> bool:
-        """Whether nothing is left to do at all."""
-        ...
-
-    def next_job(self, workers: Workers) -> Job | Record | None:
-        """The job of a free worker, or the record of a trial that needs none; None if neither.
-
-        It is asked again at once after a record.
-        """
-        ...
-
-    def take(self, job: Any, result: JobResult) -> Record | None:
-        """Take the result of one of its jobs. Returns the record of the trial whose end that is, if it is one."""
-        ...
-
-    def learn(self, record: Record) -> None:
-        """Take up what a new record says for what comes after it."""
-        ...
-
-    def close(self) -> list[Record]:
-        """Records of the trials that wait, which will not go on."""
-        ...
 
 
 class Driver:

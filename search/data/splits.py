@@ -242,11 +242,7 @@ WHOLE = View()
 
 
 def seen(data: DataSet, view: View) -> DataSet:
-    """The part of `data` that `view` keeps; normalised as the whole is.
-
-    Raises:
-        InputError: if a class is not there.
-    """
+    """The part of `data` that `view` keeps; normalised as the whole is; InputError if a class is not there."""
     if view == WHOLE:
         return data
     train, val, test, classes = data.train, data.val, data.test, data.classes

@@ -30,6 +30,7 @@ from ..training.job import FewShot, InitWeights, JobId, JobResult, TrainJob, Wor
 from ..training.recipe import Recipe
 from ..training.trainer_file import TrainerFile
 from ..trials.live import LiveTrials
+from ..trials.producer import Producer
 from ..trials.trial import Trial
 
 FINAL = ("ok", "nan")  # another try would end the same
@@ -126,8 +127,8 @@ class ExperimentContext:
     trainer: TrainerFile | None = None
 
 
-class PlanTrials:
-    """The trials of a plan, a producer of jobs. Opened on a folder that has some of them, it takes up what is left.
+class PlanTrials(Producer):
+    """The trials of a plan. Opened on a folder that has some of them, it takes up what is left.
 
     A training that starts from another's weights waits for it.
 
@@ -170,10 +171,6 @@ class PlanTrials:
     def complete(self) -> bool:
         """Whether all of the plan has ended."""
         return not self.live and not self._left
-
-    def close(self) -> list[Record]:
-        """End nothing: no training waits at a rung."""
-        return []
 
     def training(self, job: JobId) -> Training | None:
         """The training of a job under way."""

@@ -168,11 +168,7 @@ def cached(path: Path, measure: Callable[[], Any]) -> Any:
 
 
 def recipe_of(run: Path) -> Recipe:
-    """The recipe that a run trained with.
-
-    Raises:
-        InputError: if its run.json does not hold one.
-    """
+    """The recipe that a run trained with; InputError if its run.json does not hold one."""
     recipe = read_settings(run).get("settings", {}).get("recipe")
     if recipe is None:
         raise InputError(f"run {run.name}: is no search, so it has no recipe; give --recipe")
@@ -180,11 +176,7 @@ def recipe_of(run: Path) -> Recipe:
 
 
 def data_of(run: Path, console: Console) -> DataSet:
-    """The data that a run trained on.
-
-    Raises:
-        InputError: if they cannot be read, are others now, or are at a URL.
-    """
+    """The data that a run trained on; InputError if they cannot be read, are others now, or are at a URL."""
     facts, settings = read_data_facts(run), read_settings(run).get("settings", {})
     if settings.get("trainer") and facts.get("images", {}).get("val") == 0:
         raise InputError(

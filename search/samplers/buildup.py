@@ -81,11 +81,7 @@ class BuildUpRules:
         self._grown: dict[tuple[Node, int], Node | None] = {}
 
     def start(self, genes: Genes) -> Node:
-        """A plain ResNet as the start of a path.
-
-        Raises:
-            InputError: if it is none.
-        """
+        """A plain ResNet as the start of a path; InputError if it is none."""
         recorder = RecordingChooser(FixedChooser(genes))
         net = self._context.space.sample(recorder)
         if net.encoder is not None or any(stage.places for stage in net.stages):

@@ -21,13 +21,13 @@ from ...archs import Genotype
 from ...archs.cost import BACKWARD_FACTOR
 from ...archs.errors import InputError, OperationError
 from ...results.runs.bank_progress import FILE, FLOPS, read_progress, write_progress
-from ...results.runs.record import Record
 from ..context import SearchContext
 from ..supernet.attentive import LossPredictor
 from ..supernet.budget import NETS_A_STEP, SupernetBudget, evaluation_flops
 from ..supernet.draws import NetSampler
 from ..training.job import JobResult, SupernetJob, Workers
 from ..training.member import Member
+from .producer import Producer
 
 log = logging.getLogger("alternas")
 SEGMENTS = 16  # jobs that the bank's training is cut into: each leaves a checkpoint
@@ -39,8 +39,8 @@ NEW: dict[str, Any] = {"step": 0, "curve": [], "attempts": 0}  # the progress of
 START_SECONDS = 120.0  # that a segment waits for workers that are starting, at the beginning and after a loss
 
 
-class BankTraining:
-    """The training of a bank, a producer of jobs.
+class BankTraining(Producer):
+    """The training of a bank, which does not change with the nets.
 
     Attributes:
         progress: what supernet.json holds: steps done, FLOPs, curve, attempts that diverged.
@@ -82,10 +82,6 @@ class BankTraining:
     def done(self) -> bool:
         """Whether nets can be evaluated."""
         return self._is_others or self.progress["step"] >= self._budget.steps
-
-    @property
-    def complete(self) -> bool:
-        return self.done
 
     @property
     def flops_left(self) -> float:
@@ -172,11 +168,7 @@ class BankTraining:
         )
 
     def take(self, job: SupernetJob, result: JobResult) -> None:
-        """Take the result of a job, of which there is no record.
-
-        Raises:
-            OperationError: if the bank cannot be trained.
-        """
+        """Take the result of a job, of which there is no record; OperationError if the bank cannot be trained."""
         self._out.discard(job.member.rank)
         self._results[job.member.rank] = result
         if result.status != "ok":
@@ -185,13 +177,6 @@ class BankTraining:
             results, self._results = self._results, {}
             self._clear_rendezvous()
             self._end_segment(min((result for _, result in sorted(results.items())), key=lambda r: r.priority))
-
-    def learn(self, record: Record) -> None:
-        """Do nothing: the bank does not change with the nets."""
-
-    def close(self) -> list[Record]:
-        """End nothing: the bank is no trial."""
-        return []
 
     def _end_segment(self, result: JobResult) -> None:
         """Take what decides over a segment: the first worker's result, or the fault of another."""

@@ -77,11 +77,7 @@ class Device:
         self.predictor = LatencyPredictor()
 
     def recall(self, records: Sequence[Record]) -> None:
-        """Learn from the nets of an earlier session.
-
-        Raises:
-            InputError: if one that was trained has not been measured here.
-        """
+        """Learn from the nets of an earlier session; InputError if one that was trained has not been measured here."""
         missing = [r for r in records if r.status not in FREE and r.rungs and r.key not in self.known]
         if missing:
             rule = f"{len(missing)} trained nets, trial {missing[0].trial} first, have no latency in {self._place}"
@@ -113,11 +109,7 @@ class Device:
         self._at_work = False
 
     def add(self, net: Net, measured: dict[str, object]) -> None:
-        """Take up a new measurement, on disk first.
-
-        Raises:
-            OperationError: if those before are of another kind of machine.
-        """
+        """Take up a new measurement, on disk first; OperationError if those before are of another kind of machine."""
         new = keep(self._folder, net.key, self._image[1:], measured)
         before = next(iter(self.known.values()), new)
         if before.setting != new.setting:

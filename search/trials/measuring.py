@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from ...results.runs.record import Record
 from ..training.job import JobResult, LatencyJob, Workers
+from .producer import Producer
 from .search_trials import SearchTrials
 
 MAX_OVER = 100  # nets in a row that are measured and over a limit, before no more are proposed
 
 
-class Measuring:
-    """Measures the nets that wait in the queue of a search, device by device."""
-
-    done = complete = True  # what runs is among the search's trials
+class Measuring(Producer):
+    """Measures the nets that wait in the queue of a search, device by device; what runs is among its trials."""
 
     def __init__(self, search: SearchTrials) -> None:
         self._search, self._devices = search, search.context.devices
@@ -51,10 +50,3 @@ class Measuring:
                 return trial.finish(result.status, result.error)
         search.live.queue.appendleft(trial.number)  # to be measured elsewhere or again, then trained
         return None
-
-    def learn(self, record: Record) -> None:
-        """Do nothing: a record says nothing of a device."""
-
-    def close(self) -> list[Record]:
-        """End nothing: no net waits."""
-        return []
