@@ -85,7 +85,8 @@ class AnalysisContext:
         device, recipe = self.images.x_NCHW.device, net.recipe
         network = _filled(net_from_dict(net.record.genotype), weights, self.data).to(device).eval()
         data = seen(self.data, net.view)
-        batches = open_loader(data, device, 0).batches(_in_minibatches(recipe, len(data.train)), 0, 0, self.minibatches)
+        small = replace(recipe, batch_size=min(MINIBATCH, len(data.train)), grad_accum_steps=1)
+        batches = open_loader(data, device, 0).batches(small, 0, 0, self.minibatches)
         weight_K = class_weights(recipe, data.train.y_N, len(data.classes))
         objective = objective_of(network, recipe, None if weight_K is None else weight_K.to(device))
         return AnalysisInput(net.name, network, self.images, tuple(batches), objective)
@@ -109,7 +110,7 @@ def analysis_context(data: DataSet, most: int, device: torch.device) -> Analysis
 
     labels = torch.as_tensor(data.val.y_N[places], device=device)
     images = Images(tensor(images_at(data.val, places)), labels, tensor(data.mean), tensor(data.std))
-    return AnalysisContext(data, images, _minibatches(most))
+    return AnalysisContext(data, images, max(1, min(MINIBATCHES, most // MINIBATCH)))
 
 
 @contextmanager
@@ -139,15 +140,6 @@ def objective_of(net: nn.Module, recipe: Recipe, weight_K: Tensor | None = None)
     if recipe.augment.mixes:
         words.append("images not mixed as in training")
     return Objective(partial(loss_of, recipe, weight_K=weight_K), decay, ", ".join(words))
-
-
-def _minibatches(most: int) -> int:
-    """How many minibatches have at most so many images; one has more if it must."""
-    return max(1, min(MINIBATCHES, most // MINIBATCH))
-
-
-def _in_minibatches(recipe: Recipe, images: int) -> Recipe:
-    return replace(recipe, batch_size=min(MINIBATCH, images), grad_accum_steps=1)
 
 
 def cached(path: Path, measure: Callable[[], Any]) -> Any:

@@ -41,7 +41,7 @@ class LearningCurves:
     def update(self, ended: Sequence[FrozenTrial], running: Sequence[FrozenTrial]) -> None:
         """Take in trials that have ended since the last call, and all that have not."""
         full = [self._observe(trial, *self._result(trial)) for trial in ended if trial.state == TrialState.COMPLETE]
-        at_rungs = [reading for trial in ended for reading in self._readings(trial)]
+        at_rungs = [self._observe(t, accuracy, rung) for t in ended for rung, accuracy in rung_accuracies(t)]
         passed = [(trial, accuracy, rung) for trial in running for rung, accuracy in rung_accuracies(trial)]
         self._running_count = len(passed)
         self._running = [self._observe(*reading) for reading in passed[-self._limit :]]
@@ -57,9 +57,6 @@ class LearningCurves:
         most_full = self._limit - min(len(at_rungs), int(SHARE_AT_RUNGS * self._limit))
         full = self._full[:most_full]
         return [*full, *reversed(at_rungs[len(full) - self._limit :])]
-
-    def _readings(self, trial: FrozenTrial) -> list[Observation]:
-        return [self._observe(trial, accuracy, rung) for rung, accuracy in rung_accuracies(trial)]
 
     def _result(self, trial: FrozenTrial) -> tuple[float, int, int]:
         """Accuracy, rung and number of trainings; repeated ones tell of the noise too."""

@@ -18,13 +18,12 @@ from ...results.runs.record import Record
 from ...spaces import FeasibleNets
 from ..context import SearchContext
 from ..data.dataset import DataConfig
-from ..engine.shown import ProgressView
 from ..limits import NetLimits
 from ..run import run_loop, search_driver
 from ..samplers.registry import STRATEGIES, check_strategy
 from ..samplers.sampler_context import NetCosts, SamplerContext
 from ..spec import ETA, RUNGS, SearchSpec
-from ..training.job import Job, JobResult, Progress, TrainJob
+from ..training.job import Job, JobId, JobResult, Progress, TrainJob
 from ..training.recipes import get as recipe
 from ..trials.schedulers import SCHEDULERS, Scheduler
 from ..trials.search_trials import SearchTrials
@@ -200,8 +199,11 @@ class _Records:
     def note(self, event: str, trial: int, **facts: Any) -> None: ...
 
 
-class _NoView(ProgressView):
-    """Shows nothing."""
+class _NoView:
+    def started(self, job: Job) -> None: ...
+    def tick(self, tick: Progress) -> None: ...
+    def ended(self, record: Record | None, job: JobId) -> None: ...
+    def refresh(self) -> None: ...
 
 
 def simulate(

@@ -12,12 +12,10 @@ import math
 import secrets
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ...archs import Genotype
 from ...archs.cost import BACKWARD_FACTOR
 from ...archs.errors import InputError, OperationError
 from ...results.runs.bank_progress import FILE, FLOPS, read_progress, write_progress
@@ -92,7 +90,8 @@ class BankTraining(Producer):
         """The job of a worker; None while all of a segment are out, or to wait for workers that are starting."""
         if self.done:
             return None
-        if not self._dealt and not self._out and not self._waits(workers):
+        waits = workers.idle < NETS_A_STEP and workers.starting > 0 and time.monotonic() < self._patient_until
+        if not self._dealt and not self._out and not waits:
             self._dealt.extend(self._deal(workers.idle))
             self._workers = len(self._dealt)
         if not self._dealt:
@@ -100,10 +99,6 @@ class BankTraining(Producer):
         job = self._dealt.popleft()
         self._out.add(job.member.rank)
         return job
-
-    def _waits(self, workers: Workers) -> bool:
-        """Whether a segment had better wait for workers that are starting."""
-        return workers.idle < NETS_A_STEP and workers.starting > 0 and time.monotonic() < self._patient_until
 
     def _deal(self, idle: int) -> list[SupernetJob]:
         """The next segment: a job for each idle worker, as far as a step has nets for them."""
@@ -204,13 +199,15 @@ class BankTraining(Producer):
 
     def _advance(self, result: JobResult) -> None:
         """Note that the bank stands at a new step."""
-        before, images = self.progress["step"], self._settings.recipe.batch_size / NETS_A_STEP
+        before, share = self.progress["step"], self._settings.recipe.batch_size / NETS_A_STEP
         nets = [net for step in range(before, result.step) for net in self._sampler.nets(step, NETS_A_STEP)]
         macs = [self._sampler.macs(net) for net in nets]
-        flops = BACKWARD_FACTOR * images * sum(macs)
+        flops = BACKWARD_FACTOR * share * sum(macs)
         predicted = LossPredictor.fit(nets, [loss for step in result.losses for loss in step], macs)
         curve = result.record_fields()["curve"]
         validated = self._sampler.fixed() if curve[-1]["accuracy"] is not None else ()
+        images = len(self._context.data.train), len(self._context.data.val)
+        evaluated = sum(evaluation_flops(self._sampler.macs(net), *images) for net in validated)
         seconds = result.seconds - self.progress.get("seconds", 0.0)
         self._rates[self._workers].append((result.step - before) / max(seconds, 1e-9))
         rest = ("previous", "total_steps", "budget", "facts")
@@ -223,13 +220,9 @@ class BankTraining(Producer):
             "predicted": predicted.weights,
             "steps_a_second": {workers: round(max(rates), 3) for workers, rates in self._rates.items() if rates},
             "train_flops": self.progress.get("train_flops", 0) + flops,
-            "eval_flops": self.progress.get("eval_flops", 0) + self._evaluation_flops(validated),
+            "eval_flops": self.progress.get("eval_flops", 0) + evaluated,
         }
         self._lost = 0
         self._sampler.prefer(predicted)
         write_progress(self._folder, self.progress)
         self._drop_checkpoints()
-
-    def _evaluation_flops(self, nets: Iterable[Genotype]) -> float:
-        data = self._context.data
-        return sum(evaluation_flops(self._sampler.macs(net), len(data.train), len(data.val)) for net in nets)

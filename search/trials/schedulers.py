@@ -107,7 +107,8 @@ class RungTable:
         results[result.trial] = result
         if result.paused:
             self._paused[rung].add(result.trial)
-        self._forget_orders(rung)
+        for last in (False, True):
+            self._orders.pop((rung, last), None)
         if len(results) <= MAX_COMPARED:
             return None
         oldest = results.pop(next(iter(results)))
@@ -125,10 +126,6 @@ class RungTable:
         """Note that a trial is paused there no longer."""
         self._results[rung][trial] = replace(self._results[rung][trial], paused=False)
         self._paused[rung].discard(trial)
-
-    def _forget_orders(self, rung: int) -> None:
-        for last in (False, True):
-            self._orders.pop((rung, last), None)
 
     @property
     def any_paused(self) -> bool:
