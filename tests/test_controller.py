@@ -29,15 +29,9 @@ from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import get, members, random_net
 from alternas.spaces.families import ResNetSpace
 from alternas.spaces.presets import SpacePreset
-from fakes import FakeExecutor, SilentView, driver_of, lose, run_loop
+from fakes import FakeExecutor, KilledError, SilentView, driver_of, finish, lose, run_loop
 
 Open = Callable[..., SearchTrials]
-
-
-def finish(controller: SearchTrials, **how: Any) -> FakeExecutor:
-    executor = FakeExecutor(**how)
-    run_loop(controller, executor, SilentView())
-    return executor
 
 
 def statuses(controller: SearchTrials, kind: str = "search") -> Counter[str]:
@@ -165,10 +159,6 @@ def test_a_lost_worker_is_tried_again_twice(open_controller: Open) -> None:
     assert (seen[5], by_trial[5].status) == (3, "lost")
     assert (seen[6], by_trial[6].status) == (3, "ok")
     assert statuses(controller) == {"ok": 5, "lost": 1}
-
-
-class KilledError(Exception):
-    """Stands for a driver that dies."""
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
