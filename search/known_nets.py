@@ -29,7 +29,7 @@ SAME = ("recipe", "tune", "data_split", "image_size", "seed", "repeats", "metric
 
 @dataclass(frozen=True)
 class StartWith:
-    """Where the nets are from that a search begins with: one of these. `str` spells it.
+    """Source of the nets that a search begins with: one of these. `str` spells it.
 
     Attributes:
         nets: the nets themselves, as genotypes or genes.

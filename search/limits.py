@@ -30,7 +30,7 @@ class NetLimits:
         return bool(self.limits)
 
     def broken(self, net: Genotype) -> dict[str, float]:
-        """By which share a net breaks each limit, of those that it breaks as far as is known."""
+        """The limits that a net breaks as far as is known, each with the share by which it does."""
         return self.static(net) | self.measured(net)
 
     def static(self, net: Genotype) -> dict[str, float]:

@@ -173,7 +173,7 @@ def _named(home: Path, record: Record, run: str = "") -> TrainedNet:
 
 
 def net_parts(names: list[str], inputs: list[AnalysisInput], folder: Path, console: Console) -> Iterator[Explained]:
-    """Each analysis, done and written."""
+    """Carry out each analysis and write its results."""
     for name in track(names, lambda name: ANALYSES[name].about.lower(), console):
         if ANALYSES[name].two:
             pair = " and ".join(of.name for of in inputs)

@@ -62,7 +62,7 @@ def study_nets(run: Path, data: DataSet) -> list[StudyNet]:
 def study_parts(
     names: Sequence[str], nets: Sequence[StudyNet], context: AnalysisContext, folder: Path, console: Console
 ) -> Iterator[Explained]:
-    """Each analysis: a panel for each line of the study; what was measured of a net is cached."""
+    """Carry out each analysis: a panel for each line of the study; what was measured of a net is cached."""
     pairs = track(list(product(names, nets)), lambda pair: f"{pair[0]} of {pair[1].name}", console)
     for name, of_name in groupby(pairs, key=lambda pair: pair[0]):
         panels: dict[str, list[StudiedNet]] = {}

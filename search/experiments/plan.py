@@ -102,7 +102,7 @@ def repeated(
 
 @dataclass(frozen=True)
 class ExperimentContext:
-    """Where and on what a plan is carried out.
+    """Run and data that a plan is carried out on.
 
     Attributes:
         folder: of the run.

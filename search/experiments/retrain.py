@@ -34,7 +34,7 @@ TOP = 3
 
 @dataclass(frozen=True)
 class Retrain:
-    """Which nets of a search are retrained, how and where.
+    """Settings of a retraining: which nets of a search, how and where.
 
     Attributes:
         search: folder of its run.

@@ -102,7 +102,7 @@ def _filled(net: Net, weights: Path, data: DataSet) -> nn.Module:
 
 
 def analysis_context(data: DataSet, most: int, device: torch.device) -> AnalysisContext:
-    """At most so many validation images, and training images for each net, on the device that nets are to be on."""
+    """The context of analyses on a device: at most so many validation images, and training images for each net."""
     places, peak = sample(len(data.val), most).numpy(), data.white_level or 1.0
 
     def tensor(values: Any) -> Tensor:

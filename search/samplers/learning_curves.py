@@ -52,7 +52,7 @@ class LearningCurves:
             self._full = nearest_to_front([*self._full, *full])[: self._limit]
 
     def observations(self) -> list[Observation]:
-        """As many as are kept: full trainings, the nearest to the front first, then the latest readings at rungs."""
+        """The observations kept: full trainings, the nearest to the front first, then the latest readings at rungs."""
         at_rungs = [*self._at_rungs, *self._running]
         most_full = self._limit - min(len(at_rungs), int(SHARE_AT_RUNGS * self._limit))
         full = self._full[:most_full]
@@ -71,7 +71,7 @@ class LearningCurves:
 
 
 def nearest_to_front(observations: Sequence[Observation]) -> list[Observation]:
-    """Those of the first front first, then those of the second, and so on; of equals the earlier trial."""
+    """Observations by non-dominated rank, the first front first; of equals the earlier trial."""
     ranks = pareto_ranks([(observation.accuracy, observation.features.costs.objective) for observation in observations])
     order = sorted(range(len(ranks)), key=lambda i: (ranks[i], observations[i].trial))
     return [observations[i] for i in order]

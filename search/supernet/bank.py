@@ -146,7 +146,7 @@ class Bank(nn.Module):
         self._places.clear()
 
     def places(self, genotype: Genotype) -> dict[str, BankSlice]:
-        """Where the parameters of a net lie, by their names."""
+        """The slices that the parameters of a net are, by their names."""
         if (places := self._places.get(genotype.key)) is None:
             if len(self._places) >= CACHED_NETS:
                 self._places.clear()

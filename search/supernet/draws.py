@@ -1,4 +1,4 @@
-"""Which nets of a space train the bank in each step. No torch.
+"""The choice of nets that train the bank in each step. No torch.
 
 Candidates are drawn evenly over the families: drawn uniformly from the space, a family of few nets would hardly be
 trained. Of those that cost about the same, the one is taken that learns best (`attentive`).

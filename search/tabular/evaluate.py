@@ -32,7 +32,7 @@ REFERENCE = SearcherConfig("random")
 
 @dataclass(frozen=True)
 class BenchmarkConfig:
-    """Which table, how many seeds, how many simulated workers, over how many processes (0: one per core).
+    """Settings of a benchmark: table, seeds, how many simulated workers, over how many processes (0: one per core).
 
     Attributes:
         data: name of a published table; of `file` the data set, "" where it has one.

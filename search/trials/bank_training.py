@@ -174,7 +174,7 @@ class BankTraining(Producer):
             self._end_segment(min((result for _, result in sorted(results.items())), key=lambda r: r.priority))
 
     def _end_segment(self, result: JobResult) -> None:
-        """Take what decides over a segment: the first worker's result, or the fault of another."""
+        """Take the result of a segment: the first worker's result, or the fault of another."""
         if result.status == "lost" and self._lost < MAX_LOST:
             self._lost += 1
             self._patient_until = time.monotonic() + START_SECONDS

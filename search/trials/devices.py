@@ -50,7 +50,7 @@ class Device:
         numbers: Sequence[str] = (LATENCY,),
         timeout_s: float = TIMEOUT_SECONDS,
     ) -> None:
-        """With what the run in `folder` has measured there.
+        """Read what the run in `folder` has measured there.
 
         Args:
             cost_fn: static cost of a net.

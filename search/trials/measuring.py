@@ -28,7 +28,7 @@ class Measuring(Producer):
         return device.job(trial.number, trial.net, max(1.0, 60 * minutes))
 
     def take(self, job: LatencyJob, result: JobResult) -> Record | None:
-        """Take what a device says of a net: it ends a trial whose net is over a limit, or does not run there."""
+        """Take a device's measurement of a net: it ends a trial whose net is over a limit, or does not run there."""
         search, trial, device = self._search, self._search.live[job.trial], self._devices.at_work(job)
         device.release()
         given_up = search.live.received(trial, result)

@@ -62,7 +62,7 @@ class RecordedTrials:
         cost_of: CostOf,
         noted: Mapping[int, dict[str, Any]] | None = None,
     ) -> None:
-        """With the options of each gene of the space, and what the sampler has noted of trials.
+        """Take the options of each gene of the space, and the sampler's notes by trial.
 
         Raises:
             InputError: if trials are missing by the thousand: each would be one.

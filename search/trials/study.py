@@ -71,7 +71,7 @@ class StudyAdapter:
         return len(self._trials()) - 1
 
     def enqueue(self, genes: Sequence[Genes]) -> None:
-        """Have the next proposals hold these genes; the strategy draws the others. Not where it follows a plan."""
+        """Fix the genes of the next proposals; the strategy draws the others. Not where it follows a plan."""
         for fixed in () if self.planned else genes:
             self.study.enqueue_trial(fixed)
 
@@ -199,7 +199,7 @@ def quiet() -> None:
 
 
 def validate_sampler(strategy: str, context: SamplerContext) -> None:
-    """Have a sampler of the user's own propose nets in a study that is thrown away.
+    """Try a sampler of the user's own in a study that is thrown away.
 
     Raises:
         InputError: if it raises anything, as Optuna's samplers for one objective do, and those that want the same
