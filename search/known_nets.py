@@ -61,7 +61,6 @@ class KnownNets:
     Attributes:
         genes: of the nets that are proposed first, in this order.
         records: of an earlier run, whose nets count as trained.
-        run: folder of that run.
         left_out: why other nets are not proposed, a line each.
     """
 
@@ -152,9 +151,6 @@ def find_known_nets(
     """The nets to begin with, as genes; those that do not fit are left out.
 
     Args:
-        start: where they are from.
-        finder: finds their genes.
-        image_size: of the data.
         counts: says of a record of a run whether its net need not be trained again.
 
     Raises:

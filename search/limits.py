@@ -14,13 +14,7 @@ from .trials.devices import Devices
 
 @dataclass(frozen=True)
 class NetLimits:
-    """The limits of a search, for each of its nets.
-
-    Attributes:
-        limits: the largest costs.
-        cost_fn: static cost of a net.
-        devices: what was measured so far.
-    """
+    """The limits of a search, for each of its nets."""
 
     limits: Limits
     cost_fn: Callable[[Genotype], Cost]

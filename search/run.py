@@ -110,12 +110,9 @@ def drive(
     """Run all jobs of a driver on Ray. Returns whether all of it has ended, and not merely its time.
 
     Args:
-        driver: of a search or a plan.
         shown: the same, for the view.
         run: where, for how long, and which trackers are told.
-        data: for the workers.
         most: so many workers are of use.
-        console: for the view.
         latency: how latency is measured on the machine of the one worker; None where it is not.
 
     Raises:
@@ -182,7 +179,6 @@ class Driver:
     """Asks producers for jobs, hands them results, and records each end once: on disk before anything learns of it.
 
     Attributes:
-        folder: of the run.
         artifacts: where workers leave files, if they do not see the folder.
         running: jobs that are out, and the producer of each.
     """

@@ -102,9 +102,7 @@ def places_of(
     logged.
 
     Args:
-        name: of the set.
         labels: y_N by part: "all", or "train" with or without "val" and "test"; (N, K) of several labels.
-        classes: their names.
         groups: number of each image's group, by part; a split that is made here keeps each whole.
 
     Raises:

@@ -88,8 +88,6 @@ def reference(name: str, net: StudyNet, nets: Sequence[StudyNet]) -> StudyNet | 
     Args:
         name: "cka" takes the last of its panel, such as the one trained on all data; "cka_between" the largest net of
             its family of the same label; other analyses take none.
-        net: the one.
-        nets: all.
     """
     candidates: list[StudyNet] = []
     if name == "cka":

@@ -41,10 +41,7 @@ class Training:
     """One training of a plan.
 
     Attributes:
-        net: what is trained.
-        recipe: how.
         steps: the full budget, in optimiser steps.
-        seed: of the training.
         factors: what the plan varies, by name; trainings that differ in the seed alone share them.
         view: part of the data.
         start: its first weights; None is from scratch. Those of another training of the plan are no file yet: "".
@@ -105,14 +102,12 @@ class ExperimentContext:
     """Run and data that a plan is carried out on.
 
     Attributes:
-        folder: of the run.
         kind: of its records, "retrain" or "study".
         data: that all of it is trained on.
         run: where, for how long, and which trackers are told.
         settings: what the command was given, kept in run.json.
         pretrained: weights that trainings start from, kept in the folder.
         about: what it is for, in a line that is printed once all is checked.
-        metric: what nets are ranked by.
         trainer: the user's own training; None is ours.
     """
 

@@ -35,7 +35,6 @@ class ExperimentConfig:
 
     Attributes:
         data: that all of it is trained on.
-        recipe: of every training.
         seeds: number of trainings of each net.
         name: of the run; "" derives it from the inputs.
         run: where, for how long, and which trackers are told.
@@ -69,9 +68,6 @@ def run_experiment(
     """Train what of the plan is not trained yet. Returns the records in its order: of all, unless the time was over.
 
     Args:
-        plan: what is known beforehand.
-        context: where and on what.
-        console: for progress.
         following: the trainings that follow from the records of those that have ended; asked after each.
 
     Raises:

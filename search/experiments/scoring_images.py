@@ -21,11 +21,6 @@ MAX_SCORED = 5000  # validation images: beyond, the noise of the choice is below
 def scoring_images(home: Path, record: Record, console: Console) -> ScoringImages:
     """Images of the part of its data that a net was trained on; the same ones each time, none of the test split.
 
-    Args:
-        home: folder of the net's run.
-        record: of the net.
-        console: where progress is shown.
-
     Raises:
         InputError: if the data cannot be read, or are others now.
     """

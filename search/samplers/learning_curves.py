@@ -18,7 +18,6 @@ class LearningCurves:
     """Readings of all trials that passed a rung or came to their end.
 
     Attributes:
-        count: number of readings.
         last_rung: the furthest rung passed; -1 without one.
         squares, freedom: squared deviations of repeated trainings from their nets' means, summed, and how many of
             them are independent: what is known of the seed noise.

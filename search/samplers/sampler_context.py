@@ -66,7 +66,6 @@ class NetCosts(NamedTuple):
 
     Attributes:
         objective: what accuracy is weighed against.
-        params: number of parameters.
         training: what it costs to train the net, up to a factor that all nets share; 1 where all cost the same.
     """
 
@@ -113,8 +112,6 @@ class SamplerContext:
     """What a strategy is made from.
 
     Attributes:
-        seed: of its draws.
-        costs_of: costs of any net.
         excess: share by which a net is over the limits on costs in closed form; 0 within them.
         cost_is_exact: False where nets are measured: costs are predicted until then, and limits show only then.
         traits_of: what nets are compared by.

@@ -28,10 +28,7 @@ class NetSampler:
     """Draws nets for a supernet; all are within the limits.
 
     Args:
-        space: the nets.
-        macs: MACs of a net.
         excess: the shares by which a net is over the limits; see `NetLimits.excess`.
-        seed: of all draws.
     """
 
     def __init__(

@@ -37,7 +37,6 @@ class BenchmarkConfig:
     Attributes:
         data: name of a published table; of `file` the data set, "" where it has one.
         file: a table of one's own; see `read_table`.
-        objective: the cost beside accuracy.
         floor: accuracy that hypervolumes are counted above; None for the table's own.
     """
 

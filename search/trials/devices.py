@@ -53,12 +53,9 @@ class Device:
         """Read what the run in `folder` has measured there.
 
         Args:
-            cost_fn: static cost of a net.
             setting: what latencies are measured under, or the device's command.
             image: channels, height, width.
-            classes: of the nets.
             numbers: what every net must have, of which the first is predicted.
-            timeout_s: of one run of a command.
 
         Raises:
             InputError: if the run's latency.jsonl is broken, or holds this setting on several machines.
@@ -170,11 +167,7 @@ class Device:
 
 
 class Devices:
-    """The devices of a search, by name; "" is this machine. Costs and limits are called NUMBER@DEVICE or latency_ms.
-
-    Attributes:
-        by_name: what each has measured.
-    """
+    """The devices of a search, by name; "" is this machine. Costs and limits are called NUMBER@DEVICE or latency_ms."""
 
     def __init__(self, by_name: Mapping[str, Device] | None = None) -> None:
         self.by_name = by_name or {}

@@ -17,7 +17,6 @@ class RunTally:
     """Sums over the records of a run; each is added once.
 
     Attributes:
-        statuses: number of records by status.
         taken: trials whose records are an earlier run's.
         begun, macs: nets of the search that were trained, and their MACs.
         promotions: number of them by rungs that they were promoted from.
