@@ -110,7 +110,7 @@ def drive(
     """Run all jobs of a driver on Ray. Returns whether all of it has ended, and not merely its time.
 
     Args:
-        shown: the same, for the view.
+        shown: the work of the driver, for the view.
         run: where, for how long, and which trackers are told.
         most: so many workers are of use.
         latency: how latency is measured on the machine of the one worker; None where it is not.

@@ -36,12 +36,7 @@ from ...results.runs.weights_spec import select_net, trained_weights
 from ..data.load import one_class_each, track
 from .explain_study import StudyNet, study_nets, study_parts
 from .studies import STUDIES
-from .trained_nets import (
-    TrainedNet,
-    analysis_context,
-    data_of,
-    threads_for,
-)
+from .trained_nets import TrainedNet, analysis_context, data_of, threads_for
 
 ZOO = "zoo"
 

@@ -76,9 +76,7 @@ def study_parts(
                 panel.append(StudiedNet(net.label, net.record.seed, net.record.factors, *found))
         lines = dict.fromkeys(net.line for net in nets)
         yield write_results(
-            folder,
-            name,
-            [(line, trend(name, line, panels[line]) if line in panels else unfit[line]) for line in lines],
+            folder, name, [(line, trend(name, line, panels[line]) if line in panels else unfit[line]) for line in lines]
         )
 
 

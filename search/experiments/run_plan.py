@@ -60,10 +60,7 @@ class ExperimentConfig:
 
 
 def run_experiment(
-    plan: Sequence[Training],
-    context: ExperimentContext,
-    console: Console,
-    following: Following = lambda ended: (),
+    plan: Sequence[Training], context: ExperimentContext, console: Console, following: Following = lambda ended: ()
 ) -> list[Record]:
     """Train what of the plan is not trained yet. Returns the records in its order: of all, unless the time was over.
 

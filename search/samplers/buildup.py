@@ -214,10 +214,7 @@ class BuildUp(JointSampler):
 
 
 def greedy_path(
-    start: N,
-    stages: int,
-    grow: Callable[[N, int], N | None],
-    look: Callable[[N, N], tuple[MeanCI | None, str]],
+    start: N, stages: int, grow: Callable[[N, int], N | None], look: Callable[[N, N], tuple[MeanCI | None, str]]
 ) -> tuple[list[tuple[N, N, MeanCI | None, str]], N | None]:
     """The build-up rule: one MSA block at a time, from the last stage backwards; one that does not help is left out.
 

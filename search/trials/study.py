@@ -159,11 +159,7 @@ class StudyAdapter:
 
 
 def study_of(
-    store: Store,
-    strategy: str,
-    context: SamplerContext,
-    cost_of: CostOf,
-    baselines: Sequence[Genotype] | None = None,
+    store: Store, strategy: str, context: SamplerContext, cost_of: CostOf, baselines: Sequence[Genotype] | None = None
 ) -> StudyAdapter:
     """The study of a run: its baselines, all that its records and events say, and the first proposals.
 
