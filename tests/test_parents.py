@@ -57,10 +57,7 @@ class Hearer(SilentView):
 
 
 def finish(
-    controller: SearchTrials,
-    fate: Fate = trained,
-    slots: int = 1,
-    hear: Callable[[TrainJob], Any] = lambda job: None,
+    controller: SearchTrials, fate: Fate = trained, slots: int = 1, hear: Callable[[TrainJob], Any] = lambda job: None
 ) -> FakeExecutor:
     """Drive to the end; an outcome for each job."""
     executor = FakeExecutor(slots, fate)

@@ -304,10 +304,9 @@ def test_a_bank_goes_on_from_the_last_good_checkpoint(
     run(open_supernet(), fate, slots=1)
     assert (
         starts[3:][restarted : restarted + 4]
-        == {
-            1: [starts[3], starts[2], starts[3], starts[4 + restarted + 2]],
-            2: [starts[3], starts[2], 0, starts[1]],
-        }[gone]
+        == {1: [starts[3], starts[2], starts[3], starts[4 + restarted + 2]], 2: [starts[3], starts[2], 0, starts[1]]}[
+            gone
+        ]
     )
     assert "bank-7.pt is broken or gone; its training goes on from step" in caplog.text
     progress = read_progress(tmp_path)
@@ -316,8 +315,7 @@ def test_a_bank_goes_on_from_the_last_good_checkpoint(
 
 
 @pytest.mark.parametrize(
-    "content",
-    ["", '{"format": 1, "st', '{"format": 1, "step": -3}', '{"format": 1, "step": 1, "predicted": [1]}'],
+    "content", ["", '{"format": 1, "st', '{"format": 1, "step": -3}', '{"format": 1, "step": 1, "predicted": [1]}']
 )
 def test_a_broken_note_of_the_bank_is_put_aside(
     open_supernet: Open, tmp_path: Path, caplog: pytest.LogCaptureFixture, content: str
