@@ -24,7 +24,7 @@ from .supernet.draws import NetSampler
 from .training.artifacts import ArtifactStore
 from .training.tuned import recipe_of
 from .trials.devices import Devices
-from .trials.schedulers import Scheduler, scheduler
+from .trials.schedulers import Scheduler
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,8 @@ class SearchContext:
     """A search that was found possible, with what it needs. Nothing is written yet.
 
     Attributes:
-        settings: what was asked for.
-        data: the data set.
-        space: the nets allowed.
         cost_fn: cost of a net on the data, as it is shipped.
         steps: the full budget of a net, in optimiser steps.
-        folder: of the run.
         record_fields: fields that every record of the run shares.
         run_settings: what `run.json` holds as the settings; equal ones resume a run.
         devices: that nets are measured on, where that is a cost or has a limit.
@@ -45,7 +41,6 @@ class SearchContext:
         bank: the file of the shared weights, of this run or another; None where nets are trained alone.
         nets: draws the nets that train the bank.
         bank_facts: what the shared weights are for; others are refused.
-        known: nets to begin with.
         references: what the nets of timm cost that are trained beside the search.
         pretrained: weights that every net of the search begins with.
     """
@@ -75,7 +70,7 @@ class SearchContext:
 
     @property
     def scheduler(self) -> Scheduler:
-        return scheduler(self.settings.scheduler, self.settings.rungs, self.settings.eta)
+        return Scheduler(self.settings.scheduler, self.settings.rungs, self.settings.eta)
 
     @property
     def limits(self) -> NetLimits:

@@ -22,7 +22,7 @@ from ..results.runs.record import Record, now
 from ..results.runs.status import Status
 from ..results.runs.store import find_run, read_records, read_settings
 from ..spaces import FixedChooser, Genes, JointSpace, Space, find_genes, options_of, plain_genes
-from .samplers.sampler_context import features
+from .samplers.sampler_context import features, fits
 
 # Settings of runs that train a net alike.
 SAME = ("recipe", "tune", "data_split", "image_size", "seed", "repeats", "metric", "trainer")
@@ -30,7 +30,7 @@ SAME = ("recipe", "tune", "data_split", "image_size", "seed", "repeats", "metric
 
 @dataclass(frozen=True)
 class StartWith:
-    """Where the nets are from that a search begins with: one of these. `str` spells it.
+    """Source of the nets that a search begins with: one of these. `str` spells it.
 
     Attributes:
         nets: the nets themselves, as genotypes or genes.
@@ -62,7 +62,6 @@ class KnownNets:
     Attributes:
         genes: of the nets that are proposed first, in this order.
         records: of an earlier run, whose nets count as trained.
-        run: folder of that run.
         left_out: why other nets are not proposed, a line each.
     """
 
@@ -79,7 +78,6 @@ class Candidate:
     name: str
     net: Genotype | None
     genes: Mapping[str, Any] = field(default_factory=dict)
-    record: Record | None = None
 
 
 class GeneFinder:
@@ -119,9 +117,7 @@ class GeneFinder:
         """The recipe's genes, if they are of this search; else its own."""
         if self._joint is None:
             return {}
-        options = self._joint.tuned
-        fitting = genes.keys() == options.keys() and all(genes[name] in options[name] for name in genes)
-        return genes if fitting else self._joint.own
+        return genes if fits(genes, self._joint.tuned) else self._joint.own
 
     def net(self, genes: Genes) -> Genotype:
         """The net that genes give."""
@@ -140,8 +136,7 @@ class GeneFinder:
 
     def _of_net(self, net: Genotype, own: Mapping[str, Any], look: bool) -> Genes:
         net.check(self._image_size)
-        fitting = own.keys() == self._options.keys() and all(own[name] in self._options[name] for name in own)
-        if fitting and self.net(dict(own)).key == net.key:
+        if fits(own, self._options) and self.net(dict(own)).key == net.key:
             return dict(own)
         wanted, found = features(net), plain_genes(self._space, net) if net.stages else None
         if found is None and look:
@@ -157,9 +152,6 @@ def find_known_nets(
     """The nets to begin with, as genes; those that do not fit are left out.
 
     Args:
-        start: where they are from.
-        finder: finds their genes.
-        image_size: of the data.
         counts: says of a record of a run whether its net need not be trained again.
 
     Raises:
@@ -203,10 +195,8 @@ def _candidates(start: StartWith, run: Path | None, image_size: ImageSize) -> li
     if start.zoo:
         return [Candidate(f"net {name}", zoo.get(name, image_size)) for name in start.zoo]
     nets = nets_of_file(start.file) if start.file else start.nets
-    return [
-        Candidate(f"net {number}", net) if isinstance(net, Genotype) else Candidate(f"net {number}", None, net)
-        for number, net in enumerate(nets, start=1)
-    ]
+    named = ((f"net {number}", net) for number, net in enumerate(nets, start=1))
+    return [Candidate(name, net) if isinstance(net, Genotype) else Candidate(name, None, net) for name, net in named]
 
 
 def _front(run: Path, trial: int | None) -> list[Record]:
@@ -222,7 +212,7 @@ def _front(run: Path, trial: int | None) -> list[Record]:
 
 
 def _of_record(record: Record) -> Candidate:
-    return Candidate(f"trial {record.trial}", Genotype.from_dict(record.genotype), record.genes, record)
+    return Candidate(f"trial {record.trial}", Genotype.from_dict(record.genotype), record.genes)
 
 
 def nets_of_file(path: Path) -> tuple[Genotype | Mapping[str, Any], ...]:
@@ -263,7 +253,7 @@ def noted_genes(facts: Mapping[str, Any], space: Space) -> list[Genes]:
     """
     noted, options = facts.get("start_with", []), options_of(space)
     for genes in noted:
-        if genes.keys() != options.keys() or not all(genes[name] in choices for name, choices in options.items()):
+        if not fits(genes, options):
             raise InputError(f"run.json: start_with holds genes of another space, {short_repr(genes)}")
     return noted
 

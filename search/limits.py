@@ -14,13 +14,7 @@ from .trials.devices import Devices
 
 @dataclass(frozen=True)
 class NetLimits:
-    """The limits of a search, for each of its nets.
-
-    Attributes:
-        limits: the largest costs.
-        cost_fn: static cost of a net.
-        devices: what was measured so far.
-    """
+    """The limits of a search, for each of its nets."""
 
     limits: Limits
     cost_fn: Callable[[Genotype], Cost]
@@ -30,7 +24,7 @@ class NetLimits:
         return bool(self.limits)
 
     def broken(self, net: Genotype) -> dict[str, float]:
-        """By which share a net breaks each limit, of those that it breaks as far as is known."""
+        """The limits that a net breaks as far as is known, each with the share by which it does."""
         return self.static(net) | self.measured(net)
 
     def static(self, net: Genotype) -> dict[str, float]:

@@ -36,7 +36,7 @@ from .training.recipe import check_devices, check_on
 from .training.trainer_file import TrainerFile
 from .training.tuned import own_genes, single_changes
 from .trials.devices import Device, Devices
-from .trials.schedulers import scheduler
+from .trials.schedulers import Scheduler
 from .trials.study import validate_sampler
 
 SCHEDULER_FROM_TRIALS = 32  # from so many trials on a search finds more with a scheduler: docs/strategies.md
@@ -49,7 +49,7 @@ def prepare(settings: SearchSpec, console: Console) -> SearchContext:
         InputError: as `search`.
     """
     folder = run_folder(settings.name)
-    scheduler(settings.scheduler, settings.rungs, settings.eta)
+    Scheduler(settings.scheduler, settings.rungs, settings.eta)
     check_strategy(settings.strategy)
     data = _load(settings, console)
     nets = spaces.find(settings.space, data.image_size)
@@ -269,9 +269,5 @@ def default_scheduler(name: str, strategy: str, trials: int) -> str:
 
 
 def previous_settings(folder: Path) -> dict[str, Any]:
-    """The settings of an existing run.
-
-    Raises:
-        InputError: if `run.json` cannot be read.
-    """
+    """The settings of an existing run; InputError if `run.json` cannot be read."""
     return read_settings(folder).get("settings", {})

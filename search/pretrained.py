@@ -20,7 +20,6 @@ class Pretrained:
 
     Attributes:
         start: how a net begins with them.
-        network: the net that they are of.
         digest: of them; another one is another search.
     """
 
@@ -40,8 +39,6 @@ def load_pretrained(spec: WeightsSpec, folder: Path, classes: Sequence[str]) -> 
     """Find weights for a search. Their last layer is kept where it knows the same classes, else it starts at zero.
 
     Args:
-        spec: as named.
-        folder: of the run.
         classes: of the data, in the order of the logits.
 
     Raises:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Protocol
 
 from rich.console import Console
 
@@ -37,6 +36,7 @@ from .training.job import Job, JobId, JobResult, Progress, Workers
 from .training.job_files import collect_outputs, send_inputs
 from .trials.front_finetuning import FrontFinetuning
 from .trials.measuring import Measuring
+from .trials.producer import Producer
 from .trials.search_trials import SearchTrials
 from .trials.study import study_of
 
@@ -111,12 +111,9 @@ def drive(
     """Run all jobs of a driver on Ray. Returns whether all of it has ended, and not merely its time.
 
     Args:
-        driver: of a search or a plan.
-        shown: the same, for the view.
+        shown: the work of the driver, for the view.
         run: where, for how long, and which trackers are told.
-        data: for the workers.
         most: so many workers are of use.
-        console: for the view.
         latency: how latency is measured on the machine of the one worker; None where it is not.
 
     Raises:
@@ -179,44 +176,10 @@ def run_loop(driver: Driver, executor: Executor, view: ProgressView, seconds: fl
     return False
 
 
-class Producer(Protocol):
-    """Hands out jobs, and says what becomes of their results."""
-
-    @property
-    def done(self) -> bool:
-        """Whether nothing of it runs or waits. Once `next_job` has returned None, nothing is left to run."""
-        ...
-
-    @property
-    def complete(self) -> bool:
-        """Whether nothing is left to do at all."""
-        ...
-
-    def next_job(self, workers: Workers) -> Job | Record | None:
-        """The job of a free worker, or the record of a trial that needs none; None if neither.
-
-        It is asked again at once after a record.
-        """
-        ...
-
-    def take(self, job: Any, result: JobResult) -> Record | None:
-        """Take the result of one of its jobs. Returns the record of the trial whose end that is, if it is one."""
-        ...
-
-    def learn(self, record: Record) -> None:
-        """Take up what a new record says for what comes after it."""
-        ...
-
-    def close(self) -> list[Record]:
-        """Records of the trials that wait, which will not go on."""
-        ...
-
-
 class Driver:
     """Asks producers for jobs, hands them results, and records each end once: on disk before anything learns of it.
 
     Attributes:
-        folder: of the run.
         artifacts: where workers leave files, if they do not see the folder.
         running: jobs that are out, and the producer of each.
     """

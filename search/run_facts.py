@@ -46,8 +46,6 @@ def write_run_json(folder: Path, data: DataSet, artifacts: ArtifactStore | None,
     """Write what the folder of a run is, with a sample of its data.
 
     Args:
-        folder: of the run.
-        data: that its nets are trained on.
         artifacts: of the run; kept without its password, as in the command.
         facts: "settings", and what else is to be kept.
     """

@@ -19,11 +19,7 @@ from .trials.trial import BUDGET_SHARE
 
 
 def conclude(search: SearchTrials, console: Console) -> None:
-    """Say how a search ended.
-
-    Raises:
-        OperationError: if all that was trained has failed.
-    """
+    """Say how a search ended; OperationError if all that was trained has failed."""
     settings, started = search.context.settings, search.started
     if settings.run.budget.train_flops < math.inf and search.tally.budget_spent:
         console.print(f"all {short(settings.run.budget.train_flops)} FLOPs are used: {started} trials started")

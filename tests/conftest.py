@@ -89,6 +89,14 @@ def what_is_written_is_read_again() -> Iterator[None]:
 
 
 @pytest.fixture
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of data that other tests have not been in."""
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("ALTERNAS_DATA", str(home))
+    return home
+
+
+@pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty current folder, and no data kept by other tests."""
     monkeypatch.chdir(tmp_path)

@@ -129,6 +129,17 @@ class SilentView:
     def refresh(self) -> None: ...
 
 
+class KilledError(Exception):
+    """Stands for a driver that dies."""
+
+
+def finish(controller: SearchTrials, **how: Any) -> FakeExecutor:
+    """Run a search to its end; the executor knows what it ran."""
+    executor = FakeExecutor(**how)
+    run_loop(controller, executor, SilentView())
+    return executor
+
+
 class FakeWorker:
     """A `Worker` for other processes. What `write_fates` wrote into a run's folder happens to its trials."""
 

@@ -359,17 +359,6 @@ def test_unknown_contenders(
         searchers(table, strategies, schedulers)
 
 
-def test_rungs_of_contenders_are_checked(table: TabularBenchmark) -> None:
-    for rungs, eta in (((0.5, 0.25), 2.0), ((0.5,), 1.0), ((0.5,), math.nan)):
-        with pytest.raises(InputError):
-            searchers(table, ("random",), ("mo-asha",), SearcherConfig("", rungs=rungs, eta=eta))
-
-
-def test_rungs_are_checked_where_no_scheduler_is_named(table: TabularBenchmark) -> None:
-    with pytest.raises(InputError):
-        searchers(table, (), (), SearcherConfig("", rungs=(0.5, 0.25)))
-
-
 def climb(to_90: float | None, to_95: float | None, to_99: float | None, start: float = 0.1) -> Trace:
     """A trace that reaches 0.9, 0.95 and 0.99 with so much training."""
     steps = [(1.0, start)] + [(at, share) for at, share in ((to_90, 0.9), (to_95, 0.95), (to_99, 0.99)) if at]
@@ -472,8 +461,11 @@ def test_the_command(alternas: Any) -> None:
     assert "<svg" in Path("new/plot.svg").read_text(encoding="utf-8")
 
 
+@stored
 @pytest.mark.usefixtures("elsewhere")
 @pytest.mark.parametrize(("words", "about"), [
+    (("--rungs", "0.5,0.25"), "rungs"), (("--eta", "nan", "--scheduler", "asha"), "eta"),
+    (("--strategy", "oracle", "--processes", "-1"), "processes"), (("--data", "digits"), "digits"),
     (("--seeds", "0"), "seeds"), (("--workers", "-1"), "workers"), (("--plot", "plot.txt"), "plot"),
     (("--plot", "plot"), ".svg"), (("--strategy", "randm"), "did you mean 'random'"),
     (("--rungs", "2", "--scheduler", "mo-asha"), "rungs"),
@@ -486,20 +478,6 @@ def test_bad_input_is_one_line(alternas: Any, words: tuple[str, ...], about: str
     assert (code, out) == (2, "")
     assert about in errors
     assert "Traceback" not in errors
-
-
-@pytest.mark.usefixtures("elsewhere")
-@stored
-def test_processes_are_checked(alternas: Any) -> None:
-    assert alternas("bench", "--strategy", "oracle", "--processes", "-1")[0] == 2
-
-
-@pytest.mark.usefixtures("elsewhere")
-@stored
-def test_unknown_data_is_one_line(alternas: Any) -> None:
-    code, _, errors = alternas("bench", "--data", "digits", "--strategy", "oracle")
-    assert code == 2
-    assert "digits" in errors
 
 
 def test_the_fixture_is_worth_searching(table: TabularBenchmark) -> None:

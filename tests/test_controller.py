@@ -24,29 +24,14 @@ from alternas.search.samplers.registry import STRATEGIES
 from alternas.search.samplers.sampler_context import candidate_baselines
 from alternas.search.training.job import JobResult, Point, TrainJob
 from alternas.search.trials import live, schedulers
-from alternas.search.trials.schedulers import (
-    SCHEDULERS,
-    Asha,
-    MoAsha,
-    NoScheduler,
-    RungResult,
-    RungTable,
-    Scheduler,
-    scheduler,
-)
+from alternas.search.trials.schedulers import SCHEDULERS, RungResult, RungTable, Scheduler
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import get, members, random_net
 from alternas.spaces.families import ResNetSpace
 from alternas.spaces.presets import SpacePreset
-from fakes import FakeExecutor, SilentView, driver_of, lose, run_loop
+from fakes import FakeExecutor, KilledError, SilentView, driver_of, finish, lose, run_loop
 
 Open = Callable[..., SearchTrials]
-
-
-def finish(controller: SearchTrials, **how: Any) -> FakeExecutor:
-    executor = FakeExecutor(**how)
-    run_loop(controller, executor, SilentView())
-    return executor
 
 
 def statuses(controller: SearchTrials, kind: str = "search") -> Counter[str]:
@@ -176,10 +161,6 @@ def test_a_lost_worker_is_tried_again_twice(open_controller: Open) -> None:
     assert statuses(controller) == {"ok": 5, "lost": 1}
 
 
-class KilledError(Exception):
-    """Stands for a driver that dies."""
-
-
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("rungs", ["mo-asha", pytest.param("none", marks=pytest.mark.slow)])  # asha shares its code
 def test_a_driver_killed_anywhere_resumes(open_controller: Open, strategy: str, rungs: str) -> None:
@@ -287,15 +268,15 @@ def sent_on(
 
 def test_a_slow_starter_is_promoted_where_the_strategy_expects_much_of_it() -> None:
     waiting = [RungResult(i, accuracy, 10, True) for i, accuracy in enumerate([0.5, 0.9, 0.4])]
-    assert sent_on(MoAsha(), waiting, last=False) == 1
-    assert sent_on(MoAsha(), waiting, last=False, expected={0: 0.6, 1: 0.7, 2: 0.8}) == 2
-    assert sent_on(MoAsha(), waiting, last=False, expected={0: 0.6, 2: 0.8}) == 1, "not of all that wait"
+    assert sent_on(Scheduler(), waiting, last=False) == 1
+    assert sent_on(Scheduler(), waiting, last=False, expected={0: 0.6, 1: 0.7, 2: 0.8}) == 2
+    assert sent_on(Scheduler(), waiting, last=False, expected={0: 0.6, 2: 0.8}) == 1, "not of all that wait"
     failed = [*waiting[:2], dataclasses.replace(waiting[2], paused=False)]
-    assert sent_on(MoAsha(eta=2.0), failed, last=False, expected={0: 0.8, 1: 0.7}) == 0, "one failed later"
+    assert sent_on(Scheduler(eta=2.0), failed, last=False, expected={0: 0.8, 1: 0.7}) == 0, "one failed later"
 
 
 def test_promotions_follow_what_is_expected_now() -> None:
-    rungs = RungTable(MoAsha(eta=2.0), 100)
+    rungs = RungTable(Scheduler(eta=2.0), 100)
     for number in range(2):
         rungs.add(0, RungResult(number, 0.5, 10, True))
     assert rungs.next(False, {0: 0.6, 1: 0.7}) == (0, 1)
@@ -307,38 +288,38 @@ def test_pareto_promotes_the_better_ones() -> None:
     waiting = [
         RungResult(i, accuracy, cost, True) for i, (accuracy, cost) in enumerate([(0.5, 10), (0.9, 10), (0.8, 99)])
     ]
-    assert sent_on(MoAsha(), waiting, last=False) == 1
+    assert sent_on(Scheduler(), waiting, last=False) == 1
     gone = [dataclasses.replace(s, paused=s.trial != 1) for s in waiting]
-    assert sent_on(MoAsha(eta=2.0), gone, last=False) is None
-    assert sent_on(MoAsha(eta=1.5), gone, last=False) is not None, "two of three go on"
-    assert sent_on(MoAsha(), gone, last=True) is not None
-    assert sent_on(MoAsha(), [], last=True) is None
-    assert MoAsha().rungs(100) == (13, 25, 50, 100)
-    assert MoAsha().rungs(1) == (1,)
+    assert sent_on(Scheduler(eta=2.0), gone, last=False) is None
+    assert sent_on(Scheduler(eta=1.5), gone, last=False) is not None, "two of three go on"
+    assert sent_on(Scheduler(), gone, last=True) is not None
+    assert sent_on(Scheduler(), [], last=True) is None
+    assert Scheduler().rungs(100) == (13, 25, 50, 100)
+    assert Scheduler().rungs(1) == (1,)
 
 
 def test_asha_looks_at_accuracy_alone() -> None:
     waiting = [RungResult(0, 0.5, 10, True), RungResult(1, 0.9, 1000, True), RungResult(2, 0.9, 10, True)]
     waiting.append(RungResult(3, 0.95, 10**6, True))
-    assert Asha().order(waiting) == [3, 1, 2, 0]
-    assert sent_on(Asha(), waiting, last=False) == 3
-    assert sent_on(MoAsha(), waiting, last=False) != 1, "a net that is as good for a hundredth stands before it"
+    assert Scheduler("asha").order(waiting) == [3, 1, 2, 0]
+    assert sent_on(Scheduler("asha"), waiting, last=False) == 3
+    assert sent_on(Scheduler(), waiting, last=False) != 1, "a net that is as good for a hundredth stands before it"
     gone = [dataclasses.replace(s, paused=s.trial != 3) for s in waiting]
-    assert sent_on(Asha(), gone, last=False) == 1
+    assert sent_on(Scheduler("asha"), gone, last=False) == 1
 
 
 def test_rungs_and_eta_are_the_users() -> None:
-    assert scheduler("mo-asha", (0.1, 0.3), 3).rungs(100) == (10, 30, 100)
-    assert NoScheduler().rungs(100) == (100,)
+    assert Scheduler("mo-asha", (0.1, 0.3), 3).rungs(100) == (10, 30, 100)
+    assert Scheduler("none").rungs(100) == (100,)
     waiting = [RungResult(i, i / 10, 10.0, True) for i in range(7)]
     for eta, most in ((2.0, 3), (3.0, 2), (7.0, 1), (8.0, 0)):
-        assert len(MoAsha(eta=eta).promoted(waiting, last=False)) == most
+        assert len(Scheduler(eta=eta).promoted(waiting, last=False)) == most
     for bad in ((), (0.5, 0.25), (0.0,), (1.0,), (0.5, 0.5)):
         with pytest.raises(InputError, match="rungs: must be rising shares"):
-            scheduler("mo-asha", bad)
+            Scheduler("mo-asha", bad)
     for eta in (1.0, 0.5, math.nan, math.inf):
         with pytest.raises(InputError, match="eta"):
-            scheduler("asha", eta=eta)
+            Scheduler("asha", eta=eta)
 
 
 def test_mo_asha_saves_steps_and_finishes_the_front(open_controller: Open) -> None:
@@ -357,7 +338,7 @@ def test_mo_asha_saves_steps_and_finishes_the_front(open_controller: Open) -> No
 
 def test_a_rung_compares_the_last_results(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedulers, "MAX_COMPARED", 3)
-    rungs = RungTable(MoAsha(eta=2.0), 100)
+    rungs = RungTable(Scheduler(eta=2.0), 100)
     assert [rungs.add(0, RungResult(i, accuracy, 10, True)) for i, accuracy in enumerate([0.9, 0.5, 0.6])] == [None] * 3
     assert rungs.next(False, {}) == (0, 0)
     rungs.resume(0, 0)

@@ -22,12 +22,7 @@ from alternas.search.data.load import load
 from alternas.search.data.readers import registry, synthetic
 from alternas.search.data.splits import moments, places_of
 
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    home = tmp_path_factory.mktemp("home")
-    monkeypatch.setenv("ALTERNAS_DATA", str(home))
-    return home
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def arrays(data: DataSet) -> list[np.ndarray]:

@@ -278,10 +278,7 @@ def test_halves_and_heads() -> None:
 
 @pytest.mark.parametrize(
     ("words", "hint"),
-    [
-        (("mine", "--against", "1"), "is a study"),
-        (("mine", "--analyses", "noise"), "analysis of a study"),
-    ],
+    [(("mine", "--against", "1"), "is a study"), (("mine", "--analyses", "noise"), "analysis of a study")],
 )
 def test_bad_words(alternas: Callable[..., Any], run: Path, words: tuple[str, ...], hint: str) -> None:
     code, out, err = alternas("explain", *words)

@@ -22,7 +22,7 @@ from alternas.search.trials.front_finetuning import MAX_NETS, MAX_TRAININGS, RAT
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.search.trials.trial import Parent
 from alternas.spaces import get
-from fakes import RECIPE, STEPS, FakeExecutor, SilentView, fake_accuracy, run_loop
+from fakes import RECIPE, STEPS, FakeExecutor, KilledError, SilentView, fake_accuracy, run_loop
 
 Open = Callable[..., SearchTrials]
 SHARE = 0.4
@@ -154,10 +154,6 @@ def test_paused_nets_do_not_keep_the_front_waiting(opened: Open) -> None:
     finish(controller)
     assert Counter(r.status for r in controller.store.records)["pruned"]
     assert polished(controller)
-
-
-class KilledError(Exception):
-    """Stands for a driver that dies."""
 
 
 @pytest.mark.parametrize("slots", [1, 3])

@@ -30,12 +30,7 @@ from alternas.spaces import get
 
 CPU = torch.device("cpu")
 
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    home = tmp_path_factory.mktemp("home")
-    monkeypatch.setenv("ALTERNAS_DATA", str(home))
-    return home
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def draw(folder: Path, count: int = 12, size: tuple[int, int] = (16, 16), mode: str = "RGB") -> Path:

@@ -26,7 +26,7 @@ from alternas.search.trials.study import validate_sampler
 from alternas.search.trials.trial import BASELINE_SEEDS, MIN_SHARED, shared_blocks
 from alternas.spaces import get
 from alternas.spaces.base import members
-from fakes import STEPS, FakeExecutor, SilentView, fake_accuracy, run_loop, spec_of
+from fakes import STEPS, FakeExecutor, KilledError, SilentView, fake_accuracy, run_loop, spec_of
 
 Open = Callable[..., SearchTrials]
 Fate = Callable[[TrainJob], Any]
@@ -57,10 +57,7 @@ class Hearer(SilentView):
 
 
 def finish(
-    controller: SearchTrials,
-    fate: Fate = trained,
-    slots: int = 1,
-    hear: Callable[[TrainJob], Any] = lambda job: None,
+    controller: SearchTrials, fate: Fate = trained, slots: int = 1, hear: Callable[[TrainJob], Any] = lambda job: None
 ) -> FakeExecutor:
     """Drive to the end; an outcome for each job."""
     executor = FakeExecutor(slots, fate)
@@ -203,10 +200,6 @@ def test_children_stop_at_rungs_of_their_own_budget(opened: Open) -> None:
     assert stops[True] == {(STEPS // 8, STEPS // 2), (STEPS // 4, STEPS // 2), (STEPS // 2, STEPS // 2)}
     parents = {r.lineage["trial"] for r in searched(controller) if r.status == "ok" and r.lineage}
     assert {r.status for r in controller.store.records if r.trial in parents} == {"ok"}, "pruned nets leave nothing"
-
-
-class KilledError(Exception):
-    """Stands for a driver that dies."""
 
 
 def killed_after(jobs: int, fate: Fate = trained) -> Fate:

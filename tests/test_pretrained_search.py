@@ -23,7 +23,7 @@ from alternas.search.pretrained import Pretrained, load_pretrained
 from alternas.search.training.job import InitWeights, TrainJob
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import get
-from fakes import STEPS, FakeExecutor, SilentView, run_loop
+from fakes import STEPS, KilledError, finish
 
 DIGITS = [str(i) for i in range(10)]
 PARENT = get("resnet", 8).baselines()[-2]
@@ -44,12 +44,6 @@ def pretrained(folder: Path) -> Pretrained:
     torch.manual_seed(7)
     network = build(PARENT, 10, 8, 1)
     return Pretrained(InitWeights(str(folder / "starts" / "d.safetensors"), "file w", None), network, "d")
-
-
-def finish(controller: SearchTrials, **how: Any) -> FakeExecutor:
-    executor = FakeExecutor(**how)
-    run_loop(controller, executor, SilentView())
-    return executor
 
 
 def begun(controller: SearchTrials, folder: Path) -> SearchTrials:
@@ -74,9 +68,6 @@ def test_every_net_starts_from_them_for_half_of_the_budget(
 
 
 def test_a_resumed_search_goes_on_from_them(open_controller: Open, tmp_path: Path) -> None:
-    class KilledError(Exception):
-        pass
-
     left = 9
 
     def fate(job: TrainJob) -> None:

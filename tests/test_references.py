@@ -36,23 +36,13 @@ from alternas.search.training.loop import train
 from alternas.search.training.recipe import Recipe
 from alternas.search.trials.proposer import FIRST_REFERENCE
 from alternas.search.trials.search_trials import SearchTrials
-from fakes import FakeExecutor, FakePool, SilentView, run_loop
+from fakes import FakePool, KilledError, finish
 from runs import DATA, RECIPE, drawn_records, made_run
 
 TINY = TimmNet("test_resnet")
 NETS = (TINY, TimmNet("test_vit"))
 DEEP = Recipe("deep", 1, 64, "lamb", 3e-3, 0.02, drop_path=0.1, clip_grad=1.0, ema_decay=0.9)
 Open = Callable[..., SearchTrials]
-
-
-class KilledError(Exception):
-    """Stands for a driver that dies."""
-
-
-def finish(controller: SearchTrials, **how: Any) -> FakeExecutor:
-    executor = FakeExecutor(**how)
-    run_loop(controller, executor, SilentView())
-    return executor
 
 
 @pytest.mark.parametrize(

@@ -42,11 +42,7 @@ def files() -> Path:
     return Path()
 
 
-COMMANDS = {
-    "finetune": ("--data", "digits"),
-    "buildup": ("--data", "digits"),
-    "few-shot": ("--data", "digits"),
-}
+COMMANDS = {"finetune": ("--data", "digits"), "buildup": ("--data", "digits"), "few-shot": ("--data", "digits")}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -101,12 +97,7 @@ def test_bad_settings(alternas: Any, files: Path, words: list[str], said: str) -
 @pytest.mark.parametrize(
     ("weights", "said"), [("alternet", "has attention blocks already"), ("shallow", "two blocks or more")]
 )
-def test_build_up_starts_from_a_resnet_with_blocks_to_swap(
-    alternas: Any,
-    files: Path,
-    weights: str,
-    said: str,
-) -> None:
+def test_build_up_starts_from_a_resnet_with_blocks_to_swap(alternas: Any, files: Path, weights: str, said: str) -> None:
     code, _, err = alternas("buildup", "--from", f"{weights}.safetensors", "--data", "digits")
     assert code == 2
     assert said in err

@@ -20,14 +20,7 @@ from rich.console import Console
 from alternas.archs import InputError
 from alternas.results.analysis_tools.inputs import AnalysisResult
 from alternas.results.analysis_tools.output import write_results
-from alternas.results.render.experiment import (
-    PlotSpec,
-    seed_noise,
-    study_csv,
-    study_json,
-    study_rows,
-    study_table,
-)
+from alternas.results.render.experiment import PlotSpec, seed_noise, study_csv, study_json, study_rows, study_table
 from alternas.results.render.plots import draw
 
 VIEW = PlotSpec("Accuracy over data", "fraction", line="net", log_x=True, metrics=("accuracy", "nll"))

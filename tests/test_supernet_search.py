@@ -30,15 +30,11 @@ from alternas.search.trials.bank_training import SEGMENTS
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.search.trials.study import study_of
 from alternas.spaces import get
-from fakes import RECIPE, FakeExecutor, SilentView, driver_of, fake_accuracy, run_loop, shared_of, spec_of
+from fakes import RECIPE, FakeExecutor, KilledError, SilentView, driver_of, fake_accuracy, run_loop, shared_of, spec_of
 
 STEPS = 154  # of the smoke recipe on digits
 DATA: Any = SimpleNamespace(train=range(1437), val=range(360))
 Open = Callable[..., SearchTrials]
-
-
-class KilledError(Exception):
-    """Stands for a driver that dies."""
 
 
 @functools.cache
@@ -287,9 +283,6 @@ def test_a_bank_goes_on_from_the_last_good_checkpoint(
 ) -> None:
     """The last, or both, are broken as the fourth segment begins: the third is trained again, or all."""
 
-    class KilledError(Exception):
-        pass
-
     starts: list[int] = []
     broken: set[int] = set()
 
@@ -312,10 +305,9 @@ def test_a_bank_goes_on_from_the_last_good_checkpoint(
     run(open_supernet(), fate, slots=1)
     assert (
         starts[3:][restarted : restarted + 4]
-        == {
-            1: [starts[3], starts[2], starts[3], starts[4 + restarted + 2]],
-            2: [starts[3], starts[2], 0, starts[1]],
-        }[gone]
+        == {1: [starts[3], starts[2], starts[3], starts[4 + restarted + 2]], 2: [starts[3], starts[2], 0, starts[1]]}[
+            gone
+        ]
     )
     assert "bank-7.pt is broken or gone; its training goes on from step" in caplog.text
     progress = read_progress(tmp_path)
@@ -324,8 +316,7 @@ def test_a_bank_goes_on_from_the_last_good_checkpoint(
 
 
 @pytest.mark.parametrize(
-    "content",
-    ["", '{"format": 1, "st', '{"format": 1, "step": -3}', '{"format": 1, "step": 1, "predicted": [1]}'],
+    "content", ["", '{"format": 1, "st', '{"format": 1, "step": -3}', '{"format": 1, "step": 1, "predicted": [1]}']
 )
 def test_a_broken_note_of_the_bank_is_put_aside(
     open_supernet: Open, tmp_path: Path, caplog: pytest.LogCaptureFixture, content: str
@@ -339,9 +330,6 @@ def test_a_broken_note_of_the_bank_is_put_aside(
 
 @pytest.mark.parametrize("harm", ["empty", "halved", "gone"])
 def test_nets_are_not_blamed_for_a_broken_bank(open_supernet: Open, tmp_path: Path, harm: str) -> None:
-    class KilledError(Exception):
-        pass
-
     def fate(job: Any) -> Any:
         if isinstance(job, EvaluateJob):
             raise KilledError

@@ -15,14 +15,10 @@ from alternas.search.tracking.view import TrackingView, trackers
 from alternas.search.training.job import TrainJob
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import get
-from fakes import FakeExecutor, FakePool, SilentView, fake_accuracy, run_loop
+from fakes import FakeExecutor, FakePool, KilledError, SilentView, fake_accuracy, run_loop
 from runs import made_run
 
 Open = Callable[..., SearchTrials]
-
-
-class KilledError(Exception):
-    """Stands for a driver that dies."""
 
 
 def events(folder: Path) -> list[Any]:

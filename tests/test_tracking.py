@@ -25,14 +25,10 @@ from alternas.search.tracking.view import TrackingView, trackers
 from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import get
-from fakes import FakeExecutor, FakePool, SilentView, run_loop
+from fakes import FakeExecutor, FakePool, KilledError, SilentView, run_loop
 from runs import made_run
 
 Open = Callable[..., SearchTrials]
-
-
-class KilledError(Exception):
-    """Stands for a driver that dies."""
 
 
 class ServerGoneError(Exception):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ...archs.errors import InputError
 from ..analysis_tools.findings import shown_rows
 from ..analysis_tools.index import FOLDER, INDEX, read_index
-from ..ranking.verdict import recommended
 from ..ranking.objectives import ACCURACY, COSTS
+from ..ranking.verdict import recommended
 from ..render.confusion import mistakes, per_class, read_confusion
 from ..render.tables import list_text, tuned_columns
 from ..runs.record import REFERENCE_KINDS, Record

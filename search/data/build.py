@@ -195,7 +195,6 @@ def _usual_size(name: str, sizes: Sequence[tuple[int, int]]) -> tuple[int, int]:
     """The size that pictures are read at where nobody says: that of all of them if it is small, else their median side.
 
     Args:
-        name: of the set.
         sizes: height and width of some of its pictures.
     """
     if not sizes:

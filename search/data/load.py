@@ -119,7 +119,7 @@ def keep_sample(data: DataSet, folder: Path) -> None:
 
 
 def summary(data: DataSet) -> dict[str, Any]:
-    """As JSON: the set's facts, its images by class and split, whether the classes are uneven, what was skipped."""
+    """JSON summary of a set: facts, images by class and split, whether the classes are uneven, what was skipped."""
     splits = {"train": data.train, "val": data.val} | ({"test": data.test} if data.test else {})
     counts = {name: split.counts(len(data.classes)).tolist() for name, split in splits.items()}
     by_class = [
@@ -138,7 +138,7 @@ def summary(data: DataSet) -> dict[str, Any]:
 
 
 def broken_summary(name: str, error: BrokenPicturesError) -> dict[str, Any]:
-    """As JSON: the broken pictures that a set is refused for."""
+    """JSON of the broken pictures that a set is refused for."""
     return {"name": name, "broken": [asdict(one) for one in error.broken]}
 
 

@@ -102,9 +102,7 @@ def places_of(
     logged.
 
     Args:
-        name: of the set.
         labels: y_N by part: "all", or "train" with or without "val" and "test"; (N, K) of several labels.
-        classes: their names.
         groups: number of each image's group, by part; a split that is made here keeps each whole.
 
     Raises:
@@ -242,11 +240,7 @@ WHOLE = View()
 
 
 def seen(data: DataSet, view: View) -> DataSet:
-    """The part of `data` that `view` keeps; normalised as the whole is.
-
-    Raises:
-        InputError: if a class is not there.
-    """
+    """The part of `data` that `view` keeps; normalised as the whole is; InputError if a class is not there."""
     if view == WHOLE:
         return data
     train, val, test, classes = data.train, data.val, data.test, data.classes

@@ -37,12 +37,7 @@ from ...results.runs.trained_weights import select_net, trained_weights
 from ..data.load import one_class_each, track
 from .explain_study import StudyNet, study_nets, study_parts
 from .studies import STUDIES
-from .trained_nets import (
-    TrainedNet,
-    analysis_context,
-    data_of,
-    threads_for,
-)
+from .trained_nets import TrainedNet, analysis_context, data_of, threads_for
 
 ZOO = "zoo"
 
@@ -174,7 +169,7 @@ def _named(home: Path, record: Record, run: str = "") -> TrainedNet:
 
 
 def net_parts(names: list[str], inputs: list[AnalysisInput], folder: Path, console: Console) -> Iterator[Explained]:
-    """Each analysis, done and written."""
+    """Carry out each analysis and write its results."""
     for name in track(names, lambda name: ANALYSES[name].about.lower(), console):
         if ANALYSES[name].two:
             pair = " and ".join(of.name for of in inputs)

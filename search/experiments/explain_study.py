@@ -5,7 +5,7 @@ Raghu et al., NeurIPS 2021, section 7; Park & Kim, ICLR 2022.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, product
 from pathlib import Path
@@ -18,7 +18,7 @@ from ...results.analysis.cka import findings_by_place, same_place_rows
 from ...results.analysis.registry import analyse
 from ...results.analysis_tools.findings import Finding, as_rows
 from ...results.analysis_tools.index import Explained
-from ...results.analysis_tools.inputs import AnalysisResult, Rows
+from ...results.analysis_tools.inputs import Rows
 from ...results.analysis_tools.output import write_results
 from ...results.analysis_tools.trends import StudiedNet, trend
 from ...results.render.experiment import factor_text
@@ -63,7 +63,7 @@ def study_nets(run: Path, data: DataSet) -> list[StudyNet]:
 def study_parts(
     names: Sequence[str], nets: Sequence[StudyNet], context: AnalysisContext, folder: Path, console: Console
 ) -> Iterator[Explained]:
-    """Each analysis: a panel for each line of the study; what was measured of a net is cached."""
+    """Carry out each analysis: a panel for each line of the study; what was measured of a net is cached."""
     pairs = track(list(product(names, nets)), lambda pair: f"{pair[0]} of {pair[1].name}", console)
     for name, of_name in groupby(pairs, key=lambda pair: pair[0]):
         panels: dict[str, list[StudiedNet]] = {}
@@ -77,9 +77,7 @@ def study_parts(
                 panel.append(StudiedNet(net.label, net.record.seed, net.record.factors, *found))
         lines = dict.fromkeys(net.line for net in nets)
         yield write_results(
-            folder,
-            name,
-            [(line, trend(name, line, panels[line]) if line in panels else unfit[line]) for line in lines],
+            folder, name, [(line, trend(name, line, panels[line]) if line in panels else unfit[line]) for line in lines]
         )
 
 
@@ -89,8 +87,6 @@ def reference(name: str, net: StudyNet, nets: Sequence[StudyNet]) -> StudyNet | 
     Args:
         name: "cka" takes the last of its panel, such as the one trained on all data; "cka_between" the largest net of
             its family of the same label; other analyses take none.
-        net: the one.
-        nets: all.
     """
     candidates: list[StudyNet] = []
     if name == "cka":
@@ -109,24 +105,15 @@ def _found(name: str, net: StudyNet, other: StudyNet | None, context: AnalysisCo
     if other is None and name.startswith("cka"):
         return "no other training to hold it against"
 
-    def measure() -> AnalysisResult | str:
+    def facts() -> dict[str, Any] | str:
         own = context.analysis_input(net)
         if other is None:
-            return analyse(name, own)
+            result = analyse(name, own)
+            return result if isinstance(result, str) else {"rows": result.rows, "findings": as_rows(result.findings)}
         rows = same_place_rows(own, context.analysis_input(other))
-        return AnalysisResult(name, rows, findings_by_place(rows), lambda _: None)
+        return {"rows": rows, "findings": as_rows(findings_by_place(rows))}
 
     shown = str(len(context.images)), str(context.minibatches)
     of = [net.record.training_id, name, *([other.record.training_id] if other else []), *shown]
-    return cached_result(net.home / "analyses" / f"{'-'.join(of)}.json", measure)
-
-
-def cached_result(path: Path, measure: Callable[[], AnalysisResult | str]) -> Found | str:
-    """The rows and findings of an analysis, from the file where it was done before, or why there are none."""
-
-    def facts() -> dict[str, Any] | str:
-        result = measure()
-        return result if isinstance(result, str) else {"rows": result.rows, "findings": as_rows(result.findings)}
-
-    found = cached(path, facts)
+    found = cached(net.home / "analyses" / f"{'-'.join(of)}.json", facts)
     return found if isinstance(found, str) else (found["rows"], [Finding(**each) for each in found["findings"]])

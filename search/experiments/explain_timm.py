@@ -29,7 +29,7 @@ from .trained_nets import analysis_context
 
 
 def explain_timm(config: Explain, data: DataConfig, console: Console) -> dict[str, Any]:
-    """As `explain`, of timm:NAME; pictures are read at the net's own size unless one is asked for.
+    """Explain timm:NAME; pictures are read at the net's own size unless one is asked for.
 
     Raises:
         InputError: if timm has no such net or it does not take such images, or a run is asked for.

@@ -31,6 +31,7 @@ from ..training.job import FewShot, InitWeights, JobId, JobResult, TrainJob, Wor
 from ..training.recipe import Recipe
 from ..training.trainer_file import TrainerFile
 from ..trials.live import LiveTrials
+from ..trials.producer import Producer
 from ..trials.trial import Trial
 
 FINAL = (Status.OK, Status.NAN)  # another try would end the same
@@ -41,10 +42,7 @@ class Training:
     """One training of a plan.
 
     Attributes:
-        net: what is trained.
-        recipe: how.
         steps: the full budget, in optimiser steps.
-        seed: of the training.
         factors: what the plan varies, by name; trainings that differ in the seed alone share them.
         view: part of the data.
         start: its first weights; None is from scratch. Those of another training of the plan are no file yet: "".
@@ -102,17 +100,15 @@ def repeated(
 
 @dataclass(frozen=True)
 class ExperimentContext:
-    """Where and on what a plan is carried out.
+    """Run and data that a plan is carried out on.
 
     Attributes:
-        folder: of the run.
         kind: of its records, "retrain" or "study".
         data: that all of it is trained on.
         run: where, for how long, and which trackers are told.
         settings: what the command was given, kept in run.json.
         pretrained: weights that trainings start from, kept in the folder.
         about: what it is for, in a line that is printed once all is checked.
-        metric: what nets are ranked by.
         trainer: the user's own training; None is ours.
     """
 
@@ -127,8 +123,8 @@ class ExperimentContext:
     trainer: TrainerFile | None = None
 
 
-class PlanTrials:
-    """The trials of a plan, a producer of jobs. Opened on a folder that has some of them, it takes up what is left.
+class PlanTrials(Producer):
+    """The trials of a plan. Opened on a folder that has some of them, it takes up what is left.
 
     A training that starts from another's weights waits for it.
 
@@ -171,10 +167,6 @@ class PlanTrials:
     def complete(self) -> bool:
         """Whether all of the plan has ended."""
         return not self.live and not self._left
-
-    def close(self) -> list[Record]:
-        """End nothing: no training waits at a rung."""
-        return []
 
     def training(self, job: JobId) -> Training | None:
         """The training of a job under way."""

@@ -35,11 +35,9 @@ TOP = 3
 
 @dataclass(frozen=True)
 class Retrain:
-    """Which nets of a search are retrained, how and where.
+    """Settings of a retraining: which nets of a search, how and where.
 
     Attributes:
-        search: folder of its run.
-        seeds: trainings of each net.
         run: where, for how long, and which trackers are told.
         top: so many nets: the recommended one, then by Pareto rank and accuracy.
         trials: these nets instead.

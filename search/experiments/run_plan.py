@@ -36,7 +36,6 @@ class ExperimentConfig:
 
     Attributes:
         data: that all of it is trained on.
-        recipe: of every training.
         seeds: number of trainings of each net.
         name: of the run; "" derives it from the inputs.
         run: where, for how long, and which trackers are told.
@@ -62,17 +61,11 @@ class ExperimentConfig:
 
 
 def run_experiment(
-    plan: Sequence[Training],
-    context: ExperimentContext,
-    console: Console,
-    following: Following = lambda ended: (),
+    plan: Sequence[Training], context: ExperimentContext, console: Console, following: Following = lambda ended: ()
 ) -> list[Record]:
     """Train what of the plan is not trained yet. Returns the records in its order: of all, unless the time was over.
 
     Args:
-        plan: what is known beforehand.
-        context: where and on what.
-        console: for progress.
         following: the trainings that follow from the records of those that have ended; asked after each.
 
     Raises:

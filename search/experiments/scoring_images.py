@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 from rich.console import Console
 
 from ...archs.errors import InputError
@@ -12,7 +11,6 @@ from ...results.export.export_net import ScoringImages
 from ...results.export.quantize import MAX_IMAGES
 from ...results.runs.record import Record
 from ..data.build import images_at
-from ..data.dataset import Split
 from ..data.splits import seen
 from ..training.loaders import sample
 from .trained_nets import TrainedNet, data_of
@@ -23,11 +21,6 @@ MAX_SCORED = 5000  # validation images: beyond, the noise of the choice is below
 def scoring_images(home: Path, record: Record, console: Console) -> ScoringImages:
     """Images of the part of its data that a net was trained on; the same ones each time, none of the test split.
 
-    Args:
-        home: folder of the net's run.
-        record: of the net.
-        console: where progress is shown.
-
     Raises:
         InputError: if the data cannot be read, or are others now.
     """
@@ -35,9 +28,5 @@ def scoring_images(home: Path, record: Record, console: Console) -> ScoringImage
         data = seen(data_of(home, console), TrainedNet("", home, record).view)
     except InputError as error:
         raise InputError(f"export: int8 and half precision need the images of run {home.name}: {error}") from None
-    train, val = _some(data.train, MAX_IMAGES), _some(data.val, MAX_SCORED)
+    train, val = sample(len(data.train), MAX_IMAGES).numpy(), sample(len(data.val), MAX_SCORED).numpy()
     return ScoringImages(images_at(data.train, train), images_at(data.val, val), data.val.y_N[val])
-
-
-def _some(split: Split, most: int) -> np.ndarray:
-    return sample(len(split), most).numpy()

@@ -36,7 +36,7 @@ class Study:
 
 
 def data_sizes(setting: StudySetting) -> Iterator[Training]:
-    """As many steps on a share as on all data: only the variety of the images differs.
+    """Each family on each share of the data, for equally many steps: only the variety of the images differs.
 
     A share is drawn anew for each seed, smaller ones within larger ones.
     """
@@ -100,7 +100,7 @@ def few_shot(setting: StudySetting) -> Iterator[Training]:
 
 
 def pools(setting: StudySetting) -> Iterator[Training]:
-    """Each over shares of the recipe's learning rate: the paper's two are equal once averaging gets its own."""
+    """Class token and average, each over learning rates: the paper's two are equal once averaging gets its own."""
     net = setting.net("vit", "m")
     shares = (0.3, 1.0) if setting.quick else (0.1, 0.3, 1.0, 3.0)
     for (pool, title), share in product((("token", "class token"), ("avg", "average")), shares):
@@ -134,7 +134,7 @@ def windows(setting: StudySetting) -> Iterator[Training]:
 
 
 def skips(setting: StudySetting) -> Iterator[Training]:
-    """With all skips, and without those of each block in turn; explain's analysis drops them from a trained net."""
+    """A ViT with all skips, and without those of each block in turn; `explain` drops them from a trained net."""
     depth = setting.encoder.depth
     for block in (0, (depth + 1) // 2) if setting.quick else range(depth + 1):
         factors = {"skips": f"none at block {block}" if block else "everywhere"}

@@ -85,7 +85,8 @@ class AnalysisContext:
         device, recipe = self.images.x_NCHW.device, net.recipe
         network = _filled(net_from_dict(net.record.genotype), weights, self.data).to(device).eval()
         data = seen(self.data, net.view)
-        batches = open_loader(data, device, 0).batches(_in_minibatches(recipe, len(data.train)), 0, 0, self.minibatches)
+        small = replace(recipe, batch_size=min(MINIBATCH, len(data.train)), grad_accum_steps=1)
+        batches = open_loader(data, device, 0).batches(small, 0, 0, self.minibatches)
         weight_K = class_weights(recipe, data.train.y_N, len(data.classes))
         objective = objective_of(network, recipe, None if weight_K is None else weight_K.to(device))
         return AnalysisInput(net.name, network, self.images, tuple(batches), objective)
@@ -101,7 +102,7 @@ def _filled(net: Net, weights: Path, data: DataSet) -> nn.Module:
 
 
 def analysis_context(data: DataSet, most: int, device: torch.device) -> AnalysisContext:
-    """At most so many validation images, and training images for each net, on the device that nets are to be on."""
+    """The context of analyses on a device: at most so many validation images, and training images for each net."""
     places, peak = sample(len(data.val), most).numpy(), data.white_level or 1.0
 
     def tensor(values: Any) -> Tensor:
@@ -109,7 +110,7 @@ def analysis_context(data: DataSet, most: int, device: torch.device) -> Analysis
 
     labels = torch.as_tensor(data.val.y_N[places], device=device)
     images = Images(tensor(images_at(data.val, places)), labels, tensor(data.mean), tensor(data.std))
-    return AnalysisContext(data, images, _minibatches(most))
+    return AnalysisContext(data, images, max(1, min(MINIBATCHES, most // MINIBATCH)))
 
 
 @contextmanager
@@ -141,15 +142,6 @@ def objective_of(net: nn.Module, recipe: Recipe, weight_K: Tensor | None = None)
     return Objective(partial(loss_of, recipe, weight_K=weight_K), decay, ", ".join(words))
 
 
-def _minibatches(most: int) -> int:
-    """How many minibatches have at most so many images; one has more if it must."""
-    return max(1, min(MINIBATCHES, most // MINIBATCH))
-
-
-def _in_minibatches(recipe: Recipe, images: int) -> Recipe:
-    return replace(recipe, batch_size=min(MINIBATCH, images), grad_accum_steps=1)
-
-
 def cached(path: Path, measure: Callable[[], Any]) -> Any:
     """What this edition cached in the JSON file, whose name has its number, or what `measure` returns, then cached.
 
@@ -168,11 +160,7 @@ def cached(path: Path, measure: Callable[[], Any]) -> Any:
 
 
 def recipe_of(run: Path) -> Recipe:
-    """The recipe that a run trained with.
-
-    Raises:
-        InputError: if its run.json does not hold one.
-    """
+    """The recipe that a run trained with; InputError if its run.json does not hold one."""
     recipe = read_settings(run).get("settings", {}).get("recipe")
     if recipe is None:
         raise InputError(f"run {run.name}: is no search, so it has no recipe; give --recipe")
@@ -180,11 +168,7 @@ def recipe_of(run: Path) -> Recipe:
 
 
 def data_of(run: Path, console: Console) -> DataSet:
-    """The data that a run trained on.
-
-    Raises:
-        InputError: if they cannot be read, are others now, or are at a URL.
-    """
+    """The data that a run trained on; InputError if they cannot be read, are others now, or are at a URL."""
     facts, settings = read_data_facts(run), read_settings(run).get("settings", {})
     if settings.get("trainer") and facts.get("images", {}).get("val") == 0:
         raise InputError(

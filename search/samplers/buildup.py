@@ -81,11 +81,7 @@ class BuildUpRules:
         self._grown: dict[tuple[Node, int], Node | None] = {}
 
     def start(self, genes: Genes) -> Node:
-        """A plain ResNet as the start of a path.
-
-        Raises:
-            InputError: if it is none.
-        """
+        """A plain ResNet as the start of a path; InputError if it is none."""
         recorder = RecordingChooser(FixedChooser(genes))
         net = self._context.space.sample(recorder)
         if net.encoder is not None or any(stage.places for stage in net.stages):
@@ -218,10 +214,7 @@ class BuildUp(JointSampler):
 
 
 def greedy_path(
-    start: N,
-    stages: int,
-    grow: Callable[[N, int], N | None],
-    look: Callable[[N, N], tuple[MeanCI | None, str]],
+    start: N, stages: int, grow: Callable[[N, int], N | None], look: Callable[[N, N], tuple[MeanCI | None, str]]
 ) -> tuple[list[tuple[N, N, MeanCI | None, str]], N | None]:
     """The build-up rule: one MSA block at a time, from the last stage backwards; one that does not help is left out.
 

@@ -134,7 +134,7 @@ class Evolution(JointSampler):
         self._curves.update(ended, self._running)
 
     def _condition(self, study: optuna.Study) -> None:
-        """Have the surrogate learn from what is new, and expect what all nets will reach."""
+        """Fit the surrogate to what is new, and expect what all nets will reach."""
         training = [trial for trial in self._running if not is_paused(trial)][-MAX_PENDING:]
         numbers = tuple(trial.number for trial in training)
         if (self._count, self._pending) == (self._curves.count, numbers):

@@ -18,7 +18,6 @@ class LearningCurves:
     """Readings of all trials that passed a rung or came to their end.
 
     Attributes:
-        count: number of readings.
         last_rung: the furthest rung passed; -1 without one.
         squares, freedom: squared deviations of repeated trainings from their nets' means, summed, and how many of
             them are independent: what is known of the seed noise.
@@ -41,7 +40,7 @@ class LearningCurves:
     def update(self, ended: Sequence[FrozenTrial], running: Sequence[FrozenTrial]) -> None:
         """Take in trials that have ended since the last call, and all that have not."""
         full = [self._observe(trial, *self._result(trial)) for trial in ended if trial.state == TrialState.COMPLETE]
-        at_rungs = [reading for trial in ended for reading in self._readings(trial)]
+        at_rungs = [self._observe(t, accuracy, rung) for t in ended for rung, accuracy in rung_accuracies(t)]
         passed = [(trial, accuracy, rung) for trial in running for rung, accuracy in rung_accuracies(trial)]
         self._running_count = len(passed)
         self._running = [self._observe(*reading) for reading in passed[-self._limit :]]
@@ -52,14 +51,11 @@ class LearningCurves:
             self._full = nearest_to_front([*self._full, *full])[: self._limit]
 
     def observations(self) -> list[Observation]:
-        """As many as are kept: full trainings, the nearest to the front first, then the latest readings at rungs."""
+        """The observations kept: full trainings, the nearest to the front first, then the latest readings at rungs."""
         at_rungs = [*self._at_rungs, *self._running]
         most_full = self._limit - min(len(at_rungs), int(SHARE_AT_RUNGS * self._limit))
         full = self._full[:most_full]
         return [*full, *reversed(at_rungs[len(full) - self._limit :])]
-
-    def _readings(self, trial: FrozenTrial) -> list[Observation]:
-        return [self._observe(trial, accuracy, rung) for rung, accuracy in rung_accuracies(trial)]
 
     def _result(self, trial: FrozenTrial) -> tuple[float, int, int]:
         """Accuracy, rung and number of trainings; repeated ones tell of the noise too."""
@@ -74,7 +70,7 @@ class LearningCurves:
 
 
 def nearest_to_front(observations: Sequence[Observation]) -> list[Observation]:
-    """Those of the first front first, then those of the second, and so on; of equals the earlier trial."""
+    """Observations by non-dominated rank, the first front first; of equals the earlier trial."""
     ranks = pareto_ranks([(observation.accuracy, observation.features.costs.objective) for observation in observations])
     order = sorted(range(len(ranks)), key=lambda i: (ranks[i], observations[i].trial))
     return [observations[i] for i in order]

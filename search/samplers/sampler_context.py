@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -56,12 +56,16 @@ def _flatten(place: tuple[str | int, ...], part: Any) -> Iterator[tuple[tuple[st
         yield place, part
 
 
+def fits(genes: Mapping[str, Any], options: Mapping[str, tuple[Gene, ...]]) -> bool:
+    """Whether these are genes of a space with such options; those of a record may be anybody's."""
+    return genes.keys() == options.keys() and all(genes[name] in choices for name, choices in options.items())
+
+
 class NetCosts(NamedTuple):
     """Costs of a net, in closed form.
 
     Attributes:
         objective: what accuracy is weighed against.
-        params: number of parameters.
         training: what it costs to train the net, up to a factor that all nets share; 1 where all cost the same.
     """
 
@@ -108,8 +112,6 @@ class SamplerContext:
     """What a strategy is made from.
 
     Attributes:
-        seed: of its draws.
-        costs_of: costs of any net.
         excess: share by which a net is over the limits on costs in closed form; 0 within them.
         cost_is_exact: False where nets are measured: costs are predicted until then, and limits show only then.
         traits_of: what nets are compared by.

@@ -66,10 +66,8 @@ class BankSlice(NamedTuple):
     """Slice of the bank that a parameter of a net is.
 
     Attributes:
-        tensor: of the bank.
         sizes: its shape with nested axes apart.
         region: the slice of each of them.
-        shape: of the parameter.
         layout: of the parameter in memory, as a net that is trained alone holds it.
     """
 
@@ -84,7 +82,6 @@ class Bank(nn.Module):
     """Shared weights of all nets of a space.
 
     Attributes:
-        inputs: what the nets are built for.
         axes: of each tensor, by the role's name.
     """
 
@@ -146,7 +143,7 @@ class Bank(nn.Module):
         self._places.clear()
 
     def places(self, genotype: Genotype) -> dict[str, BankSlice]:
-        """Where the parameters of a net lie, by their names."""
+        """The slices that the parameters of a net are, by their names."""
         if (places := self._places.get(genotype.key)) is None:
             if len(self._places) >= CACHED_NETS:
                 self._places.clear()

@@ -1,4 +1,4 @@
-"""Which nets of a space train the bank in each step. No torch.
+"""The choice of nets that train the bank in each step. No torch.
 
 Candidates are drawn evenly over the families: drawn uniformly from the space, a family of few nets would hardly be
 trained. Of those that cost about the same, the one is taken that learns best (`attentive`).
@@ -28,10 +28,7 @@ class NetSampler:
     """Draws nets for a supernet; all are within the limits.
 
     Args:
-        space: the nets.
-        macs: MACs of a net.
         excess: the shares by which a net is over the limits; see `NetLimits.excess`.
-        seed: of all draws.
     """
 
     def __init__(

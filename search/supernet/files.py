@@ -26,11 +26,7 @@ def save_bank(bank: Bank, path: Path, facts: dict[str, Any]) -> None:
 
 
 def load_bank(path: Path, device: torch.device) -> Bank:
-    """The bank of a file.
-
-    Raises:
-        InputError: if the file is no bank of this format.
-    """
+    """The bank of a file; InputError if the file is no bank of this format."""
     about = read_about(path)
     with safe_open(path, "pt") as file:
         tensors = {role: file.get_tensor(role) for role in about["axes"]}

@@ -47,7 +47,8 @@ def _role(net: Network, layout: Layout, name: str, shape: tuple[int, ...]) -> Ro
         own = genotype.head
         more = "" if replace(own, pool="avg", hidden=0) == Head() else f" {own}"
         place = (f"of tokens, hidden {own.hidden}" if net.encoder else f"behind {stages} stages") + more
-    return Role(f"{part} {place} {_style(net)}/{rest}", _whole(shape))
+    style = genotype.style
+    return Role(f"{part} {place} {style.order} {style.norm}/{rest}", _whole(shape))
 
 
 def _stem_place(stem: Stem) -> str:
@@ -87,8 +88,3 @@ def _encoder_role(net: Network, layout: Layout, rest: str, shape: tuple[int, ...
 def _whole(shape: tuple[int, ...]) -> tuple[Axis, ...]:
     """Axes of which a smaller one is the beginning of a larger one."""
     return tuple(Axis((length,)) for length in shape)
-
-
-def _style(net: Network) -> str:
-    style = net.genotype.style
-    return f"{style.order} {style.norm}"

@@ -99,7 +99,6 @@ class SharedGradients(Gradients):
 
     Attributes:
         group: the workers that add up gradients.
-        nets: of this step.
         seeds: of what is random in each of them: dropout and stochastic depth.
     """
 

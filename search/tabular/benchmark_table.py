@@ -54,12 +54,10 @@ class TabularBenchmark:
     """A landscape: a space, and the nets of it that were trained.
 
     Attributes:
-        name: of the table.
         space: what is searched. Its nets are genotypes, or where a table knows genes alone, `TableNet`s.
         entries: by key of the net; others of the space are infeasible.
         steps: the full budget.
         floor: accuracy that hypervolumes are counted above.
-        objective: the cost beside accuracy.
         judge: the table that says what nets are worth, where that is another one of the same nets: one of a longer
             budget.
 

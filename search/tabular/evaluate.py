@@ -18,7 +18,7 @@ from typing import Any
 from rich.table import Table
 
 from ...archs.errors import InputError
-from ..trials.schedulers import scheduler
+from ..trials.schedulers import Scheduler
 from .benchmark_table import TabularBenchmark
 from .published import load_table
 from .simulated import MAX_SPENT, SearcherConfig, Trace, run
@@ -32,12 +32,11 @@ REFERENCE = SearcherConfig("random")
 
 @dataclass(frozen=True)
 class BenchmarkConfig:
-    """Which table, how many seeds, how many simulated workers, over how many processes (0: one per core).
+    """Settings of a benchmark: table, seeds, how many simulated workers, over how many processes (0: one per core).
 
     Attributes:
         data: name of a published table; of `file` the data set, "" where it has one.
         file: a table of one's own; see `read_table`.
-        objective: the cost beside accuracy.
         floor: accuracy that hypervolumes are counted above; None for the table's own.
     """
 
@@ -85,7 +84,7 @@ def run_benchmark(
 
 
 def _check_readings(table: TabularBenchmark, searcher: SearcherConfig) -> None:
-    first = scheduler(searcher.scheduler, searcher.rungs, searcher.eta).rungs(table.steps)[0]
+    first = Scheduler(searcher.scheduler, searcher.rungs, searcher.eta).rungs(table.steps)[0]
     if first < table.first_step:
         rule = f"stops nets at step {first}, table {table.name} has readings from step {table.first_step} of"
         raise InputError(f"scheduler {searcher.scheduler}: {rule} {table.steps} on")

@@ -26,7 +26,7 @@ from ..samplers.sampler_context import NetCosts, SamplerContext
 from ..spec import ETA, RUNGS, SearchSpec
 from ..training.job import Job, JobId, JobResult, Progress, TrainJob
 from ..training.recipes import get as recipe
-from ..trials.schedulers import SCHEDULERS, scheduler
+from ..trials.schedulers import SCHEDULERS, Scheduler
 from ..trials.search_trials import SearchTrials
 from ..trials.study import study_of
 from .benchmark_table import TabularBenchmark
@@ -261,7 +261,7 @@ def searchers(
         if name not in (ORACLE, LARGEST):
             check_strategy(name)
     for name in schedulers or SCHEDULERS:
-        scheduler(name, base.rungs, base.eta)
+        Scheduler(name, base.rungs, base.eta)
     if not schedulers and table.first_step > math.ceil(base.rungs[0] * table.steps):
         schedulers = ("none",)
     left_out = ("enumerate",) if table.space.baselines() else ("enumerate", "buildup")

@@ -79,7 +79,7 @@ def _rows_of(rows: pd.DataFrame, path: Path, data: str) -> pd.DataFrame:
 
 
 def _genes(rows: pd.DataFrame, path: Path) -> dict[str, list[Gene]]:
-    """By gene: its value in each row."""
+    """Value of each gene in each row."""
     genes = {str(name): rows[name].tolist() for name in rows if str(name).startswith(GENE)}
     if not genes:
         raise InputError(f"table {path}: has no genes, which are columns such as {GENE}depth")

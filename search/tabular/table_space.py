@@ -22,7 +22,6 @@ class TableNet:
     """A combination of genes, where a search has a genotype.
 
     Attributes:
-        genes: names and values.
         distance: share of the genes that must change to make a net of the table of it; 0 if it is one.
     """
 

@@ -45,7 +45,9 @@ def cue_short(file: Path = FILE) -> TabularBenchmark:
 def hybrids() -> TabularBenchmark:
     """The nets of family hybrid on `cue`: 144 of six genes."""
     others = dict.fromkeys(("window1", "msa1_1", "msa1_2", "msa2_2", "msa2_3"), 0)
-    return _with_nets(cue(), "hybrids", FixedGenes(get("bench", IMAGE_SIZE), {"family": "hybrid", **others}))
+    table, space = cue(), FixedGenes(get("bench", IMAGE_SIZE), {"family": "hybrid", **others})
+    keys = {net.key for _, net in members(space)} & table.entries.keys()
+    return replace(table, name="hybrids", space=space, entries={key: table.entries[key] for key in keys})
 
 
 def alike() -> TabularBenchmark:
@@ -78,14 +80,6 @@ class _Fixing:
 
     def choose(self, name: str, options: tuple[Option, ...]) -> Option:
         return (self._fixed if name in self._names else self._chooser).choose(name, options)
-
-
-def _with_nets(table: TabularBenchmark, name: str, space: Space) -> TabularBenchmark:
-    """The nets of a table that are in a space."""
-    keys = {net.key for _, net in members(space)}
-    return replace(
-        table, name=name, space=space, entries={key: table.entries[key] for key in keys & table.entries.keys()}
-    )
 
 
 def trained(data: str, file: Path = FILE) -> TabularBenchmark:

@@ -28,7 +28,6 @@ class Results:
     """Result of a training.
 
     Attributes:
-        status: as its record has it.
         error: one line, where it failed.
         values: accuracy, further metrics, costs and seconds by name.
         step: the last one.

@@ -86,7 +86,7 @@ class TrackerThread:
         self._thread.start()
 
     def send(self, event: TrackerEvent) -> None:
-        """Have the tracker take an event, after all that was sent before; not where it has failed."""
+        """Send the tracker an event, after all that was sent before; not where it has failed."""
         if self._thread.is_alive():
             self._events.put(event)
 

@@ -12,16 +12,13 @@ import math
 import secrets
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ...archs import Genotype
 from ...archs.cost import BACKWARD_FACTOR
 from ...archs.errors import InputError, OperationError
 from ...results.runs.bank_progress import FILE, FLOPS, read_progress, write_progress
-from ...results.runs.record import Record
 from ...results.runs.status import Status
 from ..context import SearchContext
 from ..supernet.attentive import LossPredictor
@@ -30,6 +27,7 @@ from ..supernet.draws import NetSampler
 from ..training.bank_jobs import SupernetJob
 from ..training.job import JobResult, Workers
 from ..training.member import Member
+from .producer import Producer
 
 log = logging.getLogger("alternas")
 SEGMENTS = 16  # jobs that the bank's training is cut into: each leaves a checkpoint
@@ -41,8 +39,8 @@ NEW: dict[str, Any] = {"step": 0, "curve": [], "attempts": 0}  # the progress of
 START_SECONDS = 120.0  # that a segment waits for workers that are starting, at the beginning and after a loss
 
 
-class BankTraining:
-    """The training of a bank, a producer of jobs.
+class BankTraining(Producer):
+    """The training of a bank, which does not change with the nets.
 
     Attributes:
         progress: what supernet.json holds: steps done, FLOPs, curve, attempts that diverged.
@@ -86,10 +84,6 @@ class BankTraining:
         return self._is_others or self.progress["step"] >= self._budget.steps
 
     @property
-    def complete(self) -> bool:
-        return self.done
-
-    @property
     def flops_left(self) -> float:
         """FLOPs that the rest takes."""
         return 0.0 if self._is_others else self._budget.bank * (1 - self.progress["step"] / self._budget.steps)
@@ -98,7 +92,8 @@ class BankTraining:
         """The job of a worker; None while all of a segment are out, or to wait for workers that are starting."""
         if self.done:
             return None
-        if not self._dealt and not self._out and not self._waits(workers):
+        waits = workers.idle < NETS_A_STEP and workers.starting > 0 and time.monotonic() < self._patient_until
+        if not self._dealt and not self._out and not waits:
             self._dealt.extend(self._deal(workers.idle))
             self._workers = len(self._dealt)
         if not self._dealt:
@@ -106,10 +101,6 @@ class BankTraining:
         job = self._dealt.popleft()
         self._out.add(job.member.rank)
         return job
-
-    def _waits(self, workers: Workers) -> bool:
-        """Whether a segment had better wait for workers that are starting."""
-        return workers.idle < NETS_A_STEP and workers.starting > 0 and time.monotonic() < self._patient_until
 
     def _deal(self, idle: int) -> list[SupernetJob]:
         """The next segment: a job for each idle worker, as far as a step has nets for them."""
@@ -174,11 +165,7 @@ class BankTraining:
         )
 
     def take(self, job: SupernetJob, result: JobResult) -> None:
-        """Take the result of a job, of which there is no record.
-
-        Raises:
-            OperationError: if the bank cannot be trained.
-        """
+        """Take the result of a job, of which there is no record; OperationError if the bank cannot be trained."""
         self._out.discard(job.member.rank)
         self._results[job.member.rank] = result
         if result.status != Status.OK:
@@ -188,15 +175,8 @@ class BankTraining:
             self._clear_rendezvous()
             self._end_segment(min((result for _, result in sorted(results.items())), key=lambda r: r.priority))
 
-    def learn(self, record: Record) -> None:
-        """Do nothing: the bank does not change with the nets."""
-
-    def close(self) -> list[Record]:
-        """End nothing: the bank is no trial."""
-        return []
-
     def _end_segment(self, result: JobResult) -> None:
-        """Take what decides over a segment: the first worker's result, or the fault of another."""
+        """Take the result of a segment: the first worker's result, or the fault of another."""
         if result.status == Status.LOST and self._lost < MAX_LOST:
             self._lost += 1
             self._patient_until = time.monotonic() + START_SECONDS
@@ -221,13 +201,15 @@ class BankTraining:
 
     def _advance(self, result: JobResult) -> None:
         """Note that the bank stands at a new step."""
-        before, images = self.progress["step"], self._settings.recipe.batch_size / NETS_A_STEP
+        before, share = self.progress["step"], self._settings.recipe.batch_size / NETS_A_STEP
         nets = [net for step in range(before, result.step) for net in self._sampler.nets(step, NETS_A_STEP)]
         macs = [self._sampler.macs(net) for net in nets]
-        flops = BACKWARD_FACTOR * images * sum(macs)
+        flops = BACKWARD_FACTOR * share * sum(macs)
         predicted = LossPredictor.fit(nets, [loss for step in result.losses for loss in step], macs)
         curve = result.record_fields()["curve"]
         validated = self._sampler.fixed() if curve[-1]["accuracy"] is not None else ()
+        images = len(self._context.data.train), len(self._context.data.val)
+        evaluated = sum(evaluation_flops(self._sampler.macs(net), *images) for net in validated)
         seconds = result.seconds - self.progress.get("seconds", 0.0)
         self._rates[self._workers].append((result.step - before) / max(seconds, 1e-9))
         rest = ("previous", "total_steps", "budget", "facts")
@@ -240,13 +222,9 @@ class BankTraining:
             "predicted": predicted.weights,
             "steps_a_second": {workers: round(max(rates), 3) for workers, rates in self._rates.items() if rates},
             "train_flops": self.progress.get("train_flops", 0) + flops,
-            "eval_flops": self.progress.get("eval_flops", 0) + self._evaluation_flops(validated),
+            "eval_flops": self.progress.get("eval_flops", 0) + evaluated,
         }
         self._lost = 0
         self._sampler.prefer(predicted)
         write_progress(self._folder, self.progress)
         self._drop_checkpoints()
-
-    def _evaluation_flops(self, nets: Iterable[Genotype]) -> float:
-        data = self._context.data
-        return sum(evaluation_flops(self._sampler.macs(net), len(data.train), len(data.val)) for net in nets)

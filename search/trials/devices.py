@@ -51,15 +51,12 @@ class Device:
         numbers: Sequence[str] = (LATENCY,),
         timeout_s: float = TIMEOUT_SECONDS,
     ) -> None:
-        """With what the run in `folder` has measured there.
+        """Read what the run in `folder` has measured there.
 
         Args:
-            cost_fn: static cost of a net.
             setting: what latencies are measured under, or the device's command.
             image: channels, height, width.
-            classes: of the nets.
             numbers: what every net must have, of which the first is predicted.
-            timeout_s: of one run of a command.
 
         Raises:
             InputError: if the run's latency.jsonl is broken, or holds this setting on several machines.
@@ -78,11 +75,7 @@ class Device:
         self.predictor = LatencyPredictor()
 
     def recall(self, records: Sequence[Record]) -> None:
-        """Learn from the nets of an earlier session.
-
-        Raises:
-            InputError: if one that was trained has not been measured here.
-        """
+        """Learn from the nets of an earlier session; InputError if one that was trained has not been measured here."""
         missing = [r for r in records if r.status not in UNTRAINED and r.rungs and r.key not in self.known]
         if missing:
             rule = f"{len(missing)} trained nets, trial {missing[0].trial} first, have no latency in {self._place}"
@@ -114,11 +107,7 @@ class Device:
         self._at_work = False
 
     def add(self, net: Net, measured: dict[str, object]) -> None:
-        """Take up a new measurement, on disk first.
-
-        Raises:
-            OperationError: if those before are of another kind of machine.
-        """
+        """Take up a new measurement, on disk first; OperationError if those before are of another kind of machine."""
         new = keep(self._folder, net.key, self._image[1:], measured)
         before = next(iter(self.known.values()), new)
         if before.setting != new.setting:
@@ -179,11 +168,7 @@ class Device:
 
 
 class Devices:
-    """The devices of a search, by name; "" is this machine. Costs and limits are called NUMBER@DEVICE or latency_ms.
-
-    Attributes:
-        by_name: what each has measured.
-    """
+    """The devices of a search, by name; "" is this machine. Costs and limits are called NUMBER@DEVICE or latency_ms."""
 
     def __init__(self, by_name: Mapping[str, Device] | None = None) -> None:
         self.by_name = by_name or {}

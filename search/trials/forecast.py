@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import statistics
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 
-from ...archs import Genotype
 from ...archs.cost import BACKWARD_FACTOR
-from ...results.ranking.objectives import own_flops
 from ...results.runs.record import REFERENCE_KINDS
-from ...results.runs.status import UNTRAINED, Status
+from ...results.runs.status import UNTRAINED
 from ..training.bank_jobs import EvaluateJob, SupernetJob
 from ..training.job import Job
 from .front_finetuning import MAX_NETS
@@ -124,13 +122,12 @@ class SupernetForecast:
 
     def __init__(self, trials: SearchTrials, shared: SharedWeights) -> None:
         self._trials, self._shared = trials, shared
-        self._paces, self._known_from = self._seconds_a_flop(), (0, 0)
 
     @property
     def nets(self) -> int:
         """Nets that were trained or evaluated, and about how many will be: the front may yet change."""
-        records, live = self._trials.store.records, self._trials.live.values()
-        ended = sum(record.status not in UNTRAINED for record in records)
+        statuses, live = self._trials.tally.statuses, self._trials.live.values()
+        ended = sum(nets for status, nets in statuses.items() if status not in UNTRAINED)
         beside = sum(trial.kind in REFERENCE_KINDS for trial in live)
         return ended + beside + self._to_evaluate
 
@@ -174,30 +171,13 @@ class SupernetForecast:
 
     @property
     def paces(self) -> dict[str, float]:
-        """Seconds a FLOP by kind, as records and the bank's progress say so far."""
-        known_from = len(self._trials.store.records), self._shared.bank_training.progress["step"]
-        if known_from != self._known_from:
-            self._paces, self._known_from = self._seconds_a_flop(), known_from
-        return self._paces
-
-    def _seconds_a_flop(self) -> dict[str, float]:
-        """What a FLOP of each kind has taken so far; of a kind that is still to come as much as of another.
+        """Seconds a FLOP by kind so far; of a kind that is still to come as much as of another.
 
         A step of the bank's small batches takes several times as long as its FLOPs say.
         """
-        seconds, flops = defaultdict[str, float](float), defaultdict[str, float](float)
-        for record in self._trials.store.records:
-            if record.status == Status.OK and not record.taken_from:
-                kind = "shared" if record.weights == "shared" else "alone"
-                seconds[kind] += record.seconds
-                flops[kind] += (
-                    self._shared.evaluation_flops(Genotype.from_dict(record.genotype))
-                    if kind == "shared"
-                    else own_flops(record) * max(1, len(record.accuracies))
-                )
-        progress, budget = self._shared.bank_training.progress, self._shared.budget
-        seconds["bank"] = progress.get("seconds", 0.0)
-        flops["bank"] = budget.bank * progress["step"] / budget.steps
+        tally, progress, budget = self._trials.tally, self._shared.bank_training.progress, self._shared.budget
+        seconds = {**tally.seconds, "bank": progress.get("seconds", 0.0)}
+        flops = {**tally.worked, "bank": budget.bank * progress["step"] / budget.steps}
         known = {kind: seconds[kind] / flops[kind] for kind in seconds if seconds[kind] and flops[kind]}
         usual = known.get("bank") or next(iter(known.values()), USUAL_PACE)
         return {kind: known.get(kind, usual) for kind in ("alone", "bank", "shared")}

@@ -20,6 +20,7 @@ from ...results.runs.store import weights_file
 from ..samplers.sampler_context import features
 from ..training.job import InitWeights, Job, JobResult, TrainJob, Workers
 from ..training.recipe import Recipe
+from .producer import Producer
 from .search_trials import SearchTrials
 from .trial import Parent, Trial, steps_of_lineage
 
@@ -29,10 +30,8 @@ COST_POWER = 0.5  # compute of a net goes by its MACs to this power: 1 would be 
 RATE = 0.75  # of the recipe's learning rate
 
 
-class FrontFinetuning:
-    """A producer of jobs, each of which trains one net on from its weights."""
-
-    done = True  # what runs is among the search's trials
+class FrontFinetuning(Producer):
+    """Jobs, each of which trains one net on from its weights; what runs is among the search's trials."""
 
     def __init__(self, search: SearchTrials) -> None:
         self._search = search
@@ -56,13 +55,6 @@ class FrontFinetuning:
     def take(self, job: TrainJob, result: JobResult) -> Record | None:
         """What a result ends: the search has the trial."""
         return self._search.take(job, result)
-
-    def learn(self, record: Record) -> None:
-        """Do nothing: the store has the record."""
-
-    def close(self) -> list[Record]:
-        """End nothing: no net waits."""
-        return []
 
     def _waiting(self) -> list[tuple[Record, float]]:
         """The nets that are still to be trained on, each with its FLOPs."""

@@ -5,15 +5,14 @@ from __future__ import annotations
 from ...results.runs.record import Record
 from ...results.runs.status import Status
 from ..training.job import JobResult, LatencyJob, Workers
+from .producer import Producer
 from .search_trials import SearchTrials
 
 MAX_OVER = 100  # nets in a row that are measured and over a limit, before no more are proposed
 
 
-class Measuring:
-    """Measures the nets that wait in the queue of a search, device by device."""
-
-    done = complete = True  # what runs is among the search's trials
+class Measuring(Producer):
+    """Measures the nets that wait in the queue of a search, device by device; what runs is among its trials."""
 
     def __init__(self, search: SearchTrials) -> None:
         self._search, self._devices = search, search.context.devices
@@ -30,7 +29,7 @@ class Measuring:
         return device.job(trial.number, trial.net, max(1.0, 60 * minutes))
 
     def take(self, job: LatencyJob, result: JobResult) -> Record | None:
-        """Take what a device says of a net: it ends a trial whose net is over a limit, or does not run there."""
+        """Take a device's measurement of a net: it ends a trial whose net is over a limit, or does not run there."""
         search, trial, device = self._search, self._search.live[job.trial], self._devices.at_work(job)
         device.release()
         given_up = search.live.received(trial, result)
@@ -52,10 +51,3 @@ class Measuring:
                 return trial.finish(result.status, result.error)
         search.live.queue.appendleft(trial.number)  # to be measured elsewhere or again, then trained
         return None
-
-    def learn(self, record: Record) -> None:
-        """Do nothing: a record says nothing of a device."""
-
-    def close(self) -> list[Record]:
-        """End nothing: no net waits."""
-        return []

@@ -1,4 +1,4 @@
-"""Where a search's trials come from: `choose_baselines`, and `Proposer`, which asks the study's sampler.
+"""The source of a search's trials: `choose_baselines`, and `Proposer`, which asks the study's sampler.
 
 Neither decides what becomes of a trial, nor changes anything but the study that it asks.
 """
@@ -97,7 +97,7 @@ class Proposer:
         live: LiveTrials,
         trained: Mapping[str, Record],
     ) -> None:
-        """With the run's records, its trials under way, and the records of trained nets by what tells them apart."""
+        """Take the run's records, its trials under way, and the records of trained nets by what tells them apart."""
         self._context, self._study = context, study
         self._records, self._live, self._trained = records, live, trained
         self._rung_steps = context.scheduler.rungs(context.steps)

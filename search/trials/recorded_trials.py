@@ -14,8 +14,9 @@ from ...archs.errors import InputError
 from ...results.runs.events import UnderWay
 from ...results.runs.record import Record
 from ...results.runs.status import UNTRAINED, Status
-from ...spaces import Gene, Genes
+from ...spaces import Gene
 from ..samplers.random import distributions
+from ..samplers.sampler_context import fits
 
 CostOf = Callable[[str, Mapping[str, int]], float]  # of a net's key and static costs: what accuracy is weighed against
 MAX_MISSING = 10_000  # trials without a record: those that drivers were drawing when they were killed
@@ -62,7 +63,7 @@ class RecordedTrials:
         cost_of: CostOf,
         noted: Mapping[int, dict[str, Any]] | None = None,
     ) -> None:
-        """With the options of each gene of the space, and what the sampler has noted of trials.
+        """Take the options of each gene of the space, and the sampler's notes by trial.
 
         Raises:
             InputError: if trials are missing by the thousand: each would be one.
@@ -76,7 +77,7 @@ class RecordedTrials:
                 trained[record.trial_key] = record
             if record.kind != "reference":
                 self.ended[record.trial] = record, record_for_study(record, trained)
-        self.under_way = {trial.trial: trial for trial in under_way if self._fits(trial.genes)}
+        self.under_way = {trial.trial: trial for trial in under_way if fits(trial.genes, options)}
         self.count = 1 + max([-1, *self.ended, *self.under_way])
         if self.count - len(self.ended) - len(self.under_way) > MAX_MISSING:
             rule = f"trial {self.count - 1} among {len(self.ended)} is no number that a search has come to"
@@ -90,7 +91,8 @@ class RecordedTrials:
         """The trial of a number; a failed one without genes where none is known that fits the space."""
         if number in self.ended:
             record, known = self.ended[number]
-            if self._fits(record.genes) and (known.status != Status.OK or self._cost_of(known.key, known.cost)):
+            has_cost = known.status != Status.OK or self._cost_of(known.key, known.cost)
+            if has_cost and fits(record.genes, self._options):
                 return self._ended_trial(record, known)
         elif number in self.under_way:
             return self.running(self.under_way[number])
@@ -123,11 +125,6 @@ class RecordedTrials:
             system_attrs=self._noted.get(record.trial),
             constraints=OUT_OF_MEMORY if known.status == Status.OOM else violation or None,
         )
-
-    def _fits(self, genes: Genes) -> bool:
-        """Whether these are genes of the space; those of a record may be anybody's."""
-        options = self._options
-        return set(genes) == set(options) and all(genes[name] in choices for name, choices in options.items())
 
 
 def record_for_study(record: Record, trained: Mapping[str, Record]) -> Record:

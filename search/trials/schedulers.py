@@ -8,13 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from ...archs.errors import InputError, check_choice
 from ...results.ranking.pareto import pareto_ranks
 from ...results.runs.record import Record
 from ...results.runs.status import UNTRAINED
 from ..spec import ETA, RUNGS
+
+SCHEDULERS = ("none", "mo-asha", "asha")
+MAX_COMPARED = 500  # results at a rung, the last to come, among which the best are promoted
 
 
 @dataclass(frozen=True)
@@ -27,48 +29,28 @@ class RungResult:
     paused: bool
 
 
-class Scheduler(Protocol):
-    """Trial scheduler: decides where trials pause and which of them are promoted."""
-
-    def rungs(self, steps: int) -> tuple[int, ...]:
-        """The steps at which trials pause, rising; the last is the full budget."""
-        ...
-
-    def promoted(self, results: Sequence[RungResult], last: bool) -> list[int]:
-        """Indices of the trials at one rung that may be promoted, the best first, given all that ever reached it.
-
-        `last` says that no new trial will be proposed before one of these is promoted.
-        """
-        ...
-
-
 @dataclass(frozen=True)
-class NoScheduler:
-    """No early stopping: every trial is trained for the full budget."""
+class Scheduler:
+    """Trial scheduler: decides where trials pause and which of them are promoted, by successive halving.
 
-    def rungs(self, steps: int) -> tuple[int, ...]:
-        return (steps,)
+    Trials pause at rungs, which are shares of the budget, and the best 1 in `eta` of each rung is promoted. MO-ASHA
+    sorts them by non-dominated rank on (accuracy, cost), then by the area that each adds to its front. Promotion is
+    decided anew whenever a worker is free; a trial that is passed over may still be promoted later.
 
-    def promoted(self, results: Sequence[RungResult], last: bool) -> list[int]:
-        return []
-
-
-@dataclass(frozen=True)
-class MoAsha:
-    """MO-ASHA: asynchronous successive halving over two objectives (Schmucker et al., arXiv:2106.12639).
-
-    Trials pause at rungs, which are shares of the budget, and the best 1 in `eta` of each rung is promoted. They
-    are sorted by non-dominated rank on (accuracy, cost), then by the area that each adds to its front. Promotion
-    is decided anew whenever a worker is free; a trial that is passed over may still be promoted later.
+    Attributes:
+        name: of `SCHEDULERS`: "asha" sorts by accuracy alone, for comparison; "none" has no rung before the last.
 
     Raises:
-        InputError: if the shares do not rise between 0 and 1, or eta is 1 or less.
+        InputError: if the name is unknown, the shares do not rise between 0 and 1, or eta is 1 or less.
     """
 
+    name: str = "mo-asha"
     shares: tuple[float, ...] = RUNGS
     eta: float = ETA
 
     def __post_init__(self) -> None:
+        if check_choice("scheduler", self.name, SCHEDULERS) == "none":
+            return
         if not self.shares or not all(0 < a < b for a, b in zip(self.shares, (*self.shares[1:], 1.0), strict=True)):
             shown = ", ".join(f"{share:g}" for share in self.shares) or "none"
             raise InputError(f"rungs: must be rising shares of the budget between 0 and 1, got {shown}")
@@ -76,15 +58,23 @@ class MoAsha:
             raise InputError(f"eta: must be above 1 and at most 1000, got {self.eta:g}")
 
     def rungs(self, steps: int) -> tuple[int, ...]:
-        return tuple(sorted({max(1, math.ceil(share * steps)) for share in (*self.shares, 1.0)}))
+        """The steps at which trials pause, rising; the last is the full budget."""
+        shares = () if self.name == "none" else self.shares
+        return tuple(sorted({max(1, math.ceil(share * steps)) for share in (*shares, 1.0)}))
 
     def promoted(self, results: Sequence[RungResult], last: bool) -> list[int]:
+        """Indices of the trials at one rung that may be promoted, the best first, given all that ever reached it.
+
+        `last` says that no new trial will be proposed before one of these is promoted.
+        """
         # A fraction of a trial is rounded down while better ones may come, up once none will.
         most = len(results) / self.eta
         return self.order(results)[: math.ceil(most) if last else math.floor(most)]
 
     def order(self, results: Sequence[RungResult]) -> list[int]:
         """Indices of the trials, the best first."""
+        if self.name == "asha":
+            return sorted(range(len(results)), key=lambda i: (-results[i].accuracy, results[i].trial))
         points = [(result.accuracy, math.log10(result.cost)) for result in results]
         ranks, costs = pareto_ranks(points), [cost for _, cost in points]
         fronts: dict[int, list[int]] = {}
@@ -96,29 +86,6 @@ class MoAsha:
             for before, i, after in zip(front, front[1:], front[2:], strict=False):
                 added[i] = (points[i][0] - points[before][0]) * (points[after][1] - points[i][1])
         return sorted(range(len(points)), key=lambda i: (ranks[i], -added[i], results[i].trial))
-
-
-class Asha(MoAsha):
-    """ASHA: asynchronous successive halving on accuracy alone (Li et al., arXiv:1810.05934); for comparison."""
-
-    def order(self, results: Sequence[RungResult]) -> list[int]:
-        return sorted(range(len(results)), key=lambda i: (-results[i].accuracy, results[i].trial))
-
-
-SCHEDULERS: dict[str, type[NoScheduler] | type[MoAsha]] = {"none": NoScheduler, "mo-asha": MoAsha, "asha": Asha}
-
-
-def scheduler(name: str, shares: Sequence[float] = RUNGS, eta: float = ETA) -> Scheduler:
-    """The scheduler of this name.
-
-    Raises:
-        InputError: if the name is unknown, or a number is wrong.
-    """
-    kind = SCHEDULERS[check_choice("scheduler", name, SCHEDULERS)]
-    return kind(tuple(shares), eta) if issubclass(kind, MoAsha) else kind()
-
-
-MAX_COMPARED = 500  # results at a rung, the last to come, among which the best are promoted
 
 
 class RungTable:
@@ -141,7 +108,8 @@ class RungTable:
         results[result.trial] = result
         if result.paused:
             self._paused[rung].add(result.trial)
-        self._forget_orders(rung)
+        for last in (False, True):
+            self._orders.pop((rung, last), None)
         if len(results) <= MAX_COMPARED:
             return None
         oldest = results.pop(next(iter(results)))
@@ -159,10 +127,6 @@ class RungTable:
         """Note that a trial is paused there no longer."""
         self._results[rung][trial] = replace(self._results[rung][trial], paused=False)
         self._paused[rung].discard(trial)
-
-    def _forget_orders(self, rung: int) -> None:
-        for last in (False, True):
-            self._orders.pop((rung, last), None)
 
     @property
     def any_paused(self) -> bool:

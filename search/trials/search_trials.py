@@ -23,6 +23,7 @@ from ..training.job import Job, JobResult, TrainJob, Workers
 from ..training.recipe import Recipe
 from .live import LiveTrials
 from .patience import Patience
+from .producer import Producer
 from .proposer import MAX_PROPOSALS, Proposer, choose_baselines
 from .recorded_trials import record_for_study
 from .schedulers import RungResult, RungTable
@@ -32,8 +33,8 @@ from .tally import RunTally, part_of
 from .trial import BUDGET_SHARE, Parent, ParentPool, Trial
 
 
-class SearchTrials:
-    """The trials of one search, a producer of jobs. Opened on an existing run, it takes up where that one stopped.
+class SearchTrials(Producer):
+    """The trials of one search. Opened on an existing run, it takes up where that one stopped.
 
     Attributes:
         context, store: of the search, and of its run's records and events.

@@ -24,7 +24,6 @@ class SharedWeights:
 
     Attributes:
         sampler: draws the nets that train the bank.
-        budget: how the compute is divided.
         bank_training: how far it is, and its next job.
     """
 

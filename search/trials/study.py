@@ -44,7 +44,6 @@ class StudyAdapter:
         self.study.stop = self._stop  # which Optuna lets its own loop alone call
         self._is_stopped = False
         self._open: dict[int, Trial] = {}
-        self._baselines = set[int]()
         self._kept: dict[str, Any] = {}  # attributes of the study, at the last look
         self._asked: int | None = None  # the trial that was proposed last
 
@@ -72,7 +71,7 @@ class StudyAdapter:
         return len(self._trials()) - 1
 
     def enqueue(self, genes: Sequence[Genes]) -> None:
-        """Have the next proposals hold these genes; the strategy draws the others. Not where it follows a plan."""
+        """Fix the genes of the next proposals; the strategy draws the others. Not where it follows a plan."""
         for fixed in () if self.planned else genes:
             self.study.enqueue_trial(fixed)
 
@@ -93,27 +92,25 @@ class StudyAdapter:
             self._open[trial].set_user_attr(name, value)
 
     def violates(self, trial: int, constraints: Mapping[str, float]) -> None:
-        """Note that the net of `trial` breaks limits, each by this share; no strategy is told of some baselines."""
+        """Note that the net of `trial` breaks limits, each by this share; baselines may be outside of the space."""
         for name, share in constraints.items() if trial in self._open else ():
             self._open[trial].set_constraint(name, share)
 
     def tell(self, record: Record, known: Record, cost_of: CostOf) -> None:
         """End the trial of `record` as `known` ended: itself, or for a duplicate its twin."""
-        number = record.trial
-        if record.kind == "baseline" and number not in self._baselines:
+        open_trial = self._open.pop(record.trial, None)
+        if open_trial is None:  # a baseline that is outside of the space
             return
-        self._baselines.discard(number)
-        open_trial = self._open.pop(number, None)
-        if open_trial is not None and known.status == Status.OOM:
+        if known.status == Status.OOM:
             open_trial.set_constraint(*next(iter(OUT_OF_MEMORY.items())))
-        if open_trial is not None and len(known.accuracies) > 1:
+        if len(known.accuracies) > 1:
             open_trial.set_user_attr("accuracies", known.accuracies)
         with self._user_errors():
-            self.study.tell(number, **end_of(known, cost_of))
+            self.study.tell(record.trial, **end_of(known, cost_of))
 
     def fail(self, trial: int) -> None:
         """End a trial, or a baseline that is not trained, without a result."""
-        self._baselines.discard(trial)
+        self._open.pop(trial, None)
         with self._user_errors():
             self.study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
 
@@ -139,15 +136,13 @@ class StudyAdapter:
             json.dumps(news, allow_nan=False)
         return news
 
-    def replay(self, trial: FrozenTrial, baseline: bool) -> None:
+    def replay(self, trial: FrozenTrial) -> None:
         """Take in a trial of an earlier driver, or a baseline; one that has not ended can be told of its end."""
         number = len(self._trials())
         self.study.add_trial(trial)
         if trial.state == TrialState.RUNNING:
             with self._user_errors():
                 self._open[number] = Trial(self.study, number)
-            if baseline:
-                self._baselines.add(number)
 
     def recall(self, attrs: Mapping[str, Any]) -> None:
         """Give the sampler back what it has noted in the study."""
@@ -160,11 +155,7 @@ class StudyAdapter:
 
 
 def study_of(
-    store: Store,
-    strategy: str,
-    context: SamplerContext,
-    cost_of: CostOf,
-    baselines: Sequence[Genotype] | None = None,
+    store: Store, strategy: str, context: SamplerContext, cost_of: CostOf, baselines: Sequence[Genotype] | None = None
 ) -> StudyAdapter:
     """The study of a run: its baselines, all that its records and events say, and the first proposals.
 
@@ -178,11 +169,12 @@ def study_of(
     recorded = RecordedTrials(store.records, store.under_way, options, cost_of, noted)
     adapter = StudyAdapter(strategy, context, past=recorded.count)
     for number in range(max(len(baselines), recorded.count)):
-        is_baseline, trial = number < len(baselines), recorded.frozen(number)
-        genes = plain_genes(context.space, baselines[number]) if is_baseline and not recorded.has(number) else None
-        if genes is not None:
-            trial = recorded.running(UnderWay(number, candidate_key(baselines[number].key, genes), genes, None))
-        adapter.replay(trial, is_baseline)
+        trial = recorded.frozen(number)
+        if number < len(baselines) and not recorded.has(number):
+            genes = plain_genes(context.space, baselines[number])
+            if genes is not None:
+                trial = recorded.running(UnderWay(number, candidate_key(baselines[number].key, genes), genes, None))
+        adapter.replay(trial)
     adapter.recall({name: value for event in store.events for name, value in event.study.items()})
     begun = [*(record for record, _ in recorded.ended.values()), *recorded.under_way.values()]
     genes = [trial.genes for trial in begun]
@@ -200,7 +192,7 @@ def quiet() -> None:
 
 
 def validate_sampler(strategy: str, context: SamplerContext) -> None:
-    """Have a sampler of the user's own propose nets in a study that is thrown away.
+    """Try a sampler of the user's own in a study that is thrown away.
 
     Raises:
         InputError: if it raises anything, as Optuna's samplers for one objective do, and those that want the same

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 
+from ...archs import Genotype
 from ...archs.cost import BACKWARD_FACTOR
 from ...results.ranking.objectives import spent_on_training
 from ...results.runs.record import REFERENCE_KINDS, Record
@@ -18,11 +19,11 @@ class RunTally:
     """Sums over the records of a run; each is added once.
 
     Attributes:
-        statuses: number of records by status.
         taken: trials whose records are an earlier run's.
         begun, macs: nets of the search that were trained, and their MACs.
         promotions: number of them by rungs that they were promoted from.
         whole: number of them that were trained to the end.
+        seconds, worked: of workers, and their FLOPs: "alone" on nets that were trained, "shared" on slices of a bank.
     """
 
     def __init__(self, live: LiveTrials, settings: SearchSpec, shared: SharedWeights | None) -> None:
@@ -33,6 +34,7 @@ class RunTally:
         self.taken: list[int] = []
         self.begun = self.macs = self.whole = self._references = 0
         self.promotions: Counter[int] = Counter()
+        self.seconds, self.worked = defaultdict[str, float](float), defaultdict[str, float](float)
         self._flops: Counter[str] = Counter()  # of trainings, by `part_of`
 
     def add(self, record: Record) -> None:
@@ -41,6 +43,8 @@ class RunTally:
         if record.status not in UNTRAINED:
             self._flops[part_of(record)] += spent_on_training(record)
             self._references += record.kind == "reference"
+        if record.status == Status.OK and not record.taken_from:
+            self._add_work(record)
         if record.taken_from:
             self.taken.append(record.trial)
         elif part_of(record) == "search" and record.status not in UNTRAINED:
@@ -48,6 +52,14 @@ class RunTally:
             self.macs += record.training_macs
             self.promotions[sum(bool(rung["promoted"]) for rung in record.rungs)] += 1
             self.whole += record.status == Status.OK
+
+    def _add_work(self, record: Record) -> None:
+        if self._shared and record.weights == "shared":
+            kind, flops = "shared", self._shared.evaluation_flops(Genotype.from_dict(record.genotype))
+        else:
+            kind, flops = "alone", spent_on_training(record)
+        self.seconds[kind] += record.seconds
+        self.worked[kind] += flops
 
     def add_seconds(self, trial: Trial, seconds: float) -> None:
         """Take in how long a job of this session took."""

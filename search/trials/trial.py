@@ -34,7 +34,6 @@ class Parent:
         start: its weights, and the steps spent on them and on what they came from.
         trial: its number; None of one from outside of the run, whose FLOPs are not known.
         flops: of training them, and what they came from; None where that is not known.
-        features: of the net.
         net: its genotype; None of one from outside of the run.
     """
 
@@ -113,7 +112,6 @@ class Trial:
         kind: "search", "baseline", "reference", "retrain" or "study".
         net: its genotype, or one of timm's nets.
         genes: as the sampler drew them.
-        cost: its static cost.
         rung_steps: steps at which it stops to be compared, rising; the last is its full budget.
         record_fields: fields of its record that are known beforehand.
         parent: the trained net whose weights it inherits; None for fresh ones.
@@ -121,7 +119,6 @@ class Trial:
         promoted: number of rungs that the scheduler promoted it from.
         paused: whether it waits at the last of the rungs passed.
         retries: workers lost on it.
-        last_result: of the last training job.
         results_by_seed: results at full budget.
         weights: how it comes by them, as its record says: alone, inherited, shared or polished.
         started_at: when its first job did, as records have it; "" before that job has ended.
@@ -177,7 +174,6 @@ class Trial:
 
         Args:
             settings: of the search, with the recipe of this trial.
-            folder: of the run.
             store: where the worker leaves its files, if it does not see the folder.
         """
         repeat = len(self.results_by_seed)

@@ -18,11 +18,7 @@ from ..dataset import DataConfig, ImageSource, RawDataset, RawSplit
 from ..splits import numbered
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")  # torchvision's
-PARTS = {
-    "train": ("train", "training"),
-    "val": ("val", "valid", "validation", "dev"),
-    "test": ("test", "testing"),
-}
+PARTS = {"train": ("train", "training"), "val": ("val", "valid", "validation", "dev"), "test": ("test", "testing")}
 # What NAS boxes, systems and archivers leave among pictures: thumbnails, bins, indices.
 LITTER = (
     "@eadir", "@tmp", "#recycle", "@recycle", "#snapshot", "@recently-snapshot", ".@__thumb", "$recycle.bin",

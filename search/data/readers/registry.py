@@ -49,8 +49,7 @@ _SETS = (
     *(SetSpec(name, TRAIN_VAL) for name in ("CLEVRClassification", "Imagenette")),  # CLEVR's test part has no labels
     SetSpec("ImageNet", TRAIN_VAL, fetched=False),
     SetSpec(  # of 256 px: a quarter of the bytes
-        "Places365",
-        {"train": {"split": "train-standard", "small": True}, "val": {"split": "val", "small": True}},
+        "Places365", {"train": {"split": "train-standard", "small": True}, "val": {"split": "val", "small": True}}
     ),
 )
 TORCHVISION_SETS = {spec.class_name.lower(): spec for spec in sorted(_SETS, key=lambda spec: spec.class_name.lower())}

@@ -129,11 +129,7 @@ class Composed:
 
 
 COMPOSED = {
-    "cue": Composed(
-        _cue,
-        (40_000, 4_000, 4_000),
-        "c2fd21e56912ca29fa8b108191d2da9b3c57dde823674f2bbeb865ca06bafcba",
-    ),
+    "cue": Composed(_cue, (40_000, 4_000, 4_000), "c2fd21e56912ca29fa8b108191d2da9b3c57dde823674f2bbeb865ca06bafcba"),
     "clutter": Composed(
         partial(_clutter, side=16, shift=2, fragments=4),
         (40_000, 4_000, 4_000),
