@@ -218,39 +218,26 @@ class Stage(Part):
         """The one spelling: what no block of the stage makes use of is at its default."""
         return _canonical(self)
 
-    def _spelt(self, name: str, used: set[str]) -> Any:
-        """An option; None where no block has it, or each is made so of itself."""
-        own = [BLOCKS[kind].options[name] for kind in used if name in BLOCKS[kind].options]
-        value = getattr(self, name)
-        return None if all(value == kinds for kinds in own) else value
-
 
 @lru_cache(maxsize=4096)  # the nets of a search have stages in common
 def _canonical(stage: Stage) -> Stage:
-    used = {*stage.kinds}
-    options = {name: stage._spelt(name, used) for name in OPTIONS}
-    if BLOCKS[stage.block].has_mlp and stage.block in used:
-        options["mlp_ratio"] = stage.hidden / stage.channels
+    used = [BLOCKS[kind] for kind in {*stage.kinds}]
+    options: dict[str, Any] = dict.fromkeys(OPTIONS)  # None where no block has it, or each is made so without it
+    options["mlp_ratio"] = stage.hidden / stage.channels if any(spec.has_mlp for spec in used) else MLP_RATIO
+    for name, value in stage.given.items():
+        if any(value != spec.options[name] for spec in used if name in spec.options):
+            options[name] = value
     if not stage.places:
         return Stage(stage.block, stage.depth, stage.width, stage.stride, (), **options)
-    block, width, mlp_ratio = stage.block, stage.width, options.pop("mlp_ratio", MLP_RATIO)
-    if BLOCKS[stage.attention].has_mlp:
-        mlp_ratio = stage.hidden / stage.channels
+    block, width = stage.block, stage.width
     if len(stage.places) == stage.depth:  # without a conv block, only the expansion of `block` is left,
         if not BLOCKS[stage.attention].inner_of_input:  # and of that only the stage's channels
             block, width = "basic", stage.channels
         elif stage.expansion == 1:
             block = "basic"
-    spelt = replace(
-        stage,
-        block=block,
-        width=width,
-        msa=stage.places,
-        per_head=stage.per_head and stage.heads > 1,
-        mlp_ratio=mlp_ratio,
-        **options,
-    )
-    return replace(spelt, **{name: getattr(Stage, name) for name in BLOCKS[stage.attention].ignores})
+    per_head, unused = stage.per_head and stage.heads > 1, BLOCKS[stage.attention].ignores
+    spelt = replace(stage, block=block, width=width, msa=stage.places, per_head=per_head, **options)
+    return replace(spelt, **{name: getattr(Stage, name) for name in unused})
 
 
 def build_up(depth: int, count: int) -> tuple[int, ...]:

@@ -133,10 +133,7 @@ class HybridSpace(PresetSpace):
     def sample(self, chooser: Chooser) -> Genotype:
         s = self.preset
         stem, stages = draw_trunk(chooser, s)
-        trunk = chooser.choose("trunk", tuple(range(1, len(s.depths) + 1)))
-        trunk, patch = encoder_place(trunk, chooser.choose("patch", s.patches), self._maps)
-        embed_dim = chooser.choose("embed_dim", s.embed_dims)
-        depth = chooser.choose("encoder_depth", s.encoder_depths)
+        trunk, patch, embed_dim, depth = draw_encoder(chooser, s, self._maps)
         ratio = chooser.choose("mlp_ratio", s.mlp_ratios)
         pool = chooser.choose("pool", POOLS)
         return Genotype(stem, stages[:trunk], s.encoder(embed_dim, depth, ratio, patch), Head(pool))
@@ -146,6 +143,14 @@ class HybridSpace(PresetSpace):
         encoders = len(s.embed_dims) * len(s.encoder_depths) * len(s.mlp_ratios) * len(POOLS)
         trunks = sum(prod(map(len, s.depths[:used])) for used, _ in encoder_places(s, self._maps))
         return len(s.blocks) * len(s.widths) * encoders * trunks
+
+
+def draw_encoder(chooser: Chooser, preset: SpacePreset, maps: list[Map]) -> tuple[int, int, int, int]:
+    """Stages before an encoder, its patch, embed_dim and depth."""
+    trunk = chooser.choose("trunk", tuple(range(1, len(maps) + 1)))
+    trunk, patch = encoder_place(trunk, chooser.choose("patch", preset.patches), maps)
+    embed_dim = chooser.choose("embed_dim", preset.embed_dims)
+    return trunk, patch, embed_dim, chooser.choose("encoder_depth", preset.encoder_depths)
 
 
 def encoder_places(preset: SpacePreset, maps: list[Map]) -> set[tuple[int, int]]:

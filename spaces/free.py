@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from ..archs import Encoder, Genotype, Head, Stage, Stem
+from ..archs import Genotype, Head, Stage, Stem
 from ..archs.blocks.spec import BLOCKS
 from ..archs.layout import ImageSize, Map, as_map
 from ..archs.parts import POOLS
@@ -20,8 +20,8 @@ from .families import (
     PresetSpace,
     attentions,
     convs,
+    draw_encoder,
     draw_options,
-    encoder_place,
     encoder_places,
     plain_resnets,
 )
@@ -54,7 +54,7 @@ class FreeSpace(PresetSpace):
     def __init__(self, image_size: ImageSize, preset: SpacePreset | None = None) -> None:
         super().__init__(image_size, preset)
         self.convs, self.attentions = convs(), attentions()
-        self._stems = {name: self._maps_behind(name) for name in (self.preset.stem, *self.preset.other_stems)}
+        self._stems = {name: self._maps_after(name) for name in (self.preset.stem, *self.preset.other_stems)}
         height, width = as_map(image_size)
         most = pixels(self._maps[min(1, len(self._maps) - 1)])
         divide = [patch for patch in self.preset.vit_patches if height % patch == width % patch == 0]
@@ -69,14 +69,17 @@ class FreeSpace(PresetSpace):
         drawn = [self._draw_stage(chooser, i, body, at) for i, at in enumerate(maps)]
         options = draw_options(chooser, self.preset, *self.convs[1:], *self.attentions)
         stages = tuple(_with_options(stage, options) for stage in drawn)
-        trunk, encoder, patch = self._draw_encoder(chooser, body.mlp_ratio, maps)
+        trunk, patch, embed_dim, depth = draw_encoder(chooser, self.preset, maps)
+        vit_patch = chooser.choose("vit_patch", self._vit_patches or (1,))
         head = Head(chooser.choose("pool", POOLS))
         if family == "vit":
-            return Genotype(Stem("none"), (), replace(encoder, patch=patch), head)
+            encoder = self.preset.encoder(embed_dim, depth, body.mlp_ratio, vit_patch)
+            return Genotype(Stem("none"), (), encoder, head)
         if family in ("resnet", "hybrid"):
             stages = tuple(varied(stage, ("msa", ())).canonical() for stage in stages)
         if family in ("resnet", "alternet"):
             return Genotype(make_stem(stem, body.width), stages)
+        encoder = self.preset.encoder(embed_dim, depth, body.mlp_ratio, patch)
         return Genotype(make_stem(stem, body.width), stages[:trunk], encoder, head)
 
     def size(self) -> int:
@@ -85,7 +88,7 @@ class FreeSpace(PresetSpace):
         behind_stems = sum(self._behind(maps, encoders) for maps in self._stems.values())
         return len(s.widths) * behind_stems + len(s.mlp_ratios) * encoders * len(self._vit_patches)
 
-    def _maps_behind(self, stem: str) -> list[Map]:
+    def _maps_after(self, stem: str) -> list[Map]:
         """Each stage's map."""
         net = plain_resnets(self.preset)[0]
         return maps_of(replace(net, stem=make_stem(stem, net.stem.width)), self.image_size)
@@ -111,16 +114,6 @@ class FreeSpace(PresetSpace):
         kind = attention if attention in self._beside(plain.block) else "msa"
         common = ("head_dim", body.head_dim), ("mlp_ratio", body.mlp_ratio)
         return varied(plain, *common, ("msa", msa), ("attention", kind), ("heads", heads), ("window", window or 0))
-
-    def _draw_encoder(self, chooser: Chooser, mlp_ratio: float, maps: list[Map]) -> tuple[int, Encoder, int]:
-        """Stages before the encoder, the encoder, and the patch that a ViT has instead of its own."""
-        s = self.preset
-        trunk = chooser.choose("trunk", tuple(range(1, len(maps) + 1)))
-        trunk, patch = encoder_place(trunk, chooser.choose("patch", s.patches), maps)
-        embed_dim = chooser.choose("embed_dim", s.embed_dims)
-        depth = chooser.choose("encoder_depth", s.encoder_depths)
-        of_vit = chooser.choose("vit_patch", self._vit_patches or (1,))
-        return trunk, s.encoder(embed_dim, depth, mlp_ratio, patch), of_vit
 
     def _beside(self, block: str) -> list[str]:
         """The attention blocks that stand beside this kind of conv block."""

@@ -173,11 +173,7 @@ def check_options(what: str, before: Options, now: Options) -> None:
 
 
 def check_baselines(nets: Any, what: str, image_size: ImageSize) -> tuple[Genotype, ...]:
-    """The baselines, if they are plain ResNets for such images, cheapest first.
-
-    Raises:
-        InputError: otherwise.
-    """
+    """The baselines, if they are plain ResNets for such images, cheapest first; InputError otherwise."""
     if not isinstance(nets, (tuple, list)) or not all(isinstance(net, Genotype) for net in nets):
         raise InputError(f"{what}: baselines() must return a tuple of Genotypes, got {short_repr(nets)}")
     macs = 0

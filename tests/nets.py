@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from alternas.archs import Encoder, Genotype, Head, Stage, Stem, Style
+from alternas.archs.blocks.axes import Axis
 
 CIFAR = Stem("cifar", 8)
 MSA = Stage("basic", 2, 8, msa=1, heads=2, head_dim=4, window=4)
@@ -183,6 +184,15 @@ def twice(net: Genotype) -> Genotype:
     stages = [replace(s, width=2 * s.width, heads=2 * s.heads, head_dim=2 * s.head_dim) for s in net.stages]
     stem = replace(net.stem, width=2 * net.stem.width, before=tuple(2 * width for width in net.stem.before))
     return replace(net, stem=stem, stages=tuple(stages))
+
+
+def index_in(axis: Axis, larger: Axis) -> list[int]:
+    """The places in a larger axis of the same name that one takes."""
+    index = [0]
+    for part, whole in zip(axis.sizes, larger.sizes, strict=True):
+        start = (whole - part) // 2 if axis.centred else 0
+        index = [outer * whole + start + i for outer in index for i in range(part)]
+    return index
 
 
 def lively(model: nn.Module) -> Any:

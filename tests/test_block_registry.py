@@ -27,7 +27,7 @@ from alternas.results.export.export_net import ExportNet
 from alternas.results.render.drawing import net_drawing, net_svg
 from alternas.search.training.inherit import inherit
 from alternas.spaces.families import attentions, convs
-from nets import NETS, lively
+from nets import NETS, index_in, lively
 
 STYLES = [Style(order, norm) for order in ("pre", "post") for norm in ("batch", "group")]
 LOOKS = [(kind, style) for kind, spec in BLOCKS.items() for style in (STYLES[:1] if spec.modern else STYLES)]
@@ -126,7 +126,7 @@ def test_axes_are_those_of_every_tensor_and_slice_to_a_narrower_block(kind: str,
         assert tuple(axis.length for axis in axes) == tensor.shape
         cut = tensor
         for dim, (axis, inner) in enumerate(zip(axes, kept, strict=True)):
-            cut = cut.index_select(dim, torch.tensor(inner.index_in(axis)))
+            cut = cut.index_select(dim, torch.tensor(index_in(inner, axis)))
         assert cut.shape == states[1][name].shape
 
 
@@ -145,7 +145,7 @@ def test_queries_keys_values_and_heads_are_sliced_apart(kind: str) -> None:
     tensors = [("attn.qkv.weight", 2), ("attn.out.weight", 2)]
     tensors += [("attn.table", 3)] * ("attn.table" in BLOCKS[kind].pre.axes)
     pairs = [zip(*(tensor_axes(b, name, dims) for b in (wide, narrow)), strict=True) for name, dims in tensors]
-    rows, columns, *tables = ([inner.index_in(axis) for axis, inner in pair] for pair in pairs)
+    rows, columns, *tables = ([index_in(inner, axis) for axis, inner in pair] for pair in pairs)
     heads, dim = 4, 16
     assert rows[0] == [(part * heads + head) * dim + d for part in range(3) for head in (0, 1) for d in range(8)]
     assert columns[1] == [head * dim + d for head in (0, 1) for d in range(8)]
@@ -154,7 +154,7 @@ def test_queries_keys_values_and_heads_are_sliced_apart(kind: str) -> None:
 
 
 def test_smaller_kernels_are_the_middle_of_larger_ones() -> None:
-    assert Axis((3,), centred=True).index_in(Axis((7,), centred=True)) == [2, 3, 4]
+    assert index_in(Axis((3,), centred=True), Axis((7,), centred=True)) == [2, 3, 4]
 
 
 def test_letters_differ_and_kinds_have_one_entry() -> None:
@@ -222,7 +222,7 @@ def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Genotype]:
     axes = {"shortcut": "c_out c_in 1 1", "norm1": "c_in", "depthwise": "c_in 1 5 5", "conv": "c_out c_in 1 1"}
     form = BlockForm("block_of_a_test:Depthwise", depthwise_cost, axes, scaled_by=("conv",), norms_input=True)
     style = BlockStyle("D", "#E69F00", "depthwise block")
-    monkeypatch.setitem(BLOCKS, "depthwise", BlockSpec("depthwise", form, modern=True, style=style))
+    monkeypatch.setitem(BLOCKS, "depthwise", BlockSpec("depthwise", form, style=style))
     yield Genotype(Stem("cifar", 8), (Stage("depthwise", 1, 8), Stage("depthwise", 2, 12, 2)))
     sys.modules.pop("block_of_a_test", None)
 

@@ -44,7 +44,7 @@ from alternas.search.training.job import JobResult, Progress
 from alternas.search.training.loaders import DeviceLoader, open_loader
 from alternas.search.training.optim import memory_format
 from alternas.spaces import RandomChooser, Space, get
-from nets import NETS, twice
+from nets import NETS, index_in, twice
 
 SPACES = ("resnet", "alternet", "hybrid", "modern", "free", "all", "bench", "placements")
 SMALL = Genotype(Stem("cifar", 4), (Stage("basic", 1, 4), Stage("basic", 1, 4, 2)))
@@ -88,7 +88,7 @@ def test_a_net_on_slices_of_a_larger_bank_is_its_copy(name: str) -> None:
         of_net.square().sum().backward()
     for name, role in skeleton(net, bank.inputs).roles.items():
         whole, parameter = bank.tensor(role.name), alone.get_parameter(name)
-        places = np.ix_(*(part.index_in(of) for part, of in zip(role.axes, bank.axes[role.name], strict=True)))
+        places = np.ix_(*(index_in(part, of) for part, of in zip(role.axes, bank.axes[role.name], strict=True)))
         assert torch.equal(whole[places], parameter)
         assert whole.grad is not None
         assert torch.equal(whole.grad[places], parameter.grad)
@@ -122,7 +122,7 @@ def test_gradients_are_the_sum_over_the_nets() -> None:
         nn.functional.cross_entropy(alone(x), y_B).backward()
         for name, parameter in alone.named_parameters():
             role = skeleton(net, bank.inputs).roles[name]
-            places = [part.index_in(whole) for part, whole in zip(role.axes, bank.axes[role.name], strict=True)]
+            places = [index_in(part, whole) for part, whole in zip(role.axes, bank.axes[role.name], strict=True)]
             sums[role.name][np.ix_(*places)] += parameter.grad
     for role, total in sums.items():
         grad = bank.tensor(role).grad

@@ -10,11 +10,20 @@ q, k and v. Fewer keys and values: from a map that a depthwise conv strides (Wan
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import InputError
+
+
+def check_sides(what: str, built: Sequence[int], got: Sequence[int], unit: str = "") -> None:
+    """Raise InputError if a map has other sides than `what` was built for."""
+    if tuple(got) != tuple(built):
+        need = "`resized` makes the net for another image"
+        raise InputError(f"{what} {built[0]}x{built[1]}{unit}, got {got[0]}x{got[1]}; {need}")
 
 
 class WindowAttention(nn.Module):
@@ -74,9 +83,8 @@ class WindowAttention(nn.Module):
     def forward(self, x_BCHW: Tensor) -> Tensor:
         batch, _, height, width = x_BCHW.shape
         p, q = self.window
-        if self.whole and (height, width) != (p, q):
-            need = "`resized` makes the net for another image"
-            raise InputError(f"attention: built for a whole map of {p}x{q}, got {height}x{width}; {need}")
+        if self.whole:
+            check_sides("attention: built for a whole map of", self.window, (height, width))
         if height % p or width % q:
             raise InputError(f"attention: window {p}x{q} does not divide a {height}x{width} map")
         queries, keys, values = self.projected(x_BCHW)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -22,14 +21,6 @@ class Axis(NamedTuple):
     sizes: tuple[int, ...]
     centred: bool = False
     runs: tuple[int, ...] = ()
-
-    def index_in(self, larger: Axis) -> list[int]:
-        """The places in a larger axis of the same name that this one takes."""
-        index = [0]
-        for part, whole in zip(self.sizes, larger.sizes, strict=True):
-            start = (whole - part) // 2 if self.centred else 0
-            index = [outer * whole + start + i for outer, i in product(index, range(part))]
-        return index
 
     @property
     def levels(self) -> list[tuple[int, ...]]:

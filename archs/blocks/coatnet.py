@@ -13,9 +13,8 @@ from timm.layers.norm import LayerNorm2d
 from timm.layers.squeeze_excite import SqueezeExcite
 from torch import Tensor, nn
 
-from ..errors import InputError
 from ..layout import Block
-from .attention import relative_bias
+from .attention import check_sides, relative_bias
 from .layers import Projection
 
 
@@ -63,9 +62,7 @@ class RelativeAttention(nn.Module):
 
     def forward(self, qkv_BCHW: Tensor) -> Tensor:
         side, built = tuple(qkv_BCHW.shape[2:]), tuple((length + 1) // 2 for length in self.table.shape[1:])
-        if side != built:
-            need = "`resized` makes the net for another image"
-            raise InputError(f"attention: built for a map of {built[0]}x{built[1]}, got {side[0]}x{side[1]}; {need}")
+        check_sides("attention: built for a map of", built, side)
         parts = qkv_BCHW.flatten(2).unflatten(1, (self.heads, 3, -1))  # B, N, 3, D, P
         queries, keys, values = parts.permute(2, 0, 1, 4, 3).contiguous().unbind(0)
         bias = relative_bias(self.table).mT.to(queries.dtype)  # its offsets are query minus key

@@ -30,7 +30,6 @@ DOWNSAMPLE = BlockSpec(
         downsample,
         {"norm1": "c_in", "conv": "c_out c_in side side", "norm2": "c_out"},
     ),
-    modern=True,
     options={"side": 2, "norm_first": True},
     branches=(),
     style=BlockStyle("D", "#999999", "downsampling conv"),

@@ -11,9 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import InputError
 from ..layout import Block
-from .attention import relative_bias
+from .attention import check_sides, relative_bias
 from .efficientformer_entries import DistanceSizes
 from .layers import conv_norm, layer_scale
 
@@ -66,10 +65,8 @@ class DistanceAttention(nn.Module):
 
     def logits(self, queries_BCHW: Tensor, keys_BCHW: Tensor, stride: int = 1) -> Tensor:
         """(B, N, P, P), queries by keys; queries are at every `stride`-th row and column of the keys' map."""
-        side, built = keys_BCHW.shape[2:], self.table.shape[1:]
-        if tuple(side) != tuple(built):
-            need = "`resized` makes the net for another image"
-            raise InputError(f"attention: built for a map of {built[0]}x{built[1]}, got {side[0]}x{side[1]}; {need}")
+        side = keys_BCHW.shape[2:]
+        check_sides("attention: built for a map of", self.table.shape[1:], side)
         queries_BNDP, keys_BNDP = self.split(queries_BCHW), self.split(keys_BCHW)
         products = queries_BNDP.mT @ keys_BNDP * queries_BNDP.shape[2] ** -0.5
         bias = distance_bias(self.table).unflatten(1, tuple(side))[:, ::stride, ::stride].flatten(1, 2)

@@ -156,7 +156,6 @@ EFFICIENTFORMER = BlockSpec(
         DOWN | mlp_axes("inner") | {"scale": "c_out"},
         scaled_by=("mlp.fc2.1",),
     ),
-    modern=True,
     options={"kernel": 3, "expand": 4.0, **SCALED},
     style=BlockStyle("f", "#117733", "EfficientFormerV2 feed-forward block"),
 )
@@ -182,7 +181,6 @@ EFFICIENTFORMER_ATTENTION = BlockSpec(
         scaled_by=("attn.proj.1", "mlp.fc2.1"),
         queries={"attn.q.1": 0.5},
     ),
-    modern=True,
     options={"kernel": 3, "attention_stride": 0, **SCALED},
     sizes=DistanceSizes,
     ignores=("window", "per_head"),
@@ -207,7 +205,6 @@ EFFICIENTFORMER_DOWN = BlockSpec(
         scaled_by=("attn.proj.1",),
         queries={"attn.q.proj.1": 0.5},
     ),
-    modern=True,
     sizes=DistanceSizes,
     ignores=("window", "per_head"),
     strided=True,

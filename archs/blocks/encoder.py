@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from ..errors import InputError
 from ..parts import LAYER_EPS, Encoder
+from .attention import check_sides
 
 LN_EPS = LAYER_EPS
 
@@ -61,9 +62,8 @@ class TransformerEncoder(nn.Module):
         if height % patch or width % patch:
             raise InputError(f"encoder: patch {patch} does not divide a {height}x{width} map")
         grid = (height // patch, width // patch)
-        if self.spec.position != "none" and grid != self.grid:
-            built, got = ("x".join(map(str, sides)) for sides in (self.grid, grid))
-            raise InputError(f"encoder: built for {built} tokens, got {got}; `resized` makes the net for another image")
+        if self.spec.position != "none":
+            check_sides("encoder: built for", self.grid, grid, " tokens")
         return grid
 
     def embed(self, x_BCHW: Tensor) -> Tensor:

@@ -70,7 +70,6 @@ LINEAR = BlockSpec(
         scaled_by=("attn.norm", "mlp.norm3"),
         queries={"attn.qkv": 0.0},
     ),
-    modern=True,
     sizes=LinearSizes,
     options={"act": ACT},
     ignores=("heads", "window", "per_head"),

@@ -1,7 +1,7 @@
 """Blocks of MobileNets and EfficientNets: inverted bottlenecks, mobile attention, convs without a shortcut.
 
 Post-norm: a BatchNorm follows each conv, no activation after the projection, whose output is raw. Shortcuts
-are identities, where stride and width stay; there is none elsewhere. A block runs its children in their order.
+are identities, where stride and width stay; there is none elsewhere.
 """
 
 from __future__ import annotations
@@ -17,7 +17,17 @@ from .layers import act, conv_norm
 from .mobile_entries import BottleneckSizes
 
 
-class UniversalInvertedBottleneck(nn.Module):
+class InOrder(nn.Module):
+    """Its children one after the other, and a shortcut where the last one is a `drop_path`."""
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        y_BCHW = x_BCHW
+        for layer in self.children():
+            y_BCHW = layer(y_BCHW)
+        return x_BCHW + y_BCHW if hasattr(self, "drop_path") else y_BCHW
+
+
+class UniversalInvertedBottleneck(InOrder):
     """Depthwise conv or none, 1x1 expansion, depthwise conv or none, squeeze-and-excitation or none, 1x1 projection.
 
     With the second depthwise conv it is MBConv (MobileNetV2, Sandler et al., CVPR 2018; MobileNetV3, Howard et al.,
@@ -61,12 +71,6 @@ class UniversalInvertedBottleneck(nn.Module):
         if active:
             self.add_module(f"{name}_act", act(active))
 
-    def forward(self, x_BCHW: Tensor) -> Tensor:
-        y_BCHW = x_BCHW
-        for layer in self.children():
-            y_BCHW = layer(y_BCHW)
-        return x_BCHW + y_BCHW if hasattr(self, "drop_path") else y_BCHW
-
 
 def squeeze_excite(channels: int, hidden: int, active: str) -> SqueezeExcite:
     """As MobileNetV3 has it beside ReLU and hard-swish, ReLU and hard sigmoid; else `active` and sigmoid."""
@@ -84,7 +88,7 @@ class PlainConv(nn.Sequential):
         self.conv, self.norm, self.act = conv, norm, act(b.option("act"))
 
 
-class MobileAttention(nn.Module):
+class MobileAttention(InOrder):
     """BatchNorm, multi-query attention over the whole map (MobileNetV4, Qin et al., ECCV 2024).
 
     timm _efficientnet_blocks.py. No MLP: the inverted bottlenecks beside it play its role. No positions, no biases.
@@ -97,12 +101,6 @@ class MobileAttention(nn.Module):
             self.layer_scale = LayerScale2d(b.c_out, scale)
         if b.skips:
             self.drop_path = nn.Identity()
-
-    def forward(self, x_BCHW: Tensor) -> Tensor:
-        y_BCHW = x_BCHW
-        for layer in self.children():
-            y_BCHW = layer(y_BCHW)
-        return x_BCHW + y_BCHW if hasattr(self, "drop_path") else y_BCHW
 
 
 class MultiQueryAttention(nn.Module):

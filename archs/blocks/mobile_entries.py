@@ -103,7 +103,6 @@ UIB = BlockSpec(
         },
         scaled_by=("project_norm",),
     ),
-    modern=True,
     sizes=BottleneckSizes,
     options={
         "kernel": 3,
@@ -136,16 +135,10 @@ def plain_conv(acc: CostAccumulator, b: Block) -> None:
 CONV = BlockSpec(
     "conv",
     BlockForm(".mobile:PlainConv", plain_conv, {"conv": "c_out c_in kernel kernel", "norm": "c_out"}),
-    modern=True,
     options={"kernel": 3, "act": "relu"},
     branches=(),
     style=BlockStyle("K", "#B0B7C3", "conv"),
 )
-
-
-def check_mqa(place: str, stage: Any) -> None:
-    if stage.option("mqa", "kv_stride") < 1:
-        raise InputError(f"{place}: kv_stride must be at least 1, got 0")
 
 
 def mobile_attention(acc: CostAccumulator, b: Block) -> None:
@@ -190,10 +183,8 @@ MQA = BlockSpec(
         scaled_by=("attn.out",),
         queries={"attn.query": 0.5},
     ),
-    modern=True,
     options={"kv_stride": 1, "layer_scale": 0.0},
     ignores=("window", "per_head", "mlp_ratio"),
-    check=check_mqa,
     projected=False,
     branches=(Branch("msa"),),
     style=BlockStyle("Q", "#AA4499", "mobile attention"),

@@ -91,7 +91,6 @@ REPVIT = BlockSpec(
         scaled_by=("token_mixer.conv.norm", "token_mixer.pointwise", "channel_mixer.2.norm"),
         fused_cost=partial(repvit, fused=True),
     ),
-    modern=True,
     sizes=RepVitSizes,
     options={"kernel": 3, "expand": 2.0, "se": 0.0},
     style=BlockStyle("R", "#D55E00", "RepViT block"),
@@ -126,7 +125,6 @@ REPVGG = BlockSpec(
         scaled_by=("conv.norm", "pointwise.norm"),
         fused_cost=partial(repvgg, fused=True),
     ),
-    modern=True,
     projected=False,
     style=BlockStyle("V", "#E69F00", "RepVGG block"),
 )

@@ -63,6 +63,7 @@ BASIC = BlockSpec(
         {**SHORTCUT_NORM, "conv1": "width c_in 3 3", "norm1": "width", "conv2": "c_out width 3 3", "norm2": "c_out"},
         scaled_by=("norm2",),
     ),
+    modern=False,
     style=BlockStyle("C", "#0072B2", "basic conv block"),
 )
 
@@ -122,6 +123,7 @@ BOTTLENECK = BlockSpec(
         scaled_by=("norm3",),
     ),
     expansion=4,
+    modern=False,
     style=BlockStyle("B", "#0072B2", "bottleneck conv block"),
 )
 
@@ -157,6 +159,7 @@ MSA = BlockSpec(
     sizes=WindowSizes,
     options=ATTENTION_OPTIONS,
     branches=(Branch("msa"),),
+    modern=False,
     style=BlockStyle("A", "#D55E00", "MSA block"),
     searched=True,
 )
@@ -194,5 +197,6 @@ MSA_A = BlockSpec(
     sizes=WindowSizes,
     options=ATTENTION_OPTIONS,
     branches=(Branch("msa"),),
+    modern=False,
     style=BlockStyle("a", "#D55E00", "MSA block, variant A"),
 )

@@ -100,7 +100,6 @@ CONV_AXES = {
 CONV_FFN = BlockSpec(
     "conv_ffn",
     BlockForm(".single_head:SingleHeadBlock", conv_ffn, CONV_AXES, scaled_by=("conv.1", "mlp.4")),
-    modern=True,
     sizes=SingleHeadSizes,
     options={"kernel": 3},
     branches=(Branch("conv", "conv", "mlp"), Branch("mlp", "mlp")),
@@ -122,7 +121,6 @@ SINGLE_HEAD = BlockSpec(
         },
         scaled_by=("conv.1", "attn.proj.2", "mlp.4"),
     ),
-    modern=True,
     sizes=SingleHeadSizes,
     options={"kernel": 3, "part": 0.25},
     ignores=("heads", "head_dim", "window", "per_head"),

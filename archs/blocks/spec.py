@@ -70,7 +70,7 @@ class BlockSpec:
         pre: how it is made, in nets of both orders unless there is `post`.
         post: how it is made in post-activation nets; only such blocks depend on the net's order.
         expansion: the output's channels over the stage's width; of conv blocks.
-        modern: whether it has norms of its own, whatever the net's.
+        modern: whether its norms are its own, whatever the net's.
         inner_of_input: whether its inner width is its input's over the stage's expansion, instead of the stage's width.
         sizes: the subclass of `layout.Block` with its sizes, where it has other ones.
         options: the stage's options that it has (stage.py:OPTIONS), with its own values, which None stands for.
@@ -88,7 +88,7 @@ class BlockSpec:
     pre: BlockForm
     post: BlockForm | None = None
     expansion: int = 1
-    modern: bool = False
+    modern: bool = True
     inner_of_input: bool = False
     sizes: type[Any] | None = field(default=None, repr=False)
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
