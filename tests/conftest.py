@@ -31,6 +31,7 @@ from alternas.spaces import Space, get
 from alternas.spaces.presets import SpacePreset
 from command_line import Run, command_server, run_here, run_served
 from fakes import STEPS, FakePool, spec_of
+from null_cuda.client import OnNullDevice, null_device
 from s3_server import S3, serving
 
 CASES = 3  # of a test with many that run by default: the first, the last, and those evenly between
@@ -121,6 +122,17 @@ def server() -> Iterator[str]:
 def served(server: str) -> Run:
     """Runs `alternas WORDS` in a folder, in a fork of the server."""
     return partial(run_served, server)
+
+
+@pytest.fixture(scope="session")
+def on_null_device(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnNullDevice]:
+    """Calls a function of a test module where torch sees a card that computes nothing, see null_cuda/device.c."""
+    from null_cuda.build import build, why_not  # which load torch
+
+    if reason := why_not():
+        pytest.skip(f"NO NULL DEVICE, so nothing of CUDA is tested: {reason}")
+    with null_device(build(tmp_path_factory.mktemp("null_cuda"))) as call:
+        yield call
 
 
 @pytest.fixture

@@ -1,0 +1,66 @@
+"""Trainings on the null device: a net, noise of CIFAR's form, and what steps of a training ask of the device."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from typing import Any
+
+import numpy as np
+import torch
+
+from alternas.archs import Genotype, Stage, Stem, Style, zoo
+from alternas.search.data.dataset import DataSet, Split
+from alternas.search.training import recipes
+from alternas.search.training.job import TrainJob
+from alternas.search.training.loaders import MemoryLoader
+from alternas.search.training.loop import Trainer
+from alternas.search.training.recipe import Recipe
+
+from .kernels import counted
+
+CUDA = torch.device("cuda")
+WARM = 4  # steps until nothing is new: optimisers make their state, graphs are captured
+STEPS = 3
+STEPS_OF_JOB = 10**4
+SMALL = Genotype(
+    Stem("cifar", 8), (Stage("basic", 2, 8, msa=1, heads=2, head_dim=4), Stage("basic", 1, 16, 2)), style=Style("pre")
+)
+NETS = {
+    "resnet": lambda: Genotype(Stem("cifar", 16), tuple(Stage("basic", 2, 16 * 2**i, 2 if i else 1) for i in range(4))),
+    "alternet50": lambda: zoo.get("alternet50", 32),
+    "vit": lambda: zoo.get("vit_tiny_patch2", 32),
+    "small": lambda: SMALL,
+}
+
+
+def noise(images: int = 1024, size: int = 32) -> DataSet:
+    """Pictures of CIFAR's form."""
+    random = np.random.default_rng(0)
+    parts = [Split(random.integers(0, 256, (n, 3, size, size), np.uint8), np.arange(n) % 10) for n in (images, 64, 64)]
+    names = tuple(str(k) for k in range(10))
+    return DataSet("noise", (size, size), names, *parts, (127.5,) * 3, (73.9,) * 3, 255.0, "")
+
+
+def recipe_of(**changes: Any) -> Recipe:
+    return dataclasses.replace(recipes.fast(), batch_size=256, **changes)
+
+
+def job(net: Genotype, recipe: Recipe, steps: int = STEPS_OF_JOB, **changes: Any) -> TrainJob:
+    """A training in a folder of its own."""
+    folder = tempfile.mkdtemp()
+    return TrainJob(0, net, recipe, 0, steps, steps, f"{folder}/c.pt", f"{folder}/w.safetensors", **changes)
+
+
+def counts_of_step(name: str, images: int = 256, **changes: Any) -> dict[str, float]:
+    """What a step asks of the device once all is in place, in the mean of a few: launches, waits, copies, memory."""
+    recipe = dataclasses.replace(recipe_of(**changes), batch_size=images)
+    trainer = Trainer(job(NETS[name](), recipe), MemoryLoader(noise(4 * images), CUDA))
+    trainer.net.train()
+
+    def steps(count: int) -> None:
+        for _ in range(count):
+            trainer.train_step(*next(trainer.batches))
+
+    steps(WARM)
+    return {what: number / STEPS for what, number in counted(lambda: steps(STEPS)).items()}
