@@ -198,7 +198,7 @@ class BankTrainer:
         self.gradients.update(self.optimizer, self.recipe.lr * rate_at(self.recipe, self.step, self.job.total_steps))
         self.step += 1
         if self.ema:
-            self.ema.update(self.step)
+            self.ema.update(self.ema.weight_at(self.step))
         return losses_N
 
     def grow(self, nets: Sequence[Genotype]) -> None:
