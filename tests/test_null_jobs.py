@@ -136,7 +136,7 @@ def test_analyses_stay_on_the_card(on_null_device: OnNullDevice) -> None:
 
 def test_a_batch_that_does_not_fit_goes_through_in_parts(on_null_device: OnNullDevice) -> None:
     assert on_null_device(passes, 256) == ["ok", 1, False]
-    assert on_null_device(passes, 256, NULL_CUDA_MEMORY=str(100 * MIB)) == ["ok", 2, False]
+    assert on_null_device(passes, 256, NULL_CUDA_MEMORY=str(140 * MIB)) == ["ok", 2, False]
     assert on_null_device(passes, 256, NULL_CUDA_MEMORY=str(24 * MIB)) == ["oom", None, True]
 
 
@@ -149,7 +149,7 @@ def test_a_worker_ends_with_its_card(on_null_device: OnNullDevice) -> None:
 @pytest.mark.parametrize(
     ("capability", "expected", "card"),
     [
-        ("7.0", "float16", "Tesla V100-SXM2-32GB"),
+        ("7.5", "float16", "Tesla T4"),
         ("8.0", "bfloat16", "NVIDIA A100-SXM4-80GB"),
         ("9.0", "bfloat16", "NVIDIA H100 80GB HBM3"),
     ],
