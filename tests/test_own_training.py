@@ -321,7 +321,7 @@ def train(context):
         torch.manual_seed((context.seed * 1_000_003 + step) * 4 + 3)
         losses.append(gradients(x.contiguous(memory_format=torch.channels_last), y))
         gradients.update(optimizer, peak * rate_at(recipe, step, context.total_steps))
-        ema.update(step + 1)
+        ema.update(ema.weight_at(step + 1))
         if (step + 1) % every == 0 or step + 1 == context.stop_step:
             ema.net.eval()
             scores = evaluate(((ema.net(x), y) for x, y in context.images("val")), context.classes)

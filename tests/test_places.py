@@ -33,7 +33,7 @@ LOST = re.compile(r"trial 1: (its worker died|a worker that trains beside this o
 class OnCpu(Worker):
     """Ray gives it a card that is not there."""
 
-    def __init__(self, threads: int, device: str) -> None:
+    def __init__(self, threads: int, device: str, share: float) -> None:
         super().__init__(threads, "cpu")
 
 

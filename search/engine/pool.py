@@ -2,6 +2,10 @@
 
 Rules of the pool that cost a bug each: a job is only given to an actor whose start has been confirmed; an actor that
 fails in any way is killed and replaced, with all of its group; the data go into the object store once.
+
+A net that runs out of memory on a part of a card is tried once more, alone on the card: its other workers are given
+nothing until then. A card on which workers die again and again is left out: workers that start there are given nothing,
+and hold the place, for Ray would start the next one there too.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from ...archs.errors import OperationError
 from ...results.latency.measurements import LatencySetting
 from ..data.dataset import DataSet
 from ..training.job import Job, JobResult, Progress, TrainJob
+from .cards import BadCards, BrokenCardError
 from .connection import check_raylet, connect, disconnect, first_line
 from .resources import Node, Resources, check_alone, resolve_gpus, worker_slots
 from .worker import Worker
@@ -35,6 +40,7 @@ class _Running:
     Attributes:
         streams: of events, of the workers that have not ended, and the rank of each.
         results: of those that have ended.
+        alone: whether no other worker uses the card.
         step: of the last sign of life.
     """
 
@@ -42,6 +48,7 @@ class _Running:
     job: Job
     deadline: float
     streams: dict[Any, int]
+    alone: bool = False
     results: dict[int, JobResult] = field(default_factory=dict)
     step: int = 0
 
@@ -64,7 +71,10 @@ class Pool:
         connect(resources.address)
         try:
             self._starting: dict[Any, WorkerGroup] = {}  # ref that says a worker has started -> its group
-            self._idle: list[WorkerGroup] = []
+            self._free: list[WorkerGroup] = []
+            self._cards: dict[WorkerGroup, set[str]] = {}  # of its workers, "" for a CPU
+            self._crowded: dict[WorkerGroup, Job] = {}  # jobs that ran out of memory beside others
+            self._bad_cards, self._left_out = BadCards(), list[WorkerGroup]()
             self._running: dict[Any, _Running] = {}  # by each stream of events
             self._failures = 0
             nodes: list[Node] = [node["Resources"] for node in ray.nodes() if node["Alive"]]
@@ -82,20 +92,31 @@ class Pool:
 
     @property
     def idle(self) -> int:
-        return len(self._idle)
+        return len(self._idle())
 
     @property
     def starting(self) -> int:
         return len(set(self._starting.values()))
 
     def submit(self, job: Job) -> None:
-        group = self._idle.pop()
+        group = self._idle()[-1]
+        self._free.remove(group)
+        self._run(group, job)
+
+    def _run(self, group: WorkerGroup, job: Job, alone: bool = False) -> None:
         jobs = group.shared(job, self._resources.address in ("", "local"))
-        pairs = zip(group.workers, jobs, strict=False)
-        streams = [worker.run.options(num_returns="streaming").remote(own) for worker, own in pairs]
+        methods = [worker.run_alone if alone else worker.run for worker in group.workers]
+        pairs = zip(methods, jobs, strict=False)
+        streams = [method.options(num_returns="streaming").remote(own) for method, own in pairs]
         ranks = {stream: rank for rank, stream in enumerate(streams)}
-        running = _Running(group, jobs[0], time.monotonic() + job.timeout_s, ranks)
+        running = _Running(group, jobs[0], time.monotonic() + job.timeout_s, ranks, alone)
         self._running |= dict.fromkeys(streams, running)
+
+    def _idle(self) -> list[WorkerGroup]:
+        """Groups without a job, but for those on a card that a job waits for or has alone."""
+        alone = [*self._crowded, *(running.group for running in self._running.values() if running.alone)]
+        cards = {card for group in alone for card in self._cards[group]}
+        return [group for group in self._free if not self._cards[group] & cards]
 
     def poll(self, timeout: float) -> Sequence[Progress | JobResult]:
         waiting = [*self._running, *self._starting]
@@ -115,6 +136,7 @@ class Pool:
                 late = f"took longer than {running.job.timeout_s:.0f} s"
                 running.results[0] = JobResult(running.job.id, "timeout", running.step, error=late)
             events.append(self._end(running, broken=True))
+        self._run_crowded()
         return [event for event in events if event is not None]
 
     def close(self) -> None:
@@ -128,18 +150,31 @@ class Pool:
     def _confirm_start(self, ref: Any) -> None:
         group = self._starting.pop(ref)
         try:
-            ray.get(ref)
+            card: Any = ray.get(ref)
+        except BrokenCardError as error:
+            self._bad_cards.note(error, ref.hex())
+            card = error.card
+            if card not in self._bad_cards:
+                self._restart(group)
+                return
         except RayError as error:
             check_raylet()
             self._failures += 1
             if self._failures >= MAX_START_FAILURES:
                 raise OperationError(f"workers do not start: {first_line(error)}") from None
-            self._starting = {other: of for other, of in self._starting.items() if of is not group}
-            self._replace(group)
+            self._restart(group)
+            return
+        cards = self._cards.setdefault(group, set())
+        cards.add(card)
+        if group in self._starting.values():
+            return
+        self._failures = 0
+        if any(card in self._bad_cards for card in cards):
+            self._left_out.append(group)
+            if len(self._left_out) == self.size:
+                raise OperationError("every card is left out: workers die on all of them")
         else:
-            if group not in self._starting.values():
-                self._failures = 0
-                self._idle.append(group)
+            self._free.append(group)
 
     def _next_event(self, stream: Any) -> Progress | JobResult | None:
         """What a worker has to say; None where the others of its group have not ended."""
@@ -150,9 +185,13 @@ class Pool:
             event: Progress | JobResult = ray.get(next(stream))  # pyright: ignore[reportAssignmentType]
         except StopIteration:
             raise OperationError(f"job {running.job.id}: the worker returned without an outcome") from None
-        except RayError:  # the actor died or is out of reach: its group is replaced, the net tried again
+        except RayError as error:  # the actor died or is out of reach: its group is replaced, the net tried again
             check_raylet()
-            running.results[rank] = JobResult(running.job.id, "lost", error="its worker died")
+            why = "its worker died"
+            if isinstance(error, BrokenCardError):
+                self._bad_cards.note(error, running.job.id)
+                why = f"{error.card} broke ({error.why})"
+            running.results[rank] = JobResult(running.job.id, "lost", error=why)
             return self._end(running, broken=True)
         if isinstance(event, Progress):
             running.step = event.point.step
@@ -165,18 +204,33 @@ class Pool:
             running.deadline = min(running.deadline, time.monotonic() + PARTING_SECONDS)
         return None
 
-    def _end(self, running: _Running, broken: bool) -> JobResult:
-        """Take a job from its workers, which are replaced if they are broken."""
+    def _end(self, running: _Running, broken: bool) -> JobResult | None:
+        """Take a job from its workers, which are replaced if they are broken. None of one that is tried once more."""
         for stream in running.streams:
             del self._running[stream]
         if isinstance(running.job, TrainJob) and running.job.member.rendezvous:
             Path(running.job.member.rendezvous).unlink(missing_ok=True)  # nobody waits there any more
+        group = running.group
         if broken:
-            self._replace(running.group)
+            self._restart(group)
+        elif running.result.status == "oom" and 0 < self._resources.gpus_of_worker < 1 and not running.alone:
+            self._crowded[group] = running.job
+            return None
         else:
-            self._idle.append(running.group)
+            self._free.append(group)
         return running.result
 
-    def _replace(self, group: WorkerGroup) -> None:
+    def _run_crowded(self) -> None:
+        """Run jobs that wait for a card of their own on those where all is quiet."""
+        for group, job in list(self._crowded.items()):
+            busy = {card for running in self._running.values() for card in self._cards[running.group]}
+            if not self._cards[group] & busy:
+                del self._crowded[group]
+                self._run(group, job, alone=True)
+
+    def _restart(self, group: WorkerGroup) -> None:
+        """Replace a group."""
+        self._starting = {ref: of for ref, of in self._starting.items() if of is not group}
+        self._cards.pop(group, None)
         group.end()
         self._start_group()

@@ -76,7 +76,8 @@ class TuneTrainable(Trainable):
         """Take the data. Tasks that were not handed out since then are of an earlier driver."""
         resources = self.trial_resources
         have = resources.required_resources if resources else {}
-        self._worker = worker(max(1, int(have.get("CPU", 1))), "cuda" if have.get("GPU") else "cpu")
+        gpus = have.get("GPU", 0.0)
+        self._worker = worker(max(1, int(have.get("CPU", 1))), "cuda" if gpus else "cpu", min(1.0, gpus))
         self._worker.take(data)
         self._since = since
         self.reset_config(config)

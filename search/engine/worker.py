@@ -15,31 +15,49 @@ from ..training.bank_jobs import EvaluateJob, SupernetJob
 from ..training.failures import failure
 from ..training.job import Job, JobResult, LatencyJob, Progress, TrainJob
 from ..training.job_files import local_files
+from .cards import card_name, check_card, use_share
 
 if TYPE_CHECKING:
     from ..training.loaders import DeviceLoader
 
 
 class Worker:
-    """Holds the data and does one job at a time."""
+    """Holds the data and does one job at a time.
 
-    def __init__(self, threads: int, device: str) -> None:
-        self._threads, self._device = threads, device
+    A `BrokenCardError` of its methods says that it can do no more.
+    """
+
+    def __init__(self, threads: int, device: str, share: float = 1.0) -> None:
+        """`share`: of the card's memory, which other workers may use too."""
+        self._threads, self._on_card, self._share = threads, device == "cuda", share
+        self._device = device
         self._loader: DeviceLoader | None = None
         self._part: tuple[View, DeviceLoader] | None = None  # of the data, as the last job saw them
 
-    def take(self, data: DataSet) -> None:
-        """Get ready, and put the data on this worker's device."""
+    def take(self, data: DataSet) -> str:
+        """Get ready, and put the data on this worker's device. Returns the card's name, "" on a CPU."""
         import torch
 
         from ..training.loaders import open_loader
 
         torch.set_num_threads(self._threads)
-        self._loader = open_loader(data, torch.device(self._device), workers=self._threads)
+        try:
+            if self._on_card:
+                torch.set_float32_matmul_precision("high")
+                use_share(self._share)
+            self._loader = open_loader(data, torch.device(self._device), workers=self._threads)
+        except RuntimeError as error:
+            if self._on_card:
+                check_card(error)
+            raise
         self._part = None
+        return card_name() if self._on_card else ""
 
     def run(self, job: Job) -> Iterator[Progress | JobResult]:
-        """Do a job: yields some `Progress`, then exactly one result, whatever happens."""
+        """Do a job: yields some `Progress`, then exactly one result, whatever happens to the net."""
+        import torch
+
+        torch.backends.cudnn.benchmark = isinstance(job, TrainJob)  # tries kernels for each new shape
         try:
             match job:
                 case LatencyJob():
@@ -58,7 +76,20 @@ class Worker:
                     with local_files(job) as local:
                         yield from self._train(local)
         except Exception as error:  # noqa: BLE001 - any failure of a net is a typed record, with its type and place
+            if self._on_card:
+                check_card(error)
             yield failure(job, error)
+        finally:
+            if self._on_card:
+                torch.cuda.empty_cache()  # for other workers on the card
+
+    def run_alone(self, job: Job) -> Iterator[Progress | JobResult]:
+        """Do a job with all of the card's memory, while no other worker does anything there."""
+        use_share(1.0)
+        try:
+            yield from self.run(job)
+        finally:
+            use_share(self._share)
 
     def _train(self, job: TrainJob) -> Iterator[Progress | JobResult]:
         if job.trainer:

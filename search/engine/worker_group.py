@@ -60,7 +60,7 @@ def open_workers(worker: type, resources: Resources) -> WorkerGroup:
     """
     cpus, gpus = resources.cpus, resources.gpus_of_worker
     kind: Any = ray.remote(num_cpus=cpus, num_gpus=gpus)(worker)
-    given = max(1, int(cpus)), "cuda" if gpus else "cpu"
+    given = max(1, int(cpus)), "cuda" if gpus else "cpu", gpus
     if resources.world == 1:
         return WorkerGroup([kind.remote(*given)])
     bundle = {"CPU": cpus} | ({"GPU": gpus} if gpus else {})

@@ -198,7 +198,7 @@ class BankTrainer:
         self.gradients.update(self.optimizer, self.recipe.lr * rate_at(self.recipe, self.step, self.job.total_steps))
         self.step += 1
         if self.ema:
-            self.ema.update(self.step)
+            self.ema.update(self.ema.weight_at(self.step))
         return losses_N
 
     def grow(self, nets: Sequence[Genotype]) -> None:
@@ -247,7 +247,7 @@ class BankTrainer:
     def save(self) -> None:
         """Leave a checkpoint, whole or not at all."""
         state: dict[str, Any] = {name: part.state_dict() for name, part in self._parts().items()}
-        state |= {"step": self.step, "seconds": self.seconds, "passes": self.gradients.passes}
+        state |= {"step": self.step, "seconds": self.seconds}
         state |= {"axes": {role: [tuple(axis) for axis in axes] for role, axes in self.bank.axes.items()}}
         state |= {"of": self.job.facts, "curve": [astuple(point) for point in self.curve], "losses": self.losses}
         atomic_write(self.job.state_at(self.step), lambda file: torch.save(state, file))
@@ -255,7 +255,7 @@ class BankTrainer:
     def _restore(self, state: dict[str, Any]) -> None:
         for name, part in self._parts().items():
             part.load_state_dict(state[name])
-        self.step, self.seconds, self.gradients.passes = state["step"], state["seconds"], state["passes"]
+        self.step, self.seconds = state["step"], state["seconds"]
         self.curve = [Point(*point) for point in state["curve"]]
         self.losses = state["losses"] if self.step == self.job.stop_step else []
 

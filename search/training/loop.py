@@ -29,8 +29,9 @@ from .group import Group, GroupError, open_group
 from .inherit import init_weights
 from .job import JobResult, Point, Progress, TrainJob
 from .loaders import MIX, Batch, DeviceLoader
-from .optim import Ema, Gradients, autocast, memory_format, optimizer_for, peak_rate, rate_at
+from .optim import FUSED, Ema, Gradients, autocast, memory_format, optimizer_for, peak_rate, rate_at
 from .recipe import check_devices
+from .step_graph import Number, StepGraph
 from .task import task_of
 
 CHECKPOINT_SECONDS = 20.0
@@ -105,6 +106,7 @@ class Trainer:
         self.peak = peak_rate(recipe, job.genotype)
         self.optimizer = optimizer_for(self.net, recipe, self.peak, self.init.slow, self.init.rate)
         self.gradients = Gradients(self.net, recipe, self.task.loss, device)
+        self.graph = StepGraph(self.optimizer, self._can_be_graph())
         self.step, self.seconds, self.curve = 0, 0.0, list[Point]()
         self.scores: Scores | LabelScores | None = None  # at this step, once evaluated
         self.checkpoint_broken, self.weights_sha256 = False, ""
@@ -123,6 +125,12 @@ class Trainer:
         check_devices(self.recipe, images, group.member.world)
         self.group = group
         self.gradients.share_images(group.member.world, self.recipe.images_a_step(images))
+
+    def _can_be_graph(self) -> bool:
+        """Whether all of a step is on the card, and the same each time: no update that is left out, no other worker."""
+        fixed = self.task.draws_on_device and not self.recipe.sam_rho and not self.gradients.scaler.is_enabled()
+        alone = self.loader.device.type == "cuda" and self.job.member.world == 1
+        return alone and fixed and self.recipe.optimizer in FUSED
 
     @property
     def is_first(self) -> bool:
@@ -144,25 +152,35 @@ class Trainer:
 
     def train_step(self, x_BCHW: Tensor, y_B: Tensor) -> Tensor:
         """One optimizer step; this worker's part of the batch's mean loss, on the device."""
-        seed, how = self.job.seed, self.recipe.augment
         own = self.job.member.rank * RANK_SEEDS  # each worker has other images, which want other masks
-        torch.manual_seed((seed * 1_000_003 + self.step) * 4 + MIX + own)  # dropout and stochastic depth
-        target = y_B  # or shares of the classes (B, K)
-        if how.mixes:
-            x_BCHW, target = mixed(x_BCHW, y_B, len(self.loader.data.classes), how, (seed, self.step, MIX))
-        loss = self.gradients(x_BCHW.contiguous(memory_format=self.layout), target)
-        self.gradients.update(self.optimizer, self.peak * rate_at(self.recipe, self.step, self.job.total_steps))
+        torch.manual_seed((self.job.seed * 1_000_003 + self.step) * 4 + MIX + own)  # dropout and stochastic depth
+        rate = self.peak * rate_at(self.recipe, self.step, self.job.total_steps)
+        x_BCHW, target = self._prepared(x_BCHW, y_B)
         self.step += 1
+        weight = self.ema.weight_at(self.step) if self.ema else 0.0
+        return self.graph(self._update, x_BCHW, target, rate, weight)
+
+    def _prepared(self, x_BCHW: Tensor, y_B: Tensor) -> Batch:
+        """The batch of the next step as the net takes it: mixed, in its layout; labels, or shares of classes (B, K)."""
+        how, target = self.recipe.augment, y_B
+        if how.mixes:
+            draw = self.job.seed, self.step, MIX
+            x_BCHW, target = mixed(x_BCHW, y_B, len(self.loader.data.classes), how, draw)
+        return x_BCHW.contiguous(memory_format=self.layout), target
+
+    def _update(self, x_BCHW: Tensor, target: Tensor, rate: Number, weight: Number) -> Tensor:
+        """Update the net and its averages, in which it weighs that much. Returns the loss."""
+        loss = self.gradients(x_BCHW, target)
+        self.gradients.update(self.optimizer, rate)
         if self.ema:
-            self.ema.update(self.step)
+            self.ema.update(weight)
         return loss
 
     def warm_up(self) -> None:
         """Compile the net on one batch, and leave everything as it was."""
         buffers = [(buffer, buffer.clone()) for buffer in self.net.buffers()]
-        x_BCHW, y_B = next(self._batches(self.step + 1))
         self._train_mode()
-        self.gradients(x_BCHW, y_B)
+        self.gradients(*self._prepared(*next(self._batches(self.step + 1))))
         self.optimizer.zero_grad(set_to_none=True)
         for buffer, before in buffers:
             buffer.copy_(before)
@@ -223,6 +241,7 @@ class Trainer:
             "precision": gradients.precision,
             "passes": gradients.passes,
             "compiled": self.recipe.compile,
+            **({"graph": True} if self.graph.graph else {}),
             "evaluated": len(self.curve) * len(data.val) + at_end,
         }
         how |= {"devices": self.job.member.world} if self.job.member.world > 1 else {}
@@ -240,7 +259,7 @@ class Trainer:
             return
         for name, part in self._parts().items():
             part.load_state_dict(state[name])
-        self.step, self.seconds, self.gradients.passes = state["step"], state["seconds"], state["passes"]
+        self.step, self.seconds = state["step"], state["seconds"]
         self.curve = [Point(*point) for point in state["curve"]]
 
     def save(self) -> None:
@@ -248,8 +267,8 @@ class Trainer:
         if not self.is_first:
             return
         state: dict[str, Any] = {name: part.state_dict() for name, part in self._parts().items()}
-        state |= {"step": self.step, "seconds": self.seconds, "passes": self.gradients.passes}
-        save_state(self.job, self.loader.data, state | {"curve": [astuple(point) for point in self.curve]})
+        state |= {"step": self.step, "seconds": self.seconds, "curve": [astuple(point) for point in self.curve]}
+        save_state(self.job, self.loader.data, state)
 
     def _parts(self) -> dict[str, Any]:
         parts = {"net": self.net, "optimizer": self.optimizer, "scaler": self.gradients.scaler}

@@ -20,9 +20,16 @@ from ...archs import Genotype
 from ...archs.timm_net import Net
 from .group import group_errors
 from .recipe import LEAST_PASS, Recipe
+from .step_graph import Number
 
 FUSED = ("adam", "adamw", "sgd", "momentum")  # torch has one kernel for a whole update
 DROPS = (0.3, 0.6, 0.9)  # shares of a budget at which the schedule "steps" divides the rate by ten
+# How memory that ran out is told: by torch in three ways, by cuBLAS and cuDNN,
+MEMORY_WORDS = (
+    "out of memory", "not enough memory", "can't allocate memory", "status_alloc_failed", "host_allocation_failed"
+)  # fmt: skip
+# and what these say for other reasons too.
+FULL_CARD_WORDS = ("unable to find an engine", "unable to find a valid cudnn", "cublas_status_not_initialized")
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 log = logging.getLogger("alternas")
 
@@ -93,14 +100,21 @@ class Ema:
         self.averaged = [pair for pair in pairs if pair[0].is_floating_point()]
         self.copied = [pair for pair in pairs if not pair[0].is_floating_point()]
 
+    def weight_at(self, step: int) -> float:
+        """Weight of the net as it stands after `step` steps; the decay ramps up from 0.1."""
+        return 1 - min(self.decay, step / (step + 9))
+
     @torch.no_grad()
-    def update(self, step: int) -> None:
-        """Average in the net as it stands after `step` steps; the decay ramps up from 0.1."""
-        weight = 1 - min(self.decay, step / (step + 9))
+    def update(self, weight: Number) -> None:
+        """Average in the net."""
         ours, theirs = zip(*self.averaged, strict=True)
-        torch._foreach_lerp_(ours, theirs, weight)  # pyright: ignore[reportPrivateImportUsage]
-        for mine, current in self.copied:
-            mine.copy_(current)
+        if isinstance(weight, float):
+            torch._foreach_lerp_(ours, theirs, weight)  # pyright: ignore[reportPrivateImportUsage]
+        else:  # which torch has no foreach for
+            torch._foreach_add_(ours, torch._foreach_mul(torch._foreach_sub(theirs, ours), weight))  # pyright: ignore[reportPrivateImportUsage]
+        if self.copied:
+            mine, current = zip(*self.copied, strict=True)
+            torch._foreach_copy_(mine, current)  # pyright: ignore[reportPrivateImportUsage]
 
 
 def precision_of(recipe: Recipe, device: torch.device) -> str:
@@ -124,9 +138,18 @@ def memory_format(net: Net, device: torch.device) -> torch.memory_format:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether this is how torch or Python say that memory ran out."""
-    words = ("out of memory", "not enough memory", "can't allocate memory")  # torch says it in three ways
-    return isinstance(error, MemoryError) or any(text in str(error).lower() for text in words)
+    """Whether this is how torch, Python or a library of CUDA's say that memory ran out."""
+    text = str(error).lower()
+    if isinstance(error, MemoryError) or any(words in text for words in MEMORY_WORDS):
+        return True
+    return any(words in text for words in FULL_CARD_WORDS) and _card_is_full()
+
+
+def _card_is_full() -> bool:
+    """Whether less than a tenth of this process's share of the card is left."""
+    free, total = torch.cuda.mem_get_info()
+    share = total * torch.cuda.get_per_process_memory_fraction()
+    return min(free, share - torch.cuda.memory_allocated()) < share / 10
 
 
 def class_weights(recipe: Recipe, y_N: np.ndarray, classes: int) -> Tensor | None:
@@ -190,7 +213,7 @@ class Gradients:
                 return self._sam(x_BCHW, target) if self.recipe.sam_rho else self._backward(x_BCHW, target)
             except RuntimeError as error:
                 small = len(x_BCHW) // self.passes < 2 * LEAST_PASS
-                if not out_of_memory(error) or small or self._world > 1:
+                if not out_of_memory(error) or small or self._world > 1 or self._is_capturing():
                     raise
             self.net.zero_grad(set_to_none=True)
             self.passes *= 2
@@ -198,7 +221,7 @@ class Gradients:
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
 
-    def update(self, optimizer: torch.optim.Optimizer, rate: float) -> None:
+    def update(self, optimizer: torch.optim.Optimizer, rate: Number) -> None:
         """One update of the net from the gradients in it, clipped as the recipe says; they are gone then."""
         for group in optimizer.param_groups:
             group["lr"] = rate * group.get("lr_scale", 1.0)
@@ -214,6 +237,10 @@ class Gradients:
         self._world, self._images = world, images
         if world > 1:
             self.forward = DistributedDataParallel(self.forward, find_unused_parameters=True)
+
+    def _is_capturing(self) -> bool:
+        """Whether a CUDA graph is being made, which can only be of what fits."""
+        return self.device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
     def _batch_norms(self) -> list[_BatchNorm]:
         return [module for module in self.net.modules() if isinstance(module, _BatchNorm)]

@@ -35,7 +35,13 @@ Forward = Callable[[Tensor], Any]  # of a module that `Task.wrap` made, perhaps 
 
 
 class Task:
-    """Classification. Other tasks may train a larger module around the net, which is thrown away."""
+    """Classification. Other tasks may train a larger module around the net, which is thrown away.
+
+    Attributes:
+        draws_on_device: whether nothing random comes from the CPU as the net trains.
+    """
+
+    draws_on_device = True
 
     def __init__(self, recipe: Recipe, data: DataSet) -> None:
         self.recipe, self.data, self.num_answers = recipe, data, len(data.classes)
@@ -79,6 +85,8 @@ class LabelsTask(Task):
 
 class MaskedPatchTask(Task):
     """Masked patch prediction; labels are not looked at."""
+
+    draws_on_device = False
 
     def __init__(self, recipe: Recipe, data: DataSet) -> None:
         super().__init__(recipe, data)
