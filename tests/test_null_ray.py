@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -33,9 +34,9 @@ RECIPE = replace(recipe_of(), batch_size=16)
 class OnNullCard(Worker):
     """Trains on the null device."""
 
-    def take(self, data: Any) -> None:
+    def take(self, data: Any) -> str:
         replace_cudnn()
-        super().take(data)
+        return super().take(data)
 
 
 class Seen:
@@ -111,3 +112,34 @@ def _kill_worker() -> None:
     for child in psutil.Process().children(recursive=True):
         if "ray::OnNullCard" in " ".join(child.cmdline()):
             child.send_signal(signal.SIGKILL)
+
+
+COUNTED = """
+import sys, ray
+from alternas.search.engine import connection
+connection.connect(sys.argv[1])
+print(ray.cluster_resources().get("GPU", 0))
+connection.disconnect()
+"""
+
+
+def counted(address: str, library: Path) -> tuple[float, str]:
+    """Cards that Ray counts, and what is said, in a process that joins it, or starts its own, where torch sees two."""
+    environment = os.environ | {"LD_PRELOAD": str(library), "NULL_CUDA_DEVICES": "2"}
+    command = [sys.executable, "-c", COUNTED, address]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return float(done.stdout), done.stderr
+
+
+def test_a_ray_of_ours_is_told_of_cards_that_only_torch_sees(null_cuda: Path) -> None:
+    assert counted("", null_cuda) == (2, "")
+
+
+def test_a_cluster_that_counts_no_cards_is_warned_of(null_cuda: Path) -> None:
+    made: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    try:
+        gpus, said = counted(made.address, null_cuda)
+    finally:
+        made.shutdown()
+    assert gpus == 0
+    assert "the Ray cluster counts no GPUs, torch sees 2 on this machine: nets train on CPUs" in said

@@ -20,7 +20,7 @@ from alternas.search.training.recipe import Recipe
 from .kernels import counted
 
 CUDA = torch.device("cuda")
-WARM = 4  # steps until nothing is new: optimisers make their state, graphs are captured
+WARM = 6  # steps until nothing is new: optimisers have made their state, a graph is captured
 STEPS = 3
 STEPS_OF_JOB = 10**4
 SMALL = Genotype(
