@@ -80,7 +80,7 @@ def test_gains_beyond_the_baselines_are_shown_as_bounds(tmp_path: Path) -> None:
     board = replace(rank_rows(records, RankingQuery(("accuracy", "macs"))), folder=made_run(tmp_path, []))
     assert [line for line in summary_lines(board, board.rows) if line.startswith("gain ")] == [
         "gain >= G: cheaper than all plain ResNets of the run, and G points above the cheapest",
-        "gain <= G: dearer than all plain ResNets of the run, and G points above the best",
+        "gain <= G: more expensive than all plain ResNets of the run, and G points above the best",
     ]
     assert not [line for line in summary_lines(board, [found[2]]) if line.startswith("gain ")]
 

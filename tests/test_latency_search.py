@@ -220,20 +220,8 @@ def run(*words: str) -> int:
 @pytest.mark.slow
 def test_a_search_for_latency(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    words = [
-        "search",
-        "resnet",
-        "--data",
-        "digits",
-        "--objective",
-        "latency_ms",
-        "--trials",
-        "2",
-        "--epochs",
-        "1",
-        "--strategy",
-        "random",
-    ]
+    words = ["search", "resnet", "--data", "digits", "--objective", "latency_ms", "--trials", "2"]
+    words += ["--epochs", "1", "--strategy", "random"]
     assert run(*words, "--name", "quick", "--json") == 0
     kept = read_latencies(Path("runs/quick"))
     assert {m.key for m in kept} == {r.key for r in read_records(Path("runs/quick")) if r.status == "ok"}

@@ -15,7 +15,7 @@ from typing import Any
 from ...archs.errors import InputError, check_choice, short_repr
 from ...archs.json_files import check_fields, convert
 from ..export.formats import FORMATS
-from .measurements import DEVICES, Measurement, is_cost_value, settings_in
+from .measurements import DEVICES, Measurement, is_cost_value, settings_in, side_text
 
 LATENCY = "latency_ms"  # what a bare number is
 UNNAMED = "device"  # name of a device that was given none
@@ -67,12 +67,12 @@ class DeviceCommand:
 
     @property
     def parts(self) -> dict[str, Any]:
-        """What a measurement says of its setting."""
+        """The setting's fields in a measurement."""
         return {"device": self.name, "batch": self.batch, "dtype": None, "runtime": self.form, "threads": None}
 
-    def place(self, side: str) -> str:
-        """The setting with side and machine; numbers of another command are another place's."""
-        return f"{self}/{side}/{self.machine}"
+    def setting_id(self, image_size: Sequence[int]) -> str:
+        """The setting with image size and machine; another command is another setting."""
+        return f"{self}/{side_text(image_size)}/{self.machine}"
 
     @property
     def machine(self) -> str:
@@ -119,7 +119,7 @@ def is_number_of_device(objective: str) -> bool:
 
 
 def read_numbers(output: str) -> dict[str, float]:
-    """What a command printed: a JSON object's numbers by name, or a bare number, which is `latency_ms`.
+    """Numbers that a command printed: a JSON object's numbers by name, or a bare number, which is `latency_ms`.
 
     The whole output may be one object. Else the last line counts that is an object with a number, or a number.
     Numbers outside of `MIN_COST` to `MAX_COST` are left out. Empty if there is none.
@@ -149,7 +149,7 @@ def devices_in(settings: Mapping[str, Any], where: str) -> dict[str, DeviceComma
 def measured_on(
     measured: Iterable[Measurement], device: str, own: DeviceCommand | None = None, where: str = ""
 ) -> list[Measurement]:
-    """What was measured on a device, by its name: all in one setting.
+    """Measurements on a device, by its name: all in one setting.
 
     Args:
         measured: of a run.

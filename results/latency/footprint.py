@@ -1,4 +1,4 @@
-"""What running a net takes beside time: peak memory of the exported model under its runtime, energy by a meter.
+"""Memory and energy of running a net: peak memory of the exported model under its runtime, energy by a meter.
 
 `python -m alternas.results.latency.footprint MODEL` measures the memory of an ONNX file in a process of its own. Knows
 no torch.

@@ -51,10 +51,10 @@ def measure_front(
 
 def _missing(folder: Path, front: Sequence[Record], setting: LatencySetting | DeviceCommand) -> list[Record]:
     """The nets that this machine, or the command, has not measured."""
-    place = setting.place("x".join(map(str, dict.fromkeys(input_spec(folder).image_size))))
+    setting_id = setting.setting_id(input_spec(folder).image_size)
     if setting.device == "cpu":
-        place = f"{place}/{cpu_name().replace('/', '-')}"
-    known = {m.key for m in read_latencies(folder) if f"{m.setting}/".startswith(f"{place}/")}
+        setting_id = f"{setting_id}/{cpu_name().replace('/', '-')}"
+    known = {m.key for m in read_latencies(folder) if f"{m.setting}/".startswith(f"{setting_id}/")}
     return [record for record in front if record.key not in known]
 
 

@@ -62,7 +62,7 @@ class Latency:
         return 1e3 * self.setting.batch / self.latency_ms if self.latency_ms else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Flat, as it is kept."""
+        """Flat dict, as latency.jsonl keeps it."""
         rest = asdict(self)
         del rest["setting"]
         return self.setting.parts | rest | {"images_per_second": self.images_per_second}
@@ -135,7 +135,7 @@ def median_interval(times: Sequence[float]) -> tuple[float, float]:
 
 
 def _times(run: Callable[[], object], threads: int, effort: Effort) -> list[float]:
-    """Seconds of a call, many times over."""
+    """Seconds of each of many calls."""
     timer = Timer("run()", globals={"run": run}, num_threads=threads)
     until, call = time.perf_counter() + effort.warm_s, timer.timeit(1).mean
     while time.perf_counter() < until:

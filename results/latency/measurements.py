@@ -30,14 +30,14 @@ DEVICES = ("cpu", "cuda")
 DTYPES = ("float32", "bfloat16", "float16", "int8")
 ONNX_FORMATS = {"float32": "onnx", "float16": "onnx-fp16", "int8": "onnx-int8"}  # of export, by dtype
 RUNTIMES = ("eager", "compile", "onnx")
-MOST_BATCH = 2**20  # and threads
+MAX_BATCH = 2**20  # and threads
 FILE = "latency.jsonl"
 SETTING = ("device", "batch", "dtype", "runtime", "threads", "image_size", "machine")
 
 
 @dataclass(frozen=True)
 class LatencySetting:
-    """What a latency is measured under; `str` spells it DEVICE/BATCH/DTYPE/RUNTIME/THREADS."""
+    """Setting of a latency measurement; `str` spells it DEVICE/BATCH/DTYPE/RUNTIME/THREADS."""
 
     device: str = "cpu"  # cpu or cuda
     batch: int = 1  # images at once
@@ -50,8 +50,8 @@ class LatencySetting:
         check_choice("dtype", self.dtype, DTYPES)
         check_choice("runtime", self.runtime, RUNTIMES)
         for name, value in (("batch", self.batch), ("threads", self.threads)):
-            if not 1 <= value <= MOST_BATCH:
-                raise InputError(f"{name}: must be from 1 to {MOST_BATCH}, got {short_repr(value)}")
+            if not 1 <= value <= MAX_BATCH:
+                raise InputError(f"{name}: must be from 1 to {MAX_BATCH}, got {short_repr(value)}")
         if self.runtime == "onnx" and (self.dtype not in ONNX_FORMATS or self.device != "cpu"):
             rule = f"measured in {', '.join(ONNX_FORMATS)} on the CPU alone"
             raise InputError(f"runtime onnx: {rule}, got {self.dtype} on {self.device}")
@@ -63,12 +63,12 @@ class LatencySetting:
 
     @property
     def parts(self) -> dict[str, Any]:
-        """What a measurement says of its setting."""
+        """The setting's fields in a measurement."""
         return asdict(self)
 
-    def place(self, side: str) -> str:
-        """The setting with a side; which machine it is, the first measurement says."""
-        return f"{self}/{side}"
+    def setting_id(self, image_size: Sequence[int]) -> str:
+        """The setting with an image size; the machine is that of the first measurement."""
+        return f"{self}/{side_text(image_size)}"
 
     @classmethod
     def parse(cls, text: str) -> LatencySetting:
@@ -179,7 +179,7 @@ OtherMs = Annotated[float, Meta(ge=0, le=MAX_COST)]  # 0 where other numbers wer
 
 
 class _Row(TypedDict, total=False):
-    """What is looked at in a line."""
+    """The checked parts of a line."""
 
     key: Required[Text]
     latency_ms: Required[OtherMs]
@@ -212,10 +212,15 @@ def is_cost_value(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and MIN_COST <= value <= MAX_COST
 
 
+def side_text(image_size: Iterable[int]) -> str:
+    """An image size in a setting: "32" of a square, "32x48"."""
+    return "x".join(map(str, dict.fromkeys(image_size)))
+
+
 @cache
 def _setting(*parts: Any) -> str:
     """A setting's name; a square side is said once."""
-    sides = ["x".join(str(side) for side in dict.fromkeys(p)) if isinstance(p, tuple) else p for p in parts]
+    sides = [side_text(p) if isinstance(p, tuple) else p for p in parts]
     return "/".join("-" if part is None else str(part).replace("/", "-") for part in sides)
 
 

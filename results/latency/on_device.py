@@ -28,7 +28,7 @@ from .measure import Latency
 from .measurements import FULL, Effort
 
 AWAY = (255, 75)  # exit codes of a device that is not there: ssh's own, and EX_TEMPFAIL of sysexits.h
-MOST_REPEATS = 9  # runs of the command
+MAX_REPEATS = 9  # runs of the command
 AGREE = 0.02  # two runs that are no further apart, as a share of the lesser, need no third one
 SPREAD = 0.1  # distance of the quartiles over the median: above it there are more repeats, and the device is busy
 TAIL_BYTES = 65536  # of the output, that are read
@@ -55,7 +55,7 @@ def measure_on(
     timeout_s: float = TIMEOUT_SECONDS,
     effort: Effort = FULL,
 ) -> Latency:
-    """What a device says of a network, for images of `shape` (channels, height, width): medians over repeats.
+    """Measure a network on a device, for images of `shape` (channels, height, width): medians over repeats.
 
     Args:
         device: whose command is run.
@@ -103,11 +103,11 @@ def _is_enough(values: Sequence[float]) -> bool:
     """Whether no further run is needed."""
     if len(values) == 2:
         return max(values) <= (1 + AGREE) * min(values)
-    return len(values) >= MOST_REPEATS or _spread(values) <= SPREAD
+    return len(values) >= MAX_REPEATS or _spread(values) <= SPREAD
 
 
 def _numbers(device: DeviceCommand, words: Sequence[str], needed: Sequence[str], timeout_s: float) -> dict[str, float]:
-    """What one run of the command printed."""
+    """Numbers printed by one run of the command."""
     output = _output(device, words, timeout_s)
     numbers = read_numbers(output)
     if missing := [name for name in needed if name not in numbers]:

@@ -36,7 +36,7 @@ MS = 1e-6  # milliseconds of a nanosecond
 
 
 def demands(cost: Cost) -> Array:
-    """What a net asks for, (terms,): MACs, bytes and calls by kind of operator, bytes kept, and 1."""
+    """Feature vector of a net, (terms,): MACs, bytes and calls by kind of operator, bytes kept, and 1."""
     found = {operator.kind: operator for operator in cost.operators}
     row = [number for kind in RATES for number in (found[kind][1:] if kind in found else (0, 0, 0))]
     return np.array([*row, cost.training_activation_bytes, 1], float)

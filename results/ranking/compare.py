@@ -31,7 +31,7 @@ SHOWN = 60  # characters of a value that differs
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `compare` found."""
+    """Result of comparing several runs."""
 
     query: RankingQuery  # what the nets are ranked on
     # a row each: run, nets, hypervolume, best_accuracy, best_trial, on_front, on_joint_front, seconds
@@ -78,9 +78,8 @@ def compare(names: Sequence[str], query: RankingQuery) -> Comparison:
     settings = {board.latency_setting for board in boards.values()}
     if LATENCY in (*query.objectives, *query.limits) and len(settings) > 1:
         raise InputError(f"compare: latencies must be of one setting, got {', '.join(sorted(settings))}")
-    places = {tuple(board.extra.places) for board in boards.values()}
-    if len(places) > 1:
-        each = "; ".join(f"{', '.join(board.extra.places) or 'none'} in {name}" for name, board in boards.items())
+    if len({tuple(board.extra.settings) for board in boards.values()}) > 1:
+        each = "; ".join(f"{', '.join(board.extra.settings) or 'none'} in {name}" for name, board in boards.items())
         raise InputError(f"compare: numbers of devices must be of the same command, got {each}")
     noise = noise_of(
         [r for board in boards.values() for r in board.records],
@@ -113,7 +112,7 @@ def compare(names: Sequence[str], query: RankingQuery) -> Comparison:
 
 
 def differing(folders: Mapping[str, Path]) -> list[str]:
-    """A line on what makes runs no fair comparison: recipe, seed, repeats, size of the images.
+    """Lines on settings that make a comparison unfair: recipe, seed, repeats, size of the images.
 
     Raises:
         InputError: if their images, or the split of these, are not the same.
@@ -169,7 +168,7 @@ def print_comparison(names: Sequence[str], query: RankingQuery, as_json: bool) -
 
 
 def _draw(comparison: Comparison) -> RenderableType:
-    """Runs, coverage, the joint front, and what is to be known of them."""
+    """Tables of the runs and of their joint front, with notes."""
     runs = Table(title="Runs", title_justify="left", header_style="bold", box=None, pad_edge=False)
     names = [row["run"] for row in comparison.runs]
     metric = comparison.query.metric

@@ -39,11 +39,11 @@ NEAR_HALF = 1 / 16  # of the budget: how far from its half a reading may lie
 
 @dataclass(frozen=True)
 class ExtraResults:
-    """What is known of a run's nets beside their records."""
+    """Results of a run's nets that are not in their records."""
 
     latencies: Mapping[str, Measurement] = field(default_factory=dict)  # by key, all in one setting
     measured: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # on devices, by objective and key
-    places: Sequence[str] = ()  # settings that these were measured in
+    settings: Sequence[str] = ()  # that these were measured in
     retrained: Sequence[Record] = ()
     images: int = 0  # that accuracies are measured on; 0 if unknown
 

@@ -1,4 +1,4 @@
-"""What nets are ranked by: accuracy, unless a search names another metric."""
+"""`Metric`: what ranks nets, accuracy unless a search names another one."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ class Metric:
             raise InputError(f"metric: name must be printable, got {short_repr(self.name)}")
 
     def score(self, value: float) -> float:
-        """Of a value."""
+        """Score of a value."""
         return -value if self.minimize else value
 
     def value(self, score: float) -> float:
-        """Of a score."""
+        """Value of a score."""
         return -score if self.minimize else score
 
     def text(self, score: float | None) -> str:
@@ -81,12 +81,12 @@ class Metric:
 
     @property
     def points(self) -> str:
-        """What gains and the noise are counted in."""
+        """Unit of gains and of the noise."""
         return "points" if self.is_accuracy else f"hundredths of {self.name}"
 
     @property
     def score_name(self) -> str:
-        """What the score is called beside the values: "-nll" of NLL."""
+        """Name of the score: "-nll" of NLL."""
         return f"-{self.name}" if self.minimize else self.name
 
     @property
@@ -96,7 +96,7 @@ class Metric:
 
     @property
     def within(self) -> tuple[float, float]:
-        """What its values lie in, as far as that is known."""
+        """Range of its values, as far as it is known."""
         return SHARE if self.is_known and self.name != "nll" else ANY
 
 
@@ -106,7 +106,7 @@ def value_text(value: float | None) -> str:
 
 
 def less_is_better(name: str) -> bool:
-    """Of a metric whose direction is known."""
+    """Whether a metric is known to be minimised."""
     return name.removeprefix("train_") in MINIMIZED
 
 
@@ -165,7 +165,7 @@ def all_numbers(
 
 
 def run_metric(folder: Path) -> Metric:
-    """What the nets of a run are ranked by: accuracy, where its run.json does not say.
+    """The metric that ranks a run's nets: accuracy, where its run.json does not say.
 
     Raises:
         InputError: if it holds something else.
@@ -212,14 +212,14 @@ def score_range(metric: Metric, data: Mapping[str, Any], scores: Sequence[float]
 
 
 def floor_name(metric: Metric, data: Mapping[str, Any]) -> str:
-    """What hypervolumes are counted above, see `score_range`."""
+    """Name of the score that hypervolumes start from, see `score_range`."""
     if metric.needed is not None:
         return value_text(metric.needed)
     return "the worst" if guessing(metric, data) is None else "chance"
 
 
 def trained_scores(records: Sequence[Record]) -> list[float]:
-    """Of the nets trained to the end."""
+    """Scores of the nets trained to the end."""
     return [record.accuracy for record in records if record.status == Status.OK and record.accuracy is not None]
 
 

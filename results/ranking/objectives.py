@@ -1,4 +1,4 @@
-"""What nets can be ranked on: names of objectives, what is asked of a ranking, and a record's values."""
+"""Objectives: their names, a `RankingQuery` of them, and the compute of a record."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OBJECTIVES = {
 
 @dataclass(frozen=True)
 class RankingQuery:
-    """What nets of a run are ranked on, and which of them."""
+    """Objectives that nets of a run are ranked on, and which nets."""
 
     # two or three of OBJECTIVES and of metrics that records hold, "-" before one of which less is better; none are the
     # run's own
@@ -133,7 +133,7 @@ def column(objective: str) -> str:
 
 
 def title(objective: str) -> str:
-    """What an objective is called in tables and messages."""
+    """Name of an objective in tables and messages."""
     number, device = split_number(objective)
     return f"{device} {number.replace('_', ' ')}" if device else OBJECTIVES.get(objective, column(objective))
 

@@ -43,9 +43,9 @@ def leaderboard_of(folder: Path, query: RankingQuery | None = None) -> Leaderboa
     query = replace(query, objectives=objectives, limits=limits | tighter, metric=run_metric(folder))
     query = query.checked({name for r in records if r.status == Status.OK for name in (*r.metrics, query.metric.name)})
     with no_collection():
-        measured, places = _on_devices(folder, query)
+        measured, device_settings = _on_devices(folder, query)
         latencies, images = _latencies(folder, query), validation_images(folder)
-        extra = ExtraResults(latencies, measured, places, retrained(folder), images)
+        extra = ExtraResults(latencies, measured, device_settings, retrained(folder), images)
         return replace(rank_rows(records, query, extra), folder=folder)
 
 
@@ -74,7 +74,7 @@ def _on_devices(folder: Path, query: RankingQuery) -> tuple[dict[str, dict[str, 
     wanted = query.on_devices
     measured = read_latencies(folder) if wanted else []
     own = devices_in(read_settings(folder).get("settings", {}), folder.name) if wanted else {}
-    values, places = dict[str, dict[str, float]](), list[str]()
+    values, device_settings = dict[str, dict[str, float]](), list[str]()
     for objective in wanted:
         number, device = split_number(objective)
         found = measured_on(measured, device, own.get(device), folder.name)
@@ -84,8 +84,8 @@ def _on_devices(folder: Path, query: RankingQuery) -> tuple[dict[str, dict[str, 
             rule = f"run {folder.name} has no {number} of {device!r}; devices: {', '.join(names) or 'none'}"
             raise InputError(f"objectives: {rule}; measure it: alternas latency {folder.name} --latency-command ...")
         values[objective] = known
-        places += settings_in(found)
-    return values, list(dict.fromkeys(places))
+        device_settings += settings_in(found)
+    return values, list(dict.fromkeys(device_settings))
 
 
 def validation_images(folder: Path) -> int:

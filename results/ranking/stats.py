@@ -102,7 +102,7 @@ def paired(
 
 
 def verdict(difference: MeanCI) -> str:
-    """What a difference of something that should be high says: "better", "worse", or "undecided".
+    """Verdict on a difference of something that should be high: "better", "worse" or "undecided".
 
     Undecided: the interval contains 0, or there is none.
     """
@@ -128,7 +128,7 @@ def pooled_sd(groups: Sequence[Sequence[float]]) -> float | None:
 
 @dataclass(frozen=True)
 class Noise:
-    """What another seed does to an accuracy or score: the standard deviation within nets, pooled over nets alike.
+    """Seed noise: standard deviation of a net's score over seeds, pooled over nets of similar scores.
 
     Nets that are far from one another in accuracy differ in their noise: one that has hardly begun to learn says
     nothing of one at 98 %. A net's noise is that of the nets with repeats within NEAR of it, and of the next ones

@@ -78,7 +78,7 @@ def pick(rows: Sequence[Row], how: str = "accuracy", cost: str = "macs") -> Row:
 
 
 def verdict_of(board: Leaderboard) -> list[str]:
-    """What a front says, a sentence each: the net to take, another worth a look, what is not known, what measures it.
+    """The verdict on a front, a sentence each: which net to take, what is unknown, how to measure it.
 
     The net is the `recommended` one. Intervals are 95 %, by the seed noise of nets of about its accuracy.
 
@@ -125,7 +125,7 @@ def _take(board: Leaderboard, row: Row) -> str:
 
 
 def _gain_text(board: Leaderboard, row: Row) -> list[str]:
-    """What it gains over plain ResNets; nothing of one of them, and where nobody knows."""
+    """Its gain over plain ResNets; nothing of one of them, or where it is unknown."""
     gain, bound, metric = row["gain"], row["gain_bound"], board.query.metric
     if gain is None or row["kind"] == "baseline":
         return []
@@ -198,7 +198,7 @@ def _others(board: Leaderboard, row: Row) -> list[str]:
 
 
 def _measured_again(board: Leaderboard, row: Row) -> list[str]:
-    """What retraining gave; else the command for it: the best of many is in part the luckiest."""
+    """Result of retraining, else the command for it: the best of many is in part the luckiest."""
     metric, again = board.query.metric, row["retrained_accuracy"]
     if again is not None:
         sd = "" if row["retrained_sd"] is None else f" ± {row['retrained_sd']:.3f} (standard deviation)"
@@ -212,7 +212,7 @@ def _measured_again(board: Leaderboard, row: Row) -> list[str]:
 
 
 def _doubts(board: Leaderboard, row: Row) -> list[str]:
-    """What is not known, and what may change."""
+    """Sentences on what is unknown and what may change."""
     said = []
     if not board.noise:
         said.append("Too few nets were trained again: the seed noise is not known, nor which nets are tied.")

@@ -26,7 +26,7 @@ from .terminal import plain, print_json, print_lines, print_text
 
 BOUNDS = {
     "lower": "gain >= G: cheaper than all plain ResNets of the run, and G points above the cheapest",
-    "upper": "gain <= G: dearer than all plain ResNets of the run, and G points above the best",
+    "upper": "gain <= G: more expensive than all plain ResNets of the run, and G points above the best",
 }
 RANKS = 0.9  # the rank correlation from which on a budget ranks nets
 log = logging.getLogger("alternas")
@@ -88,7 +88,7 @@ def summary_lines(board: Leaderboard, rows: Sequence[Row]) -> list[str]:
         f"hypervolume ({' x '.join(of)}) {board.hypervolume():.4f}; "
         f"gain: {metric.points} above plain ResNets of equal {title(board.query.cost)}",
         *([f"latency: {board.latency_setting}"] if any(row[LATENCY] for row in rows) else []),
-        *(f"measured in {place}" for place in board.extra.places),
+        *(f"measured in {setting}" for setting in board.extra.settings),
         *(line for bound, line in BOUNDS.items() if bound in bounds),
         board.noise.line(metric.points) if board.noise else UNKNOWN_NOISE,
     ]

@@ -47,7 +47,7 @@ SCORES = {
 
 @dataclass(frozen=True)
 class InputSpec:
-    """The images and classes that a net is looked at with."""
+    """Image size, classes and channels that a net is built for."""
 
     image_size: tuple[int, int]
     classes: int
@@ -91,7 +91,7 @@ def find_trial(folder: Path, trial: int) -> Record:
 def find_arch(
     arch: str, image_size: str = "", classes: int | None = None, channels: int | None = None
 ) -> tuple[Genotype, InputSpec]:
-    """A net named by zoo, JSON file or RUN:TRIAL, and what to look at it with.
+    """A net named by zoo, JSON file or RUN:TRIAL, and its input.
 
     Sizes left out are the run's, or ImageNet's: 224 px, 1000 classes, 3 channels.
 
@@ -134,14 +134,14 @@ def draw_trial(folder: Path, trial: int) -> RenderableType:
 
 
 def _start_line(record: Record) -> str:
-    """Whose weights the net began with, and how many of its parameters came from there; "" of fresh ones."""
+    """Weights that the net started from, and their share of its parameters; "" of fresh ones."""
     label, share = record.lineage.get("weights"), record.lineage.get("share")
     known = isinstance(label, str) and isinstance(share, int | float)
     return f"started from {label}: {share:.0%} of its parameters" if known else ""
 
 
 def _timm_line(net: TimmNet, record: Record) -> RenderableType:
-    """What is known of a reference in place of a drawing."""
+    """Costs of a reference, in place of a drawing."""
     costs = ", ".join(f"{short(record.cost[name])} {unit}" for name, unit in (("params", "params"), ("macs", "MACs")))
     return plain(f"{costs}; its parts: alternas cost {TIMM}{net.name}", style="dim")
 

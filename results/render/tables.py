@@ -148,7 +148,7 @@ def _deviation(sd: float | None, seeds: int) -> str:
 
 
 def facts_table(facts: dict[str, Any]) -> Table:
-    """What is known of a data set, a line each; long lists of classes are cut."""
+    """Facts about a data set, a line each; long lists of classes are cut."""
     table = Table(show_header=False, box=None, pad_edge=False)
     for name, value in facts.items():
         if isinstance(value, dict):

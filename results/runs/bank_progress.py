@@ -33,7 +33,7 @@ class State(TypedDict, total=False):
 
 
 class Progress(State, total=False):
-    """What is looked at in supernet.json."""
+    """The checked parts of supernet.json."""
 
     format: Required[Literal[1]]
     total_steps: Count
@@ -58,7 +58,7 @@ def write_progress(folder: Path, progress: dict[str, Any]) -> None:
 
 
 def read_about(path: Path) -> dict[str, Any]:
-    """What the file of a bank says of itself: inputs, seed, axes of its tensors, facts. Its weights are not read.
+    """Metadata of a bank's file: inputs, seed, axes of its tensors, facts. Its weights are not read.
 
     Raises:
         InputError: if the file is gone, cut short, or no bank of this format.

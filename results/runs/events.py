@@ -1,4 +1,4 @@
-"""`Event`: a line of records.jsonl about a trial under way. `UnderWay`: what a search that is resumed makes of them.
+"""`Event`: a line of records.jsonl about a trial under way. `UnderWay`: a trial that a resumed search takes up.
 
 Records hold the ends of trials. Between them stand events, which begin with `{"event": `, so that commands that want
 the ends alone pass over them unread:
@@ -41,7 +41,7 @@ class Event:
     attrs: dict[str, Any] = field(default_factory=dict)  # strategy: attributes of the trial
 
     def to_line(self) -> bytes:
-        """Its line of records.jsonl.
+        """The event as a line of records.jsonl.
 
         Raises:
             InputError: if it could not be read again.
@@ -73,7 +73,7 @@ class Event:
 
 
 class Outcome(TypedDict):
-    """What is looked at in the result of a trial that pauses."""
+    """The checked parts of a paused trial's result."""
 
     metrics: dict[str, Number | None]
     curve: list[dict[str, Number | None]]

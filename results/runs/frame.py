@@ -74,5 +74,5 @@ def run_frame(run: str | Path, objectives: str = "") -> pd.DataFrame:
 
 
 def as_text(value: object) -> str:
-    """A text that a frame and a file can hold: half a character of a broken record becomes a question mark."""
+    """Text without lone surrogates, which a record may hold and a file may not."""
     return str(value).encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""What runs there are: how far each is, its best accuracy, and what it has cost."""
+"""List of runs: state, best accuracy and compute of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Record`: one line of `records.jsonl`, everything known about one proposal's fate."""
+"""`Record`: one line of `records.jsonl`, the outcome of one trial."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Name = Annotated[  # of keys and trainings, which name files
 
 @dataclass(frozen=True)
 class Record:
-    """What came of one trial."""
+    """The outcome of one trial."""
 
     format: int = field(default=FORMAT, kw_only=True)  # version of the fields below; another one is refused
     trial: Trial  # its number, unique in the run
@@ -95,7 +95,7 @@ class Record:
 
     @property
     def name(self) -> str:
-        """What a person calls it: its trial, but a reference by its name, for whose number nobody asked."""
+        """Name in messages: its trial, or the label of a reference."""
         return self.label if self.kind == "reference" else f"trial {self.trial}"
 
     @property
@@ -105,7 +105,7 @@ class Record:
 
     @property
     def trial_key(self) -> str:
-        """What tells trainings of a run apart that are no repeats: of the net, or of the net and how it is trained."""
+        """Key of its training, which repeats share: of the net, or of net and recipe where recipes are searched."""
         return self.training_id or self.key
 
     @property
@@ -122,7 +122,7 @@ class Record:
         return asdict(self)
 
     def to_line(self) -> bytes:
-        """Its line of records.jsonl.
+        """The record as a line of records.jsonl.
 
         Raises:
             InputError: if it could not be read again.
@@ -199,7 +199,7 @@ class _Data(TypedDict, total=False):
 
 
 class Inner(TypedDict, total=False):
-    """What is reckoned with inside of a record's objects."""
+    """The parts of a record's objects that code relies on."""
 
     cost: _Cost
     factors: dict[str, Choice | list[Choice | None] | None]

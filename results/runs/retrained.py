@@ -1,4 +1,4 @@
-"""What retraining found: each net's accuracy over seeds, on validation and test, and its best weights."""
+"""Results of retraining: each net's accuracy over seeds, on validation and test, and its best weights."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ COLUMNS = ("trial", "family", "MACs", "search", "validation", "test", "seeds", "
 
 
 def retrained(run: Path) -> list[Record]:
-    """All retrainings of a run that ended well."""
+    """All successful retrainings of a run."""
     return [r for r in read_records(run / FOLDER) if r.status == Status.OK]
 
 
 def by_net(records: Iterable[Record]) -> list[list[Record]]:
-    """Trainings that ended well, in groups that differ in the seed alone: one net, recipe and set of factors each."""
+    """Successful trainings, in groups that differ in the seed alone: one net, recipe and set of factors each."""
     groups: dict[str, list[Record]] = {}
     for r in records:
         if r.status == Status.OK and r.accuracy is not None:
@@ -89,7 +89,7 @@ def summary(
 
 
 def names_of(metric: Metric) -> tuple[str, str]:
-    """Of the columns for validation and test in the rows of `summary`."""
+    """Names of the columns for validation and test in the rows of `summary`."""
     return ("accuracy", "test_accuracy") if metric.is_accuracy else ("value", "test_value")
 
 
@@ -114,7 +114,7 @@ def mean_of(group: Iterable[Record]) -> float:
 
 
 def retrainings(records: Iterable[Record], metric: Metric) -> dict[str, dict[str, Any]]:
-    """What retraining gave, by the net's key, as columns RETRAINED; of several recipes that of the best mean.
+    """Results of retraining by the net's key, as columns RETRAINED; of several recipes that of the best mean.
 
     `retrained_test` is the mean over seeds on test of the run's metric: a value, not a score.
 
@@ -152,7 +152,7 @@ def table(rows: Iterable[dict[str, Any]], metric: Metric | None = None) -> Table
 
 
 def failures(records: Iterable[Record]) -> list[str]:
-    """A line on the trainings that did not end well; none if all did."""
+    """One line on failed trainings; none if all succeeded."""
     failed = [r for r in records if r.status != Status.OK]
     if not failed:
         return []

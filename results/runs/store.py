@@ -59,7 +59,7 @@ class Settings(TypedDict, total=False):
 
 
 class RunFacts(TypedDict, total=False):
-    """What run.json holds."""
+    """Content of run.json."""
 
     settings: Settings
     trials: Whole
@@ -72,7 +72,7 @@ class RunFacts(TypedDict, total=False):
 
 
 class DataFacts(TypedDict):
-    """What run.json says of the data."""
+    """Facts about the data in run.json."""
 
     name: str
     image_size: Annotated[list[Annotated[int, Meta(ge=1, le=16384)]], Meta(min_length=2, max_length=2)]
@@ -143,13 +143,13 @@ def read_settings(folder: Path) -> dict[str, Any]:
 
 
 def _label(folder: Path) -> str:
-    """A run in messages, named as commands take it."""
+    """Name of a run in messages, as commands take it."""
     name = folder.relative_to(RUNS) if folder.is_relative_to(RUNS) else folder
     return f"run {str(name)!r}"
 
 
 def read_data_facts(folder: Path) -> dict[str, Any]:
-    """What `run.json` says of the data; InputError if a part of it is missing or of the wrong kind."""
+    """Facts about the data in `run.json`; InputError if a part of it is missing or of the wrong kind."""
     place = f"{folder / 'run.json'}: data"
     facts = convert(read_settings(folder).get("data", {}), DataFacts, place)
     for name in ("mean", "std"):
@@ -168,7 +168,7 @@ def read_records(folder: Path) -> list[Record]:
 
 
 def read_events(folder: Path) -> list[Event]:
-    """What has happened to trials before their end, likewise."""
+    """The events of trials before their end, in the order written."""
     return [row for row in _rows(folder, lambda line: line.startswith(START)) if isinstance(row, Event)]
 
 

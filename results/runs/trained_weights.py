@@ -82,7 +82,7 @@ def trained_head(home: Path, record: Record) -> Path | None:
 
 
 def facts_of(home: Path, record: Record) -> dict[str, Any]:
-    """What run.json says of the data, with only those classes that the net was trained on.
+    """Facts about the data in run.json, with the classes that the net was trained on.
 
     Raises:
         InputError: if it does not say.

@@ -33,7 +33,7 @@ FORMS = "timm:NAME, FILE.safetensors, an exported folder, RUN, RUN:TRIAL"
 
 @dataclass(frozen=True)
 class LoadedWeights:
-    """A trained net and what is known of its training.
+    """A trained net and the facts of its training.
 
     Attributes:
         network: in training mode, at the image size that it was trained for.
@@ -137,7 +137,7 @@ def _from_file(path: Path, label: str, arch: str, size: Map | None) -> LoadedWei
 
 
 class ExportFacts(TypedDict):
-    """What is looked at in an export's config.json."""
+    """The checked parts of an export's config.json."""
 
     classes: list[str]
     mean: list[Number]
@@ -146,7 +146,7 @@ class ExportFacts(TypedDict):
 
 
 def _exported(folder: Path) -> dict[str, Any]:
-    """What an exported folder says of its net; empty if this is none."""
+    """Facts of an exported folder; empty if it is none."""
     net, config = folder / "genotype.json", folder / "config.json"
     if not (net.is_file() and config.is_file()):
         return {}
@@ -209,7 +209,7 @@ def timm_pretrained(name: str, **sizes: Any) -> nn.Module:
 
 @contextmanager
 def _offline_unless_reachable() -> Iterator[None]:
-    """Have the hub's library look into its cache alone where the hub does not answer: it asks for a minute else."""
+    """Keep the hub's library to its cache where the hub does not answer; it would retry for a minute."""
     from huggingface_hub import constants
 
     was_offline = constants.HF_HUB_OFFLINE
@@ -264,7 +264,7 @@ def _timm_config(name: str) -> Any:
 
 
 def _timm_facts(config: Any, network: Network) -> dict[str, Any]:
-    """What timm's pretraining was; its classes only if the head is still that one."""
+    """Facts about timm's pretraining; its classes only if the head is still that one."""
     from timm.data.imagenet_info import ImageNetInfo, infer_imagenet_subset
 
     facts: dict[str, Any] = {}
