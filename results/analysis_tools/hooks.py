@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -243,14 +242,14 @@ def mean_over_images(
     return [total / len(images) for total in sums]
 
 
-def stream_columns(
-    net: nn.Module, images: Images, least: int, analysis: str
-) -> tuple[list[HookPoint], list[dict[str, Any]], list[int | None]]:
-    """The residual stream as a table, for measures that need maps of at least `least` pixels a side.
+def measured_stream(
+    net: nn.Module, images: Images, least: int, analysis: str, measure: Callable[[Tensor], Tensor]
+) -> list[tuple[HookPoint, dict[str, Any], Tensor, Tensor | None]]:
+    """A measure of the residual stream's maps, see `mean_over_images`, which needs at least `least` pixels a side.
 
     Returns:
-        The sites that have them; of each the columns place, site, op, stage, height and width; the place of the site
-        before it, None where the map then had another shape and a change means nothing.
+        Of each site with such a map: the site, its columns in a table, the measure, and what it changed since the site
+        before; None where the map then had another shape and a change means nothing.
 
     Raises:
         InputError: if no site has them.
@@ -261,10 +260,11 @@ def stream_columns(
     if not large:
         largest = max(min(shape[1:]) for shape in shapes)
         raise InputError(f"{analysis}: needs maps of at least {least} px a side, the largest has {largest}")
-    sites = [site for site, _ in large]
-    columns = [
-        {"place": i, "site": site.name, "op": site.op, "stage": site.stage, "height": height, "width": width}
-        for i, (site, (_, height, width)) in enumerate(large)
-    ]
-    before = [None, *(i if a == b else None for i, ((_, a), (_, b)) in enumerate(pairwise(large)))]
-    return sites, columns, before
+    values = mean_over_images(net, [site for site, _ in large], images, measure)
+    found = []
+    for i, (site, shape) in enumerate(large):
+        columns = {"place": i, "site": site.name, "op": site.op, "stage": site.stage}
+        columns |= {"height": shape[1], "width": shape[2]}
+        change = values[i] - values[i - 1] if i and large[i - 1][1] == shape else None
+        found.append((site, columns, values[i], change))
+    return found
