@@ -7,7 +7,7 @@ CSV and in a report.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any
@@ -45,18 +45,6 @@ class Finding:
     n: int = 1
     resolution: float = 0.0
     net: str = ""
-
-    @staticmethod
-    def from_dict(facts: Mapping[str, Any]) -> Finding:
-        """What `asdict` made, as JSON gives it back; TypeError if a text is none, or a number."""
-        found = Finding(**facts)
-        texts = found.name, found.verdict, found.unit, found.over, found.net
-        numbers = found.value, found.low, found.high, found.n, found.resolution
-        if not all(isinstance(text, str) for text in texts):
-            raise TypeError("a finding's name, verdict, unit and net must be text")
-        if not all(number is None or (type(number) in (int, float)) for number in numbers):
-            raise TypeError("a finding's value and interval must be numbers")
-        return found
 
 
 def judged(name: str, ci: MeanCI, words: tuple[str, str] | None = None, **more: Any) -> Finding:
