@@ -26,7 +26,7 @@ See = Callable[["HookPoint", Tensor], None]
 
 @dataclass(frozen=True)
 class HookPoint:
-    """A value in a net: what a module takes or gives."""
+    """A value in a net: the input or the output of a module."""
 
     name: str  # for people, such as "stage 2 block 3" or "encoder 4 mlp"
     module: str  # its name in `named_modules`
@@ -105,7 +105,7 @@ def _timm_resnet_points(net: nn.Module) -> Iterator[HookPoint]:
 
 
 def stage_ends(sites: Sequence[HookPoint]) -> list[int]:
-    """Places in `sites` of the last one of each stage."""
+    """Indices in `sites` of the last site of each stage."""
     return [i for i, site in enumerate(sites) if i + 1 == len(sites) or sites[i + 1].stage != site.stage]
 
 
@@ -138,7 +138,7 @@ def undisturbed(net: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def hooked(handles: Iterable[Any]) -> Iterator[None]:
-    """Hooks that are taken off again."""
+    """Remove these hooks at the end."""
     handles = list(handles)
     try:
         yield
@@ -182,7 +182,7 @@ def entering(
 
 @contextmanager
 def listening(net: nn.Module, sites: Sequence[HookPoint]) -> Iterator[dict[str, Tensor]]:
-    """What passes `sites` in each call of `net`, by the site's name: clones, overwritten by the next call.
+    """Activations at `sites` in the last call of `net`, by the site's name, as clones.
 
     Clones keep their graph where gradients are on.
     """
@@ -193,7 +193,7 @@ def listening(net: nn.Module, sites: Sequence[HookPoint]) -> Iterator[dict[str, 
 
 @torch.no_grad()
 def captured(net: nn.Module, sites: Sequence[HookPoint], x_BCHW: Tensor) -> dict[str, Tensor]:
-    """What is at each of `sites` for these images, in eval mode, in the order of `sites`."""
+    """Activations at each of `sites` for these images, in eval mode."""
     with undisturbed(net), listening(net, sites) as values:
         net(x_BCHW)
     return {site.name: values[site.name] for site in sites}
