@@ -10,7 +10,6 @@ import pytest
 import timm
 import torch
 from analysed import net_of, pixels
-from matplotlib.figure import Figure
 from timm.layers.attention import Attention
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
@@ -18,10 +17,9 @@ from torch import Tensor, nn
 from alternas.archs import InputError, build
 from alternas.archs.blocks.attention import WindowAttention, from_windows
 from alternas.archs.blocks.single_head import SingleHeadAttention
-from alternas.results.analysis.attention_distance import analyse, attention_distances, mean_distances, pixel_distances
+from alternas.results.analysis.attention_distance import attention_distances, mean_distances, pixel_distances
 from alternas.results.analysis_tools.attention_weights import attention_sites, attention_weights, head_outputs
 from alternas.results.analysis_tools.hooks import entering
-from alternas.results.analysis_tools.inputs import AnalysisInput, Images
 from nets import NETS, lively
 
 SHOWN = ("msa", "msa_a", "transformer", "caformer")
@@ -157,16 +155,6 @@ def test_distances_are_means_over_images() -> None:
     whole, split = attention_distances(net, [x]), attention_distances(net, x.split(2))
     for name, reach in whole.items():
         assert reach.heads == pytest.approx(split[name].heads)
-
-
-@pytest.mark.parametrize("name", ["vit", "per head", "hybrid"])
-def test_an_analysis(name: str) -> None:
-    images = Images(pixels(6), torch.arange(6) % 5, torch.zeros(2), torch.ones(2))
-    finding = analyse(AnalysisInput(name, net_of(name), images), batch=4)
-    assert len(finding.rows) == (2 if name == "per head" else 4)
-    assert all(0 < row["distance_px"] < row["furthest_px"] for row in finding.rows)
-    finding.draw(Figure(layout="constrained"))
-    assert finding.findings[0].n == sum(row["layer"] == finding.rows[0]["layer"] for row in finding.rows)
 
 
 def test_nets_without_attention_are_refused() -> None:

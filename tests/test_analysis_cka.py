@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from analysed import subject
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from alternas.archs import InputError
@@ -132,9 +131,6 @@ def test_an_analysis_of_one_and_of_two() -> None:
     assert len(both.rows) == sizes[0] * sizes[1]
     itself = [row["cka"] for row in alone.rows if row["layer"] == row["other_layer"]]
     assert itself == pytest.approx([1] * sizes[0])
-    for finding in (alone, both):
-        finding.draw(figure := Figure())
-        assert len(figure.axes) == 2
 
 
 BLOCKS = "blocks at stage ends"

@@ -9,7 +9,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from analysed import subject
-from matplotlib.figure import Figure
 
 from alternas.archs import Encoder, Genotype, Head, InputError, Stem, build
 from alternas.results.analysis import fourier, variance
@@ -68,8 +67,6 @@ def test_changes_are_told_where_the_map_keeps_its_shape() -> None:
     again = variance.analyse(basic)
     assert [row["site"] for row in again.rows if row["stage_end"]] == ["stem", "stage 1 block 2", "stage 2 block 2"]
     assert [row["change"] is None for row in again.rows] == [True, False, False, True, False]
-    for finding in (found, again):
-        finding.draw(Figure())
 
 
 def test_verdicts_follow_the_blocks() -> None:

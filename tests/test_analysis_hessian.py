@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -137,7 +136,6 @@ def test_finding() -> None:
     assert "cross-entropy without L2" in found.title
     least = [batch_ritz(net, batch, 12, b, Objective()).values[0].item() for b, batch in enumerate(images.batches(16))]
     assert [row["smallest_ritz"] for row in found.rows] == [least[0]] * 5 + [least[1]] * 5
-    found.draw(Figure())
     soft = [(images.x_NCHW[:4], torch.full((4, 3), 1 / 3))]
     augmented = hessian.analyse(AnalysisInput("tiny", net, images, tuple(soft)), steps=4)
     assert "augmented training images" in augmented.title

@@ -9,7 +9,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from analysed import net_of, pixels
-from matplotlib.figure import Figure
 
 from alternas.archs import InputError
 from alternas.results.analysis import landscape
@@ -86,7 +85,6 @@ def test_finding() -> None:
     rise = [row["loss"] - middle["loss"] for row in found.rows if row is not middle]
     assert by_name["rise of the loss to the border"].value == pytest.approx(sum(rise) / 8)
     assert by_name["lowest point below the weights"].value == -min(0, *rise)
-    found.draw(Figure())
     assert landscape.analyse(subject, side=3).rows == found.rows
     with pytest.raises(InputError, match="odd and at least 3, got 4"):
         landscape.analyse(subject, side=4)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from analysed import images, net_of, subject
-from matplotlib.figure import Figure
 from sklearn.linear_model import Ridge
 from torch import Tensor, nn
 
@@ -57,7 +56,6 @@ def test_a_probe_along_the_net_is_scikit_learns() -> None:
     (row,) = [row for row in finding.rows if (row["place"], row["features"]) == ("stage 1 block 2", "gap")]
     assert row["accuracy"] == pytest.approx(accuracy(test, chosen), abs=0.011)
     assert row["accuracy"] > 0.4
-    finding.draw(Figure())
 
 
 def test_linear_probes_of_an_encoder_name_all_three() -> None:

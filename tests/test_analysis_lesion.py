@@ -10,7 +10,6 @@ import pytest
 import timm
 import torch
 from analysed import net_of, pixels, subject
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from alternas.results.analysis import lesion, skip_connections, variance
@@ -113,7 +112,6 @@ def test_rows_and_reading() -> None:
     assert (largest.name, largest.value) == (f"largest loss, without {worst['unit']}", -worst["change"] / above)
     assert (largest.verdict == "costs") is (worst["high"] < 0)
     assert all(row["low"] <= row["change"] <= row["high"] for row in found.rows)
-    found.draw(Figure())
 
 
 @pytest.mark.parametrize("name", ["repvit", "repvgg"])

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from alternas.results.analysis import frequency_noise as noise
@@ -82,7 +81,6 @@ def test_a_net_that_sees_the_mean_alone() -> None:
     assert all(row["change"] == 0 for row in rows[1:])
     assert rows[0]["low"] < rows[0]["change"] < rows[0]["high"] < 0
     assert verdicts(found.findings) == ["costs", "undecided", "low ones cost more"]
-    found.draw(Figure())
     assert verdicts(noise.analyse(AnalysisInput("mean", net, images), rms=0).findings) == ["undecided"] * 3
 
 

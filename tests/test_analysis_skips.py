@@ -10,7 +10,6 @@ import timm
 import torch
 import torch.nn.functional as F
 from analysed import TIMM, images, net_of, pixels
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from alternas.archs import Genotype, InputError, build
@@ -117,7 +116,6 @@ def test_an_analysis(name: str) -> None:
     assert finding.rows[-1]["accuracy_without"] == last
     ratios = [found.name for found in finding.findings if found.name.startswith(RATIO)]
     assert (f"{RATIO}, class token" in ratios) == (name == "hybrid")
-    finding.draw(Figure())
 
 
 def test_a_real_timm_resnet_has_its_downsampling_skips() -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from matplotlib.figure import Figure
 from torch import nn
 
 from alternas.archs import Encoder, Genotype, Head, InputError, Stage, Stem, build
@@ -68,7 +67,6 @@ def test_positions_and_padded_edges_are_no_equivariance() -> None:
         moved = [row["moved"] for row in result.rows if row["shift"] == 4 and row["place"] != LOGITS]
         assert all(value < 0.999 for value in moved)
         assert [f.name for f in result.findings][:2] == ["moved with the picture, 1 px", "same answer, 1 px"]
-        result.draw(Figure())
     small = subject(CONV)
     small = replace(small, images=small.images.with_pixels(torch.rand(6, 2, 3, 16)))
     with pytest.raises(InputError, match="at least 4 px"):

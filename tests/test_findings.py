@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -44,7 +43,6 @@ def test_a_finding_is_a_t_interval_and_its_side_of_0() -> None:
     assert measured("it", [-3.0, 3.1], words=words).verdict == "undecided"
     assert measured("it", [3.0], words=words) == Finding("it", 3.0)
     assert measured("it", []).verdict == "not measured"
-    assert Finding.from_dict(dataclasses.asdict(found)) == found
 
 
 def test_people_are_shown_the_columns_that_are_filled() -> None:

@@ -151,7 +151,7 @@ def same_place_rows(subject: AnalysisInput, other: AnalysisInput, batch: int = 2
 
 
 def findings_by_place(rows: Rows) -> list[Finding]:
-    """Of `same_place_rows`: the mean of the lower half of the places and of the rest."""
+    """Mean CKA of the lower half of the places and of the upper half, from `same_place_rows`."""
     values, half = [row["cka"] for row in rows], len(rows) // 2
     return [averaged(LOWER, values[:half]), averaged(UPPER, values[half:])]
 

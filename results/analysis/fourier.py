@@ -13,7 +13,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from ..analysis_tools.hooks import mean_over_images, stream_columns
+from ..analysis_tools.hooks import measured_stream
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows, block_changes
 from ..analysis_tools.output import draw_depth
 
@@ -49,23 +49,22 @@ def highest(rows: Rows) -> list[Any]:
 
 def analyse(subject: AnalysisInput) -> AnalysisResult:
     """Relative log amplitudes of the residual stream after each block, and what each adds at the highest frequency."""
-    net, images = subject.net, subject.images
-    sites, columns, before = stream_columns(net, images, MIN_SIDE, "fourier")
-    logs = [values.tolist() for values in mean_over_images(net, sites, images, log_amplitudes)]
+    stream = measured_stream(subject.net, subject.images, MIN_SIDE, "fourier", log_amplitudes)
     rows = []
-    for i, (row, b) in enumerate(zip(columns, before, strict=True)):
-        for k, frequency in enumerate(frequencies(row["height"], row["width"])):
-            change = None if b is None else logs[i][k] - logs[b][k]
-            rows.append(row | {"frequency_pi": frequency, "log_amplitude": logs[i][k], "change": change})
+    for _, columns, logs_K, changes_K in stream:
+        for k, frequency in enumerate(frequencies(columns["height"], columns["width"])):
+            change = None if changes_K is None else changes_K[k].item()
+            rows.append(columns | {"frequency_pi": frequency, "log_amplitude": logs_K[k].item(), "change": change})
 
     def draw(figure: Figure) -> None:
         curves, depth = figure.subplots(1, 2)
         colours = matplotlib.colormaps["viridis"]
-        for i, site in enumerate(sites):
-            xs, style = frequencies(columns[i]["height"], columns[i]["width"]), "--" if site.op == "msa" else "-"
-            curves.plot(xs, logs[i], style, color=colours(i / max(1, len(sites) - 1)), linewidth=1.3)
+        for i, (site, columns, logs_K, _) in enumerate(stream):
+            xs, style = frequencies(columns["height"], columns["width"]), "--" if site.op == "msa" else "-"
+            curves.plot(xs, logs_K.tolist(), style, color=colours(i / max(1, len(stream) - 1)), linewidth=1.3)
         curves.set_xlabel("frequency (units of pi)\ndark to light: first to last site; dashed: behind an MSA")
         curves.set_ylabel("relative log amplitude")
+        sites = [site for site, *_ in stream]
         draw_depth(depth, sites, [row["log_amplitude"] for row in highest(rows)], "the same at the highest frequency")
 
     title = f"{subject.name}: frequencies in the residual stream"

@@ -63,7 +63,7 @@ def noisy(images: Images, frequency_pi: float, rms: float, seed: int) -> Images:
 
 
 def ring_frequencies(height: int, width: int) -> list[float]:
-    """From 0 to the highest in equal steps: at most 11, and no more than the shorter side tells apart."""
+    """Frequencies from 0 to the highest in equal steps: at most 11, and no more than the shorter side resolves."""
     side = min(height, width)
     count, highest = min(MAX_FREQUENCIES, side // 2 + 1), 2 * (side // 2) / side  # pi only where the side is even
     return [highest * k / max(1, count - 1) for k in range(count)]

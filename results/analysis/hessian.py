@@ -39,7 +39,7 @@ ROUNDING = 1e-10  # of the largest eigenvalue: nearer to 0 a sign says nothing
 
 @dataclass(frozen=True, eq=False)
 class Ritz:
-    """What Lanczos knows after its steps, ascending by value.
+    """Ritz values of a Lanczos run, ascending.
 
     Attributes:
         values: eigenvalues of the tridiagonal matrix. The smallest is never below the matrix's smallest eigenvalue.

@@ -64,13 +64,13 @@ def hit_rate(known: Labelled, other: Labelled, penalty: float) -> float:
 
 
 def at_places(images: Labelled, places: list[np.ndarray]) -> Labelled:
-    """The images at these places."""
+    """The images with these indices."""
     at = torch.from_numpy(np.concatenate(places)).to(images.y_N.device)
     return Labelled(images.f_ND[at], images.y_N[at])
 
 
 def by_class(y_N: Tensor) -> dict[int, np.ndarray]:
-    """Places of each class's images, by class number."""
+    """Indices of each class's images, by class number."""
     labels, counts = np.unique(y := y_N.cpu().numpy(), return_counts=True)
     chunks = np.split(np.argsort(y, kind="stable"), np.cumsum(counts)[:-1])
     return dict(zip(labels.tolist(), chunks, strict=True))

@@ -45,7 +45,7 @@ ANALYSES = {
 
 
 def chosen(names: tuple[str, ...]) -> list[str]:
-    """These analyses, or all without a name; InputError if one does not exist."""
+    """Names of the chosen analyses in the registry's order, all if none is given; InputError if one does not exist."""
     for name in names:
         check_choice("analysis", name, ANALYSES)
     return [name for name in ANALYSES if not names or name in names]
@@ -54,7 +54,7 @@ def chosen(names: tuple[str, ...]) -> list[str]:
 def analyse(
     name: str, subject: AnalysisInput, other: AnalysisInput | None = None, **options: Any
 ) -> AnalysisResult | str:
-    """The result of analysis `name`, or in a line why there is none: it does not fit the net, or wants two.
+    """The result of analysis `name`, or one line on why there is none: it does not fit the net, or needs two.
 
     An analysis says that it does not fit by an InputError. `options` are those of its function.
     """

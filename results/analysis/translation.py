@@ -47,7 +47,7 @@ class Correlation:
 
     @property
     def value(self) -> float | None:
-        """None where nothing was compared, or one of the two does not vary."""
+        """The correlation; None where nothing was compared or one of the two does not vary."""
         if not self.sums:
             return None
         a, b, aa, bb, ab = self.sums
@@ -60,7 +60,7 @@ Pair = tuple[Correlation, Correlation]  # moved, still
 
 
 def shifts(image: tuple[int, int]) -> list[int]:
-    """1, 2, 4 and so on pixels, up to a quarter of the smaller side."""
+    """Shifts of 1, 2, 4 and so on pixels, up to a quarter of the smaller side."""
     return [2**i for i in range(min(image).bit_length()) if 2**i <= min(image) // 4]
 
 

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from ..analysis_tools.findings import Finding, measured
-from ..analysis_tools.hooks import mean_over_images, stage_ends, stream_columns
+from ..analysis_tools.hooks import measured_stream, stage_ends
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows, block_changes
 from ..analysis_tools.output import draw_depth
 
@@ -30,16 +30,15 @@ def map_variance(x_BCHW: Tensor) -> Tensor:
 
 def analyse(subject: AnalysisInput) -> AnalysisResult:
     """Feature-map variance of the residual stream after each block, and what each adds; without the class token."""
-    net, images = subject.net, subject.images
-    sites, columns, before = stream_columns(net, images, MIN_SIDE, "variance")
-    values, ends = [value.item() for value in mean_over_images(net, sites, images, map_variance)], stage_ends(sites)
-    rows = []
-    for i, (row, b) in enumerate(zip(columns, before, strict=True)):
-        change = None if b is None else values[i] - values[b]
-        rows.append(row | {"stage_end": i in ends, "variance": values[i], "change": change})
+    stream = measured_stream(subject.net, subject.images, MIN_SIDE, "variance", map_variance)
+    sites = [site for site, *_ in stream]
+    ends, rows = stage_ends(sites), []
+    for i, (_, columns, value, change) in enumerate(stream):
+        of_map = {"variance": value.item(), "change": None if change is None else change.item()}
+        rows.append(columns | {"stage_end": i in ends} | of_map)
 
     def draw(figure: Figure) -> None:
-        draw_depth(figure.subplots(), sites, values, "variance over the pixels of a map")
+        draw_depth(figure.subplots(), sites, [row["variance"] for row in rows], "variance over the pixels of a map")
 
     title = f"{subject.name}: variance of the feature maps"
     return AnalysisResult(title, rows, findings(rows), draw)

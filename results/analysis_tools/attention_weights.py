@@ -73,7 +73,7 @@ def attention_logits(module: Any, args: tuple[Any, ...]) -> Tensor:
 
 
 def attention_weights(module: Any, args: tuple[Any, ...]) -> Tensor:
-    """(B, N, T, T): each query's row sums to 1."""
+    """(B, N, T, T) attention weights: each query's row sums to 1."""
     return attention_logits(module, args).softmax(3)
 
 
@@ -86,7 +86,7 @@ def head_outputs(module: Any, args: tuple[Any, ...]) -> Tensor:
 
 
 def _at_tokens(module: WindowAttention, x: Tensor, nothing: float) -> Tensor:
-    """(..., T) of what belongs to keys, on a map of a larger stride, at their places among the tokens."""
+    """(..., T): values of keys on a map of a larger stride, placed among the tokens."""
     if module.kv_stride == 1:
         return x
     height, width = module.window

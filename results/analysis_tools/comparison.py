@@ -1,4 +1,4 @@
-"""Two nets held against each other: the differences of their findings, and two or three sentences.
+"""Two nets compared: the differences of their findings, and two or three sentences.
 
 Each finding is a mean of blocks, units, corruptions or minibatches of one net. The 95 % interval of the difference says
 what chance among these does; another training of the same net is not looked at, so nothing here is a cause.
@@ -20,7 +20,7 @@ WORDS = "more", "less"
 
 
 class NetFacts(NamedTuple):
-    """A net as it is compared: its name, its score with the trainings that it is the mean of, and its MACs."""
+    """A net to compare: its name, its score as a mean of `trainings`, and its MACs."""
 
     name: str
     score: float | None
@@ -56,7 +56,7 @@ def compare_nets(nets: Sequence[NetFacts], parts: Sequence[Explained], sd: float
 
 
 def _scores(nets: Sequence[NetFacts], sd: float | None, points: str) -> str:
-    """By how much the first is better, and whether that is more than seeds do."""
+    """Sentence on how much better the first net is, and whether that is beyond the noise of seeds."""
     one, other = nets
     times = one.macs / other.macs
     cost = f"{times:.2g} times its MACs" if not 0.95 < times < 1.05 else "about as many MACs"
@@ -88,7 +88,7 @@ def _difference(one: Finding, other: Finding) -> tuple[float, str, Finding] | No
 
 
 def _standard_error(finding: Finding) -> float:
-    """Of a mean, by its t interval; 0 where it has none."""
+    """Standard error of a mean, from its t interval; 0 where it has none."""
     if finding.value is None or finding.low is None or finding.high is None or finding.n < 2:
         return 0.0
     return max(finding.value - finding.low, finding.high - finding.value) / t_quantile(finding.n - 1)

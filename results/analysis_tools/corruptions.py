@@ -57,7 +57,7 @@ def shot_noise(x_NCHW: Array, photons: float, rng: np.random.Generator) -> Array
 
 
 def impulse_noise(x_NCHW: Array, share: float, rng: np.random.Generator) -> Array:
-    """A share of values becomes 0 or 1, as likely; more of them are the same ones and others."""
+    """A share of values becomes 0 or 1 with equal chance; a larger share includes the smaller."""
     draw = rng.random(x_NCHW.shape)
     return np.where(draw < share / 2, 0.0, np.where(draw > 1 - share / 2, 1.0, x_NCHW))
 
@@ -109,14 +109,14 @@ def zoom(x_NCHW: Array, farthest: float, rng: np.random.Generator) -> Array:
 
 
 def magnified(x_NCHW: Array, factor: float) -> Array:
-    """Magnified about the centre, linearly interpolated, of the same size."""
+    """Images magnified about the centre, linearly interpolated, of the same size."""
     middles = [(side - 1) / 2 for side in x_NCHW.shape[2:]]
     at = [middle + np.linspace(-middle, middle, round(2 * middle) + 1) / factor for middle in middles]
     return resampled(x_NCHW, at[0], at[1])
 
 
 def resampled(x_NCHW: Array, rows: Array, columns: Array) -> Array:
-    """Linearly interpolated at these rows and columns, which may lie between pixels but not beyond the border."""
+    """Images interpolated linearly at these rows and columns, which may lie between pixels, not beyond the border."""
     down, across = (
         np.maximum(0, 1 - np.abs(at[:, None] - np.arange(side)))
         for at, side in zip((rows, columns), x_NCHW.shape[2:], strict=True)
@@ -196,7 +196,7 @@ def brightness(x_NCHW: Array, more: float, rng: np.random.Generator) -> Array:
 
 
 def contrast(x_NCHW: Array, kept: float, rng: np.random.Generator) -> Array:
-    """Nearer to the mean of the channel."""
+    """Values moved towards the mean of the channel."""
     means = x_NCHW.mean((2, 3), keepdims=True)
     return (x_NCHW - means) * kept + means
 
@@ -220,7 +220,7 @@ def elastic_transform(x_NCHW: Array, strength: tuple[float, float, float], rng: 
 
 
 def pixelate(x_NCHW: Array, kept: float, rng: np.random.Generator) -> Array:
-    """Down to `kept` of each side and up again, by box filters."""
+    """Images scaled down to `kept` of each side and up again, by box filters."""
     height, width = x_NCHW.shape[2:]
     small = (max(1, int(width * kept)), max(1, int(height * kept)))
 

@@ -7,7 +7,7 @@ CSV and in a report.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any
@@ -22,7 +22,7 @@ UNDECIDED = "undecided"
 
 @dataclass(frozen=True)
 class Finding:
-    """A number, its 95 % interval, and what that says.
+    """A number with its 95 % interval and verdict.
 
     Attributes:
         name: what is measured; two nets are compared by findings of one name.
@@ -45,18 +45,6 @@ class Finding:
     n: int = 1
     resolution: float = 0.0
     net: str = ""
-
-    @staticmethod
-    def from_dict(facts: Mapping[str, Any]) -> Finding:
-        """What `asdict` made, as JSON gives it back; TypeError if a text is none, or a number."""
-        found = Finding(**facts)
-        texts = found.name, found.verdict, found.unit, found.over, found.net
-        numbers = found.value, found.low, found.high, found.n, found.resolution
-        if not all(isinstance(text, str) for text in texts):
-            raise TypeError("a finding's name, verdict, unit and net must be text")
-        if not all(number is None or (type(number) in (int, float)) for number in numbers):
-            raise TypeError("a finding's value and interval must be numbers")
-        return found
 
 
 def judged(name: str, ci: MeanCI, words: tuple[str, str] | None = None, **more: Any) -> Finding:
@@ -92,23 +80,23 @@ def measured(
 
 
 def averaged(name: str, values: Iterable[float | None], **more: Any) -> Finding:
-    """The mean of what is no random sample, such as places along a net: without an interval."""
+    """The mean of values that are no random sample, such as places along a net: without an interval."""
     known = [float(value) for value in values if value is not None and math.isfinite(value)]
     return measured(name, [fmean(known)] if known else [], **more)
 
 
 def of_net(net: str, findings: Sequence[Finding]) -> list[Finding]:
-    """The findings under the name of a net."""
+    """The findings labelled with a net's name."""
     return [replace(finding, net=net) for finding in findings]
 
 
 def as_rows(findings: Iterable[Finding]) -> list[dict[str, Any]]:
-    """For JSON, CSV and Parquet: one object a finding, all with the same keys."""
+    """Findings as rows for JSON, CSV and Parquet, all with the same keys."""
     return [asdict(finding) for finding in findings]
 
 
 def shown_rows(findings: Sequence[Finding]) -> list[dict[str, str]]:
-    """For people: numbers to three digits, columns left out that no row fills."""
+    """Findings as rows of text: numbers to three digits, without columns that are empty."""
     rows = []
     for finding in findings:
         interval = "" if finding.low is None or finding.high is None else f"{finding.low:.3g} to {finding.high:.3g}"
@@ -120,7 +108,7 @@ def shown_rows(findings: Sequence[Finding]) -> list[dict[str, str]]:
 
 
 def findings_table(findings: Sequence[Finding], title: str = "") -> Table:
-    """For the terminal: each net on a line of its own, and below it its numbers."""
+    """Table for the terminal: each net on a line of its own, and below it its numbers."""
     table = Table(title=plain(title) if title else None, title_justify="left", box=None, pad_edge=False)
     rows = shown_rows(findings)
     for name in (name for name in rows[0] if name != "net") if rows else ():

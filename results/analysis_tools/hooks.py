@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -27,7 +26,7 @@ See = Callable[["HookPoint", Tensor], None]
 
 @dataclass(frozen=True)
 class HookPoint:
-    """A value in a net: what a module takes or gives."""
+    """A value in a net: the input or the output of a module."""
 
     name: str  # for people, such as "stage 2 block 3" or "encoder 4 mlp"
     module: str  # its name in `named_modules`
@@ -106,7 +105,7 @@ def _timm_resnet_points(net: nn.Module) -> Iterator[HookPoint]:
 
 
 def stage_ends(sites: Sequence[HookPoint]) -> list[int]:
-    """Places in `sites` of the last one of each stage."""
+    """Indices in `sites` of the last site of each stage."""
     return [i for i, site in enumerate(sites) if i + 1 == len(sites) or sites[i + 1].stage != site.stage]
 
 
@@ -139,7 +138,7 @@ def undisturbed(net: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def hooked(handles: Iterable[Any]) -> Iterator[None]:
-    """Hooks that are taken off again."""
+    """Remove these hooks at the end."""
     handles = list(handles)
     try:
         yield
@@ -183,7 +182,7 @@ def entering(
 
 @contextmanager
 def listening(net: nn.Module, sites: Sequence[HookPoint]) -> Iterator[dict[str, Tensor]]:
-    """What passes `sites` in each call of `net`, by the site's name: clones, overwritten by the next call.
+    """Activations at `sites` in the last call of `net`, by the site's name, as clones.
 
     Clones keep their graph where gradients are on.
     """
@@ -194,7 +193,7 @@ def listening(net: nn.Module, sites: Sequence[HookPoint]) -> Iterator[dict[str, 
 
 @torch.no_grad()
 def captured(net: nn.Module, sites: Sequence[HookPoint], x_BCHW: Tensor) -> dict[str, Tensor]:
-    """What is at each of `sites` for these images, in eval mode, in the order of `sites`."""
+    """Activations at each of `sites` for these images, in eval mode."""
     with undisturbed(net), listening(net, sites) as values:
         net(x_BCHW)
     return {site.name: values[site.name] for site in sites}
@@ -243,14 +242,14 @@ def mean_over_images(
     return [total / len(images) for total in sums]
 
 
-def stream_columns(
-    net: nn.Module, images: Images, least: int, analysis: str
-) -> tuple[list[HookPoint], list[dict[str, Any]], list[int | None]]:
-    """The residual stream as a table, for measures that need maps of at least `least` pixels a side.
+def measured_stream(
+    net: nn.Module, images: Images, least: int, analysis: str, measure: Callable[[Tensor], Tensor]
+) -> list[tuple[HookPoint, dict[str, Any], Tensor, Tensor | None]]:
+    """A measure of the residual stream's maps, see `mean_over_images`, which needs at least `least` pixels a side.
 
     Returns:
-        The sites that have them; of each the columns place, site, op, stage, height and width; the place of the site
-        before it, None where the map then had another shape and a change means nothing.
+        Of each site with such a map: the site, its columns in a table, the measure, and what it changed since the site
+        before; None where the map then had another shape and a change means nothing.
 
     Raises:
         InputError: if no site has them.
@@ -261,10 +260,11 @@ def stream_columns(
     if not large:
         largest = max(min(shape[1:]) for shape in shapes)
         raise InputError(f"{analysis}: needs maps of at least {least} px a side, the largest has {largest}")
-    sites = [site for site, _ in large]
-    columns = [
-        {"place": i, "site": site.name, "op": site.op, "stage": site.stage, "height": height, "width": width}
-        for i, (site, (_, height, width)) in enumerate(large)
-    ]
-    before = [None, *(i if a == b else None for i, ((_, a), (_, b)) in enumerate(pairwise(large)))]
-    return sites, columns, before
+    values = mean_over_images(net, [site for site, _ in large], images, measure)
+    found = []
+    for i, (site, shape) in enumerate(large):
+        columns = {"place": i, "site": site.name, "op": site.op, "stage": site.stage}
+        columns |= {"height": shape[1], "width": shape[2]}
+        change = values[i] - values[i - 1] if i and large[i - 1][1] == shape else None
+        found.append((site, columns, values[i], change))
+    return found

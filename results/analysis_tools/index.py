@@ -28,7 +28,7 @@ FileName = Annotated[str, Meta(pattern=rf"^({NAME.pattern})?\Z", description="th
 
 @dataclass(frozen=True)
 class Explained:
-    """What one analysis came to, for all nets that it was done on."""
+    """Results of one analysis for all nets that it was done on."""
 
     analysis: Text  # as in its results
     title: Text  # likewise
@@ -39,13 +39,13 @@ class Explained:
 
 
 class Index(TypedDict):
-    """What is looked at in explain.json."""
+    """The fields of explain.json that are read."""
 
     analyses: list[Explained]
 
 
 def open_folder(folder: Path) -> Path:
-    """The folder for what an explanation writes, made where it is not there."""
+    """The folder for an explanation's files, created if missing."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -82,7 +82,7 @@ def write_index(
 
 
 def write_csv(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """A table of rows, whose columns are those of all of them."""
+    """Write rows as CSV with the columns of all of them."""
     names, table = list(dict.fromkeys(name for row in rows for name in row)), io.StringIO(newline="")
     writer = csv.writer(table)
     writer.writerow(map(csv_cell, names))
@@ -99,7 +99,7 @@ def forget(folder: Path, analysis: str) -> None:
 
 
 def _analyses_in(folder: Path) -> list[dict[str, Any]]:
-    """What explain.json holds; nothing where it is broken: it is written anew."""
+    """Parts in explain.json; none where it is broken, as it is written anew."""
     try:
         return [asdict(part) for part in read_index(folder)["analyses"]] if (folder / INDEX).exists() else []
     except InputError as error:

@@ -52,7 +52,7 @@ class Images:
         return (x_BCHW for x_BCHW, _ in self.batches(size))
 
     def with_pixels(self, x_NCHW: Tensor) -> Images:
-        """Other pixels, the same labels."""
+        """These images with other pixels and the same labels."""
         return replace(self, x_NCHW=x_NCHW)
 
 
@@ -95,7 +95,7 @@ class AnalysisInput:
 
 @dataclass(frozen=True, eq=False)
 class AnalysisResult:
-    """What one analysis found."""
+    """Result of one analysis."""
 
     title: str  # one line
     rows: list[dict[str, Any]]  # all numbers, one object a row, all with the same keys: they become a CSV file
@@ -148,7 +148,7 @@ class Clean:
         return Finding(ACCURACY, self.accuracy, low, high, over="images", n=self.images, resolution=resolution)
 
     def loss(self, name: str, changes: Sequence[float], over: str) -> Finding:
-        """The mean loss of accuracy as a share of that above chance; not told of a net that is at chance."""
+        """The mean loss of accuracy as a share of that above chance; no value for a net at chance."""
         above = self.accuracy - self.chance
         if above <= self.error:
             return Finding(name, verdict=AT_CHANCE, unit=RELATIVE, over=over, n=0)
@@ -156,7 +156,7 @@ class Clean:
         return measured(name, losses, over, COSTS, unit=RELATIVE, resolution=1 / (self.images * above))
 
     def loss_over_images(self, name: str, change: Mapping[str, Any]) -> Finding:
-        """The same of one change, as `change_columns` has it."""
+        """`loss` of one change over images, from `change_columns`."""
         above = self.accuracy - self.chance
         if above <= self.error:
             return Finding(name, verdict=AT_CHANCE, unit=RELATIVE, over="images", n=0)
@@ -165,7 +165,7 @@ class Clean:
         return judged(name, ci, COSTS, unit=RELATIVE, over="images", resolution=resolution)
 
     def largest_loss(self, rows: Rows, name: str) -> Finding:
-        """That of the row with the largest loss, whose name is a format of its columns."""
+        """`loss_over_images` of the row with the largest loss; `name` is a format string of its columns."""
         worst = min(rows, key=lambda row: row["change"])
         return self.loss_over_images(f"largest loss, {name.format(**worst)}", worst)
 

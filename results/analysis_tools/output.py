@@ -74,7 +74,7 @@ def _png(results: Sequence[AnalysisResult], path: Path) -> None:
 
 
 def _share_scales(panels: Iterable[Axes]) -> None:
-    """One range for all axes of one label, and one for all colours of one label: what stands side by side compares."""
+    """Give all axes of one label one range, and all colours of one label one scale, so that panels compare."""
     panels = list(panels)
     plain_panels, by_label = [axes for axes in panels if not axes.images], {}
     for axes in plain_panels:
@@ -100,7 +100,7 @@ def heatmap(figure: Figure, axes: Axes, values: np.ndarray, label: str, low: flo
 
 
 def name_ticks(axes: Axes, names: Sequence[str], side: str) -> None:
-    """Names along side "x" or "y", as many as fit."""
+    """Put names along side "x" or "y", as many as fit."""
     at = range(0, len(names), -(-len(names) // LABELS))
     labels = [plain(names[i]) for i in at]
     if side == "x":
@@ -110,7 +110,7 @@ def name_ticks(axes: Axes, names: Sequence[str], side: str) -> None:
 
 
 def curves(axes: Axes, names: Sequence[str], ys: Mapping[str, Sequence[float]], label: str) -> None:
-    """Curves over named places; NaN leaves a gap."""
+    """Draw curves over named places; NaN leaves a gap."""
     for i, (curve, values) in enumerate(ys.items()):
         looks = {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)], "markersize": 5}
         axes.plot(range(len(values)), values, label=plain(curve), **looks)

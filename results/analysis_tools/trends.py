@@ -24,7 +24,7 @@ Curve = Callable[[Rows], Mapping[str, float]]  # a number for each named place, 
 
 @dataclass(frozen=True)
 class StudiedNet:
-    """What an analysis found of one of the nets."""
+    """Rows and findings of an analysis for one net of a study."""
 
     label: str  # of what is varied, such as "3 %"; nets of one label differ in the seed alone
     seed: int  # of its training

@@ -50,7 +50,7 @@ def card(facts: Mapping[str, Any], layout: Sequence[str]) -> str:
 
 
 def front_matter(facts: Mapping[str, Any]) -> str:
-    """The lines between the dashes."""
+    """YAML front matter, without its dashes."""
     formats = facts["formats"]
     task = "image-feature-extraction" if facts.get("backbone") else "image-classification"
     fields: dict[str, Any] = {
@@ -74,7 +74,7 @@ def front_matter(facts: Mapping[str, Any]) -> str:
 
 
 def measured(facts: Mapping[str, Any]) -> dict[str, str]:
-    """Rows of the table: what is known of the net, by name."""
+    """Rows of the card's table of measurements."""
     height, width = facts["image_size"]
     labels, answers = "classes", {}
     if facts.get("several_labels"):
@@ -160,7 +160,7 @@ def _training(facts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _field_text(value: Any) -> str:
-    """A field of a recipe; of an augmentation what it does."""
+    """A recipe field as text; of an augmentation its parts that are on."""
     if not isinstance(value, dict):
         return f"{value:.4g}" if isinstance(value, float) else str(value)
     return " ".join(f"{name}={_field_text(part)}" for name, part in value.items() if part) or "none"
@@ -180,7 +180,7 @@ def _files(facts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def limitations(facts: Mapping[str, Any]) -> list[str]:
-    """What the net is not good for, one line each."""
+    """Limitations of the net, one line each."""
     height, width = facts["image_size"]
     size = f"images of {height} x {width} alone: its positions are made for that size"
     if not facts["fixed_size"]:

@@ -27,7 +27,7 @@ MAX_LOSS = 0.01  # of accuracy: a format that loses more is warned of
 
 
 def check_folder(folder: Path, net: ExportNet, formats: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """What was found of each format of `folder`, by name: max_abs_difference of its logits, and see `compared`.
+    """Check results of each format of `folder` by name: max_abs_difference of its logits, and see `compared`.
 
     Raises:
         OperationError: if a format does not load or run, or is exact and differs by `TOLERANCE` or more.
@@ -83,7 +83,7 @@ def _apart(name: str, theirs: np.ndarray, ours: np.ndarray) -> float:
 
 
 def compared(name: str, theirs_NK: np.ndarray, ours_NK: np.ndarray, y_N: np.ndarray | None) -> dict[str, Any]:
-    """What a format of lower precision says beside the net in float32.
+    """Agreement and accuracy of a format of lower precision, beside the net in float32.
 
     Args:
         name: of the format.

@@ -53,12 +53,12 @@ class ExportNet:
     scoring: ScoringImages | None = None
 
     def normalised(self, images_NCHW: np.ndarray) -> Tensor:
-        """x_BCHW, images in the data's own values as the net takes them."""
+        """Images in the data's own values, normalised for the net: x_BCHW."""
         mean, std = (torch.tensor(self.facts[name]).view(1, -1, 1, 1) for name in ("mean", "std"))
         return (torch.from_numpy(images_NCHW).float() - mean) / std
 
     def calibration(self) -> np.ndarray:
-        """Training images as the net takes them; without data those of the check."""
+        """Normalised training images for calibration; without data the images of the check."""
         return self.normalised(self.scoring.train_NCHW if self.scoring else self.images_NCHW).numpy()
 
     def deployed(self) -> nn.Module:
@@ -67,7 +67,7 @@ class ExportNet:
         return fused(self.network) if isinstance(net, Genotype) and net.reparametrised else self.network
 
     def traced(self, network: nn.Module) -> ExportedProgram:
-        """A module that takes the net's images, as torch.export traces it."""
+        """Trace a module that takes the net's images by torch.export."""
         two_BCHW = self.normalised(self.images_NCHW)[:2]  # one image would be taken for a net of one image
         with torch.no_grad():  # a net is traced as it predicts
             return torch.export.export(network, (two_BCHW,), dynamic_shapes=({0: Dim("batch", min=1)},))
@@ -117,7 +117,7 @@ def export_net_of(
 
 
 def _facts(network: Network) -> dict[str, Any]:
-    """What is known of one of our nets alone."""
+    """Facts of a net of alternas, without its run."""
     net = network.genotype
     cost = deployed_cost(net, network.num_classes, network.image_size, network.in_chans)
     global_attention = any(stage.places and not stage.window for stage in net.stages)
@@ -128,7 +128,7 @@ def _facts(network: Network) -> dict[str, Any]:
 
 
 def _facts_of_timm(network: TimmNetwork) -> dict[str, Any]:
-    """What is known of one of timm's nets alone, and how timm makes it."""
+    """Facts of a net of timm, and the arguments that timm creates it with."""
     from ...archs.timm import create_args
 
     net, size, channels = network.genotype, network.image_size, network.in_chans

@@ -20,14 +20,14 @@ Answer = Callable[[np.ndarray], np.ndarray]  # raw images (N, C, H, W) -> logits
 
 
 def package(file: Path) -> Answer:
-    """By model.py: its `load` and its own `preprocess`."""
+    """Load model.py: its `load` and its own `preprocess`."""
     model = _module(file)
     net = model.load()
     return lambda images: _run(net, model.preprocess(images))
 
 
 def timm(file: Path) -> Answer:
-    """By timm's `create_model` after an import of timm_model.py; in the two halves that timm's nets have."""
+    """Load by timm's `create_model` after an import of timm_model.py; in the two halves that timm's nets have."""
     import timm as installed
 
     net: Any = installed.create_model(_module(file).NAME, pretrained=True).eval()
@@ -35,7 +35,7 @@ def timm(file: Path) -> Answer:
 
 
 def torch_export(file: Path) -> Answer:
-    """By torch.export.load."""
+    """Load by torch.export.load."""
     import torch
 
     net = torch.export.load(file).module()
@@ -43,7 +43,7 @@ def torch_export(file: Path) -> Answer:
 
 
 def onnxruntime(file: Path) -> Answer:
-    """By onnxruntime on the CPU."""
+    """Load into onnxruntime on the CPU."""
     import onnxruntime as installed
 
     session = installed.InferenceSession(file, providers=["CPUExecutionProvider"])
@@ -51,14 +51,14 @@ def onnxruntime(file: Path) -> Answer:
 
 
 def openvino(file: Path) -> Answer:
-    """By OpenVINO on the CPU, in float32."""
+    """Load into OpenVINO on the CPU, in float32."""
     installed: Any = importlib.import_module("openvino")  # of an extra of its own
     net = installed.Core().compile_model(file, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
     return lambda images: np.array(net(_normalised(file, images))["logits"])
 
 
 def litert(file: Path) -> Answer:
-    """By LiteRT's interpreter, one image after the other."""
+    """Load into LiteRT's interpreter, which takes one image at a time."""
     net: Any = importlib.import_module("ai_edge_litert.interpreter").Interpreter(str(file))
     net.allocate_tensors()
     given, answer = net.get_input_details()[0]["index"], net.get_output_details()[0]["index"]

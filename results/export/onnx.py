@@ -106,7 +106,7 @@ def write_int8(net: ExportNet, folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def float_file(net: ExportNet, folder: Path) -> Iterator[Path]:
-    """The net in float32 as one file of ONNX: the folder's, where it has been written there.
+    """The float32 ONNX file of the net: the folder's own if it is there, else a temporary one.
 
     Raises:
         RuntimeError: if it is too large for one file, or torch cannot express it in ONNX.

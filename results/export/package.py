@@ -70,7 +70,7 @@ def write(net: ExportNet, folder: Path) -> dict[str, Any]:
 
 
 def drawing(network: Network | TimmNetwork) -> list[str]:
-    """A net from the image to the head, a line a part; of timm's its name there."""
+    """Lines that draw a net from the image to the head; for a net of timm its name."""
     if isinstance(network, Network):
         return layout(network.genotype, network.image_size)
     return [f"timm's {network.genotype.name}"]

@@ -63,7 +63,7 @@ def quantize(source: Path, target: Path, x_NCHW: np.ndarray) -> int:
 
 
 def _in_float(path: Path) -> list[str]:
-    """Names of what is not quantized: products of activations, and the layers at the ends if others stand between."""
+    """Names of nodes kept in float32: products of activations, and the first and last layers if others are between."""
     import onnx
 
     graph = onnx.load(path).graph
@@ -75,14 +75,14 @@ def _in_float(path: Path) -> list[str]:
 
 
 def _ends(graph: Any, layers: set[str]) -> set[str]:
-    """The layers that an image reaches through no other layer, and those that reach the logits so."""
+    """The layers with no other layer between them and the image, or between them and the logits."""
     forward = [(node.name, node.input, node.output) for node in graph.node]
     backward = [(node.name, node.output, node.input) for node in reversed(graph.node)]
     return _met(graph.input[0].name, forward, layers) | _met(graph.output[0].name, backward, layers)
 
 
 def _met(start: str, steps: list[tuple[str, Any, Any]], layers: set[str]) -> set[str]:
-    """The first layers on all ways from a map; each step is a node's name and the maps before and after it."""
+    """The first layers on all paths from a map; each step is a node's name and the maps before and after it."""
     maps, met = {start}, set[str]()
     for name, before, after in steps:
         if not maps.intersection(before):
@@ -95,7 +95,7 @@ def _met(start: str, steps: list[tuple[str, Any, Any]], layers: set[str]) -> set
 
 
 def _maps_bytes(path: Path) -> int:
-    """Of all maps of one image, in float32."""
+    """Bytes of all maps of one image, in float32."""
     import onnx
 
     maps = onnx.load(path).graph.value_info
@@ -104,7 +104,7 @@ def _maps_bytes(path: Path) -> int:
 
 
 def _reader(x_NCHW: np.ndarray) -> Any:
-    """What onnxruntime takes calibration images from, batch by batch."""
+    """onnxruntime's reader of calibration images, batch by batch."""
     from onnxruntime.quantization import CalibrationDataReader
 
     class Reader(CalibrationDataReader):
@@ -119,7 +119,7 @@ def _reader(x_NCHW: np.ndarray) -> Any:
 
 
 def _clean(path: Path) -> None:
-    """Take out what quantization left in the file beside the net: its own notes, operator sets of nothing in it."""
+    """Remove quantization's own notes and unused operator sets from the file."""
     import onnx
 
     model = onnx.load(path)

@@ -116,7 +116,7 @@ def source_of(network: Network | TimmNetwork, more: str, pictures: bool) -> tupl
 
 
 class _Read:
-    """A part of a net that notes what is read of it."""
+    """A part of a net that records which of its attributes are read."""
 
     def __init__(self, value: Any) -> None:
         self.__dict__.update(_value=value, read={})
@@ -136,7 +136,7 @@ class _Read:
 
 
 def _noting(value: Any) -> Any:
-    """The value, or where it has fields something that notes what is read of it."""
+    """The value itself, or a `_Read` of it where it has fields."""
     if isinstance(value, list | tuple):
         return type(value)(map(_noting, value)) if type(value) in (list, tuple) else value
     plain = value is None or isinstance(value, bool | int | float | str)
@@ -144,7 +144,7 @@ def _noting(value: Any) -> Any:
 
 
 def _values_of(network: Network) -> _Read:
-    """What the modules of a net read of it, when they are made and when they are used."""
+    """The attributes that a net's modules read, when they are built and when they run."""
     noted: Any = _Read(network.genotype)
     with torch.device("meta"):
         net = Network(noted, network.num_classes, network.image_size, network.in_chans, 0.0).eval()
@@ -161,7 +161,7 @@ def _values_of(network: Network) -> _Read:
 
 
 def _written(value: Any, depth: int = 0) -> str:
-    """An expression of noted values, a part a line."""
+    """Python source of the recorded values, a part a line."""
     if isinstance(value, _Read):
         inner = [f"{name}={_written(of, depth + 1)}" for name, of in value.read.items()]
         text = f"Values({', '.join(inner)})"
@@ -186,7 +186,7 @@ def _form(net: Genotype, kind: str) -> str:
 
 
 class _Module:
-    """A module of `archs`, or a user's, and what is kept of it."""
+    """A module of `archs` or of a user, and the statements kept of it."""
 
     def __init__(self, name: str, here: list[str]) -> None:
         """`here` are the modules in the file."""
@@ -209,7 +209,7 @@ class _Module:
         return len(used) > before
 
     def source(self, used: set[str]) -> str:
-        """The text of what is kept."""
+        """Source of the statements kept."""
         gone, instead = set[int](), dict[int, str]()
         for node in self.nodes:
             if isinstance(node, ast.ClassDef):
@@ -252,7 +252,7 @@ class _Module:
 
 
 def _parts(node: ast.stmt, used: set[str]) -> Iterator[ast.AST]:
-    """What is kept of a statement: all of it, or of a class the fields and those methods that are used."""
+    """The parts of a statement that are kept: all of it; of a class its fields and the methods used."""
     if not isinstance(node, ast.ClassDef):
         yield node
         return
@@ -288,7 +288,7 @@ def _defined(node: ast.stmt) -> set[str]:
 
 
 def _imports(modules: Iterable[_Module], text: str) -> str:
-    """The imports from elsewhere of names in a text, gathered."""
+    """Import lines for the names of a text that come from other packages."""
     plain, named, used = set[str](), dict[str, set[str]](), set(re.findall(r"\w+", text))
     for module in modules:
         for node in module.tree.body:

@@ -80,7 +80,7 @@ def export_net(
 def _scoring(
     names: Sequence[str], facts: Mapping[str, Any], images_of: ImagesOf | None, home: Path, record: Record
 ) -> ScoringImages | None:
-    """The images for formats of lower precision, if there is one among `names`.
+    """The images for formats of lower precision; None if there is no such format among `names`.
 
     Raises:
         InputError: if they cannot be had, or the net's logits mean nothing.
@@ -97,7 +97,7 @@ def _scoring(
 
 
 def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
-    """What is known of a net of a run, its other seeds included."""
+    """Facts of a net of a run, its other seeds included, for config.json."""
     data, metric = facts_of(home, record), run_metric(run)
     measured = validation_metrics(record, metric)
     ranked_by = {} if metric.is_accuracy else {"metric": metric.name, "value": measured[metric.name]}
@@ -156,7 +156,7 @@ def _tuned(run: Path, record: Record) -> dict[str, Any]:
 
 
 def _brings_images(home: Path) -> bool:
-    """Whether the run's nets were trained on images that the user's own training brought: none are kept."""
+    """Whether a user's own training brought the images, so that the run keeps none."""
     return read_data_facts(home).get("images", {}).get("val") == 0
 
 
@@ -171,7 +171,7 @@ def sample_images(run: Path, spec: InputSpec) -> np.ndarray:
 
 
 def summary_lines(facts: dict[str, Any], out: Path) -> list[str]:
-    """The lines that the command prints: the net, and for each format its file and how far its outputs are off."""
+    """Lines for the terminal: the net, and for each format its file and how far its outputs are off."""
     measured = (facts["metric"], facts["value"]) if "metric" in facts else ("accuracy", facts["accuracy"])
     over_seeds = facts.get(f"{measured[0]}_over_seeds")
     mean = f" (seed {facts['seed']}; {over_seeds['n']} seeds {over_seeds['mean']:.4f})" if over_seeds else ""
@@ -229,7 +229,7 @@ def export_network(
 
 
 def _must_be_free(out: Path) -> None:
-    """Raise InputError if there is something at `out` that an export would mix with."""
+    """Raise InputError unless `out` is missing or an empty folder."""
     try:
         taken = out.exists() and (not out.is_dir() or any(out.iterdir()))
     except OSError as error:  # no file can have that name
@@ -277,7 +277,7 @@ def write_card(
 
 
 def _move(draft: Path, out: Path) -> None:
-    """Move the finished folder to where it was asked for, whole or not at all."""
+    """Move the finished folder to `out`, whole or not at all."""
     existed = out.exists()
     try:
         shutil.copytree(draft, out, dirs_exist_ok=True)

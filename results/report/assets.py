@@ -15,7 +15,7 @@ from .sections import COLUMNS, net_row
 
 
 def write_assets(folder: Path, run: Run, sections: list[Section]) -> list[Path]:
-    """Write NAME.csv and NAME.parquet of all that a report shows, and of all nets; return what was written.
+    """Write NAME.csv and NAME.parquet of every plot, table and of all nets; return the paths written.
 
     Raises:
         InputError: if the folder cannot be written to.
@@ -45,7 +45,7 @@ def write_assets(folder: Path, run: Run, sections: list[Section]) -> list[Path]:
 
 
 def _write_frame(stem: Path, names: list[str], rows: list[tuple[Any, ...]]) -> list[Path]:
-    """Columns of numbers, or of text where not all are numbers: Parquet wants one kind of value in each."""
+    """Write a table; a column that is not all numbers becomes text, as Parquet wants one type a column."""
     import pandas as pd
 
     from ..runs.frame import as_text
@@ -63,7 +63,7 @@ def _write_frame(stem: Path, names: list[str], rows: list[tuple[Any, ...]]) -> l
 
 
 def _copy_picture(path: Path, folder: Path) -> list[Path]:
-    """A picture of `alternas explain` and its table, which may be another's: its cells are made text again."""
+    """Copy a picture of `alternas explain` and its table, whose cells are escaped again: anyone may have written it."""
     table, copies = path.with_suffix(".csv"), [folder / f"explain_{path.name}"]
     shutil.copyfile(path, copies[0])
     if table.is_file():

@@ -36,7 +36,7 @@ class Axis:
         return self.start + (value - low) / (high - low) * (self.end - self.start)
 
     def holds(self, value: float) -> bool:
-        """Whether a value lies on it."""
+        """Whether a value lies on the axis."""
         return self.low <= value <= self.high
 
     def label(self, tick: float) -> str:
@@ -48,7 +48,7 @@ class Axis:
 
 
 def log_axis(values: Sequence[float], start: float, end: float, room: float = 64) -> Axis:
-    """A logarithmic axis around positive values; `room` are pixels that a tick's label needs."""
+    """A logarithmic axis around positive values; `room` is the pixels that a tick's label needs."""
     lowest, highest = min(values), max(values)
     pad = max(MARGIN * math.log10(highest / lowest), 0.02)
     if lowest == highest:
@@ -86,7 +86,7 @@ def linear_axis(
 
 
 def linear_ticks(low: float, high: float, most: int) -> list[float]:
-    """At most so many round numbers between the ends."""
+    """At most `most` round numbers between the ends."""
     power = 10.0 ** math.floor(math.log10((high - low) / most))
     step = next(s * power for s in STEPS if (high - low) / (s * power) <= most)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)

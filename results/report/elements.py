@@ -1,4 +1,4 @@
-"""What a report is made of: plots, tables, pictures and matrices as values that know no HTML."""
+"""Parts of a report: plots, tables, pictures and matrices as values, independent of HTML."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, and what stands under it."""
+    """A heading and the parts under it."""
 
     title: str
     parts: tuple[Plot | Table | Picture | Matrix, ...]

@@ -51,7 +51,7 @@ def write_front(folder: Path, path: Path, query: RankingQuery | None = None) -> 
 
 
 def unit(cost: str) -> str:
-    """What a cost's column is called."""
+    """The title of a cost's column."""
     return UNITS.get(cost) or title_of(cost)
 
 
@@ -92,13 +92,13 @@ def _caption(run: Run) -> str:
 
 
 def family_in(record: Record) -> str:
-    """Baseline, reference or the family, and how the net came by its weights, if not by training alone."""
+    """Baseline, reference or the family, and the kind of the net's weights if it was not trained alone."""
     name = record.kind if record.kind in REFERENCE_KINDS else record.family
     return name + ("" if record.weights == "alone" else f" ({WEIGHT_NAMES[record.weights]})")
 
 
 def _nets_series(run: Run) -> list[Series]:
-    """All nets, by what the legend calls them."""
+    """All nets, one series for each name of the legend."""
     groups: dict[str, list[tuple[int, Record]]] = {}
     for i, record in enumerate(run.nets):
         if run.cost(record):
@@ -153,7 +153,7 @@ def _interval(run: Run, record: Record) -> tuple[float, float]:
 
 
 def _again_series(run: Run) -> list[Series]:
-    """What retraining gave the nets of the front: means over seeds on validation and on test."""
+    """Results of retraining the front: means over seeds on validation and on test."""
     series = []
     for name, column, look in (
         ("retrained", "retrained_accuracy", "full"),

@@ -1,4 +1,4 @@
-"""What the genes of a run's nets say: which of them matter, and what those of the front have in common."""
+"""Genes of a run's nets: which of them matter, and which values the front has in common."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def importances(
 
 
 def _raw_importances(nets: Sequence[Record], names: Sequence[str]) -> dict[str, float]:
-    """Of genes that all these nets use, as PED-ANOVA gives them; those of one value are left out."""
+    """PED-ANOVA importance of genes that all these nets use; those of one value are left out."""
     import optuna
 
     options: dict[str, list[Any]] = {}
@@ -78,14 +78,14 @@ def _raw_importances(nets: Sequence[Record], names: Sequence[str]) -> dict[str, 
 
 
 def importance_parts(run: Run) -> tuple[Plot | Table, ...]:
-    """What genes matter; where the recipe was searched too, how much of that is its."""
+    """Gene importance; where the recipe was searched too, the recipe's share of it."""
     genes = importances(run.records, run.used)
     searched = any(tuned_values(record.genes) for record in run.records)
     return (importance_plot(run, genes), *([recipe_table(genes)] if searched else []))
 
 
 def recipe_table(genes: Mapping[str, float]) -> Table:
-    """Importance of the recipe's genes, of the net's, and of each of the recipe's; `genes` as `importances` has it."""
+    """Importance of the recipe's genes, of the net's, and of each of the recipe's; `genes` is from `importances`."""
     of_recipe, title = recipe_genes(genes), "Recipe against net"
     if not genes:
         return Table("recipe_importance", title, f"Needs {MIN_NETS} nets of the search, trained to the end.", [])
@@ -101,7 +101,7 @@ def recipe_table(genes: Mapping[str, float]) -> Table:
 
 
 def importance_plot(run: Run, genes: Mapping[str, float]) -> Plot:
-    """Bars, the most important gene on top; `genes` as `importances` has it."""
+    """A bar for each gene, the most important on top; `genes` is what `importances` returns."""
     shown = dict(list(genes.items())[:MAX_GENES])
     caption = (
         "How far the genes of the most accurate tenth differ from those of all nets (PED-ANOVA), each gene among the "

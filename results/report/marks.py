@@ -51,7 +51,7 @@ OUTLINES = {  # around (0, 0), for a radius of 1: corners, or nothing for a circ
 
 
 def style() -> str:
-    """The rules for plots, light or dark as the reader prefers."""
+    """CSS rules of plots, for the reader's light or dark scheme."""
     light, dark = ("".join(_colour_rules(side)) for side in (0, 1))
     return f"{RULES}{light}@media(prefers-color-scheme:dark){{{dark}}}"
 

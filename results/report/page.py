@@ -53,7 +53,7 @@ DESK_PLOT, PHONE_PLOT = (590, 330), (358, 280)  # of the others
 
 
 def write_report(folder: Path, out: Path | None = None, assets: Path | None = None) -> dict[str, Any]:
-    """Write the report of a run, and say where and what is in it.
+    """Write the report of a run; return its path and key numbers.
 
     Args:
         folder: of the run.
@@ -81,7 +81,7 @@ def write_report(folder: Path, out: Path | None = None, assets: Path | None = No
 
 
 def sections_of(run: Run, changes: list[Change]) -> list[Section]:
-    """Everything that a report says, in its order, with what is empty."""
+    """All sections of a report in their order, empty ones too."""
     return [
         Section("Front", (*front_plots(run), leaderboard_table(run))),
         Section("Classes", class_parts(run)),
@@ -156,13 +156,13 @@ def _page(run: Run, sections: list[Section], numbers: dict[str, Any]) -> str:
 
 
 def _filled(sections: list[Section]) -> list[Section]:
-    """The sections without what is empty, and without those of which nothing is left."""
+    """The sections without their empty parts; sections with nothing left are dropped."""
     kept = [Section(s.title, tuple(part for part in s.parts if not part.is_empty)) for s in sections]
     return [section for section in kept if section.parts]
 
 
 def _empty(sections: list[Section]) -> list[tuple[str, str]]:
-    """What is not shown, and why."""
+    """Titles of the parts that are not shown, and why."""
     parts = [part for section in sections for part in section.parts if not isinstance(part, Picture)]
     return [(part.title, part.caption) for part in parts if part.is_empty]
 

@@ -43,12 +43,12 @@ class Run:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The leaderboard's."""
+        """Rows of the leaderboard."""
         return self.board.rows
 
     @property
     def metric(self) -> Metric:
-        """That nets are ranked by."""
+        """The metric that nets are ranked by."""
         return self.board.query.metric
 
     @property
@@ -57,7 +57,7 @@ class Run:
         return self.board.query.cost
 
     def cost(self, record: Record) -> float | None:
-        """What accuracy is weighed against; None where it is not known."""
+        """A net's cost by `objective`; None where it is not known."""
         if record.trial in self.row_of:
             return self.row_of[record.trial][self.objective]
         return costs_of_net(record, self._by_trial, self.board.extra)[self.objective]
@@ -96,11 +96,11 @@ class Run:
         return [r for r in self.ranked if self.row_of[r.trial]["rank"] == 1]
 
     def net(self, record: Record) -> Genotype | None:
-        """The net of a record; None where it is none of ours."""
+        """The net of a record; None if it is not a net of alternas."""
         return self._nets[record.key]
 
     def used(self, record: Record) -> dict[str, Any]:
-        """The genes that a net makes use of, by name."""
+        """The genes that a net uses, by name."""
         return self._used[record.trial]
 
     @cached_property
@@ -119,7 +119,7 @@ class Run:
 
 
 def open_run(folder: Path, query: RankingQuery | None = None) -> Run:
-    """What a report is made from; InputError if the run cannot be read.
+    """Read a run for its report; InputError if it cannot be read.
 
     Args:
         folder: of the run.
@@ -144,7 +144,7 @@ def elapsed(records: Sequence[Record]) -> list[float] | None:
 
 
 def began(record: Record) -> float:
-    """When a net's training began, in seconds since 1970: by a record that does not say, at the latest."""
+    """Start of a net's training in seconds since 1970; where a record does not say, the latest possible."""
     return _timestamp(record.started_at) if record.started_at else _timestamp(record.finished_at) - record.spent_seconds
 
 
@@ -153,19 +153,19 @@ def _timestamp(text: str) -> float:
 
 
 def family_of(record: Record) -> str:
-    """What a net is called in legends."""
+    """The name of a net's group in legends."""
     return record.kind if record.kind in REFERENCE_KINDS else record.family
 
 
 def thin(values: Sequence[Any], most: int) -> list[Any]:
-    """At most `most` of them, evenly spaced, the first and the last among them."""
+    """At most `most` values, evenly spaced, with the first and the last."""
     if len(values) <= most:
         return list(values)
     return [values[round(i * (len(values) - 1) / (most - 1))] for i in range(most)]
 
 
 def known_net(record: Record) -> Genotype | None:
-    """The net of a record; None for one of timm's, and for one of another alternas."""
+    """The net of a record; None for a net of timm's or of another version of alternas."""
     try:
         return Genotype.from_dict(record.genotype)
     except InputError:
@@ -186,12 +186,12 @@ def used_genes(record: Record, net: Genotype | None) -> dict[str, Any]:
 
 @cache
 def _option_names() -> frozenset[str]:
-    """Of all kinds of blocks."""
+    """Names of the options of all kinds of blocks."""
     return frozenset(name for spec in BLOCKS.values() for name in spec.options)
 
 
 def _is_dormant(name: str, net: Genotype, genes: Mapping[str, Any]) -> bool:
-    """Whether a gene of one of our spaces surely makes no difference to a net; where names do not tell, it may."""
+    """Whether a gene certainly makes no difference to a net, as far as its name tells."""
     kinds = {stage.block for stage in net.stages if len(stage.places) < stage.depth}
     kinds |= {stage.attention for stage in net.stages if stage.places}
     attends = any(stage.places for stage in net.stages)

@@ -1,4 +1,4 @@
-"""How a run went: hypervolume over time and compute, learning curves, rungs, seconds and failures."""
+"""Progress of a run: hypervolume over time and compute, learning curves, rungs, seconds and failures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Change = tuple[float, float, float]  # of the hypervolume: seconds, FLOPs, area
 
 
 def hypervolume_plots(run: Run, changes: list[Change]) -> list[Plot]:
-    """Hypervolume of all that was ranked so far, over what it took."""
+    """Hypervolume of all nets ranked so far, over time and over compute."""
     above = f"{run.metric.name} above {floor_name(run.metric, run.data)}"
     caption = (
         f"Area under the front so far ({above} x log cost; 1 is a perfect net at the lowest cost). Flat "
@@ -93,7 +93,7 @@ def curves_plot(run: Run) -> Plot:
 
 
 def _curve(record: Record, metric: Metric) -> tuple[list[int], list[float]]:
-    """Steps, and the metric's values there."""
+    """Steps of a learning curve and the metric at each."""
     points = [p for p in record.curve if p.get("accuracy") is not None and p.get("step") is not None]
     points = thin(points, MAX_POINTS)
     return [p["step"] for p in points], [round(metric.value(p["accuracy"]), 4) for p in points]
@@ -130,7 +130,7 @@ def rung_rows(run: Run) -> list[dict[str, Any]]:
 
 
 def survival_parts(run: Run) -> tuple[Plot, Table]:
-    """Bars of survivors, and the same in numbers."""
+    """Nets that survived each rung, as bars and as a table."""
     rows = rung_rows(run)
     steps = [f"step {row['step']}" for row in rows]
     series = [
@@ -167,7 +167,7 @@ def seconds_plot(run: Run) -> Plot:
 
 
 def phases_table(run: Run) -> Table:
-    """How long the plain ResNets took, and the nets of the search, by the clock."""
+    """Wall-clock time of the plain ResNets, of timm's nets and of the nets of the search."""
     clock = elapsed(run.records) or []
     start = min(map(began, run.records)) if clock else 0.0
     rows = []
@@ -189,7 +189,7 @@ def phases_table(run: Run) -> Table:
 
 
 def status_table(run: Run) -> Table:
-    """Records by status."""
+    """Number of records and seconds by status."""
     rows = []
     for status in RECORDED:
         if nets := [r for r in run.records if r.status == status]:

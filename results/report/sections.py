@@ -69,7 +69,7 @@ def _leaderboard_row(run: Run, row: dict[str, Any], tuned: Mapping[str, Any]) ->
 
 
 def note_of(row: Mapping[str, Any]) -> str:
-    """What a net is marked by: the knee, and nets that the noise does not tell from it."""
+    """A net's marks: the knee, its kind, and the nets it is tied with within the noise."""
     tied = row["tied_with"] or []
     more = f" and {len(tied) - 3} more" if len(tied) > 3 else ""
     notes = ["knee"] * row["knee"] + [row["kind"]] * (row["kind"] in REFERENCE_KINDS)
@@ -92,7 +92,7 @@ def _leaderboard_caption(run: Run) -> str:
 
 
 def net_row(run: Run, record: Record) -> list[Any]:
-    """A net of the run's list in short: values by COLUMNS."""
+    """Values of a net by COLUMNS."""
     row = run.row_of.get(record.trial, {})
     gain, accuracy = row.get("gain"), None if record.accuracy is None else round(run.metric.value(record.accuracy), 5)
     family = record.label + ("" if record.weights == "alone" else f" ({WEIGHT_NAMES[record.weights]})")
@@ -103,7 +103,7 @@ def net_row(run: Run, record: Record) -> list[Any]:
 
 
 def _note(run: Run, row: dict[str, Any]) -> str | None:
-    """What is to be said of a net beside its numbers, retrainings among it."""
+    """A net's marks and the results of its retrainings."""
     if not row:
         return None
     notes, again = [note_of(row)] if note_of(row) else [], row["retrained_accuracy"]
@@ -115,7 +115,7 @@ def _note(run: Run, row: dict[str, Any]) -> str | None:
 
 
 def page_rows(run: Run) -> list[list[Any]]:
-    """Every net, its genes at the end, in the order of the run's; None for those that it does not use."""
+    """Every net with its genes at the end, in the order of the run's genes; None for those it does not use."""
     return [[*net_row(run, r), [run.used(r).get(name) for name in run.genes]] for r in run.nets]
 
 
@@ -141,7 +141,7 @@ def drawings(run: Run, room: int) -> dict[str, str]:
 
 
 def class_parts(run: Run) -> tuple[Table | Matrix, ...]:
-    """Tables by class and of mistakes, of nets evenly drawn from the front, and the confusion of the net to take.
+    """Accuracy by class and mistakes of nets spread over the front; confusion of the recommended net.
 
     Raises:
         InputError: if the file of a confusion cannot be read as one.
@@ -221,7 +221,7 @@ def command_of(run_json: Mapping[str, Any]) -> str:
 
 
 def provenance_tables(run: Run) -> list[Table]:
-    """Settings; versions and seeds; data; recipe: a line each."""
+    """Tables of settings, versions and seeds, data and recipe."""
     settings = {name: value for name, value in run.settings.items() if name != "recipe"}
     recipe, versions = run.settings.get("recipe"), run.run_json.get("versions")
     seeds = sorted({r.seed for r in run.records} | {int(s) for r in run.records for s in r.accuracies if s.isdigit()})

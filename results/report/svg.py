@@ -49,7 +49,7 @@ def plot_svg(plot: Plot, width: int = WIDTH, height: int = HEIGHT, alone: bool =
 
 
 def _text(x: float, y: float, text: str, look: str) -> str:
-    """A line of text; `look` are further classes."""
+    """A line of text; `look` is its further classes."""
     return f'<text class="p-t {look}" x="{x:.1f}" y="{y:.1f}">{escape(text, quote=False)}</text>'
 
 
@@ -190,7 +190,7 @@ def _bars(plot: Plot, shown: Sequence[Series], x: Axis, y: Axis, count: int) -> 
 
 
 def matrix_svg(matrix: Matrix, width: int) -> str:
-    """The picture of a matrix that has names, at most so wide, as part of a page that has `marks.style`."""
+    """The picture of a matrix that has names, at most `width` wide, as part of a page that has `marks.style`."""
     names = [_cut(name, LONGEST_CLASS) for name in matrix.names]
     left = 10 + LETTER * max(map(len, names))
     cell = min(30.0, (width - left - 4) / len(names))
