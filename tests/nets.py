@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import torch
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from alternas.archs import Encoder, Genotype, Head, Stage, Stem, Style
 from alternas.archs.blocks.axes import Axis
@@ -205,3 +208,36 @@ def lively(model: nn.Module) -> Any:
                 module.running_mean.uniform_(-0.1, 0.1)
                 module.running_var.uniform_(0.5, 1.5)
     return model
+
+
+def plain_attention(module: Any, x_BCHW: Tensor) -> Tensor:
+    """Attention by its definition: a window, a head, a query and a key at a time."""
+    (p, q), stride, share = module.window, module.kv_stride, module.heads // module.kv_heads
+    mixed = torch.zeros(len(x_BCHW), module.out.in_features, *x_BCHW.shape[2:]).unflatten(1, (module.heads, -1))
+    for top in range(0, x_BCHW.shape[2], p):
+        for left in range(0, x_BCHW.shape[3], q):
+            queries, keys, values = plain_projections(module, x_BCHW[:, :, top : top + p, left : left + q])
+            for head, i, j in product(range(module.heads), range(p), range(q)):
+                table = module.table if module.table.dim() == 2 else module.table[head]
+                key, value = keys[:, head // share], values[:, head // share]
+                scores = torch.einsum("bd,bdkl->bkl", queries[:, head, :, i, j], key) / math.sqrt(key.shape[1])
+                for k, m in product(range(scores.shape[1]), range(scores.shape[2])):
+                    scores[:, k, m] += table[stride * k - i + p - 1, stride * m - j + q - 1]
+                weights = scores.flatten(1).softmax(1).view_as(scores)
+                mixed[:, head, :, top + i, left + j] = torch.einsum("bkl,bdkl->bd", weights, value)
+    return torch.einsum("oc,bchw->bohw", module.out.weight, mixed.flatten(1, 2)) + module.out.bias[:, None, None]
+
+
+def plain_projections(module: Any, x_BCHW: Tensor) -> list[Tensor]:
+    """Queries, keys and values of a window, (B, heads, channels of one, rows, columns)."""
+    if module.qkv is not None:
+        return [*torch.einsum("oc,bchw->bohw", module.qkv.weight, x_BCHW).unflatten(1, (3, module.heads, -1)).unbind(1)]
+    z_BCHW = module.norm(module.reduce(x_BCHW).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+    queries = torch.einsum("oc,bchw->bohw", module.q.weight, x_BCHW).unflatten(1, (module.heads, -1))
+    keys, values = (
+        torch.einsum("oc,bchw->bohw", module.kv.weight, z_BCHW).unflatten(1, (2, module.kv_heads, -1)).unbind(1)
+    )
+    if module.mix is not None:
+        mixed = F.conv2d(values.flatten(1, 2), module.mix.weight, padding="same", groups=len(module.mix.weight))
+        values = values + mixed.view_as(values)
+    return [queries, keys, values]

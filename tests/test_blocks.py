@@ -19,7 +19,7 @@ from alternas.archs.blocks.encoder import TransformerEncoder
 from alternas.archs.blocks.linear import ATTENTION_EPS, LinearAttention
 from alternas.archs.blocks.modern import ConvNeXt, MBConv
 from alternas.spaces import SPACES, RandomChooser, get
-from nets import CIFAR, MSA, NETS, VIT, lively
+from nets import CIFAR, MSA, NETS, VIT, lively, plain_attention
 
 
 @pytest.mark.parametrize("name", NETS)
@@ -96,33 +96,6 @@ def test_samples_build_and_train_a_step(space: str) -> None:
     for _ in range(10):
         model = build(get(space, 8).sample(chooser), 10, 8, 1)
         model(torch.randn(2, 1, 8, 8)).sum().backward()
-
-
-def plain_attention(module: WindowAttention, x_BCHW: Tensor) -> Tensor:
-    """The definition, a window, a head and a query at a time."""
-    p, q = module.window
-    inner = module.out.in_features
-    dim = inner // module.heads
-    qkv = torch.einsum("oc,bchw->bohw", module.qkv.weight, x_BCHW)
-    mixed = torch.zeros_like(qkv[:, :inner])
-    for top in range(0, x_BCHW.shape[2], p):
-        for left in range(0, x_BCHW.shape[3], q):
-            for head in range(module.heads):
-                query, key, value = (
-                    qkv[:, part * inner + head * dim : part * inner + (head + 1) * dim, top : top + p, left : left + q]
-                    for part in range(3)
-                )
-                table = module.table if module.table.dim() == 2 else module.table[head]
-                for i in range(p):
-                    for j in range(q):
-                        scores = torch.einsum("bd,bdkl->bkl", query[:, :, i, j], key) / math.sqrt(dim)
-                        for k in range(p):
-                            for m in range(q):
-                                scores[:, k, m] += table[k - i + p - 1, m - j + q - 1]
-                        weights = scores.flatten(1).softmax(1).view_as(scores)
-                        out = torch.einsum("bkl,bdkl->bd", weights, value)
-                        mixed[:, head * dim : (head + 1) * dim, top + i, left + j] = out
-    return torch.einsum("oc,bchw->bohw", module.out.weight, mixed) + module.out.bias[:, None, None]
 
 
 @pytest.mark.parametrize("window", [(2, 2), (4, 2), (4, 6)])

@@ -93,25 +93,17 @@ def test_zoo_members_cost_what_they_count(name: str, size: int) -> None:
     assert (cost.params, cost.macs) == measured(on_meta(net, 1000, size, 3), (3, size, size))
 
 
-def check_draws(space: str, size: int, channels: int, draws: int) -> None:
+DRAWS = [(8, 1, 6), (28, 1, 2), (224, 3, 1), *(pytest.param(n, 3, 50, marks=pytest.mark.slow) for n in (16, 96))]
+
+
+@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize(("size", "channels", "draws"), DRAWS)
+def test_members_of_spaces_cost_what_they_count(space: str, size: int, channels: int, draws: int) -> None:
     chooser = RandomChooser(size)
     for _ in range(draws):
         net = get(space, size).sample(chooser)
         cost = static_cost(net, 7, size, channels)
         assert (cost.params, cost.macs) == measured(on_meta(net, 7, size, channels), (channels, size, size)), net
-
-
-@pytest.mark.parametrize("space", SPACES)
-@pytest.mark.parametrize(("size", "channels", "draws"), [(8, 1, 6), (28, 1, 2), (224, 3, 1)])
-def test_members_of_spaces_cost_what_they_count(space: str, size: int, channels: int, draws: int) -> None:
-    check_draws(space, size, channels, draws)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("space", SPACES)
-@pytest.mark.parametrize(("size", "draws"), [(16, 50), (96, 50)])
-def test_100_members_of_spaces_cost_what_they_count(space: str, size: int, draws: int) -> None:
-    check_draws(space, size, 3, draws)
 
 
 @pytest.mark.parametrize("name", NETS)
@@ -175,11 +167,8 @@ def test_parts_add_up() -> None:
         groups = cost.by(field).values()
         assert sum(g.params for g in groups) == cost.params
         assert sum(g.macs for g in groups) == cost.macs
-    assert list(zoo_cost_places()) == ["stem", "stage 1", "stage 2", "stage 3", "stage 4", "head"]
-
-
-def zoo_cost_places() -> dict[str, Any]:
-    return static_cost(zoo.get("alternet18", 32), 10, 32).by("place")
+    places = static_cost(zoo.get("alternet18", 32), 10, 32).by("place")
+    assert [*places] == ["stem", "stage 1", "stage 2", "stage 3", "stage 4", "head"]
 
 
 @pytest.mark.parametrize("space", ["all", "modern"])
