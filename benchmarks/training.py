@@ -87,7 +87,8 @@ def bare(data: DataSet, model: nn.Module, recipe: Recipe, device: torch.device, 
     def step(chosen: Tensor) -> None:
         draws = Draws(generator, len(chosen))
         pad = recipe.augment.pad
-        images = moved(x[chosen], pad, *moves_of((x.shape[2], x.shape[3]), pad, True, draws))
+        places = moves_of((x.shape[2], x.shape[3]), pad, True, draws)
+        images = moved(x[chosen], pad, *(at.to(device, non_blocking=True) for at in places))
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             logits = forward(images.contiguous(memory_format=layout))
         F.cross_entropy(logits.float(), y[chosen], label_smoothing=recipe.label_smoothing).backward()

@@ -125,13 +125,19 @@ def served(server: str) -> Run:
 
 
 @pytest.fixture(scope="session")
-def on_null_device(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnNullDevice]:
-    """Calls a function of a test module where torch sees a card that computes nothing, see null_cuda/device.c."""
+def null_cuda(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library that stands in for CUDA's, see null_cuda/device.c."""
     from null_cuda.build import build, why_not  # which load torch
 
     if reason := why_not():
         pytest.skip(f"NO NULL DEVICE, so nothing of CUDA is tested: {reason}")
-    with null_device(build(tmp_path_factory.mktemp("null_cuda"))) as call:
+    return build(tmp_path_factory.mktemp("null_cuda"))
+
+
+@pytest.fixture(scope="session")
+def on_null_device(null_cuda: Path) -> Iterator[OnNullDevice]:
+    """Calls a function of a test module where torch sees a card that computes nothing."""
+    with null_device(null_cuda) as call:
         yield call
 
 

@@ -61,6 +61,12 @@ def test_cards_that_torch_does_not_see(given: CheckInputs) -> None:
     assert wrong(given, gpus=seen + 2) == {"gpus": f"Ray counts {seen + 2}, torch sees {seen}"}
 
 
+def test_cards_that_ray_does_not_count(given: CheckInputs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    remedy = "ray start --num-gpus 3 has them used"
+    assert wrong(given, gpus=2) == {"gpus": f"Ray counts 2, torch sees 3; {remedy}"}
+
+
 def test_a_folder_of_the_nodes_own(given: CheckInputs, tmp_path: Path) -> None:
     (tmp_path / TOKEN).write_text("of another driver", encoding="utf-8")
     assert "is not what the driver has written" in wrong(given)["storage"]

@@ -66,14 +66,14 @@ def filled() -> list[int]:
 @pytest.mark.parametrize(
     ("capability", "name", "fast"),
     [
-        ("7.0", "Tesla V100-SXM2-32GB", False),
+        ("7.5", "Tesla T4", False),
         ("8.0", "NVIDIA A100-SXM4-80GB", True),
         ("9.0", "NVIDIA H100 80GB HBM3", True),
     ],
 )
 def test_cards(on_null_device: OnNullDevice, capability: str, name: str, fast: bool) -> None:
     found = on_null_device(card, NULL_CUDA_CAPABILITY=capability, NULL_CUDA_DEVICES="4", CUDA_VISIBLE_DEVICES="3,1")
-    assert found == [name, [int(capability[0]), 0], 2, fast]
+    assert found == [name, [*map(int, capability.split("."))], 2, fast]
 
 
 def test_counts(on_null_device: OnNullDevice) -> None:

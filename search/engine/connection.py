@@ -6,6 +6,7 @@ A Ray of ours has one that stands in no file, and listens on the loopback alone.
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import resource
@@ -39,6 +40,7 @@ MIN_ADDRESS_SPACE = 16 * 10**9  # bytes: it starts in 16 GB, and not in 8
 CONNECT_SECONDS = 10.0
 STOPS = (signal.SIGINT, signal.SIGTERM)
 MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
+CUDA_DRIVER, NVML = "libcuda.so.1", "libnvidia-ml.so.1"  # Ray counts cards by the second alone
 WORKER_DIED = "A worker died or was killed while executing a task"  # a line of Ray's
 _leftovers = ExitStack()  # ends what a Ray of ours and its workers have left
 LONGEST_FOLDER = 38  # characters: that of a Unix socket, 107, less what Ray puts behind
@@ -72,7 +74,11 @@ def connect(address: str) -> None:
     if address in ("", "local"):
         _check_address_space()
     try:
-        _start() if address in ("", "local") else _join(address)
+        if address in ("", "local"):
+            _start()
+        else:
+            _join(address)
+            _warn_of_uncounted_gpus()
     except InputError:
         raise
     except (ConnectionError, ValueError) as error:
@@ -95,6 +101,29 @@ def disconnect() -> None:
         _leftovers.close()
     finally:
         _set_handlers(handlers)
+
+
+def torch_gpus() -> int:
+    """How many GPUs torch can use here. It is loaded, which takes seconds, only where CUDA's driver is installed."""
+    if not _is_installed(CUDA_DRIVER):
+        return 0
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def _warn_of_uncounted_gpus() -> None:
+    if not ray.cluster_resources().get("GPU") and (seen := torch_gpus()):
+        rule = f"torch sees {seen} on this machine: nets train on CPUs; ray start --num-gpus {seen} has them used"
+        logging.getLogger("alternas").warning("the Ray cluster counts no GPUs, %s", rule)
+
+
+def _is_installed(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
 
 
 def check_raylet() -> None:
@@ -139,7 +168,8 @@ def _start() -> None:
     own |= {VARIABLE: _leftovers.enter_context(ended_after())[VARIABLE]}
     try:
         with _environment(own):
-            _init("local", include_dashboard=False, _temp_dir=_short_folder())
+            gpus = None if _is_installed(NVML) else torch_gpus() or None  # None: Ray counts
+            _init("local", include_dashboard=False, num_gpus=gpus, _temp_dir=_short_folder())
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = clusters
 

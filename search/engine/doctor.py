@@ -101,8 +101,9 @@ def _gpus(counted: float) -> str:
     import torch
 
     seen = torch.cuda.device_count()
-    if seen < counted:
-        raise OperationError(f"Ray counts {counted:g}, torch sees {seen}")
+    if seen != counted:
+        remedy = f"; ray start --num-gpus {seen} has them used" if seen > counted else ""
+        raise OperationError(f"Ray counts {counted:g}, torch sees {seen}{remedy}")
     names = []
     for number in range(seen):
         ones = torch.ones(64, 64, device=f"cuda:{number}")

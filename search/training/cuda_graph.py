@@ -1,5 +1,6 @@
-"""A function of tensors on a card as one CUDA graph: the host launches all of its kernels at once, where one by one takes
-it longer than a small net takes a card.
+"""A function of tensors on a card as one CUDA graph: the host launches all of its kernels at once.
+
+Launched one by one, those of a small net take the host longer than the card.
 
 A graph reads and writes the memory that it was captured with. What changes from call to call is copied there before.
 """

@@ -127,7 +127,7 @@ class Trainer:
         self.gradients.share_images(group.member.world, self.recipe.images_a_step(images))
 
     def _can_be_graph(self) -> bool:
-        """Whether all of a step is on the device, and the same each time: no update is left out, no worker waited for."""
+        """Whether all of a step is on the device and always the same: no update left out, no worker waited for."""
         fixed = self.task.draws_on_device and not self.recipe.sam_rho and not self.gradients.scaler.is_enabled()
         return fixed and self.job.member.world == 1 and self.recipe.optimizer in FUSED
 

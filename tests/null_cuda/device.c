@@ -5,7 +5,7 @@ asked of the device is counted. The environment says what card there is, and is 
 
     NULL_CUDA_DEVICES     how many cards (1)
     NULL_CUDA_MEMORY      bytes of each (80 GiB)
-    NULL_CUDA_CAPABILITY  7.0, 8.0 or 9.0 (9.0)
+    NULL_CUDA_CAPABILITY  7.5, 8.0 or 9.0 (9.0)
     NULL_CUDA_FAULT       N: the N-th launch ends in an error that stays, as a device-side assert does
 
 CUDA_VISIBLE_DEVICES chooses among the cards. Functions without a meaning here are generated, see build.py. */
@@ -30,7 +30,7 @@ struct counts {
 
 /* The card. */
 
-static int num_devices, first_capability;
+static int num_devices, major, minor;
 static int physical[MAX_DEVICES]; /* number of each visible card */
 static size_t memory;
 static long fault_at; /* launches until the fault; 0 for none */
@@ -51,7 +51,7 @@ static void read_environment(void)
     is_read = 1;
     int cards = atoi(setting("NULL_CUDA_DEVICES", "1"));
     memory = strtoull(setting("NULL_CUDA_MEMORY", "85899345920"), NULL, 10);
-    first_capability = atoi(setting("NULL_CUDA_CAPABILITY", "9.0"));
+    sscanf(setting("NULL_CUDA_CAPABILITY", "9.0"), "%d.%d", &major, &minor);
     fault_at = atol(setting("NULL_CUDA_FAULT", "0"));
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     if (visible == NULL) {
@@ -106,8 +106,8 @@ static int attribute(int name)
     case cudaDevAttrMaxBlocksPerMultiprocessor:
     case cudaDevAttrWarpSize: return 32;
     case cudaDevAttrMultiProcessorCount: return 132;
-    case cudaDevAttrComputeCapabilityMajor: return first_capability;
-    case cudaDevAttrComputeCapabilityMinor: return 0;
+    case cudaDevAttrComputeCapabilityMajor: return major;
+    case cudaDevAttrComputeCapabilityMinor: return minor;
     default: return 1;
     }
 }
@@ -122,15 +122,16 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr name, int whi
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *card, int which)
 {
-    const char *names[] = {"Tesla V100-SXM2-32GB", "NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3"};
+    const char *names[] = {"Tesla T4", "NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3"};
     read_environment();
     if (which < 0 || which >= num_devices)
         return cudaErrorInvalidDevice;
     memset(card, 0, sizeof *card);
-    strcpy(card->name, names[first_capability >= 9 ? 2 : first_capability >= 8 ? 1 : 0]);
+    strcpy(card->name, names[major >= 9 ? 2 : major >= 8 ? 1 : 0]);
     memset(card->uuid.bytes, 1 + physical[which], sizeof card->uuid.bytes);
     card->totalGlobalMem = memory;
-    card->major = first_capability;
+    card->major = major;
+    card->minor = minor;
     card->multiProcessorCount = attribute(cudaDevAttrMultiProcessorCount);
     card->maxThreadsPerBlock = attribute(cudaDevAttrMaxThreadsPerBlock);
     card->maxThreadsPerMultiProcessor = attribute(cudaDevAttrMaxThreadsPerMultiProcessor);
@@ -402,7 +403,7 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const v
     memset(attributes, 0, sizeof *attributes);
     attributes->maxThreadsPerBlock = 1024;
     attributes->numRegs = 32;
-    attributes->binaryVersion = attributes->ptxVersion = 10 * first_capability;
+    attributes->binaryVersion = attributes->ptxVersion = 10 * major + minor;
     return fault;
 }
 

@@ -20,7 +20,7 @@ from alternas.search.training.recipe import Recipe
 from .kernels import counted
 
 CUDA = torch.device("cuda")
-WARM = 5  # steps until nothing is new: optimisers make their state, the fourth is captured, memory is asked for anew
+WARM = 6  # steps until nothing is new: optimisers have made their state, a graph is captured
 STEPS = 3
 STEPS_OF_JOB = 10**4
 SMALL = Genotype(
@@ -37,9 +37,9 @@ NETS = {
 def noise(images: int = 1024, size: int = 32) -> DataSet:
     """Pictures of CIFAR's form."""
     random = np.random.default_rng(0)
-    parts = [Split(random.integers(0, 256, (n, 3, size, size), np.uint8), np.arange(n) % 10) for n in (images, 64, 64)]
+    train, val = (Split(random.integers(0, 256, (n, 3, size, size), np.uint8), np.arange(n) % 10) for n in (images, 64))
     names = tuple(str(k) for k in range(10))
-    return DataSet("noise", (size, size), names, *parts, (127.5,) * 3, (73.9,) * 3, 255.0, "")
+    return DataSet("noise", (size, size), names, train, val, None, (127.5,) * 3, (73.9,) * 3, 255.0, "")
 
 
 def recipe_of(**changes: Any) -> Recipe:
