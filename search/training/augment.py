@@ -60,20 +60,26 @@ class Draws:
         return drawn if self.own is None else drawn[..., self.own]
 
 
-def moved(x_BCHW: Tensor, most: int, flip: bool, draws: Draws) -> Tensor:
-    """Each image moved by up to `most` pixels in each direction, zeros moving in; then mirrored or not, if `flip`."""
-    batch, _, height, width = x_BCHW.shape
-    rows_BH, columns_BW = torch.arange(height)[None], torch.arange(width)[None]
+def moves_of(size: tuple[int, int], most: int, flip: bool, draws: Draws) -> tuple[Tensor, Tensor, Tensor]:
+    """Where pixels of a batch come from, in images padded by `most` pixels on each side: image, rows and columns.
+
+    Each image is moved by up to `most` pixels in each direction; then mirrored or not, if `flip`.
+    """
+    rows_BH, columns_BW = torch.arange(size[0])[None], torch.arange(size[1])[None]
     if most:
-        x_BCHW = F.pad(x_BCHW, (most,) * 4)
         by_2B = draws.whole(0, 2 * most + 1, 2)
         rows_BH, columns_BW = rows_BH + by_2B[0, :, None], columns_BW + by_2B[1, :, None]
     if flip:
         mirror_B = draws.uniform() < 0.5
         columns_BW = torch.where(mirror_B[:, None], columns_BW.flip(1), columns_BW)
-    places = torch.arange(batch)[:, None, None], rows_BH[:, :, None], columns_BW[:, None, :]
-    at_B, rows, columns = (place.to(x_BCHW.device, non_blocking=True) for place in places)
-    return x_BCHW[at_B, :, rows, columns].permute(0, 3, 1, 2)
+    at_B = torch.arange(max(len(rows_BH), len(columns_BW)))
+    return at_B[:, None, None], rows_BH[:, :, None], columns_BW[:, None, :]
+
+
+def moved(x_BCHW: Tensor, most: int, at: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Images whose pixels come from these places, zeros from outside; see `moves_of`."""
+    padded = F.pad(x_BCHW, (most,) * 4) if most else x_BCHW
+    return padded[at, :, rows, columns].permute(0, 3, 1, 2)
 
 
 def cropped(x_BCHW: Tensor, least: float, draws: Draws) -> Tensor:

@@ -17,7 +17,8 @@ import torch
 from torch import Generator, Tensor
 
 from ..data.dataset import DataSet
-from .augment import Draws, cropped, cut_out, erased, moved
+from .augment import Draws, cropped, cut_out, erased, moved, moves_of
+from .cuda_graph import GraphedFunction
 from .member import ALONE, Member
 from .pictures import Arrays, Readers, SampleIndex
 from .randaugment import RandAugment
@@ -123,7 +124,8 @@ class Preprocess:
         if move and how.rrc_min_scale:
             x_BCHW = cropped(x_BCHW, how.rrc_min_scale, draws)
         if move and (how.pad or how.flip):
-            x_BCHW = moved(x_BCHW, how.pad, how.flip, draws)
+            places = moves_of((x_BCHW.shape[2], x_BCHW.shape[3]), how.pad, how.flip, draws)
+            x_BCHW = moved(x_BCHW, how.pad, *(at.to(x_BCHW.device, non_blocking=True) for at in places))
         if how.cutout:
             x_BCHW = cut_out(x_BCHW, how.cutout, draws_of(NOISE))
         return erased(x_BCHW, how.reprob, draws_of(NOISE)) if how.reprob else x_BCHW
@@ -144,11 +146,21 @@ class MemoryLoader:
                 self.x[name] = torch.from_numpy(split.images).to(device)  # on a CPU the memory that all workers share
 
     def batches(self, recipe: Recipe, seed: int, start: int, stop: int, member: Member = ALONE) -> Iterator[Batch]:
-        x, y = self.x["train"], self.y["train"]
+        x, y, how, graph = self.x["train"], self.y["train"], recipe.augment, GraphedFunction(self.device)
+
+        def in_place(at_B: Tensor, *places: Tensor) -> Tensor:
+            x_BCHW = self.preprocess.plain(x[at_B])
+            return moved(x_BCHW, how.pad, *places) if places else x_BCHW
+
         for step, chosen in chosen_places(recipe, seed, self.data.train.y_N, start, stop):
             at = chosen[list(member.places(len(chosen)))]
             draws_of = partial(own_draws, recipe, len(y), member, seed, step)
-            x_BCHW = self.preprocess(x[at.to(self.device, non_blocking=True)], recipe.augment, draws_of)
+            if how.changes_pixels:
+                x_BCHW = self.preprocess(x[at.to(self.device, non_blocking=True)], how, draws_of)
+            elif how.pad or how.flip:
+                x_BCHW = graph(in_place, [at, *moves_of(self.data.image_size, how.pad, how.flip, draws_of(AUGMENT))])
+            else:
+                x_BCHW = graph(in_place, [at])
             yield x_BCHW, y[at].to(self.device, non_blocking=True)
 
     def images(self, split: str, batch: int, most: int | None = None, member: Member = ALONE) -> Iterator[Batch]:

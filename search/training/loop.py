@@ -26,6 +26,7 @@ from ...results.ranking.metric import all_numbers
 from ...results.runs.status import Status
 from .augment import mixed
 from .checkpoint import device_name, load_state, save_state, send
+from .cuda_graph import GraphedFunction, Number
 from .group import Group, GroupError, open_group
 from .inherit import init_weights
 from .job import STATISTICS_IMAGES, JobResult, Point, Progress, TrainJob
@@ -33,7 +34,6 @@ from .loaders import MIX, Batch, DeviceLoader
 from .norms import estimate_norms
 from .optim import FUSED, Ema, Gradients, autocast, memory_format, optimizer_for, peak_rate, rate_at
 from .recipe import check_devices
-from .step_graph import Number, StepGraph
 from .task import task_of
 
 CHECKPOINT_SECONDS = 20.0
@@ -108,7 +108,7 @@ class Trainer:
         self.peak = peak_rate(recipe, job.genotype)
         self.optimizer = optimizer_for(self.net, recipe, self.peak, self.init.slow, self.init.rate)
         self.gradients = Gradients(self.net, recipe, self.task.loss, device)
-        self.graph = StepGraph(self.optimizer, self._can_be_graph())
+        self.graph = GraphedFunction(device, self._can_be_graph(), self.optimizer)
         self.step, self.seconds, self.curve = 0, 0.0, list[Point]()
         self.scores: Scores | LabelScores | None = None  # at this step, once evaluated
         self.checkpoint_broken, self.weights_sha256 = False, ""
@@ -130,10 +130,9 @@ class Trainer:
         self.gradients.share_images(group.member.world, self.recipe.images_a_step(images))
 
     def _can_be_graph(self) -> bool:
-        """Whether all of a step is on the card, and the same each time: no update that is left out, no other worker."""
+        """Whether all of a step is on the device and always the same: no update left out, no worker waited for."""
         fixed = self.task.draws_on_device and not self.recipe.sam_rho and not self.gradients.scaler.is_enabled()
-        alone = self.loader.device.type == "cuda" and self.job.member.world == 1
-        return alone and fixed and self.recipe.optimizer in FUSED
+        return fixed and self.job.member.world == 1 and self.recipe.optimizer in FUSED
 
     @property
     def is_first(self) -> bool:
@@ -158,10 +157,10 @@ class Trainer:
         own = self.job.member.rank * RANK_SEEDS  # each worker has other images, which want other masks
         torch.manual_seed((self.job.seed * 1_000_003 + self.step) * 4 + MIX + own)  # dropout and stochastic depth
         rate = self.peak * rate_at(self.recipe, self.step, self.job.total_steps)
-        x_BCHW, target = self._prepared(x_BCHW, y_B)
+        batch = self._prepared(x_BCHW, y_B)
         self.step += 1
         weight = self.ema.weight_at(self.step) if self.ema else 0.0
-        return self.graph(self._update, x_BCHW, target, rate, weight)
+        return self.graph(self._update, batch, rate, weight)
 
     def _prepared(self, x_BCHW: Tensor, y_B: Tensor) -> Batch:
         """The batch of the next step as the net takes it: mixed, in its layout; labels, or shares of classes (B, K)."""
