@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import typer
 
+from ..archs.errors import InputError
 from .command import command
-from .options import print_result
+from .options import console_for, print_result
 
 
 @command()
@@ -31,12 +34,25 @@ def doctor(
     data: str = "digits",
     shared_folder: Path = Path("runs"),
     storage_path: str = "",
+    gpu: bool = False,
     as_json: bool = False,
 ) -> None:
     """Check this machine or a Ray cluster: versions, GPUs, data, storage, and a tiny trial on each node."""
-    from ..search.engine.doctor import drawn, examine
+    checks: Sequence[Any]
+    if gpu:
+        from ..search.engine.doctor_gpu import drawn_gpu as drawn
+        from ..search.engine.doctor_gpu import examine_gpu
 
-    checks = examine(address, data, shared_folder, storage_path)
+        if address or storage_path:
+            raise InputError(f"gpu: looks at this machine alone, got {address or storage_path}")
+        console, checks = console_for(as_json), []
+        for check in examine_gpu(data):
+            console.print(f"{check.check}: {'ok' if check.ok else 'NO'}", style="dim", markup=False)
+            checks.append(check)
+    else:
+        from ..search.engine.doctor import drawn, examine
+
+        checks = examine(address, data, shared_folder, storage_path)
     fit = all(check.ok for check in checks)
     print_result(as_json, {"ok": fit, "checks": [check.to_dict() for check in checks]}, lambda: drawn(checks))
     if not fit:
