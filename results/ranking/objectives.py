@@ -75,11 +75,11 @@ class RankingQuery:
 
     def bounds(self, rows: Sequence[Row]) -> dict[str, Bounds]:
         """The lowest and the highest value of each cost and score of each metric; none of no rows."""
-        scores = {
-            name: min_max(values)
-            for name, values in zip(self.objectives, zip(*map(self.scores, rows), strict=True), strict=False)
-        }
-        return scores | {cost: min_max([row[cost] for row in rows]) for cost in self.costs if rows}
+        if not rows:
+            return {}
+        columns = zip(*map(self.scores, rows), strict=True)
+        scores = {name: min_max(values) for name, values in zip(self.objectives, columns, strict=True)}
+        return scores | {cost: min_max([row[cost] for row in rows]) for cost in self.costs}
 
     def worth(self, row: Row, bounds: Mapping[str, Bounds]) -> tuple[float, ...]:
         """A row's objectives, each scaled from 0 to 1, the best."""
