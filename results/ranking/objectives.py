@@ -81,12 +81,15 @@ class RankingQuery:
         scores = {name: min_max(values) for name, values in zip(self.objectives, columns, strict=True)}
         return scores | {cost: min_max([row[cost] for row in rows]) for cost in self.costs}
 
-    def worth(self, row: Row, bounds: Mapping[str, Bounds]) -> tuple[float, ...]:
-        """A row's objectives, each scaled from 0 to 1, the best."""
-        return tuple(
-            normalized_cost(row[name], bounds[name]) if name in self.costs else above_chance(score, *bounds[name])
-            for name, score in zip(self.objectives, self.scores(row), strict=True)
-        )
+    def worths(self, rows: Sequence[Row], bounds: Mapping[str, Bounds]) -> list[tuple[float, ...]]:
+        """The objectives of each row, scaled from 0 to 1, the best."""
+        return [
+            tuple(
+                normalized_cost(row[name], bounds[name]) if name in self.costs else above_chance(score, *bounds[name])
+                for name, score in zip(self.objectives, self.scores(row), strict=True)
+            )
+            for row in rows
+        ]
 
     def checked(self, recorded: Collection[str]) -> RankingQuery:
         """The same, with the metric that ranks called accuracy.
