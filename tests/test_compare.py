@@ -18,7 +18,6 @@ from alternas.results import load_run
 from alternas.results.ranking.compare import compare, differing
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.pareto import hypervolume
-from alternas.results.runs.frame import run_frame
 from alternas.results.runs.record import Record
 from runs import DATA, made_run
 
@@ -208,26 +207,16 @@ def test_nothing_heavy_is_loaded() -> None:
         assert done.stdout.strip().splitlines()[-1] == "[]"
 
 
-def test_a_frame_has_the_columns_that_its_docstring_names() -> None:
-    folder = write("one", [*NETS["one"], (3, 0.5, 9, {"status": "pruned", "metrics": {"nll": 1.5}})])
-    named = (run_frame.__doc__ or "").split("Columns, all of them always there:")[1].split("\n\n")[0]
-    listed = re.sub(r"^ *(of every|its|of nets)[^:]*(: sd)?:?", r"\2,", named, flags=re.MULTILINE)
-    columns = [name for name in re.findall(r"\b[a-z]+(?:_[a-z]+)*\b", re.sub(r"see [^:]*:", "", listed))]
-    frame = load_run(folder).frame()
-    assert [*frame.columns] == [*dict.fromkeys(columns), "nll"]
-    assert frame.index.name == "trial"
-    (folder / "records.jsonl").write_text("", encoding="utf-8")
-    assert [*load_run(folder).frame().columns] == [*frame.columns][:-1]
-
-
 def test_a_frame_has_the_columns_that_the_page_names() -> None:
     page = (Path(cli.__file__).parents[1] / "docs" / "reading-a-front.md").read_text(encoding="utf-8")
     always = page.split("These columns are always there")[1].split("Behind them")[0]
     rows = re.findall(r"^\| (`[^|]+) \|", always, re.MULTILINE)
     named = re.findall(r"`(\w+)`", "".join(rows) + always.split("as in [Columns]")[1])
-    folder = write("one", NETS["one"])
+    folder = write("one", [*NETS["one"], (3, 0.5, 9, {"status": "pruned", "metrics": {"nll": 1.5}})])
+    frame = load_run(folder).frame()
+    assert ([*frame.columns], frame.index.name) == ([*named, "nll"], "trial")
     (folder / "records.jsonl").write_text("", encoding="utf-8")
-    assert named == [*load_run(folder).frame().columns]
+    assert [*load_run(folder).frame().columns] == named
 
 
 def test_a_frame_holds_what_the_leaderboard_says() -> None:

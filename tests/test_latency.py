@@ -48,7 +48,7 @@ IMAGE = (3, 8, 8)
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "__defaults__", (False, Effort(warm_s=0.0, least_s=0.01, most_s=0.05)))
+    monkeypatch.setattr(measure, "__defaults__", (Effort(warm_s=0.0, least_s=0.01, most_s=0.05),))
 
 
 @pytest.mark.parametrize("count", [20, 101, 1000])

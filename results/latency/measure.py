@@ -72,13 +72,12 @@ def measure(
     network: nn.Module,
     shape: tuple[int, int, int],
     setting: LatencySetting,
-    footprint: bool = False,
     effort: Effort = FULL,
 ) -> Latency:
     """Latency of a network for images of `shape` (channels, height, width).
 
     The network is moved and converted. Images are random, weights whatever they are: neither changes the time. With
-    `footprint`, energy is read where this machine has a meter of it, and of runtime onnx peak memory.
+    full effort, energy is read where this machine has a meter of it, and of runtime onnx peak memory.
 
     Raises:
         InputError: if this machine has not the device.
@@ -97,8 +96,8 @@ def measure(
             torch.cuda.reset_peak_memory_stats()
         run = _runner(network, x_BCHW, setting)
         times, memory = _times(run, setting.threads, effort), torch.cuda.max_memory_allocated() if on_gpu else None
-        energy = energy_of(run, energy_meter(setting.device), on_gpu) if footprint else {}
-        if footprint and setting.runtime == "onnx":
+        energy = energy_of(run, energy_meter(setting.device), on_gpu) if effort == FULL else {}
+        if effort == FULL and setting.runtime == "onnx":
             memory = exported_memory(network, shape, setting)
     except (RuntimeError, NotImplementedError) as error:
         reason = str(error).strip().splitlines()[0]

@@ -169,7 +169,7 @@ def measured(net: TimedNet, setting: Setting, timeout_s: float, effort: Effort =
         OperationError: if the net does not run on this machine, or the device is not there.
     """
     if isinstance(setting, LatencySetting):
-        return measure(net.make(), net.shape, setting, footprint=effort == FULL, effort=effort)
+        return measure(net.make(), net.shape, setting, effort)
     try:
         return measure_on(setting, net.make(), net.shape, timeout_s=timeout_s, effort=effort)
     except DeviceError as error:

@@ -79,7 +79,7 @@ class Leaderboard:
     def hypervolume(self, bounds: Mapping[str, Bounds] | None = None) -> float:
         """Share of the objectives' box that the front dominates, up to its highest costs or the given bounds."""
         bounds = self.query.bounds(self.rows) | {ACCURACY: self.score_range} | dict(bounds or {})
-        return dominated_volume([self.query.worth(row, bounds) for row in self.front])
+        return dominated_volume(self.query.worths(self.front, bounds))
 
 
 def leaderboard(records: Sequence[Record], objectives: str = "macs", **limits: float) -> Leaderboard:
@@ -99,9 +99,8 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
     needed = dict.fromkeys((*query.metrics, *query.costs, *query.limits))
     unknown = {name: sum(not _is_known(row, name) for row in candidates) for name in needed}
     known = [row for row in candidates if all(_is_known(row, name) for name in needed)]
-    of_family = [row for row in known if not query.families or row["family"] in query.families]
-    within = [row for row in of_family if not Limits(query.limits).broken(row)]
-    rows = [row for row in within if query.metric.is_met(row[ACCURACY])]
+    of_use = [row for row in known if query.metric.is_met(row[ACCURACY]) and not Limits(query.limits).broken(row)]
+    rows = [row for row in of_use if not query.families or row["family"] in query.families]
 
     plain = [row for row in candidates if row["kind"] == "baseline" and row[query.cost]]
     curve = envelope([(row[ACCURACY], row[query.cost]) for row in plain])
@@ -255,9 +254,9 @@ def with_ranks(rows: Sequence[Row], query: RankingQuery, noise: Noise | None) ->
     if rows and noise and query.objectives[0] == ACCURACY:
         mark_ties(rows, query, noise)
     front = [row for row in rows if row["rank"] == 1]
-    place = knee([query.worth(row, query.bounds(front)) for row in front])
-    if place is not None:
-        front[place]["knee"] = True
+    at = knee(query.worths(front, query.bounds(front)))
+    if at is not None:
+        front[at]["knee"] = True
     return rows
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ...archs.errors import InputError, short_repr
+from ...archs.errors import check_choice
 from ..latency.device_command import is_number_of_device
 from ..runs.store import read_settings
 from .objectives import ACCURACY, COSTS, OBJECTIVES
@@ -38,10 +38,8 @@ class Limits(dict[str, float]):
         Raises:
             InputError: if its run.json is broken.
         """
-        limits = read_settings(folder).get("settings", {}).get("limits", {})
-        if not isinstance(limits, dict) or not all(
-            (k in RUN_COSTS or is_number_of_device(k)) and type(v) in (int, float) for k, v in limits.items()
-        ):
-            rule = f"limits must be numbers by {', '.join(RUN_COSTS)}, or NUMBER@DEVICE"
-            raise InputError(f"{folder / 'run.json'}: {rule}, got {short_repr(limits)}")
+        limits = read_settings(folder).get("settings", {}).get("limits") or {}
+        for name in limits:
+            if not is_number_of_device(name):
+                check_choice(f"{folder / 'run.json'}: limits", name, RUN_COSTS)
         return cls(limits)

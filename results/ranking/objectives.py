@@ -75,18 +75,21 @@ class RankingQuery:
 
     def bounds(self, rows: Sequence[Row]) -> dict[str, Bounds]:
         """The lowest and the highest value of each cost and score of each metric; none of no rows."""
-        scores = {
-            name: min_max(values)
-            for name, values in zip(self.objectives, zip(*map(self.scores, rows), strict=True), strict=False)
-        }
-        return scores | {cost: min_max([row[cost] for row in rows]) for cost in self.costs if rows}
+        if not rows:
+            return {}
+        columns = zip(*map(self.scores, rows), strict=True)
+        scores = {name: min_max(values) for name, values in zip(self.objectives, columns, strict=True)}
+        return scores | {cost: min_max([row[cost] for row in rows]) for cost in self.costs}
 
-    def worth(self, row: Row, bounds: Mapping[str, Bounds]) -> tuple[float, ...]:
-        """A row's objectives, each scaled from 0 to 1, the best."""
-        return tuple(
-            normalized_cost(row[name], bounds[name]) if name in self.costs else above_chance(score, *bounds[name])
-            for name, score in zip(self.objectives, self.scores(row), strict=True)
-        )
+    def worths(self, rows: Sequence[Row], bounds: Mapping[str, Bounds]) -> list[tuple[float, ...]]:
+        """The objectives of each row, scaled from 0 to 1, the best."""
+        return [
+            tuple(
+                normalized_cost(row[name], bounds[name]) if name in self.costs else above_chance(score, *bounds[name])
+                for name, score in zip(self.objectives, self.scores(row), strict=True)
+            )
+            for row in rows
+        ]
 
     def checked(self, recorded: Collection[str]) -> RankingQuery:
         """The same, with the metric that ranks called accuracy.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ..render.tables import duration, short
 from ..runs.record import Record
@@ -85,28 +84,14 @@ def count_rising(front: Sequence[Row]) -> str:
     return f"{of} on the front still rose at the end of {end} steps{left}: a front belongs to its budget"
 
 
-@dataclass(frozen=True)
-class LongerTraining:
-    """Training for LONGER times the steps those nets of a front that still rose at their end."""
+def rising_lines(board: Leaderboard) -> list[str]:
+    """How many nets of the front still rose at their end and what more steps would cost, and the command for these.
 
-    nets: Sequence[Record]
-    steps: int  # of each
-    command: str
-
-    @property
-    def cost(self) -> str:
-        """FLOPs and seconds of training each net once, by what its own training took; "" where that is not known."""
-        each = [(r, r.budget.get("done", 0)) for r in self.nets]
-        if not all(done and own_flops(r) for r, done in each):
-            return ""
-        flops = sum(own_flops(r) / done * self.steps for r, done in each)
-        seconds = sum(r.seconds / max(1, len(r.accuracies)) / done * self.steps for r, done in each)
-        device = ", ".join(sorted({r.device for r in self.nets if r.device})) or "the same device"
-        return f"{flops:.2g} FLOPs" + f" (about {duration(seconds)} on {device}, as measured here)" * bool(seconds)
-
-
-def longer_training(board: Leaderboard) -> LongerTraining | None:
-    """The longer training that the front calls for; None if no net rose, all were retrained so, or none can be."""
+    No command where no net rose, all were retrained for as long, or none can be: a study has no recipe, and a URL is
+    not opened again.
+    """
+    if ACCURACY not in board.query.objectives or not board.front:
+        return []
     trained = {r.trial: r for r in board.records if r.status == Status.OK}
     steps = LONGER * max((r.budget.get("full", 0) for r in trained.values() if r.weights == "alone"), default=0)
     enough = (1 - NEAR_HALF) * steps  # epochs were rounded
@@ -114,16 +99,19 @@ def longer_training(board: Leaderboard) -> LongerTraining | None:
     nets = [trained[row["trial"]] for row in board.front if row["rising"] and row["key"] not in done]
     epochs = (read_settings(board.folder).get("settings", {}).get("recipe") or {}).get("epochs")
     if not nets or not steps or not isinstance(epochs, (int, float)) or "://" in read_data_facts(board.folder)["name"]:
-        return None  # a study has no recipe, and a URL is not opened again
-    trials = ",".join(str(r.trial) for r in nets)
-    how = f"--trials {trials} --epochs {LONGER * epochs:g} --seeds 1"
-    return LongerTraining(nets, steps, f"alternas retrain {shlex.quote(as_argument(board.folder))} {how}")
+        return [count_rising(board.front)]
+    trials, run = ",".join(str(r.trial) for r in nets), shlex.quote(as_argument(board.folder))
+    command = f"alternas retrain {run} --trials {trials} --epochs {LONGER * epochs:g} --seeds 1"
+    return [f"{count_rising(board.front)}{_cost_text(nets, steps)}", command]
 
 
-def rising_lines(board: Leaderboard) -> list[str]:
-    """How many nets of the front still rose at their end and what more steps would cost, and the command for these."""
-    if ACCURACY not in board.query.objectives or not board.front:
-        return []
-    longer = longer_training(board)
-    cost = f"; {LONGER} x the steps would cost {longer.cost}" if longer and longer.cost else ""
-    return [f"{count_rising(board.front)}{cost}", *([longer.command] if longer else [])]
+def _cost_text(nets: Sequence[Record], steps: int) -> str:
+    """FLOPs and seconds of training each net once for so many steps, by its own training; "" where that is unknown."""
+    each = [(r, r.budget.get("done", 0)) for r in nets]
+    if not all(done and own_flops(r) for r, done in each):
+        return ""
+    flops = sum(own_flops(r) / done * steps for r, done in each)
+    seconds = sum(r.seconds / max(1, len(r.accuracies)) / done * steps for r, done in each)
+    device = ", ".join(sorted({r.device for r in nets if r.device})) or "the same device"
+    time = f" (about {duration(seconds)} on {device}, as measured here)" if seconds else ""
+    return f"; {LONGER} x the steps would cost {flops:.2g} FLOPs{time}"

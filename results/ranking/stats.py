@@ -177,10 +177,10 @@ class Noise:
         sd, degrees = self.at(score)
         return t_quantile(degrees) * sd / math.sqrt(seeds)
 
-    def interval(self, score: float, seeds: int, within: tuple[float, float] = ANY) -> tuple[float, float]:
-        """The 95 % interval of a net's mean over so many seeds, cut to what it can be."""
+    def interval(self, score: float, seeds: int) -> tuple[float, float]:
+        """The 95 % interval of a net's mean over so many seeds."""
         half = self.half_width(score, seeds)
-        return max(within[0], score - half), min(within[1], score + half)
+        return score - half, score + half
 
     def difference(self, one: tuple[float, int], other: tuple[float, int]) -> float:
         """Half width of the 95 % interval of the difference of two nets, each a mean score over so many seeds."""

@@ -31,20 +31,8 @@ def run_frame(run: str | Path, objectives: str = "") -> pd.DataFrame:
     it, points of curve and rungs have value in place of accuracy, and accuracies, accuracy_per_gmac and
     retrained_accuracy are missing.
 
-    Columns, all of them always there:
-        of every run, what it is ranked by, and each net's mean and seeds: metric, value, values
-        of every record, see `Record`: kind, family, key, genotype, genes, status, error, accuracy, curve, accuracies,
-            rung, rungs, constraint_violation, recipe, data, seed, weights, lineage, training_id, taken_from, seconds,
-            started_at, finished_at, device, runtime, versions
-        its cost: macs, params, activation_bytes, peak_activation_bytes, training_activation_bytes
-        its budget, in optimiser steps: steps_done, steps_full
-        of nets on the leaderboard, else missing, see docs/reading-a-front.md: sd, seeds, latency_ms,
-            latency_spread_ms, memory, train_flops, train_seconds, rank, gain, gain_bound, accuracy_per_gmac, knee,
-            tied_with, budget_steps, retrained_accuracy, retrained_sd, retrained_seeds, retrained_steps, retrained_test,
-            rising
-
-    Then one column for each metric that a record has, by its name (nll, ece, top5, train_accuracy, ...), and one
-    for each factor of a study, factor_NAME.
+    docs/reading-a-front.md names the columns that are always there. Then comes one for each metric that a record has,
+    by its name (nll, ece, top5, train_accuracy, ...), and one for each factor of a study, factor_NAME.
 
     Args:
         run: its name below runs/, or its folder.

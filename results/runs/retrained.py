@@ -62,13 +62,9 @@ def summary(
     found, tested = names_of(metric)
     named = {} if metric.is_accuracy else {"metric": metric.name}
     rows = []
-    groups = sorted(by_net(records), key=lambda group: -mean_of(group))
-    for group in groups:
-        best, over_seeds, before = (
-            best_of(group),
-            spreads(group, metric, images),
-            searched.get(group[0].factors.get("trial", -1)),
-        )
+    for group in sorted(by_net(records), key=lambda group: -mean_of(group)):
+        best, over_seeds = best_of(group), spreads(group, metric, images)
+        before = searched.get(group[0].factors.get("trial", -1))
         row = {
             "trial": best.factors.get("trial"),
             "net": best.key,
@@ -141,13 +137,12 @@ def table(rows: Iterable[dict[str, Any]], metric: Metric | None = None) -> Table
         searched = "-" if row["searched"] is None else f"{row['searched']:.4f}"
         seeds = (str(row["seeds"]), str(row["best_seed"]))
         cells.append((trial, row["family"], short(row["macs"]), searched, *spread, *seeds))
-    drawn, shown = Table(header_style="bold", box=None, pad_edge=False), []
-    for i, name in enumerate(COLUMNS):
-        if any(row[i] != "-" for row in cells):
-            shown.append(i)
-            drawn.add_column(name, justify="left" if i < 2 else "right", no_wrap=name == "family")
+    filled = [i for i in range(len(COLUMNS)) if any(row[i] != "-" for row in cells)]
+    drawn = Table(header_style="bold", box=None, pad_edge=False)
+    for i in filled:
+        drawn.add_column(COLUMNS[i], justify="left" if i < 2 else "right", no_wrap=COLUMNS[i] == "family")
     for row in cells:
-        drawn.add_row(*(row[i] for i in shown))
+        drawn.add_row(*(row[i] for i in filled))
     return drawn
 
 

@@ -173,9 +173,9 @@ def read_events(folder: Path) -> list[Event]:
 
 
 def _rows(folder: Path, is_asked: Callable[[bytes], bool]) -> list[Record | Event]:
-    path = folder / "records.jsonl"
+    path, label = folder / "records.jsonl", _label(folder)
     with no_collection():
-        return [_parse(path, i, line) for i, line in enumerate(read_lines(path), start=1) if is_asked(line)]
+        return [_parse(path, label, i, line) for i, line in enumerate(read_lines(path), start=1) if is_asked(line)]
 
 
 def has_trained(folder: Path) -> bool:
@@ -183,14 +183,14 @@ def has_trained(folder: Path) -> bool:
     return bool(read_records(folder)) or any(event.event == "paused" for event in read_events(folder))
 
 
-def _parse(path: Path, number: int, line: bytes) -> Record | Event:
+def _parse(path: Path, label: str, number: int, line: bytes) -> Record | Event:
     try:
         row = parse_line(line)
     except ValueError as error:  # bad UTF-8 or bad JSON
         raise InputError(f"{path}: line {number} is broken ({error})") from None
     is_event = isinstance(row, dict) and "event" in row
     if isinstance(row, dict) and not is_event:
-        check_format(_label(path.parent), row)
+        check_format(label, row)
     try:
         return Event.from_dict(row) if is_event else Record.from_dict(row)
     except InputError as error:
