@@ -62,10 +62,10 @@ class Device:
         """
         self.setting, self._folder, self._cost_fn, self._image, self._classes = setting, folder, cost_fn, image, classes
         self._numbers, self._timeout_s = tuple(numbers), timeout_s
-        self._place = setting.place("x".join(str(length) for length in dict.fromkeys(image[1:])))
-        here = [m for m in read_latencies(folder) if f"{m.setting}/".startswith(f"{self._place}/")]
+        self._setting_id = setting.place("x".join(str(length) for length in dict.fromkeys(image[1:])))
+        here = [m for m in read_latencies(folder) if f"{m.setting}/".startswith(f"{self._setting_id}/")]
         measured = [m for m in here if None not in map(m.value, numbers)]
-        self.known: dict[str, Measurement] = latencies_of(measured, self._place, folder.name) if measured else {}
+        self.known: dict[str, Measurement] = latencies_of(measured, self._setting_id, folder.name) if measured else {}
         self.failed: dict[str, str] = {}
         self.seconds = sum(m.seconds for m in here)
         self._probe: Net | None = None
@@ -77,7 +77,7 @@ class Device:
         """Learn from the nets of an earlier session; InputError if one that was trained has not been measured here."""
         missing = [r for r in records if r.status not in FREE and r.rungs and r.key not in self.known]
         if missing:
-            rule = f"{len(missing)} trained nets, trial {missing[0].trial} first, have no latency in {self._place}"
+            rule = f"{len(missing)} trained nets, trial {missing[0].trial} first, have no latency in {self._setting_id}"
             raise InputError(f"run {self._folder.name!r}: {rule}; measure them: alternas latency {self._folder.name}")
         self.failed |= {r.key: r.error for r in records if self.failure in r.constraint_violation}
         for record in [r for r in records if r.key in self.known][-MAX_RECALLED:]:
