@@ -25,7 +25,7 @@ from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from alternas.search.samplers.sampler_context import features
 from alternas.search.supernet.attentive import LossPredictor
-from alternas.search.supernet.bank import Bank, NetInput, skeleton
+from alternas.search.supernet.bank import Bank, NetInput, load_bank, save_bank, skeleton
 from alternas.search.supernet.budget import (
     MAX_WATCHES,
     NETS_A_STEP,
@@ -36,7 +36,6 @@ from alternas.search.supernet.budget import (
 )
 from alternas.search.supernet.draws import NetSampler
 from alternas.search.supernet.evaluate import evaluate_job, evaluate_net
-from alternas.search.supernet.files import load_bank, save_bank
 from alternas.search.supernet.trainer import BankTrainer, read_state, train_bank
 from alternas.search.training import recipes
 from alternas.search.training.bank_jobs import EvaluateJob, SupernetJob

@@ -33,9 +33,9 @@ from alternas.search.engine.progress import PlainView
 from alternas.search.engine.shown import ShownSearch
 from alternas.search.spec import UNLIMITED, Supernet
 from alternas.search.supernet import draws
+from alternas.search.supernet.bank import load_bank
 from alternas.search.supernet.budget import NETS_A_STEP
 from alternas.search.supernet.draws import NetSampler
-from alternas.search.supernet.files import load_bank
 from alternas.search.supernet.trainer import train_bank
 from alternas.search.training import recipes
 from alternas.search.training.bank_jobs import BankJobId, EvaluateJob, SupernetJob

@@ -22,9 +22,8 @@ from ..training.loaders import Batch, DeviceLoader
 from ..training.norms import estimate_norms
 from ..training.optim import autocast, memory_format, precision_of
 from ..training.recipe import Recipe
-from .bank import Bank
+from .bank import Bank, load_bank
 from .budget import EVALUATION_IMAGES
-from .files import load_bank
 
 
 def evaluate_job(job: EvaluateJob, loader: DeviceLoader) -> JobResult:

@@ -32,9 +32,8 @@ from ..training.job import JobResult, Point, Progress
 from ..training.loaders import MIX, DeviceLoader
 from ..training.optim import Ema, Gradients, class_weights, loss_of, optimizer_for, out_of_memory, rate_at
 from ..training.recipe import Recipe
-from .bank import Bank, NetInput, region, skeleton
+from .bank import Bank, NetInput, region, save_bank, skeleton
 from .evaluate import evaluate_net
-from .files import save_bank
 
 LOSS_JUMP = 3.0  # a loss so many times that of the last good state is a jump
 log = logging.getLogger("alternas")

@@ -21,16 +21,11 @@ from .tracker import Points, Results, Tracker
 MAX_VALUES, MAX_PARAMS, MAX_CHARACTERS = 1000, 100, 500  # that MLflow takes at once, and of a parameter
 
 
-def open_run(folder: Path) -> MlflowTracker:
-    """The tracker of the run in `folder`."""
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")  # its own 7 take four minutes to give up
-    return MlflowTracker(folder)
-
-
-class MlflowTracker(Tracker):
+class RunTracker(Tracker):
     """A run of MLflow's and its nested ones, through the client: no run is active, nothing global is set."""
 
     def __init__(self, folder: Path) -> None:
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "3")  # its own 7 take four minutes to give up
         from mlflow import MlflowClient
 
         for name in ("mlflow", "alembic", "urllib3"):  # importing it sets the first; the last tells of each try

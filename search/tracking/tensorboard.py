@@ -13,12 +13,7 @@ if TYPE_CHECKING:
     from tensorboardX import SummaryWriter
 
 
-def open_run(folder: Path) -> TensorBoardTracker:
-    """The tracker of the run in `folder`."""
-    return TensorBoardTracker(folder)
-
-
-class TensorBoardTracker(Tracker):
+class RunTracker(Tracker):
     """A folder for each training. tensorboardX imports torch, so the driver imports it for this tracker alone."""
 
     takes_report = False

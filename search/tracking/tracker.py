@@ -91,8 +91,7 @@ def check_trackers(names: Sequence[str]) -> tuple[str, ...]:
 
 def open_tracker(name: str, folder: Path) -> Tracker:
     """The tracker of the run in `folder`; its package is imported here. It may raise anything."""
-    module = import_module(f".{name}", __package__)
-    return module.open_run(folder)
+    return import_module(f".{name}", __package__).RunTracker(folder)
 
 
 def run_label(folder: Path) -> str:

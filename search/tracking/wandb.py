@@ -21,22 +21,15 @@ if TYPE_CHECKING:
 PROJECT = "alternas"
 
 
-def open_run(folder: Path) -> WandbTracker:
-    """The tracker of the run in `folder`."""
-    import wandb
-
-    is_online = os.environ.get("WANDB_MODE", "online") == "online"
-    if is_online and not wandb.login(prompt=False):
-        raise InputError("not logged in: `wandb login`, or WANDB_MODE=offline")
-    return WandbTracker(folder)
-
-
-class WandbTracker(Tracker):
+class RunTracker(Tracker):
     """Runs of W&B, open while something comes for them."""
 
     def __init__(self, folder: Path) -> None:
         import wandb
 
+        is_online = os.environ.get("WANDB_MODE", "online") == "online"
+        if is_online and not wandb.login(prompt=False):
+            raise InputError("not logged in: `wandb login`, or WANDB_MODE=offline")
         self._group = ""
         self._open_runs: dict[str, Run] = {}
         self._settings = wandb.Settings(silent=True, console="off", save_code=False, x_disable_stats=True)
