@@ -13,16 +13,17 @@ from typing import Any
 import pytest
 
 from alternas.archs import InputError
-from alternas.cli import app as cli
 from alternas.results import load_run
 from alternas.results.ranking.compare import compare, differing
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.pareto import hypervolume
 from alternas.results.runs.record import Record
+from pages import ROOT
 from runs import DATA, made_run
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
+PAGE = (ROOT / "docs" / "reading-a-front.md").read_text(encoding="utf-8")
 RECIPE = {"name": "smoke", "epochs": 2.0, "batch_size": 32}
 NETS = {"one": [(0, 0.8, 100), (1, 0.9, 1000), (2, 0.7, 900)], "two": [(0, 0.85, 100), (1, 0.88, 2000)]}
 
@@ -208,8 +209,7 @@ def test_nothing_heavy_is_loaded() -> None:
 
 
 def test_a_frame_has_the_columns_that_the_page_names() -> None:
-    page = (Path(cli.__file__).parents[1] / "docs" / "reading-a-front.md").read_text(encoding="utf-8")
-    always = page.split("These columns are always there")[1].split("Behind them")[0]
+    always = PAGE.split("These columns are always there")[1].split("Behind them")[0]
     rows = re.findall(r"^\| (`[^|]+) \|", always, re.MULTILINE)
     named = re.findall(r"`(\w+)`", "".join(rows) + always.split("as in [Columns]")[1])
     folder = write("one", [*NETS["one"], (3, 0.5, 9, {"status": "pruned", "metrics": {"nll": 1.5}})])
@@ -232,19 +232,17 @@ def test_a_frame_holds_what_the_leaderboard_says() -> None:
 
 
 def test_the_pages_commands_run(alternas: Any) -> None:
-    page = (Path(cli.__file__).parents[1] / "docs" / "reading-a-front.md").read_text(encoding="utf-8")
     write("small", NETS["one"])
     write("mixed", NETS["two"])
-    commands = re.findall(r"^(alternas (?!search)[^#\n]+)", page, re.MULTILINE)
+    commands = re.findall(r"^(alternas (?!search)[^#\n]+)", PAGE, re.MULTILINE)
     assert len(commands) == 7
     for command in commands:
         assert alternas(*command.split()[1:])[0] == 0, command
 
 
 def test_the_page_says_every_field(alternas: Any) -> None:
-    page = (Path(cli.__file__).parents[1] / "docs" / "reading-a-front.md").read_text(encoding="utf-8")
     write("one")
     write("two")
     row = json.loads(alternas("front", "one", "--json")[1])[0]
     found = json.loads(alternas("compare", "one", "two", "--json")[1])
-    assert not [name for name in (*row, *found) if f"`{name}`" not in page]
+    assert not [name for name in (*row, *found) if f"`{name}`" not in PAGE]

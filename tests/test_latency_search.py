@@ -23,7 +23,7 @@ from alternas.results.runs.store import read_records
 from alternas.search.training.job import Job, JobResult, LatencyJob
 from alternas.search.trials.devices import MIN_NETS, SLACK, Device
 from alternas.search.trials.search_trials import SearchTrials
-from alternas.spaces import get
+from alternas.spaces import get, options_of
 from alternas.spaces.base import RandomChooser
 from fakes import FakeExecutor, SilentView, lose, milliseconds, price, row, run_loop, spec_of, timed
 
@@ -164,30 +164,13 @@ def test_another_cost_is_measured_of_the_front_when_the_search_has_ended(
     assert not any(isinstance(job, LatencyJob) for job in executor.ran)
 
 
-def test_guesses_rank_nets_better_than_macs_do(tmp_path: Path) -> None:
-    from scipy.stats import spearmanr
-
-    device, nets = Device(tmp_path, price, *TIMING), draws(80)
-    for net in nets[:40]:
-        device.add(net, row(milliseconds(net)))
-    true = [milliseconds(net) for net in nets[40:]]
-    ours, macs = ([of(net) for net in nets[40:]] for of in (device.predict, lambda net: price(net).macs))
-    assert spearmanr(ours, true)[0] > max(0.97, spearmanr(macs, true)[0])
-
-
 def test_guesses_do_not_outlive_the_measurement(tmp_path: Path, open_controller: Callable[..., SearchTrials]) -> None:
     work = open_controller(costs=("latency_ms",))
     ground = work.context.sampler_context()
-    genes = {name: options[0] for name, options in _options(work).items()}
+    genes = {name: options[0] for name, options in dict(options_of(work.context.space)).items()}
     guess = ground.features_of(genes).costs.objective
     work.context.devices.of("latency_ms").add(ground.features_of(genes).net, row(7.5))
     assert guess != ground.features_of(genes).costs.objective == 7.5
-
-
-def _options(work: SearchTrials) -> dict[str, Any]:
-    from alternas.spaces import options_of
-
-    return dict(options_of(work.context.space))
 
 
 @pytest.mark.parametrize(("text", "spelled"), [

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
 from alternas.archs import InputError
-from alternas.cli import app as cli
 from alternas.results.report.axes import linear_axis, log_axis, placed_labels
 from alternas.results.report.elements import Plot, Series
 from alternas.results.report.front import WEIGHT_LOOKS, front_plot, write_front
@@ -146,25 +145,16 @@ def test_the_front_has_its_noise_its_ties_its_knee_and_marks_of_weights(tmp_path
     assert marked == {"sliced)", "polished)", "inherited)"}
 
 
-def test_the_front_command_draws_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_front_command_draws_it(alternas: Any, tmp_path: Path) -> None:
     folder, path = made_run(tmp_path / "r", drawn_records(300, stops=False)), tmp_path / "front.svg"
-    words = ["front", str(folder), "--objective", "params", "--max-macs", "2M", "--svg", str(path)]
-    monkeypatch.setattr(sys, "argv", ["alternas", *words])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
+    assert alternas("front", str(folder), "--objective", "params", "--max-macs", "2M", "--svg", str(path))[0] == 0
     text = path.read_text(encoding="utf-8")
-    assert (ended.value.code or 0, len(text) < 80_000) == (0, True)
+    assert len(text) < 80_000
     assert "prefers-color-scheme:dark" in text
     assert ">parameters<" in text
     ElementTree.fromstring(text)
-    capsys.readouterr()
     for sizes in ("accuracy,memory", "accuracy,macs,params", "macs,params", "train_seconds"):
-        monkeypatch.setattr(sys, "argv", ["alternas", "front", str(folder), "--objectives", sizes, "--svg", str(path)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        assert (ended.value.code or 0) == 0, capsys.readouterr().err
+        assert alternas("front", str(folder), "--objectives", sizes, "--svg", str(path))[0] == 0
     with pytest.raises(InputError, match="cannot be written"):
         write_front(folder, tmp_path)
     with pytest.raises(InputError, match="nothing to draw, no net has been trained"):
