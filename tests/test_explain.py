@@ -340,6 +340,14 @@ def test_the_report_shows_it(run: Path, tmp_path: Path) -> None:
     assert names <= {Path(p).name for p in facts["assets"]}
 
 
+def change_index(run: Path, change: dict[str, Any]) -> None:
+    explain(Explain("mine:2", analyses=("variance",), samples=16), QUIET)
+    path = run / "explain" / INDEX
+    told = json.loads(path.read_text(encoding="utf-8"))
+    told["analyses"][0] |= change
+    path.write_text(json.dumps(told), encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -353,21 +361,13 @@ def test_the_report_shows_it(run: Path, tmp_path: Path) -> None:
     ],
 )
 def test_an_index_that_was_changed_is_refused(run: Path, tmp_path: Path, change: dict[str, Any]) -> None:
-    explain(Explain("mine:2", analyses=("variance",), samples=16), QUIET)
-    path = run / "explain" / INDEX
-    told = json.loads(path.read_text(encoding="utf-8"))
-    told["analyses"][0] |= change
-    path.write_text(json.dumps(told), encoding="utf-8")
+    change_index(run, change)
     with pytest.raises(InputError, match=r"explain\.json: analyses\[0\]|explain\.json: \[0\]|field: unknown"):
         write_report(run, tmp_path / "page.html")
 
 
 def test_names_are_escaped(run: Path, tmp_path: Path) -> None:
-    explain(Explain("mine:2", analyses=("variance",), samples=16), QUIET)
-    path = run / "explain" / INDEX
-    told = json.loads(path.read_text(encoding="utf-8"))
-    told["analyses"][0] |= {"title": "<script>1</script>", "findings": [{"name": "<img src=x>"}]}
-    path.write_text(json.dumps(told), encoding="utf-8")
+    change_index(run, {"title": "<script>1</script>", "findings": [{"name": "<img src=x>"}]})
     write_report(run, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "<script>1" not in page
