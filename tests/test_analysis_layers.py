@@ -20,7 +20,7 @@ from alternas.results.analysis import token_localization as tokens
 from alternas.results.analysis.linear_probe import PENALTIES, Labelled, draw_shots, features_of
 from alternas.results.analysis.receptive_field import outside_share, receptive_fields, square_side
 from alternas.results.analysis.token_localization import patches, token_map, token_rows
-from alternas.results.analysis_tools.hooks import HookPoint, as_map, captured, residual_points
+from alternas.results.analysis_tools.hooks import HookPoint, as_map, captured, listening, residual_points
 from alternas.results.analysis_tools.inputs import AnalysisInput
 
 VARIED = ("basic", "bit trunk", "transformer", "hybrid", "vit", "vit 2-D shared", "post basic", "mbconv")
@@ -72,23 +72,13 @@ def by_jacobian(net: nn.Module, site: HookPoint, x: Tensor) -> Tensor:
     """Every channel of every image by itself."""
 
     def middle(one: Tensor) -> Tensor:
-        map_BCHW = as_map(site, heard_with_graph(net, site, one))
+        with listening(net, [site]) as heard:
+            net(one)
+        map_BCHW = as_map(site, heard[site.name])
         return map_BCHW[0, :, map_BCHW.shape[2] // 2, map_BCHW.shape[3] // 2]
 
     found: list[Any] = [torch.autograd.functional.jacobian(middle, one[None]) for one in x]
     return torch.stack(found).abs().mean((0, 1, 2, 3))
-
-
-def heard_with_graph(net: nn.Module, site: HookPoint, x: Tensor) -> Tensor:
-    seen: list[Tensor] = []
-    module = net.get_submodule(site.module)
-    if site.side == "in":
-        hook = module.register_forward_pre_hook(lambda _, args: seen.append(args[0].clone()))
-    else:
-        hook = module.register_forward_hook(lambda _, args, y: seen.append(y.clone()))
-    net(x)
-    hook.remove()
-    return seen[0]
 
 
 @pytest.mark.parametrize("name", ["post basic", "vit", "transformer"])
@@ -159,15 +149,12 @@ def test_shares_outside_a_patch() -> None:
 
 
 def test_what_the_first_block_sees_outside_its_patch() -> None:
-    """Whatever share of a ViT's gradient lies on its own patch; other nets by a square of the same size."""
-    convs_seen = field.analyse(convs(2), patch=4).findings[-1]
-    assert (convs_seen.name, convs_seen.unit) == (field.OUTSIDE, "outside 4 px")
-    f_HW = receptive_fields(convs(2).net, residual_points(convs(2).net)[1:2], convs(2).images.x_NCHW, 8)[
-        "stage 1 block 1"
-    ]
-    assert convs_seen.value == pytest.approx(outside_share(f_HW, (16, 16), (4, 4)), rel=1e-3)
+    """Whatever share of a ViT's gradient does not lie on its own patch."""
     vit = subject("vit", 4)
-    assert field.analyse(vit).findings[-1] == field.analyse(vit, patch=4).findings[-1]
+    seen = field.analyse(vit).findings[-1]
+    assert (seen.name, seen.unit) == (field.OUTSIDE, "outside 4 px")
+    (f_HW,) = receptive_fields(vit.net, residual_points(vit.net)[1:2], vit.images.x_NCHW, 8).values()
+    assert seen.value == pytest.approx(outside_share(f_HW, (4, 4), (4, 4)), rel=1e-3)
 
 
 def test_patches_are_the_cells_of_the_image() -> None:

@@ -268,33 +268,32 @@ def test_panels_side_by_side_have_one_scale(tmp_path: Path) -> None:
     assert coloured.images[0].get_clim() == too.images[0].get_clim() == (0, 8)
 
 
-@pytest.mark.whole
-@pytest.mark.parametrize(
-    ("words", "hint"),
-    [
-        ((), "Missing argument"),
-        (("nobody",), "no run 'nobody'"),
-        (("mine:7",), "no trial 7"),
-        (("mine:two",), "'mine:two': RUN:TRIAL names a trial by its number, got 'two'"),
-        (("mine:",), "got ''"),
-        (("mine:-1",), "got '-1'"),
-        (("theirs:two",), "no run 'theirs:two'"),
-        (("mine", "--against", "7"), "no trial 7"),
-        (("mine", "--against", "theirs:1"), "no run 'theirs'"),
-        (("mine:2", "--against", "mine:2"), "mine:2 is trial 2 (alternet), the net itself"),
-        (("mine:2", "--against", "2"), "the net itself"),
-        (("mine", "--analyses", "forier"), "did you mean 'fourier'"),
-        (("mine", "--samples", "3"), "samples: must be 8 or more"),
-        (("mine", "--device", "gpu"), "device: unknown value"),
-        (("mine", "--data", "digits"), "mine is shown its run's, not --data"),
-        (("timm:resnet18",), "give --data"),
-    ],
-)
-def test_bad_words(alternas: Callable[..., Any], run: Path, words: tuple[str, ...], hint: str) -> None:
-    code, out, err = alternas("explain", *words)
-    assert (code, out, len(err.splitlines())) == (2, "", 1)
-    assert hint in err
-    assert not (run / "explain").exists()
+BAD = [  # words, and what is said of them
+    ((), "Missing argument"),
+    (("nobody",), "no run 'nobody'"),
+    (("mine:7",), "no trial 7"),
+    (("mine:two",), "'mine:two': RUN:TRIAL names a trial by its number, got 'two'"),
+    (("mine:",), "got ''"),
+    (("mine:-1",), "got '-1'"),
+    (("theirs:two",), "no run 'theirs:two'"),
+    (("mine", "--against", "7"), "no trial 7"),
+    (("mine", "--against", "theirs:1"), "no run 'theirs'"),
+    (("mine:2", "--against", "mine:2"), "mine:2 is trial 2 (alternet), the net itself"),
+    (("mine:2", "--against", "2"), "the net itself"),
+    (("mine", "--analyses", "forier"), "did you mean 'fourier'"),
+    (("mine", "--samples", "3"), "samples: must be 8 or more"),
+    (("mine", "--device", "gpu"), "device: unknown value"),
+    (("mine", "--data", "digits"), "mine is shown its run's, not --data"),
+    (("timm:resnet18",), "give --data"),
+]
+
+
+def test_bad_words(alternas: Callable[..., Any], run: Path) -> None:
+    for words, hint in BAD:
+        code, out, err = alternas("explain", *words)
+        assert (code, out, len(err.splitlines())) == (2, "", 1), words
+        assert hint in err
+        assert not (run / "explain").exists()
 
 
 def test_weights_that_are_gone(run: Path) -> None:
@@ -340,6 +339,14 @@ def test_the_report_shows_it(run: Path, tmp_path: Path) -> None:
     assert names <= {Path(p).name for p in facts["assets"]}
 
 
+def change_index(run: Path, change: dict[str, Any]) -> None:
+    explain(Explain("mine:2", analyses=("variance",), samples=16), QUIET)
+    path = run / "explain" / INDEX
+    told = json.loads(path.read_text(encoding="utf-8"))
+    told["analyses"][0] |= change
+    path.write_text(json.dumps(told), encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -353,21 +360,13 @@ def test_the_report_shows_it(run: Path, tmp_path: Path) -> None:
     ],
 )
 def test_an_index_that_was_changed_is_refused(run: Path, tmp_path: Path, change: dict[str, Any]) -> None:
-    explain(Explain("mine:2", analyses=("variance",), samples=16), QUIET)
-    path = run / "explain" / INDEX
-    told = json.loads(path.read_text(encoding="utf-8"))
-    told["analyses"][0] |= change
-    path.write_text(json.dumps(told), encoding="utf-8")
+    change_index(run, change)
     with pytest.raises(InputError, match=r"explain\.json: analyses\[0\]|explain\.json: \[0\]|field: unknown"):
         write_report(run, tmp_path / "page.html")
 
 
 def test_names_are_escaped(run: Path, tmp_path: Path) -> None:
-    explain(Explain("mine:2", analyses=("variance",), samples=16), QUIET)
-    path = run / "explain" / INDEX
-    told = json.loads(path.read_text(encoding="utf-8"))
-    told["analyses"][0] |= {"title": "<script>1</script>", "findings": [{"name": "<img src=x>"}]}
-    path.write_text(json.dumps(told), encoding="utf-8")
+    change_index(run, {"title": "<script>1</script>", "findings": [{"name": "<img src=x>"}]})
     write_report(run, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "<script>1" not in page

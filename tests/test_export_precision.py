@@ -77,6 +77,19 @@ def test_weights_are_int8_by_channel(tmp_path: Path) -> None:
     assert in_float == ["Conv", "Gemm"]
 
 
+def saved(file: Path, nodes: list[onnx.NodeProto], weights: list[onnx.TensorProto], classes: int) -> Path:
+    """A net of (4, 5) images as a file of ONNX."""
+    given, answer = (
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [4, side])
+        for name, side in (("images", 5), (nodes[-1].output[0], classes))
+    )
+    graph = onnx.helper.make_graph(nodes, "toy", [given], [answer], weights)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=10)
+    model.metadata_props.add(key="name", value="toy")
+    onnx.save(model, file)
+    return file
+
+
 def toy_net(folder: Path) -> tuple[Path, np.ndarray]:
     """relu(x x') W as a file of ONNX, and W: (4, 3)."""
     weight = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
@@ -86,16 +99,7 @@ def toy_net(folder: Path) -> tuple[Path, np.ndarray]:
         onnx.helper.make_node("Relu", ["products"], ["positive"]),
         onnx.helper.make_node("MatMul", ["positive", "W"], ["logits"], name="linear"),
     ]
-    given, answer = (
-        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [4, side])
-        for name, side in (("images", 5), ("logits", 3))
-    )
-    graph = onnx.helper.make_graph(nodes, "toy", [given], [answer], [numpy_helper.from_array(weight, "W")])
-    file = folder / "toy.onnx"
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=10)
-    model.metadata_props.add(key="name", value="toy")
-    onnx.save(model, file)
-    return file, weight
+    return saved(folder / "toy.onnx", nodes, [numpy_helper.from_array(weight, "W")], 3), weight
 
 
 def test_a_product_of_activations_stays_in_float(tmp_path: Path) -> None:
@@ -126,15 +130,8 @@ def test_ends_stay_in_float_if_others_stand_between(layers: str, quantized: str,
         nodes.append(onnx.helper.make_node("Sum", [f"y{name}" for name in names], [f"sum{row}"], name=f"sum {row}"))
         nodes.append(onnx.helper.make_node("Relu", [f"sum{row}"], [f"relu{row}"], name=f"relu {row}"))
         at = f"relu{row}"
-    given, answer = (onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [4, 5]) for n in ("images", at))
-    model = onnx.helper.make_model(
-        onnx.helper.make_graph(nodes, "rows", [given], [answer], weights),
-        opset_imports=[onnx.helper.make_opsetid("", 18)],
-        ir_version=10,
-    )
-    onnx.save(model, tmp_path / "rows.onnx")
     x = np.random.default_rng(1).random((4, 5), np.float32)
-    quantize(tmp_path / "rows.onnx", tmp_path / "int8.onnx", x)
+    quantize(saved(tmp_path / "rows.onnx", nodes, weights, 5), tmp_path / "int8.onnx", x)
     nodes = list(onnx.load(tmp_path / "int8.onnx").graph.node)
     made = {name: node.op_type for node in nodes for name in node.output}
     found = [n.name for n in nodes if n.op_type == "MatMul" and made.get(n.input[1]) == "DequantizeLinear"]

@@ -87,10 +87,10 @@ def outside_share(f_HW: Tensor, grid: tuple[int, int], patch: tuple[float, float
     return 1 - (rows[:, None] * columns * f_HW).sum().item() / whole if whole > 0 else math.nan
 
 
-def analyse(subject: AnalysisInput, images: int = 32, passes: int = 8, patch: int = 0) -> AnalysisResult:
+def analyse(subject: AnalysisInput, images: int = 32, passes: int = 8) -> AnalysisResult:
     """Effective receptive field after the stem and after every block, as a map and as two squares.
 
-    Outside the middle is outside the first map's cell, such as a ViT's patch, or `patch` x `patch` pixels.
+    Outside the middle is outside the first map's cell, such as a ViT's patch.
     """
     sites = residual_points(subject.net)
     x_BCHW = subject.images.seen(subject.images.x_NCHW[:images])
@@ -100,9 +100,8 @@ def analyse(subject: AnalysisInput, images: int = 32, passes: int = 8, patch: in
     cell = x_BCHW.shape[2] / shapes[0][1], x_BCHW.shape[3] / shapes[0][2]
     for site, (_, height, width) in zip(sites, shapes, strict=True):
         sides = {f"side_{share}_px": square_side(fields[site.name], (height, width), share / 100) for share in SHARES}
-        own = (patch, patch) if patch else cell
-        outside = outside_share(fields[site.name], (height, width), own)
-        row = {"place": site.name, "op": site.op} | sides | {"outside_middle": outside, "middle_px": own[0]}
+        outside = outside_share(fields[site.name], (height, width), cell)
+        row = {"place": site.name, "op": site.op} | sides | {"outside_middle": outside, "middle_px": cell[0]}
         row |= {"image_px": max(x_BCHW.shape[2:])}
         rows.append(row | {"images": len(x_BCHW), "channels_an_image": passes})
 
