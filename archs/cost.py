@@ -84,7 +84,7 @@ def static_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_
         InputError: if the net cannot be built at `image_size`, or a number is wrong.
     """
     check_int("head", "num_classes", num_classes, 1, MAX_CLASSES)
-    return _cost(genotype, genotype.plan(image_size, in_chans), num_classes, in_chans, fused=False)
+    return _cost(genotype, image_size, num_classes, in_chans, fused=False)
 
 
 def deployed_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_chans: int = 3) -> Cost:
@@ -92,17 +92,15 @@ def deployed_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, i
 
     Memory of training is that of the net as it is trained.
     """
+    trained = static_cost(genotype, num_classes, image_size, in_chans)
     if not genotype.reparametrised:
-        return static_cost(genotype, num_classes, image_size, in_chans)
-    check_int("head", "num_classes", num_classes, 1, MAX_CLASSES)
-    plan = genotype.plan(image_size, in_chans)
-    cost, shipped = (_cost(genotype, plan, num_classes, in_chans, fused) for fused in (False, True))
-    trained, kept = (cost.params, cost.macs), cost.training_activation_bytes
-    return replace(shipped, training_activation_bytes=kept, trained=trained)
+        return trained
+    shipped, kept = _cost(genotype, image_size, num_classes, in_chans, fused=True), trained.training_activation_bytes
+    return replace(shipped, training_activation_bytes=kept, trained=(trained.params, trained.macs))
 
 
-def _cost(genotype: Genotype, plan: Layout, num_classes: int, in_chans: int, fused: bool) -> Cost:
-    acc = CostAccumulator()
+def _cost(genotype: Genotype, image_size: ImageSize, num_classes: int, in_chans: int, fused: bool) -> Cost:
+    acc, plan = CostAccumulator(), genotype.plan(image_size, in_chans)
     if genotype.stem.kind != "none":
         acc.place = "stem"
         stem_cost(acc, genotype.stem, genotype.style, plan, in_chans)
