@@ -1,4 +1,4 @@
-"""What a net costs, in closed form and without torch: microseconds instead of a build.
+"""Cost of a net in closed form, without torch: microseconds instead of a build.
 
 MACs, params and the outputs of conv, linear and attention are exact, and tests hold them equal to
 the built model's and to `FlopCounterMode` / 2. Memory is an estimate for float32 in eager PyTorch,
@@ -27,7 +27,7 @@ BACKWARD_FACTOR = 6  # FLOPs a MAC in training: 2 forward, 4 backward (ViT paper
 
 @dataclass(frozen=True)
 class Cost:
-    """What one image costs."""
+    """Cost of one image."""
 
     params: int  # parameters
     macs: int  # multiply-accumulates of a forward pass
@@ -88,7 +88,7 @@ def static_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_
 
 
 def deployed_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_chans: int = 3) -> Cost:
-    """The same of `fused(build(...))`, the net as it is shipped; `trained` holds what differs while it is trained.
+    """Cost of `fused(build(...))`, the net as it is shipped; `trained` holds what differs while it is trained.
 
     Memory of training is that of the net as it is trained.
     """

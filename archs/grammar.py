@@ -72,7 +72,7 @@ def field_rows(part: type[Any]) -> list[Row]:
 
 
 def meanings(part: type[Any]) -> dict[str, str]:
-    """What the section Attributes of a docstring says of each field."""
+    """Meaning of each field, from the section Attributes of the docstring."""
     _, _, text = _doc(part).partition("Attributes:\n")
     said = dict[str, str]()
     for entry in re.split(r"^    (?=\S)", text, flags=re.MULTILINE)[1:]:
@@ -82,7 +82,7 @@ def meanings(part: type[Any]) -> dict[str, str]:
 
 
 def stem_kinds() -> dict[str, str]:
-    """What the docstring of `Stem` says of each kind: sentences after "KIND: "."""
+    """Meaning of each kind of stem, from the docstring of `Stem`: sentences after "KIND: "."""
     text = " ".join(_doc(Stem).partition("Attributes:\n")[0].split())
     parts = re.split(rf"(?<=\. )({'|'.join(STEMS)}): ", text)[1:]
     return {kind: meaning.strip() for kind, meaning in zip(parts[::2], parts[1::2], strict=True)}
@@ -130,7 +130,7 @@ def described(form: BlockForm) -> str:
 
 
 def _docstring(node: ast.Module | ast.ClassDef) -> str:
-    """In one line."""
+    """A docstring in one line."""
     return " ".join((ast.get_docstring(node) or "").split())
 
 

@@ -119,7 +119,7 @@ class FeasibleNets:
         return self._evaluate(genes)[1]
 
     def _evaluate(self, genes: Genes) -> tuple[float, str]:
-        """What the net of these genes has over the limits, and the key, or "" if that is more than 0."""
+        """Excess of the net of these genes over the limits, and its key, or "" if it is over them."""
         name = tuple(map(genes.__getitem__, self._options))
         if name not in self._results:
             net = self._space.sample(FixedChooser(genes))
