@@ -14,7 +14,7 @@ RECIPE = "recipe."  # before the name of a recipe's field
 
 
 def recipe_genes(genes: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the genes that are the recipe's, under their full names."""
+    """The genes that belong to the recipe, under their full names."""
     return {name: value for name, value in genes.items() if name.startswith(RECIPE)}
 
 
@@ -24,7 +24,7 @@ def tuned_values(genes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def candidate_key(net: str, genes: Mapping[str, Any]) -> str:
-    """What tells candidates apart: the key of the net; with recipe genes 12 hexadecimal digits of both."""
+    """Key of a candidate: that of the net; with recipe genes 12 hexadecimal digits of both."""
     tuned = recipe_genes(genes)
     if not tuned:
         return net

@@ -1,4 +1,4 @@
-"""What a net costs, in closed form and without torch: microseconds instead of a build.
+"""Cost of a net in closed form, without torch: microseconds instead of a build.
 
 MACs, params and the outputs of conv, linear and attention are exact, and tests hold them equal to
 the built model's and to `FlopCounterMode` / 2. Memory is an estimate for float32 in eager PyTorch,
@@ -27,7 +27,7 @@ BACKWARD_FACTOR = 6  # FLOPs a MAC in training: 2 forward, 4 backward (ViT paper
 
 @dataclass(frozen=True)
 class Cost:
-    """What one image costs."""
+    """Cost of one image."""
 
     params: int  # parameters
     macs: int  # multiply-accumulates of a forward pass
@@ -84,25 +84,23 @@ def static_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_
         InputError: if the net cannot be built at `image_size`, or a number is wrong.
     """
     check_int("head", "num_classes", num_classes, 1, MAX_CLASSES)
-    return _cost(genotype, genotype.plan(image_size, in_chans), num_classes, in_chans, fused=False)
+    return _cost(genotype, image_size, num_classes, in_chans, fused=False)
 
 
 def deployed_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_chans: int = 3) -> Cost:
-    """The same of `fused(build(...))`, the net as it is shipped; `trained` holds what differs while it is trained.
+    """Cost of `fused(build(...))`, the net as it is shipped; `trained` holds what differs while it is trained.
 
     Memory of training is that of the net as it is trained.
     """
+    trained = static_cost(genotype, num_classes, image_size, in_chans)
     if not genotype.reparametrised:
-        return static_cost(genotype, num_classes, image_size, in_chans)
-    check_int("head", "num_classes", num_classes, 1, MAX_CLASSES)
-    plan = genotype.plan(image_size, in_chans)
-    cost, shipped = (_cost(genotype, plan, num_classes, in_chans, fused) for fused in (False, True))
-    trained, kept = (cost.params, cost.macs), cost.training_activation_bytes
-    return replace(shipped, training_activation_bytes=kept, trained=trained)
+        return trained
+    shipped, kept = _cost(genotype, image_size, num_classes, in_chans, fused=True), trained.training_activation_bytes
+    return replace(shipped, training_activation_bytes=kept, trained=(trained.params, trained.macs))
 
 
-def _cost(genotype: Genotype, plan: Layout, num_classes: int, in_chans: int, fused: bool) -> Cost:
-    acc = CostAccumulator()
+def _cost(genotype: Genotype, image_size: ImageSize, num_classes: int, in_chans: int, fused: bool) -> Cost:
+    acc, plan = CostAccumulator(), genotype.plan(image_size, in_chans)
     if genotype.stem.kind != "none":
         acc.place = "stem"
         stem_cost(acc, genotype.stem, genotype.style, plan, in_chans)

@@ -30,11 +30,12 @@ net is made, and say in one line what they ask for."""
 
 def grammar() -> dict[str, list[Row]]:
     """The rows of every table, by what the table is of."""
+    files = dict.fromkeys(_file(spec.pre) for spec in BLOCKS.values())
     return {
         **{part.__name__: field_rows(part) for part in PARTS},
         "stems": [{"kind": f"`{kind}`", "meaning": text} for kind, text in stem_kinds().items()],
         "blocks": [_block_row(spec) for spec in BLOCKS.values()],
-        "files": [{"file": f"`{_path(module).name}`", "holds": _file_text(module)} for module in _modules()],
+        "files": [{"file": f"`{file.name}`", "holds": _docstring(_tree(file))} for file in files],
     }
 
 
@@ -71,7 +72,7 @@ def field_rows(part: type[Any]) -> list[Row]:
 
 
 def meanings(part: type[Any]) -> dict[str, str]:
-    """What the section Attributes of a docstring says of each field."""
+    """Meaning of each field, from the section Attributes of the docstring."""
     _, _, text = _doc(part).partition("Attributes:\n")
     said = dict[str, str]()
     for entry in re.split(r"^    (?=\S)", text, flags=re.MULTILINE)[1:]:
@@ -81,7 +82,7 @@ def meanings(part: type[Any]) -> dict[str, str]:
 
 
 def stem_kinds() -> dict[str, str]:
-    """What the docstring of `Stem` says of each kind: sentences after "KIND: "."""
+    """Meaning of each kind of stem, from the docstring of `Stem`: sentences after "KIND: "."""
     text = " ".join(_doc(Stem).partition("Attributes:\n")[0].split())
     parts = re.split(rf"(?<=\. )({'|'.join(STEMS)}): ", text)[1:]
     return {kind: meaning.strip() for kind, meaning in zip(parts[::2], parts[1::2], strict=True)}
@@ -117,41 +118,32 @@ def _block_row(spec: BlockSpec) -> Row:
         "options, its own": _values(dict(spec.options)),
         "fields without effect": ", ".join(f"`{name}`" for name in spec.ignores),
         "made as": made,
-        "file": f"`{_path(_module(spec.pre)).name}`",
+        "file": f"`{_file(spec.pre).name}`",
     }
 
 
 def described(form: BlockForm) -> str:
-    """The docstring of a block's module."""
+    """The docstring of a block's module, which is not imported: blocks need torch."""
     name = form.module.partition(":")[2]
-    nodes = [node for node in _tree(_module(form)).body if isinstance(node, ast.ClassDef) and node.name == name]
-    return " ".join((ast.get_docstring(nodes[0]) or "").split()) if nodes else ""
+    classes = [node for node in _tree(_file(form)).body if isinstance(node, ast.ClassDef) and node.name == name]
+    return _docstring(classes[0]) if classes else ""
 
 
-def _file_text(module: str) -> str:
-    return " ".join((ast.get_docstring(_tree(module)) or "").split())
+def _docstring(node: ast.Module | ast.ClassDef) -> str:
+    """A docstring in one line."""
+    return " ".join((ast.get_docstring(node) or "").split())
 
 
-def _modules() -> list[str]:
-    """The modules that hold the blocks, in the order of the kinds."""
-    return [*dict.fromkeys(_module(spec.pre) for spec in BLOCKS.values())]
-
-
-def _module(form: BlockForm) -> str:
-    return form.module.partition(":")[0]
-
-
-def _path(module: str) -> Path:
-    spec = find_spec(module, f"{__package__}.blocks")
+def _file(form: BlockForm) -> Path:
+    spec = find_spec(form.module.partition(":")[0], f"{__package__}.blocks")
     assert spec is not None
     assert spec.origin is not None
     return Path(spec.origin)
 
 
 @cache
-def _tree(module: str) -> ast.Module:
-    """The syntax tree of a module, which is not imported: blocks need torch."""
-    return ast.parse(_path(module).read_text(encoding="utf-8"))
+def _tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
 
 
 def _doc(part: type[Any]) -> str:

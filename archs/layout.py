@@ -43,7 +43,7 @@ class Block:
 
     @property
     def form(self) -> BlockForm:
-        """How it is made in this net."""
+        """The form of its entry in nets of this order of activation."""
         return self.spec.form(self.style.order)
 
     @property
@@ -198,7 +198,7 @@ def _block(place: str, kind: str, stage: Stage, style: Style, c_in: int, stride:
 
 
 def share_of(channels: int, share: float) -> int:
-    """So many times the channels, downwards, at least one."""
+    """The channels times a share, rounded down, at least one."""
     return max(1, int(channels * share + 1e-6))
 
 

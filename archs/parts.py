@@ -57,7 +57,7 @@ class Part:
 
 @dataclass(frozen=True, repr=False)
 class Stem(Part):
-    """What stands before the stages.
+    """The first layers of a net, before its stages.
 
     cifar: 3x3 conv. imagenet: 7x7 / 2 conv, then 3x3 / 2 max-pool. Both as the net's style has them: norm and ReLU
     after the conv in post-activation nets, none in pre-activation nets. patchify: `patch` x `patch` conv of that
@@ -105,7 +105,7 @@ class Stem(Part):
 
     @property
     def side(self) -> int:
-        """Of the kernels of a conv or patchify stem."""
+        """Side of the kernels of a conv or patchify stem."""
         return self.kernel or (self.patch if self.kind == "patchify" else 3)
 
     @property
@@ -133,7 +133,7 @@ class Stem(Part):
 
 @dataclass(frozen=True, repr=False)
 class Style(Part):
-    """How basic and bottleneck blocks, the stem and the last norm are made.
+    """Order and kind of the norms in basic and bottleneck blocks, the stem and the last norm.
 
     Attributes:
         order: "pre" puts norm and ReLU before each conv (He et al., ECCV 2016), "post" after it (CVPR 2016).
@@ -218,7 +218,7 @@ class Encoder(Part):
 
 @dataclass(frozen=True, repr=False)
 class Head(Part):
-    """How the last map becomes logits.
+    """The last layers of a net, from the last map to the logits.
 
     Attributes:
         pool: "avg" averages the map or all tokens, "token" reads a class token.

@@ -130,7 +130,7 @@ def fit(image: Image, spec: ImageSpec) -> Image:
     scale = max(width / image.width, height / image.height)
 
     def middle(old: int, new: int) -> tuple[float, float]:
-        """What resizing to cover, and cutting in whole pixels, would leave of a side."""
+        """The part of a side that is left after resizing to cover and cutting in whole pixels."""
         cover = max(new, round(old * scale))
         start = (cover - new) // 2
         return start * old / cover, (start + new) * old / cover

@@ -25,7 +25,7 @@ Knowledge = Annotated[str, Meta(extra={"known": ("relative", "conditional", "non
 
 
 class Option(NamedTuple):
-    """What a stage may say of blocks of some kinds.
+    """A field of stages that blocks of some kinds have.
 
     Attributes:
         about: its meaning.

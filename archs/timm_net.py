@@ -38,7 +38,7 @@ class TimmNet:
         return hashlib.sha256(f"{TIMM}{self.name}".encode()).hexdigest()[:12]
 
     def to_dict(self) -> dict[str, Any]:
-        """What a record holds in place of a genotype."""
+        """JSON of a record, in place of a genotype."""
         return {TIMM_FIELD: self.name}
 
 
@@ -47,7 +47,7 @@ Net = Genotype | TimmNet
 
 @dataclass(frozen=True)
 class CountedCost:
-    """What one image costs a net of timm; its activations are not known."""
+    """Cost of one image in a net of timm; its activations are not known."""
 
     params: int  # parameters
     macs: int  # multiply-accumulates of a forward pass

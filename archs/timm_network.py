@@ -70,6 +70,6 @@ def build_net(
 
 
 def build_deployed(net: Net, num_classes: int, image_size: ImageSize, in_chans: int = 3) -> nn.Module:
-    """The same as it is shipped, with each reparametrised conv as one; what latency is measured of."""
+    """Build the net as it is shipped, each reparametrised conv as one: what latency is measured on."""
     network = build_net(net, num_classes, image_size, in_chans)
     return fused(network) if isinstance(net, Genotype) and net.reparametrised else network

@@ -36,7 +36,7 @@ MAX_DESCRIPTION = 1_000_000  # characters of a description; that of 1024 attenti
 
 @dataclass(frozen=True)
 class Description:
-    """What a file says that it is of."""
+    """A file's own description of its net."""
 
     genotype: Genotype
     image_size: tuple[int, int]
@@ -67,7 +67,7 @@ def digest(content: bytes) -> str:
 
 
 def describe(path: Path) -> dict[str, Any] | None:
-    """What a file says that it is of, as JSON: genotype, num_classes, image_size, in_chans. None if nothing.
+    """A file's description of its net, as JSON: genotype, num_classes, image_size, in_chans. None if nothing.
 
     Raises:
         InputError: if the file is no safetensors file, or what it says breaks a rule.

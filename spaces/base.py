@@ -140,7 +140,7 @@ def random_genes(draw: random.Random, options: Mapping[str, tuple[Gene, ...]], p
 
 
 def priors_of(space: Space) -> Priors:
-    """How often each option is drawn at random: what the space has as `priors`; all alike without."""
+    """Weights of options in random draws: the space's `priors`, or none."""
     return getattr(space, "priors", {})
 
 

@@ -17,7 +17,7 @@ from .priors import MODERN
 
 
 def convs() -> tuple[str, ...]:
-    """What the conv blocks of a modern net may be: "residual", those of the preset, or a kind of the registry."""
+    """The kinds of conv blocks of a modern net: "residual", those of the preset, or a kind of the registry."""
     return ("residual", *(name for name in conv_kinds() if BLOCKS[name].searched))
 
 
@@ -27,7 +27,7 @@ def attentions() -> tuple[str, ...]:
 
 
 class PresetSpace:
-    """What spaces over one `SpacePreset` share."""
+    """Base of the spaces over one `SpacePreset`."""
 
     name = ""
 

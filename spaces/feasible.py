@@ -14,6 +14,10 @@ from .base import SHIFTED, FixedChooser, Gene, Genes, Space, first_genes, option
 Options = Mapping[str, tuple[Gene, ...]]
 
 
+FEW = 4  # options of a gene, each of which `ends` tries
+STARTS = 100  # random ones, from which genes of a net are looked for
+
+
 def cheapest(space: Space, cost: Callable[[Genotype], float], enough: float = float("-inf")) -> tuple[float, Genotype]:
     """The lowest `cost` that coordinate descent over the genes finds, and its net.
 
@@ -23,9 +27,6 @@ def cheapest(space: Space, cost: Callable[[Genotype], float], enough: float = fl
     return least, space.sample(FixedChooser(genes))
 
 
-FEW = 4  # options of a gene, each of which `ends` tries
-
-
 def ends(space: Space, cost: Callable[[Genotype], float]) -> tuple[float, float]:
     """The least and the most `cost` of a space's nets, as far as a quick descent finds them.
 
@@ -33,7 +34,7 @@ def ends(space: Space, cost: Callable[[Genotype], float]) -> tuple[float, float]
     without attention blocks. Genes of the same name but for their numbers move together, numbers to their ends; a kind
     of attention is tried with attention blocks everywhere as well, without which it makes no difference.
     """
-    options = options_of(space)
+    options, price = options_of(space), _priced(space, cost)
     first, *others = options
     groups: dict[str, list[str]] = {}
     for name in others:
@@ -44,27 +45,12 @@ def ends(space: Space, cost: Callable[[Genotype], float]) -> tuple[float, float]
     moves = [_together(names, options) for names in groups.values()]
     if "attention" in groups:
         moves.append([kind | everywhere for kind in _together(groups["attention"], options)])
-    price = cache(lambda values: cost(space.sample(FixedChooser(dict(zip(options, values, strict=True))))))
 
     def least(sign: int, *starts: Genes) -> float:
-        def signed(genes: Genes) -> float:
-            return sign * price(tuple(genes[name] for name in options))
-
         begun = (start | {first: value} for value in options[first] for start in starts)
-        return sign * min(_descend_together(signed, start, moves) for start in begun)
+        return sign * min(_descend(lambda genes: sign * price(genes), start, moves)[0] for start in begun)
 
     return least(1, plain), least(-1, full, without)
-
-
-def _descend_together(cost: Callable[[Genes], float], genes: Genes, moves: list[list[Genes]]) -> float:
-    """The least cost found, from group to group of genes, until no change of a group helps."""
-    least, before = cost(genes), float("inf")
-    while least < before:
-        before = least
-        for changes in moves:
-            genes = min([genes, *(genes | change for change in changes)], key=cost)
-        least = cost(genes)
-    return least
 
 
 def _together(names: list[str], options: Options) -> list[Genes]:
@@ -75,16 +61,13 @@ def _together(names: list[str], options: Options) -> list[Genes]:
     return [{name: options[name][end] for name in names} for end in (0, -1)]
 
 
-STARTS = 100  # random ones, from which genes of a net are looked for
-
-
 def find_genes(space: Space, distance: Callable[[Genotype], float]) -> Genes | None:
     """Genes of a net at `distance` 0, by coordinate descent from random starts; None if none is found."""
-    options = options_of(space)
+    options, price = options_of(space), _priced(space, distance)
     for start in range(STARTS):
         draw = random.Random(start)
         genes = {name: draw.choice(choices) for name, choices in options.items()}
-        least, genes = _descend(lambda near: distance(space.sample(FixedChooser(near))), genes, options, 0)
+        least, genes = _descend(price, genes, _each(options), 0)
         if least <= 0:
             return genes
     return None
@@ -92,29 +75,36 @@ def find_genes(space: Space, distance: Callable[[Genotype], float]) -> Genes | N
 
 def _descents(space: Space, cost: Callable[[Genotype], float], enough: float) -> Iterator[tuple[float, Genes]]:
     """The lowest cost found for each option of the first gene, and genes that have it; or one that is enough."""
-    options = options_of(space)
-    first = next(iter(options))
-    plain = first_genes(space)
+    options, price = options_of(space), _priced(space, cost)
+    first, plain = next(iter(options)), first_genes(space)
     rest = {name: choices for name, choices in options.items() if name != first}
     for value in options[first]:
-        yield _descend(lambda genes: cost(space.sample(FixedChooser(genes))), plain | {first: value}, rest, enough)
+        yield _descend(price, plain | {first: value}, _each(rest), enough)
 
 
-def _descend(cost: Callable[[Genes], float], genes: Genes, options: Options, enough: float) -> tuple[float, Genes]:
-    """Go from gene to gene, each time to the option that costs least, until that is enough or helps no more."""
+def _priced(space: Space, cost: Callable[[Genotype], float]) -> Callable[[Genes], float]:
+    """The cost of the net that genes give, each looked at once."""
+    names = [*options_of(space)]
+    price = cache(lambda values: cost(space.sample(FixedChooser(dict(zip(names, values, strict=True))))))
+    return lambda genes: price(tuple(genes[name] for name in names))
+
+
+def _each(options: Options) -> list[list[Genes]]:
+    """Changes of one gene after the other."""
+    return [[{name: value} for value in choices] for name, choices in options.items()]
+
+
+def _descend(
+    cost: Callable[[Genes], float], genes: Genes, moves: list[list[Genes]], enough: float = float("-inf")
+) -> tuple[float, Genes]:
+    """Take from each group of changes the one that costs least, until that is enough or none helps."""
     least, before = cost(genes), float("inf")
     while enough < least < before:
         before = least
-        for name in options:
-            for near in _others(genes, name, options):
-                if (price := cost(near)) < least:
-                    least, genes = price, near
+        for changes in moves:
+            genes = min([genes, *(genes | change for change in changes)], key=cost)
+        least = cost(genes)
     return least, genes
-
-
-def _others(genes: Genes, name: str, options: Options) -> Iterator[Genes]:
-    """The same genes with each other option of one of them."""
-    return (genes | {name: value} for value in options[name] if value != genes[name])
 
 
 class FeasibleNets:
@@ -129,7 +119,7 @@ class FeasibleNets:
         return self._evaluate(genes)[1]
 
     def _evaluate(self, genes: Genes) -> tuple[float, str]:
-        """What the net of these genes has over the limits, and the key, or "" if that is more than 0."""
+        """Excess of the net of these genes over the limits, and its key, or "" if it is over them."""
         name = tuple(map(genes.__getitem__, self._options))
         if name not in self._results:
             net = self._space.sample(FixedChooser(genes))
@@ -172,20 +162,21 @@ class FeasibleNets:
                 near.extend(self._new((other for _, other in self._beside(genes)), seen))
                 far.append(genes)
             else:
-                near.extend(self._new(self._behind(far.popleft()), seen))
+                near.extend(self._new(self._after(far.popleft()), seen))
 
     def _beside(self, genes: Genes) -> Iterator[tuple[str, Genes]]:
         """The genes that one change leads to, and which is changed."""
-        return ((name, other) for name in self._options for other in _others(genes, name, self._options))
+        changes = ((name, value) for name, choices in self._options.items() for value in choices)
+        return ((name, genes | {name: value}) for name, value in changes if value != genes[name])
 
-    def _behind(self, genes: Genes) -> Iterator[Genes]:
+    def _after(self, genes: Genes) -> Iterator[Genes]:
         """Genes that a change leads to once others, which the net does not use, are changed too."""
         own, beside = self.key(genes), list(self._beside(genes))
         unused = {name: self._options[name] for name, other in beside if self.key(other) == own}
         for name, other in beside:
             if not self.key(other):
                 free = {gene: choices for gene, choices in unused.items() if gene != name}
-                yield _descend(lambda changed: self._evaluate(changed)[0], other, free, 0)[1]
+                yield _descend(lambda changed: self._evaluate(changed)[0], other, _each(free), 0)[1]
             elif name in unused and isinstance(other[name], str):  # by another family or kind other genes count
                 yield from (more for _, more in self._beside(other))
 

@@ -1,4 +1,4 @@
-"""What fits a map: windows of attention, patches, stems by name."""
+"""Windows of attention, patches and stems that fit a map."""
 
 from __future__ import annotations
 

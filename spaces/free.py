@@ -94,7 +94,7 @@ class FreeSpace(PresetSpace):
         return maps_of(replace(net, stem=make_stem(stem, net.stem.width)), self.image_size)
 
     def _draw_body(self, chooser: Chooser) -> Stage:
-        """What all stages share."""
+        """Draw the genes that all stages share."""
         s = self.preset
         block = chooser.choose("block", s.blocks)
         width = chooser.choose("width", s.widths)

@@ -75,7 +75,7 @@ class SpacePreset:
 
 
 class Anchor(NamedTuple):
-    """What is given at one side: base widths and embed_dims, least and most, and channels of an AlterNet head."""
+    """Given values at one side: least and largest base widths and embed_dims, and channels of an AlterNet head."""
 
     side: int
     low: int
@@ -140,7 +140,7 @@ def _preset(height: int, width: int) -> SpacePreset:
 
 
 class Trunk(NamedTuple):
-    """What a side decides alone."""
+    """The part of a preset that follows from the side alone."""
 
     stem: str
     stride: int
@@ -260,7 +260,7 @@ def _macs(net: Genotype, image: Map) -> int:
 
 
 def _root(value: Callable[[float], float], wanted: float, low: float, high: float) -> float:
-    """Where a rising function is about `wanted`."""
+    """Argument at which a rising function is about `wanted`, by bisection."""
     for _ in range(14):
         middle = (low * high) ** 0.5
         low, high = (middle, high) if value(middle) < wanted else (low, middle)

@@ -67,7 +67,7 @@ def _narrowed(image: tuple[int, int], limit: float, make_up: float) -> SpacePres
 
 
 def _largest(space: ModernSpace) -> Iterator[Genes]:
-    """Of each pair of kinds the largest genes: every number at its most, with attention everywhere, nowhere, or but
+    """The largest genes of each pair of kinds: every number at its most, with attention everywhere, nowhere, or but
     for one stage.
     """
     options = options_of(space)
@@ -95,7 +95,7 @@ def _of_width(preset: SpacePreset, most: float, make_up: float) -> SpacePreset:
 
 
 def _stage_widths(width: float, stages: int, make_up: float) -> tuple[int, ...]:
-    """Of stage 1 the nearest whole number of channels; of the others what doubles it, or more where it has less."""
+    """Channels by stage: the nearest whole number in stage 1, doubled in the others, or more where that has less."""
     first = round(width)
     rest = width + make_up * (width - first)
     return (first, *(round(rest * 2**i) for i in range(1, stages)))

@@ -17,7 +17,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 from ..archs import Genotype, InputError, static_cost
 from ..archs.errors import short_repr
@@ -118,16 +118,11 @@ def _only_class(what: str, module: ModuleType) -> Any:
     raise InputError(f"{what}: must define one class with a method sample(chooser), a space, {got}")
 
 
-class Samples(Protocol):
-    """What a space must be able to do."""
-
-    def sample(self, chooser: Chooser) -> Genotype: ...
-
-
-def check(space: Samples, what: str, image_size: ImageSize, draws: int = DRAWS) -> Options:
+def check(space: Any, what: str, image_size: ImageSize, draws: int = DRAWS) -> Options:
     """Draw random nets, each twice, and return the genes' options, in the order they are chosen.
 
     Args:
+        space: anything with a method `sample(chooser)`.
         what: the space, as messages begin.
 
     Raises:
@@ -144,7 +139,7 @@ def check(space: Samples, what: str, image_size: ImageSize, draws: int = DRAWS) 
     return first.options
 
 
-def draw(space: Samples, what: str, chooser: Chooser, image_size: ImageSize) -> tuple[Genotype, RecordingChooser]:
+def draw(space: Any, what: str, chooser: Chooser, image_size: ImageSize) -> tuple[Genotype, RecordingChooser]:
     """A net, its genes and their options.
 
     Raises:
@@ -202,7 +197,7 @@ class _GeneCheck:
         kind = list[Text] if isinstance(options[0], str) else list[bool | Integer | Number]
         convert(list(options), kind, f"gene {name}: options are texts alone or numbers alone")
         if len(set(options)) < len(options):
-            raise InputError(f"gene {name}: an option stands there twice, got {short_repr(options)}")
+            raise InputError(f"gene {name}: an option is listed twice, got {short_repr(options)}")
         return self._chooser.choose(name, tuple(options))
 
 

@@ -77,7 +77,7 @@ class UserModules:
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> ModuleType:
-        """What `import` calls in the file and its neighbours: these first, else what is installed."""
+        """Import for the file and its neighbours: these first, else what is installed."""
         if level:
             name = resolve_name("." * level + name, (globals or {}).get("__package__") or "")
         if name.partition(".")[0] not in self._found:
@@ -127,7 +127,7 @@ def find_neighbours(file: UserModule) -> dict[str, UserModule]:
 
 
 def _imported(file: UserModule) -> Iterator[tuple[str, int]]:
-    """What a file's import statements may name, packages before what is in them, with the line.
+    """Modules that a file's import statements may name, packages before what is in them, with the line.
 
     In `from a import b`, b may be a module.
     """

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from rich.console import Console
 from torch import nn
 
@@ -220,26 +219,11 @@ def test_a_new_block_is_its_module_and_its_entry(net: Genotype, tmp_path: Path) 
     assert counted(net) == formula(net)
     torch.manual_seed(0)
     parent = build(net, 5, 16)
-    losses = trained(parent, 10)
-    assert losses[-1] < 0.9 * losses[0]
     inherited(net, parent)
     sliced(net)
     drawn(net)
     exported(net, tmp_path / "exported")
     analysed(parent)
-
-
-def trained(model: nn.Module, steps: int) -> list[float]:
-    """Losses on one batch."""
-    x, y, losses = torch.randn(10, 3, 16, 16), torch.arange(10) % 5, []
-    optimiser = torch.optim.AdamW(model.parameters(), 0.01)
-    for _ in range(steps):
-        loss = F.cross_entropy(model(x), y)
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        losses.append(loss.item())
-    return losses
 
 
 def inherited(net: Genotype, parent: Any) -> None:

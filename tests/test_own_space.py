@@ -98,7 +98,7 @@ WRONG = {
     "no name": (drawn("chooser.choose(1, (1, 2))"), "a gene's name must be a text, got 1"),
     "mixed options": (drawn("chooser.choose('m', (1, 'a'))"), "texts alone or numbers alone: [1] must be"),
     "options of no kind": (drawn("chooser.choose('m', (None, 1))"), "texts alone or numbers alone: [0] must be"),
-    "the same option twice": (drawn("chooser.choose('m', (1, 1))"), "gene m: an option stands there twice"),
+    "the same option twice": (drawn("chooser.choose('m', (1, 1))"), "gene m: an option is listed twice"),
     "no baselines": (BASELINES + "None\n", "baselines() must return a tuple of Genotypes, got None"),
     "baselines with attention": (BASELINES + "(Genotype(Stem(), (Stage(msa=1),)),)\n", "got one of family 'alternet'"),
     "baselines that fall": (BASELINES + "[Genotype(Stem('cifar', w), (Stage(width=8),)) for w in (9, 8)]\n",

@@ -1,4 +1,4 @@
-"""Nets of the zoo that have timm's tensors in timm's order: costs to the digit, outputs, weights there and back."""
+"""Nets of the zoo that timm has too: costs to the digit, outputs, weights there and back."""
 
 from __future__ import annotations
 
@@ -13,16 +13,24 @@ from alternas.archs.timm import convert, count_timm, to_timm
 from nets import lively
 
 QUICK = ("shvit_s1", "efficientformerv2_s0", "efficientvit_b0", "coatnet_0_rw")
-ENTRIES = {entry.timm: name for name, entry in zoo.ZOO.items() if entry.by_order}
+RENAMED = ("resnet18", "preresnet18", "vit_tiny_patch16", "vit_tiny_r_s16_p8")  # whose tensors are taken over by name
+ENTRIES = {entry.timm: name for name, entry in zoo.ZOO.items() if entry.timm}
 BY_SIZE = ("convnext_", "convformer_", "caformer_", "poolformerv2_", "mambaout_")  # of these the outputs of a few
 FEW = ("convnext_atto", "convnext_tiny", "convformer_s18", "caformer_s18", "poolformerv2_s12", "mambaout_femto")
+FEW += ("bit_r50x1", "vit_small_patch32", "vit_small_r26_s32", "resnet50", "preresnet50", "vit_base_patch32")
+BY_ORDER = [theirs for theirs, ours in ENTRIES.items() if zoo.ZOO[ours].by_order]
+WEIGHTS = [
+    theirs
+    for theirs, ours in ENTRIES.items()
+    if ours in (*RENAMED, *FEW, "vit_base_r50_s16") or (theirs in BY_ORDER and not ours.startswith(BY_SIZE))
+]
 
 
 def marked(names: Any, quick: tuple[str, ...]) -> list[Any]:
     return [name if ENTRIES[name] in quick else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
-@pytest.mark.parametrize("theirs", marked(ENTRIES, QUICK))
+@pytest.mark.parametrize("theirs", marked(BY_ORDER, QUICK))  # those of the others: test_cost.py
 def test_costs_are_timms(theirs: str) -> None:
     config: Any = timm.get_pretrained_cfg(theirs)
     _, *size = config.test_input_size or config.input_size
@@ -30,7 +38,7 @@ def test_costs_are_timms(theirs: str) -> None:
     assert (cost.params, cost.macs) == (counted["params"], counted["macs"])
 
 
-@pytest.mark.parametrize("theirs", marked((n for n in ENTRIES if not n.startswith(BY_SIZE) or n in FEW), QUICK[:3]))
+@pytest.mark.parametrize("theirs", marked(WEIGHTS, (*QUICK[:3], *RENAMED)))
 @torch.no_grad()
 def test_timms_weights_give_timms_outputs_and_go_back(theirs: str) -> None:
     torch.manual_seed(0)

@@ -16,7 +16,7 @@ VECTOR = 16  # channels that a vector of floats holds (AVX-512): runtimes lay ou
 
 
 class OperatorCost(NamedTuple):
-    """What one kind of operator costs in one place ("stem", "stage 2", "encoder", "head")."""
+    """Cost of one kind of operator in one place ("stem", "stage 2", "encoder", "head")."""
 
     place: str
     kind: str
@@ -29,13 +29,13 @@ class OperatorCost(NamedTuple):
 
 
 def total_of(parts: list[OperatorCost], place: str = "", kind: str = "") -> OperatorCost:
-    """The sum of some parts."""
+    """Sum of several parts."""
     sums = (sum(getattr(p, field) for p in parts) for field in ("params", "macs", "activation_bytes"))
     return OperatorCost(place, kind, *sums)
 
 
 class OperatorWork(NamedTuple):
-    """What all calls of one operator ask of a device: more kinds than `OperatorCost` has, as their speeds differ.
+    """Work of all calls of one operator on a device: more kinds than `OperatorCost` has, as their speeds differ.
 
     Kinds: "conv" (side above 1), "pointwise" (side 1), "depthwise", "depthwise_odd" (channels no multiple of
     `VECTOR`), "linear", "attention", "other" (norms, tables, scales: calls alone, as their maps are not known here).
@@ -92,16 +92,16 @@ class CostAccumulator:
         self._call("attention", macs, 4 * queries * dim + queries * keys)
 
     def keep(self, *elements: int) -> None:
-        """Tensors that autograd keeps for the backward pass."""
+        """Count tensors that autograd keeps for the backward pass."""
         self.kept += sum(elements)
 
     def keep_input(self, elements: int) -> None:
-        """The same for a block's input, unless the block before has counted it as its output."""
+        """Keep a block's input, unless the block before has counted it as its output."""
         self.kept += 0 if self.input_kept else elements
         self.input_kept = False
 
     def alive(self, base: int, *steps: int) -> None:
-        """Tensors alive at once in a pass without gradients: `base` beside the largest of `steps`."""
+        """Note tensors alive at once in a pass without gradients: `base` beside the largest of `steps`."""
         self.peak = max(self.peak, base + max(steps))
 
     def take(self, later: CostAccumulator) -> None:

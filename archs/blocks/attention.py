@@ -111,7 +111,7 @@ class WindowAttention(nn.Module):
         return queries, keys[:, :, None].expand(shape).flatten(1, 2), values[:, :, None].expand(shape).flatten(1, 2)
 
     def mixed(self, values_WNKD: Tensor) -> Tensor:
-        """What the depthwise conv makes of the values, each window for itself."""
+        """The depthwise conv of the values, each window by itself."""
         assert self.mix is not None
         height, width = self.window
         sides = (-(-height // self.kv_stride), -(-width // self.kv_stride))

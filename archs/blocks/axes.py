@@ -24,7 +24,7 @@ class Axis(NamedTuple):
 
     @property
     def levels(self) -> list[tuple[int, ...]]:
-        """Its nested sizes, each as the lengths of its runs."""
+        """Lengths of the runs of each nested size."""
         return [*((size,) for size in self.sizes[:-1]), self.runs or self.sizes[-1:]]
 
     @property

@@ -56,7 +56,7 @@ class EfficientFormerConv(nn.Module):
 
 
 class DistanceAttention(nn.Module):
-    """What both attentions have: values of 4x a head's channels, and a bias for each distance in rows and columns."""
+    """Base of both attentions: values of 4x a head's channels, a bias for each distance in rows and columns."""
 
     def __init__(self, b: DistanceSizes) -> None:
         super().__init__()

@@ -51,7 +51,7 @@ def downsampling_cost(acc: CostAccumulator, b: Block) -> None:
 
 
 def mlp_cost(acc: CostAccumulator, b: Block, hidden: int) -> None:
-    """Its input is counted before."""
+    """Add the feed-forward network; its input is counted before."""
     y, h = size(b.c_out, b.map_out), size(hidden, b.map_out)
     conv_with_norm(acc, b.c_out, hidden, 1, b.map_out)
     conv_with_norm(acc, 1, hidden, b.kernel, b.map_out)

@@ -40,7 +40,7 @@ class WindowSizes(Block):
 
     @property
     def position(self) -> str:
-        """What attention knows of places."""
+        """How attention knows positions: relative, conditional or none."""
         return self._own("position", "none")
 
     @property

@@ -34,7 +34,7 @@ class StarReLU(nn.Module):
 
 
 class PoolingMixer(nn.Module):
-    """What an average pool adds to its input; beyond the map nothing is averaged."""
+    """Average pool minus its input; padding is left out of the average."""
 
     def __init__(self, side: int) -> None:
         super().__init__()

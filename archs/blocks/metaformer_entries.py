@@ -25,7 +25,7 @@ METAFORMER = {
 
 
 def metaformer_cost(acc: CostAccumulator, b: Block, mixer: Callable[[CostAccumulator, Any], int]) -> None:
-    """Of a block whose `mixer` adds its cost and gives the elements alive in it beside its input's norm."""
+    """Add a block whose `mixer` adds its own cost and returns the elements alive beside its input's norm."""
     y, h = size(b.c_out, b.map_out), size(b.hidden, b.map_out)
     if b.projects:
         strided_conv_cost(acc, b, 3, norm_bias=False)

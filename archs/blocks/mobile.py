@@ -73,7 +73,7 @@ class UniversalInvertedBottleneck(InOrder):
 
 
 def squeeze_excite(channels: int, hidden: int, active: str) -> SqueezeExcite:
-    """As MobileNetV3 has it beside ReLU and hard-swish, ReLU and hard sigmoid; else `active` and sigmoid."""
+    """Squeeze-and-excitation with ReLU and hard sigmoid, as MobileNetV3, or with `active` and sigmoid."""
     hard = active in ("relu", "hard_swish")
     inside, gate = (nn.ReLU, HardSigmoid) if hard else (type(act(active)), nn.Sigmoid)
     return SqueezeExcite(channels, rd_channels=hidden, act_layer=inside, gate_layer=gate)

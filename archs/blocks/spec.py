@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 
 class Branch(NamedTuple):
-    """What a block adds to the residual stream, one or two of them.
+    """A branch that a block adds to the residual stream.
 
     Attributes:
         op: "conv", "msa" or "mlp": how analyses group it.
@@ -26,7 +26,7 @@ class Branch(NamedTuple):
 
 
 class BlockStyle(NamedTuple):
-    """How a kind of block is drawn: its letter, its colour, and its name in the legend."""
+    """Letter, colour and name in the legend of a kind of block in drawings."""
 
     letter: str = "X"
     colour: str = "#8a8f98"
@@ -102,7 +102,7 @@ class BlockSpec:
     searched: bool = field(default=False, repr=False)
 
     def form(self, order: str) -> BlockForm:
-        """How it is made in nets of this order of activation."""
+        """Its form in nets of this order of activation."""
         return self.post if self.post is not None and order == "post" else self.pre
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What stands between a net of timm and ours: nothing is guessed, and outputs are compared."""
+"""Checks of a conversion from timm: nothing is guessed, and outputs are compared."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def create(
 
 
 def create_args(name: str, num_classes: int | None, in_chans: int | None, image_size: Map | None) -> dict[str, Any]:
-    """What `timm.create_model` is given beside the name: what is not None, and the image size where it is fixed."""
+    """Arguments of `timm.create_model` beside the name: those not None, and the image size where it is fixed."""
     given: dict[str, Any] = {"num_classes": num_classes, "in_chans": in_chans}
     config = timm.get_pretrained_cfg(name)
     if config and config.fixed_input_size:  # the model is built for one image size

@@ -119,20 +119,14 @@ def vit_hybrid(size: str, depths: tuple[int, ...], patch: int = 1) -> Genotype:
 
 
 def resnets() -> dict[str, Entry]:
-    entries = {}
-    for n in ALTERNETS:  # 200 layers are BiT's alone
-        block, depths = RESNETS[n]
-        entries[f"resnet{n}"] = Entry(
-            lambda size, b=block, d=depths: resnet(b, d, _stem(size)),
-            f"ResNet-{n}, He et al., CVPR 2016, with the stride on the 3x3 conv, as torchvision and timm.",
-            f"resnet{n}",
-        )
-        entries[f"preresnet{n}"] = Entry(
-            lambda size, b=block, d=depths: preresnet(b, d, _stem(size)),
-            f"Pre-activation ResNet-{n}, He et al., ECCV 2016, as Park & Kim's models/preresnet.py.",
-            f"resnetv2_{n}",
-        )
-    return entries
+    post = "ResNet-{}, He et al., CVPR 2016, with the stride on the 3x3 conv, as torchvision and timm."
+    pre = "Pre-activation ResNet-{}, He et al., ECCV 2016, as Park & Kim's models/preresnet.py."
+    rows = (("resnet", resnet, post, "resnet"), ("preresnet", preresnet, pre, "resnetv2_"))
+    return {
+        f"{name}{n}": Entry(lambda size, f=make, n=n: f(*RESNETS[n], _stem(size)), about.format(n), f"{timm}{n}")
+        for n in ALTERNETS  # 200 layers are BiT's alone
+        for name, make, about, timm in rows
+    }
 
 
 def bits() -> dict[str, Entry]:
