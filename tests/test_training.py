@@ -145,6 +145,11 @@ def test_validation_takes_a_tenth_of_the_training_at_most(trained: int, validate
     assert curve_points(trained, validated) == points
 
 
+@pytest.mark.parametrize(("waited", "images_a_second"), [(1.0, None), (5.0, (100, 200)), (9.9, (100, 10_000))])
+def test_a_net_that_waits_for_its_images_is_told(waited: float, images_a_second: tuple[int, int] | None) -> None:
+    assert train.fed(1000, 10.0, waited) == images_a_second
+
+
 def test_divergence_is_an_outcome(tmp_path: Path, bench: MemoryLoader) -> None:
     wild = dataclasses.replace(recipes.get("smoke"), lr=1000, clip_grad=0.0, warmup=0.0)
     outcome = last(train.train(job(tmp_path, recipe=wild), bench))
