@@ -101,6 +101,7 @@ def latency(
     batch: str = "1",
     dtype: str = "float32",
     compile_nets: bool = False,
+    graph: bool = False,
     onnx: bool = False,
     threads: int = 1,
     top: int = 0,
@@ -123,7 +124,7 @@ def latency(
         rank_correlation,
     )
 
-    here = latency_settings(device, batch, dtype, compile_nets, onnx, threads)
+    here = latency_settings(device, batch, dtype, compile_nets, graph, onnx, threads)
     settings = measuring.devices() or here
     if settings is not here and here != [LatencySetting()]:
         raise InputError("latency-command: has its own device, batch, dtype and threads; leave these options out")

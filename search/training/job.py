@@ -55,8 +55,17 @@ class InitWeights:
 
 
 STATISTICS_IMAGES = 512  # training images that BatchNorm's statistics are estimated from
-CURVE_POINTS = 16  # over a full budget
+CURVE_POINTS = 16  # over a full budget, at most
+MIN_CURVE_POINTS = 2  # at half and at the end: whether accuracy still rose
+VALIDATION_SHARE = 0.1  # of a training's compute, at most, for a curve
+TRAINED_IMAGE = 3  # passes through a net that training on an image costs, where validating on it costs one
 QUERIES = 15  # images of a class that a few-shot episode asks about
+
+
+def curve_points(trained: int, validated: int) -> int:
+    """Points of a learning curve for a training on so many images, repeated ones counted, each point on so many."""
+    affordable = int(VALIDATION_SHARE * TRAINED_IMAGE * trained / max(1, validated))
+    return max(MIN_CURVE_POINTS, min(CURVE_POINTS, affordable))
 
 
 @dataclass(frozen=True)

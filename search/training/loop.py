@@ -37,6 +37,7 @@ from .recipe import check_devices
 from .task import task_of
 
 CHECKPOINT_SECONDS = 20.0
+WAITED_SHARE = 0.2  # of a training's time that a net waits for its images, from which on it is said
 RANK_SEEDS = 2**54  # between the seeds of one worker and the next: more than any seed and step come to
 
 
@@ -86,6 +87,13 @@ def _trained(trainer: Trainer) -> Iterator[Progress | JobResult]:
     yield trainer.result(Status.OK, accuracy=score, metrics=metrics)
 
 
+def fed(images: int, seconds: float, waited: float) -> tuple[int, int] | None:
+    """Images a second that the loader feeds, and that the net could take; None where it waits but little for them."""
+    if waited < WAITED_SHARE * seconds:
+        return None
+    return round(images / seconds), round(images / max(seconds - waited, 1e-9))
+
+
 class Trainer:
     """The state of one training: net, averaged net, optimizer, step, curve, seconds."""
 
@@ -111,6 +119,7 @@ class Trainer:
         self.graph = GraphedFunction(device, self._can_be_graph(), self.optimizer)
         self.step, self.seconds, self.curve = 0, 0.0, list[Point]()
         self.scores: Scores | LabelScores | None = None  # at this step, once evaluated
+        self.fed: tuple[int, int] | None = None  # images a second: read, and that the net could take, where it waits
         self.checkpoint_broken, self.weights_sha256 = False, ""
         if not (Path(job.checkpoint).exists() and self.load()) and self.init.refitted:
             estimate_norms(self.task.unwrap(self.net), recipe, loader)
@@ -143,11 +152,16 @@ class Trainer:
 
     def train_to(self, stop: int) -> None:
         """Train up to step `stop` and add a point to the curve."""
-        start, losses = time.perf_counter(), []
+        start, losses, waited = time.perf_counter(), [], 0.0
         self._train_mode()
         while self.step < stop:
-            losses.append(self.train_step(*next(self.batches)))
+            since = time.perf_counter()
+            batch = next(self.batches)
+            waited += time.perf_counter() - since
+            losses.append(self.train_step(*batch))
         loss = self.group.total(torch.stack(losses).mean()).item()  # the first time that anything waits for the device
+        images = len(losses) * self.recipe.images_a_step(len(self.loader.data.train))
+        self.fed = fed(images, time.perf_counter() - start, waited) or self.fed
         self.scores = self.evaluate("val")
         self.curve.append(Point(self.step, loss, self.score(self.scores) if math.isfinite(loss) else math.nan))
         self.seconds += time.perf_counter() - start
@@ -247,6 +261,7 @@ class Trainer:
             **({"graph": True} if self.graph.graph else {}),
             "evaluated": len(self.curve) * len(data.val) + at_end + estimated,
         }
+        how |= {"fed": self.fed} if self.fed and data.loader == "stream" else {}
         how |= {"devices": self.job.member.world} if self.job.member.world > 1 else {}
         how |= {"checkpoint": "was broken; begun anew"} if self.checkpoint_broken else {}
         how |= {"weights_sha256": self.weights_sha256} if self.weights_sha256 else {}

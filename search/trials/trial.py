@@ -19,7 +19,7 @@ from ...spaces import Genes
 from ..samplers.sampler_context import Traits, features
 from ..spec import SearchSpec
 from ..training.artifacts import ArtifactStore
-from ..training.job import CURVE_POINTS, InitWeights, JobResult, TrainJob
+from ..training.job import InitWeights, JobResult, TrainJob
 
 BASELINE_SEEDS = 2  # trainings of a baseline: what the seed noise of a run is estimated from
 BUDGET_SHARE = 0.5  # of the full budget; as good after a third of it on average: benchmarks/results/inherit.json
@@ -169,12 +169,13 @@ class Trial:
         """Accuracy at full budget, by seed."""
         return {seed: r.accuracy for seed, r in self.results_by_seed.items() if r.accuracy is not None}
 
-    def start(self, settings: SearchSpec, folder: Path, store: ArtifactStore | None) -> TrainJob:
+    def start(self, settings: SearchSpec, folder: Path, store: ArtifactStore | None, curve_points: int) -> TrainJob:
         """Its next job: up to the next rung; a baseline, a reference or a further seed in one go.
 
         Args:
             settings: of the search, with the recipe of this trial.
             store: where the worker leaves its files, if it does not see the folder.
+            curve_points: over a full budget; of a polished net two, at half and at the end.
         """
         repeat = len(self.results_by_seed)
         seed = settings.seed + repeat
@@ -192,7 +193,7 @@ class Trial:
             checkpoint=str(folder / "checkpoints" / f"{name}.pt"),
             weights=str(folder / "weights" / f"{name}.safetensors"),
             start=self.parent.start if self.parent else None,
-            curve_points=2 if self.weights == "polished" else CURVE_POINTS,
+            curve_points=2 if self.weights == "polished" else curve_points,
             timeout_s=max(1.0, 60 * settings.run.budget.trial_minutes - seconds),
             store=store,
             metric=settings.metric,
