@@ -1,17 +1,20 @@
-"""`alternas doctor --gpu`: its checks on a real card; on the null device, or two CPUs, that each of them runs and fails."""
+"""`alternas doctor --gpu`: its checks on a real card, and on the null device and CPUs that each of them runs and fails."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from alternas.archs import OperationError
 from alternas.search.engine import doctor_gpu, doctor_gpu_cards, doctor_gpu_checks, doctor_gpu_speed
 from alternas.search.engine.doctor_gpu_checks import CHECKS, Found
+from alternas.search.training.loop import Trainer
 from command_line import Run
 from null_cuda.client import OnNullDevice
 
@@ -40,26 +43,22 @@ def test_without_a_card(served: Run, tmp_path: Path) -> None:
     assert served(tmp_path, "doctor", "--gpu", "--address", "auto") == (2, "", said)
 
 
-def test_a_card_that_computes_wrongly_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The losses of the CPU are its own; those of one that trains with another rate are not."""
-    found = doctor_gpu_checks.losses_agree(CPU)
-    assert found.figures["float32"] == 0
+@pytest.mark.slow
+def test_a_device_that_computes_otherwise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The losses of the CPU are its own; where every second training has twice the rate they are not."""
+    assert doctor_gpu_checks.losses_agree(CPU).figures["float32"] == 0
     assert doctor_gpu_checks.resumes(CPU).figures["off"] == 0
-    trained = doctor_gpu_checks.train
-    monkeypatch.setattr(doctor_gpu_checks, "train", lambda trainer, steps: trained(_faster(trainer), steps))
+    rates, train = cycle((1, 2)), doctor_gpu_checks.train
+
+    def train_otherwise(trainer: Trainer, steps: int) -> list[Tensor]:
+        trainer.peak *= next(rates)
+        return train(trainer, steps)
+
+    monkeypatch.setattr(doctor_gpu_checks, "train", train_otherwise)
     with pytest.raises(OperationError, match=r"resnet: losses in float32 must be the CPU's within 0\.001"):
         doctor_gpu_checks.losses_agree(CPU)
-
-
-runs = 0
-
-
-def _faster(trainer: Any) -> Any:
-    """Every second training has a slightly higher rate."""
-    global runs
-    runs += 1
-    trainer.peak *= 1.5 if runs % 2 == 0 else 1
-    return trainer
+    with pytest.raises(OperationError, match="losses behind a checkpoint differ"):
+        doctor_gpu_checks.resumes(CPU)
 
 
 @pytest.mark.slow

@@ -13,13 +13,14 @@ from alternas.archs import Genotype, Stage, Stem
 from alternas.results.analysis.registry import ANALYSES, analyse
 from alternas.results.analysis_tools.inputs import AnalysisInput, AnalysisResult, Images
 from alternas.results.latency.measurements import LatencySetting
+from alternas.search.engine.doctor_gpu_checks import noise
 from alternas.search.engine.worker import Worker
 from alternas.search.training.bank_jobs import EvaluateJob, SupernetJob
 from alternas.search.training.job import Job, JobResult, LatencyJob
 from alternas.search.training.loaders import MemoryLoader
 from alternas.search.training.loop import Trainer
 from null_cuda.client import OnNullDevice
-from null_cuda.training import CUDA, NETS, SMALL, job, noise, recipe_of
+from null_cuda.training import CUDA, NETS, SMALL, job, recipe_of
 
 PLAIN = Genotype(Stem("cifar", 8), (Stage("basic", 1, 8), Stage("basic", 1, 16, 2)))
 MIB = 2**20
