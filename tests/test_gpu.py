@@ -1,4 +1,4 @@
-"""`alternas doctor --gpu`: its checks on a real card, and on the null device and CPUs that each of them runs and fails."""
+"""`alternas doctor --gpu`: its checks on a real card; on the null device and on CPUs, that they run and that they fail."""
 
 from __future__ import annotations
 
