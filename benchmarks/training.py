@@ -40,7 +40,7 @@ from alternas.search.data.dataset import DataConfig, DataSet, Split
 from alternas.search.data.load import load
 from alternas.search.engine.doctor_gpu_speed import matmul_rate
 from alternas.search.training import recipes
-from alternas.search.training.augment import Draws, flipped, shifted
+from alternas.search.training.augment import Draws, moved, moves_of
 from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.training.loaders import MemoryLoader
 from alternas.search.training.loop import Trainer, train
@@ -87,7 +87,9 @@ def bare(data: DataSet, model: nn.Module, recipe: Recipe, device: torch.device, 
 
     def step(chosen: Tensor) -> None:
         draws = Draws(generator, len(chosen))
-        images = flipped(shifted(x[chosen], recipe.augment.pad, draws), draws)
+        pad = recipe.augment.pad
+        places = moves_of((x.shape[2], x.shape[3]), pad, True, draws)
+        images = moved(x[chosen], pad, *(at.to(device, non_blocking=True) for at in places))
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             logits = forward(images.contiguous(memory_format=layout))
         F.cross_entropy(logits.float(), y[chosen], label_smoothing=recipe.label_smoothing).backward()

@@ -101,6 +101,7 @@ def latency(
     batch: str = "1",
     dtype: str = "float32",
     compile_nets: bool = False,
+    graph: bool = False,
     onnx: bool = False,
     threads: int = 1,
     top: int = 0,
@@ -127,7 +128,7 @@ def latency(
     from ..results.latency.peak import peak_rows, peak_table
 
     wants_peak = batch == "max"
-    here = latency_settings(device, "1" if wants_peak else batch, dtype, compile_nets, onnx, threads)
+    here = latency_settings(device, "1" if wants_peak else batch, dtype, compile_nets, graph, onnx, threads)
     settings = measuring.devices() or here
     if settings is not here and (here != [LatencySetting()] or wants_peak):
         raise InputError("latency-command: has its own device, batch, dtype and threads; leave these options out")

@@ -31,7 +31,11 @@ def images() -> Tensor:
 
 
 def test_shifts_are_crops_of_the_padded_image(images: Tensor) -> None:
-    found, padded, seen = augment.shifted(images, 2, draws()), F.pad(images, (2,) * 4), set()
+    found, padded, seen = (
+        augment.moved(images, 2, *augment.moves_of((9, 7), 2, False, draws())),
+        F.pad(images, (2,) * 4),
+        set(),
+    )
     for image, whole in zip(found, padded, strict=True):
         crops = {(i, j): whole[:, i : i + 9, j : j + 7] for i in range(5) for j in range(5)}
         fits = [at for at, crop in crops.items() if torch.equal(crop, image)]
@@ -41,7 +45,7 @@ def test_shifts_are_crops_of_the_padded_image(images: Tensor) -> None:
 
 
 def test_flips(images: Tensor) -> None:
-    found = augment.flipped(images, draws())
+    found = augment.moved(images, 0, *augment.moves_of((9, 7), 0, True, draws()))
     same = [torch.equal(a, b) for a, b in zip(found, images, strict=True)]
     mirrored = [torch.equal(a, b.flip(2)) for a, b in zip(found, images, strict=True)]
     assert all(a != b for a, b in zip(same, mirrored, strict=True))

@@ -134,13 +134,17 @@ def test_a_net_that_does_not_run_is_one_line() -> None:
 
 
 @pytest.mark.parametrize(("given", "about"), [
-    (("gpu", "1", "float32", False, False, 1), "device"), (("cpu", "0", "float32", False, False, 1), "batch"),
-    (("cpu", "1,x", "float32", False, False, 1), "batch"), (("cpu", "", "float32", False, False, 1), "batch"),
-    (("cpu", "1", "float23", False, False, 1), "did you mean 'float32'"),
-    (("cpu", "1", "float32", True, True, 1), "one of them"), (("cpu", "1", "float32", False, False, 0), "threads"),
-    (("cpu", "1", "bfloat16", False, True, 1), "runtime onnx: measured in float32, float16, int8 on the CPU alone"),
-    (("cuda", "1", "int8", False, True, 1), "on the CPU alone, got int8 on cuda"),
-    (("cpu", "1", "int8", False, False, 1), "dtype int8: measured by runtime onnx alone, got eager"),
+    (("gpu", "1", "float32", False, False, False, 1), "device"),
+    (("cpu", "0", "float32", False, False, False, 1), "batch"),
+    (("cpu", "1,x", "float32", False, False, False, 1), "batch"),
+    (("cpu", "", "float32", False, False, False, 1), "batch"),
+    (("cpu", "1", "float23", False, False, False, 1), "did you mean 'float32'"),
+    (("cpu", "1", "float32", True, False, True, 1), "compile and onnx: one of them"),
+    (("cpu", "1", "float32", False, True, False, 1), "runtime graph: measured on cuda alone, got cpu"),
+    (("cpu", "1", "float32", False, False, False, 0), "threads"),
+    (("cpu", "1", "bfloat16", False, False, True, 1), "onnx: measured in float32, float16, int8 on the CPU alone"),
+    (("cuda", "1", "int8", False, False, True, 1), "on the CPU alone, got int8 on cuda"),
+    (("cpu", "1", "int8", False, False, False, 1), "dtype int8: measured by runtime onnx alone, got eager"),
 ])  # fmt: skip
 def test_wrong_settings(given: Any, about: str) -> None:
     with pytest.raises(InputError, match=about):
@@ -148,11 +152,11 @@ def test_wrong_settings(given: Any, about: str) -> None:
 
 
 def test_every_batch_with_every_dtype() -> None:
-    found = latency_settings("cpu", "1, 32", "float32,bfloat16", False, False, 2)
+    found = latency_settings("cpu", "1, 32", "float32,bfloat16", False, False, False, 2)
     assert [(s.batch, s.dtype) for s in found] == [(1, "float32"), (32, "float32"), (1, "bfloat16"), (32, "bfloat16")]
     assert describe_setting(found[0], "Chip") == "Chip (cpu, 2 threads): batch 1, float32, eager"
-    assert latency_settings("cpu", "1", "float32", True, False, 1)[0].runtime == "compile"
-    assert latency_settings("cpu", "1", "float32", False, True, 1)[0].runtime == "onnx"
+    assert latency_settings("cpu", "1", "float32", True, False, False, 1)[0].runtime == "compile"
+    assert latency_settings("cpu", "1", "float32", False, False, True, 1)[0].runtime == "onnx"
 
 
 @pytest.mark.slow
@@ -223,7 +227,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.slow
 def test_nets_of_a_run_are_measured_and_kept(run: Path) -> None:
-    settings = latency_settings("cpu", "1,2", "float32", False, False, 1)
+    settings = latency_settings("cpu", "1,2", "float32", False, False, False, 1)
     heard: list[str] = []
     found = list(measure_nets(nets_of("mine")[0], settings, run, heard.append))
     assert heard == ["trial 0", "trial 1"] * 2, "only those trained whole"

@@ -13,7 +13,7 @@ from ray._private import utils
 from alternas.archs import InputError
 from alternas.results.latency.measurements import LatencySetting
 from alternas.search.engine import connection
-from alternas.search.engine.resources import Resources, check_alone, resolve_gpus, worker_slots
+from alternas.search.engine.resources import Resources, check_alone, resolve_gpus, threads_of, worker_slots
 
 
 def fit(*nodes: dict[str, float], **asked: Any) -> tuple[int, float | None]:
@@ -40,6 +40,24 @@ def fit(*nodes: dict[str, float], **asked: Any) -> tuple[int, float | None]:
 )
 def test_workers_that_fit(have: dict[str, float], asked: dict[str, float], found: tuple[int, float]) -> None:
     assert fit(have, **asked) == found
+
+
+@pytest.mark.parametrize(
+    ("have", "asked", "size", "threads"),
+    [
+        ({"CPU": 16.0}, {"cpus": 2.0}, 8, 2),
+        ({"CPU": 16.0}, {"workers": 1}, 1, 1),
+        ({"CPU": 16.0, "GPU": 1.0}, {}, 1, 16),
+        ({"CPU": 16.0, "GPU": 1.0}, {"gpus": 0.25}, 4, 4),
+        ({"CPU": 16.0, "GPU": 4.0}, {"workers": 1}, 1, 16),
+        ({"CPU": 16.0, "GPU": 4.0}, {"gpus": 2.0}, 2, 4),
+        ({"CPU": 4.0, "GPU": 8.0}, {}, 4, 1),
+    ],
+)
+def test_a_worker_on_a_gpu_reads_with_its_part_of_the_node(
+    have: dict[str, float], asked: dict[str, float], size: int, threads: int
+) -> None:
+    assert threads_of(resolve_gpus(Resources(**asked), [have]), [have, {"CPU": 0.0}], size) == threads  # type: ignore[arg-type]
 
 
 def test_a_worker_stays_on_one_node() -> None:

@@ -15,7 +15,8 @@ from scipy.stats import chisquare, ks_2samp
 from timm.data import auto_augment as timm_augment
 from torch import Tensor
 
-from alternas.search.training.augment import MOVES, OPS, PIXEL_OPS, Draw, Draws, RandAugment, _arguments, apply
+from alternas.search.training.augment import Draws
+from alternas.search.training.randaugment import MOVES, OPS, PIXEL_OPS, Draw, RandAugment, _arguments, apply
 
 SHAPES = [(3, 32, 32), (3, 17, 40), (1, 33, 20), (1, 8, 8), (3, 2, 2), (1, 1, 5)]
 NONE = len(OPS)

@@ -21,7 +21,7 @@ from alternas.search.training import loop as train
 from alternas.search.training import optim as gradients
 from alternas.search.training import recipes
 from alternas.search.training.checkpoint import read_checkpoint
-from alternas.search.training.job import JobResult, Progress, TrainJob
+from alternas.search.training.job import JobResult, Progress, TrainJob, curve_points
 from alternas.search.training.loaders import MemoryLoader
 from alternas.search.training.recipe import Augment, Recipe
 from alternas.spaces import RandomChooser, get
@@ -136,6 +136,18 @@ def test_two_runs_with_one_seed_are_one(tmp_path: Path, bench: MemoryLoader) -> 
 def test_seeds_matter(tmp_path: Path, bench: MemoryLoader) -> None:
     curves = [last(train.train(job(tmp_path / str(s), seed=s), bench)).curve for s in (0, 1)]
     assert curves[0] != curves[1]
+
+
+@pytest.mark.parametrize(
+    ("trained", "validated", "points"), [(450_000, 5_000, 16), (45_000, 5_000, 2), (10_000, 5_000, 1), (20_000, 0, 16)]
+)
+def test_validation_takes_a_tenth_of_the_training_at_most(trained: int, validated: int, points: int) -> None:
+    assert curve_points(trained, validated) == points
+
+
+@pytest.mark.parametrize(("waited", "images_a_second"), [(1.0, None), (5.0, (100, 200)), (9.9, (100, 10_000))])
+def test_a_net_that_waits_for_its_images_is_told(waited: float, images_a_second: tuple[int, int] | None) -> None:
+    assert train.fed(1000, 10.0, waited) == images_a_second
 
 
 def test_divergence_is_an_outcome(tmp_path: Path, bench: MemoryLoader) -> None:

@@ -76,9 +76,9 @@ class EnergyMeter:
         return after - before if after >= before else after - before + self.wraps_at
 
 
-def energy_meter(device: str) -> EnergyMeter:
-    """The meter of this machine's CPU packages (RAPL) or first GPU (NVML); of no meter, why there is none."""
-    return _nvml() if device == "cuda" else _rapl(RAPL)
+def energy_meter(gpu: str = "") -> EnergyMeter:
+    """The meter of this machine's CPU packages (RAPL) or of the GPU of that uuid (NVML); of no meter, why not."""
+    return _nvml(gpu) if gpu else _rapl(RAPL)
 
 
 def _rapl(folder: Path) -> EnergyMeter:
@@ -95,13 +95,13 @@ def _rapl(folder: Path) -> EnergyMeter:
     return EnergyMeter("RAPL, CPU packages", read, wraps_at if len(zones) == 1 else 0.0)
 
 
-def _nvml() -> EnergyMeter:
+def _nvml(gpu: str) -> EnergyMeter:
     try:
         library: Any = ctypes.CDLL(NVML)
     except OSError:
         return EnergyMeter(f"not available: no {NVML}")
     handle, used = ctypes.c_void_p(), ctypes.c_ulonglong()
-    known = library.nvmlInit_v2() == 0 and library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(handle)) == 0
+    known = library.nvmlInit_v2() == 0 and library.nvmlDeviceGetHandleByUUID(gpu.encode(), ctypes.byref(handle)) == 0
 
     def read() -> float:
         library.nvmlDeviceGetTotalEnergyConsumption(handle, ctypes.byref(used))
@@ -109,7 +109,7 @@ def _nvml() -> EnergyMeter:
 
     if not known or library.nvmlDeviceGetTotalEnergyConsumption(handle, ctypes.byref(used)) != 0:
         return EnergyMeter("not available: this GPU has no counter of energy")
-    return EnergyMeter("NVML, first GPU", read)
+    return EnergyMeter(f"NVML, {gpu}", read)
 
 
 if __name__ == "__main__":

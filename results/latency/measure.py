@@ -34,6 +34,7 @@ MIN_TIMES = 12  # that an interval is made of; fewer where a call takes more tha
 TIGHT = 0.02  # width of the median's 95 % interval over the median, from which on it is certain
 NORMAL = 1.96  # 95 % of a normal distribution lies within so many deviations
 ENERGY_SECONDS = 1.0  # that a meter is read over; RAPL counts in milliseconds, NVML in tens of them
+WARM_CALLS = 3  # before a CUDA graph is captured: cuDNN chooses its kernels
 BUSY = 0.5  # load of other processes, over cores, that makes a measurement doubtful
 
 
@@ -94,10 +95,14 @@ def measure(
         x_BCHW = torch.rand(setting.batch, *shape).to(device, dtype)
         network = network.eval().to(device, dtype)
         if on_gpu:
+            x_BCHW = x_BCHW.contiguous(memory_format=torch.channels_last)
+            network = network.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+            torch.backends.cudnn.benchmark = True
+            torch.set_float32_matmul_precision("high")  # as workers train
             torch.cuda.reset_peak_memory_stats()
         run = _runner(network, x_BCHW, setting)
         times, memory = _times(run, setting.threads, effort), torch.cuda.max_memory_allocated() if on_gpu else None
-        energy = energy_of(run, energy_meter(setting.device), on_gpu) if footprint else {}
+        energy = energy_of(run, meter_of(setting), on_gpu) if footprint else {}
         if footprint and setting.runtime == "onnx":
             memory = exported_memory(network, shape, setting)
     except (RuntimeError, NotImplementedError) as error:
@@ -124,6 +129,11 @@ def check_device(setting: LatencySetting) -> None:
     """Raise InputError if this machine has not the device."""
     if setting.device == "cuda" and not torch.cuda.is_available():
         raise InputError("device cuda: this machine has none that torch can use")
+
+
+def meter_of(setting: LatencySetting) -> EnergyMeter:
+    """The meter of the device that is measured."""
+    return energy_meter(f"GPU-{torch.cuda.get_device_properties(0).uuid}" if setting.device == "cuda" else "")
 
 
 def median_interval(times: Sequence[float]) -> tuple[float, float]:
@@ -187,7 +197,17 @@ def _runner(network: nn.Module, x_BCHW: torch.Tensor, setting: LatencySetting) -
         with torch.inference_mode():
             return called(x_BCHW)
 
-    return run
+    return _graphed(run) if setting.runtime == "graph" else run
+
+
+def _graphed(run: Callable[[], object]) -> Callable[[], object]:
+    """The same as a CUDA graph, which the host launches at once."""
+    for _ in range(WARM_CALLS):
+        run()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        run()
+    return graph.replay
 
 
 def session_of(network: nn.Module, x_BCHW: Tensor, threads: int, dtype: str = "float32") -> Callable[[], object]:

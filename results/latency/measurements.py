@@ -1,7 +1,7 @@
 """Latency: in which setting it is measured, and the file of a run that keeps it. Knows no torch.
 
 A line of `latency.jsonl` is a measurement; of each net the last one counts. It holds key, latency_ms,
-latency_spread_ms, device, batch, dtype, runtime ("eager", "compile", "onnx"), threads, image_size, machine and when.
+latency_spread_ms, device, batch, dtype, runtime (of `RUNTIMES`), threads, image_size, machine and when.
 All from device to machine say in which setting it was measured; numbers of different settings, other machines too,
 are never compared. What a user's command has measured on a device (device_command.py) has the device's name, the
 export format as runtime and the command as machine, and what else it printed as numbers.
@@ -29,7 +29,7 @@ from ..runs.store import cut_torn_line, read_lines
 DEVICES = ("cpu", "cuda")
 DTYPES = ("float32", "bfloat16", "float16", "int8")
 ONNX_FORMATS = {"float32": "onnx", "float16": "onnx-fp16", "int8": "onnx-int8"}  # of export, by dtype
-RUNTIMES = ("eager", "compile", "onnx")
+RUNTIMES = ("eager", "compile", "graph", "onnx")
 MOST_BATCH = 2**20  # and threads
 FILE = "latency.jsonl"
 SETTING = ("device", "batch", "dtype", "runtime", "threads", "image_size", "machine")
@@ -42,7 +42,7 @@ class LatencySetting:
     device: str = "cpu"  # cpu or cuda
     batch: int = 1  # images at once
     dtype: str = "float32"  # float32, bfloat16, float16 or, by onnxruntime alone, int8
-    runtime: str = "eager"  # eager, compile (torch.compile) or onnx (onnxruntime)
+    runtime: str = "eager"  # eager, compile (torch.compile), graph (a CUDA graph) or onnx (onnxruntime)
     threads: int = 1  # of the CPU
 
     def __post_init__(self) -> None:
@@ -55,6 +55,8 @@ class LatencySetting:
         if self.runtime == "onnx" and (self.dtype not in ONNX_FORMATS or self.device != "cpu"):
             rule = f"measured in {', '.join(ONNX_FORMATS)} on the CPU alone"
             raise InputError(f"runtime onnx: {rule}, got {self.dtype} on {self.device}")
+        if self.runtime == "graph" and self.device != "cuda":
+            raise InputError(f"runtime graph: measured on cuda alone, got {self.device}")
         if self.dtype == "int8" and self.runtime != "onnx":
             raise InputError(f"dtype int8: measured by runtime onnx alone, got {self.runtime}")
 
@@ -109,16 +111,17 @@ SHORT = Effort(repeats=2, warm_s=0.1, least_s=0.1, most_s=1.0)  # of the nets of
 
 
 def latency_settings(
-    device: str, batch: str, dtype: str, compiled: bool, onnx: bool, threads: int
+    device: str, batch: str, dtype: str, compiled: bool, graph: bool, onnx: bool, threads: int
 ) -> list[LatencySetting]:
     """Every batch size of a comma list with every dtype of another.
 
     Raises:
         InputError: if a value is unknown or they do not go together.
     """
-    if compiled and onnx:
-        raise InputError("compile and onnx: one of them")
-    runtime = "compile" if compiled else "onnx" if onnx else "eager"
+    flags = {"compile": compiled, "graph": graph, "onnx": onnx}
+    runtime, *more = [name for name, wanted in flags.items() if wanted] or ["eager"]
+    if more:
+        raise InputError(f"{runtime} and {more[0]}: one of them")
     sizes = [part.strip() for part in batch.split(",") if part.strip()]
     if bad := [size for size in sizes if not is_whole(size)] or (not sizes and [batch]):
         raise InputError(f"batch: whole numbers with commas between, such as 1,32, got {short_repr(bad[0])}")

@@ -29,8 +29,7 @@ from ..render.tables import short
 from ..render.terminal import plain
 from ..runs.store import find_run, locked, read_records
 from .device_command import TIMEOUT_SECONDS, DeviceCommand
-from .footprint import energy_meter
-from .measure import BUSY, Latency, check_device, measure
+from .measure import BUSY, Latency, check_device, measure, meter_of
 from .measurements import FULL, Effort, LatencySetting, keep
 from .on_device import SPREAD, UNREACHABLE, DeviceError, measure_on
 from .predictor import MIN_NETS, LatencyPredictor
@@ -257,7 +256,7 @@ def latency_table(rows: Sequence[dict[str, Any]], setting: Setting) -> Renderabl
     if correlation is not None:
         notes.append(f"rank correlation of MACs and latency: {correlation:.2f} (Spearman, {len(rows)} nets)")
     if isinstance(setting, LatencySetting):
-        notes.append(f"energy: {energy_meter(setting.device).name}")
+        notes.append(f"energy: {meter_of(setting).name}")
     if not all(row["tight"] for row in rows):
         notes.append(NOT_TIGHT if isinstance(setting, LatencySetting) else NOT_TIGHT_ON_DEVICE)
     if (busy := max(row["busy"] for row in rows)) and isinstance(setting, LatencySetting):

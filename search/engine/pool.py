@@ -10,6 +10,7 @@ and hold the place, for Ray would start the next one there too.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -25,11 +26,12 @@ from ..data.dataset import DataSet
 from ..training.job import Job, JobResult, Progress, TrainJob
 from .cards import BadCards, BrokenCardError
 from .connection import check_raylet, connect, disconnect, first_line
-from .resources import Node, Resources, check_alone, resolve_gpus, worker_slots
+from .resources import Node, Resources, check_alone, resolve_gpus, threads_of, worker_slots
 from .worker import Worker
 from .worker_group import WorkerGroup, open_workers
 
 MAX_START_FAILURES = 3  # in a row
+log = logging.getLogger("alternas")
 PARTING_SECONDS = 30.0  # that workers of a group have to end once one of them has failed
 
 
@@ -83,6 +85,8 @@ class Pool:
                 check_alone(self._resources, setting)
                 self._resources = replace(self._resources, workers=1)
             self.size = min(worker_slots(self._resources, nodes), most)
+            self._threads = threads_of(self._resources, nodes, self.size)
+            self._starved = False  # whether it was said that a net waits for its pictures
             self._data = ray.put(data)
             for _ in range(self.size):
                 self._start_group()
@@ -144,7 +148,7 @@ class Pool:
         disconnect()
 
     def _start_group(self) -> None:
-        group = open_workers(Worker, self._resources)
+        group = open_workers(Worker, self._resources, self._threads)
         self._starting |= {worker.take.remote(self._data): group for worker in group.workers}
 
     def _confirm_start(self, ref: Any) -> None:
@@ -210,7 +214,10 @@ class Pool:
             del self._running[stream]
         if isinstance(running.job, TrainJob) and running.job.member.rendezvous:
             Path(running.job.member.rendezvous).unlink(missing_ok=True)  # nobody waits there any more
-        group = running.group
+        group, fed = running.group, running.result.how.get("fed")
+        if fed and not self._starved:
+            log.warning("the loader feeds %d images/s, the net could take %d", *fed)
+            self._starved = True
         if broken:
             self._restart(group)
         elif running.result.status == "oom" and 0 < self._resources.gpus_of_worker < 1 and not running.alone:

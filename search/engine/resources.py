@@ -96,6 +96,19 @@ def worker_slots(resources: Resources, nodes: Sequence[Node]) -> int:
     return resources.workers or fits
 
 
+def threads_of(resources: Resources, nodes: Sequence[Node], size: int) -> int:
+    """Threads of a worker, and processes that read pictures for it; `size` trials run at a time.
+
+    Its CPUs; on a GPU its part of all that the node has, for others would be idle.
+    """
+    own = max(1, int(resources.cpus))
+    if not resources.gpus_of_worker:
+        return own
+    slots = zip(_device_slots(resources, nodes), nodes, strict=True)
+    parts = [int(node.get("CPU", 0) / min(n, size * resources.world)) for n, node in slots if n]
+    return max(own, min(parts))
+
+
 def _device_slots(resources: Resources, nodes: Sequence[Node]) -> list[int]:
     """On how many devices of a trial each node has room: a worker never gets parts of two nodes, nor of two cards."""
     gpus = resources.gpus_of_worker

@@ -53,14 +53,14 @@ class WorkerGroup:
             remove_placement_group(self.placement)
 
 
-def open_workers(worker: type, resources: Resources) -> WorkerGroup:
-    """Start the workers of a trial: on one node where one has room for them.
+def open_workers(worker: type, resources: Resources, threads: int) -> WorkerGroup:
+    """Start the workers of a trial, with so many threads each: on one node where one has room for them.
 
     Where nodes share no folder they are on one node in any case, for that is where they can meet.
     """
     cpus, gpus = resources.cpus, resources.gpus_of_worker
     kind: Any = ray.remote(num_cpus=cpus, num_gpus=gpus)(worker)
-    given = max(1, int(cpus)), "cuda" if gpus else "cpu", gpus
+    given = threads, "cuda" if gpus else "cpu", gpus
     if resources.world == 1:
         return WorkerGroup([kind.remote(*given)])
     bundle = {"CPU": cpus} | ({"GPU": gpus} if gpus else {})

@@ -53,8 +53,15 @@ class InitWeights:
         check_choice("freeze", self.freeze, FREEZE_POLICIES)
 
 
-CURVE_POINTS = 16  # over a full budget
+CURVE_POINTS = 16  # over a full budget, at most
+VALIDATION_SHARE = 0.1  # of a training's compute, at most, for a curve
+TRAINED_IMAGE = 3  # passes through a net that training on an image costs, where validating on it costs one
 QUERIES = 15  # images of a class that a few-shot episode asks about
+
+
+def curve_points(trained: int, validated: int) -> int:
+    """Points of a learning curve for a training on so many images, repeated ones counted, each point on so many."""
+    return max(1, min(CURVE_POINTS, int(VALIDATION_SHARE * TRAINED_IMAGE * trained / max(1, validated))))
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,11 @@ import torch
 from torch import Generator, Tensor
 
 from ..data.dataset import DataSet
-from .augment import Draws, RandAugment, cropped, cut_out, erased, flipped, shifted
+from .augment import Draws, cropped, cut_out, erased, moved, moves_of
+from .cuda_graph import GraphedFunction
 from .member import ALONE, Member
 from .pictures import Arrays, Readers, SampleIndex
+from .randaugment import RandAugment
 from .recipe import Augment, Recipe
 
 Batch = tuple[Tensor, Tensor]
@@ -121,10 +123,9 @@ class Preprocess:
         x_BCHW = self.plain(x_BCHW)
         if move and how.rrc_min_scale:
             x_BCHW = cropped(x_BCHW, how.rrc_min_scale, draws)
-        if move and how.pad:
-            x_BCHW = shifted(x_BCHW, how.pad, draws)
-        if move and how.flip:
-            x_BCHW = flipped(x_BCHW, draws)
+        if move and (how.pad or how.flip):
+            places = moves_of((x_BCHW.shape[2], x_BCHW.shape[3]), how.pad, how.flip, draws)
+            x_BCHW = moved(x_BCHW, how.pad, *(at.to(x_BCHW.device, non_blocking=True) for at in places))
         if how.cutout:
             x_BCHW = cut_out(x_BCHW, how.cutout, draws_of(NOISE))
         return erased(x_BCHW, how.reprob, draws_of(NOISE)) if how.reprob else x_BCHW
@@ -136,7 +137,7 @@ class MemoryLoader:
     def __init__(self, data: DataSet, device: torch.device) -> None:
         self.data, self.device, self.preprocess = data, device, Preprocess(data, device)
         splits = {"train": data.train, "val": data.val} | ({"test": data.test} if data.test else {})
-        self.y = {name: torch.tensor(split.y_N, device=device) for name, split in splits.items()}
+        self.y = {name: torch.tensor(split.y_N) for name, split in splits.items()}
         self.x: dict[str, Tensor] = {}
         with warnings.catch_warnings():  # arrays from Ray's object store are read-only, and only read here
             warnings.filterwarnings("ignore", "The given NumPy array is not writable")
@@ -145,17 +146,28 @@ class MemoryLoader:
                 self.x[name] = torch.from_numpy(split.images).to(device)  # on a CPU the memory that all workers share
 
     def batches(self, recipe: Recipe, seed: int, start: int, stop: int, member: Member = ALONE) -> Iterator[Batch]:
-        x, y = self.x["train"], self.y["train"]
+        x, y, how, graph = self.x["train"], self.y["train"], recipe.augment, GraphedFunction(self.device)
+
+        def in_place(at_B: Tensor, *places: Tensor) -> Tensor:
+            x_BCHW = self.preprocess.plain(x[at_B])
+            return moved(x_BCHW, how.pad, *places) if places else x_BCHW
+
         for step, chosen in chosen_places(recipe, seed, self.data.train.y_N, start, stop):
-            at = chosen[list(member.places(len(chosen)))].to(self.device, non_blocking=True)
+            at = chosen[list(member.places(len(chosen)))]
             draws_of = partial(own_draws, recipe, len(y), member, seed, step)
-            yield self.preprocess(x[at].float(), recipe.augment, draws_of), y[at]
+            if how.changes_pixels:
+                x_BCHW = self.preprocess(x[at.to(self.device, non_blocking=True)], how, draws_of)
+            elif how.pad or how.flip:
+                x_BCHW = graph(in_place, [at, *moves_of(self.data.image_size, how.pad, how.flip, draws_of(AUGMENT))])
+            else:
+                x_BCHW = graph(in_place, [at])
+            yield x_BCHW, y[at].to(self.device, non_blocking=True)
 
     def images(self, split: str, batch: int, most: int | None = None, member: Member = ALONE) -> Iterator[Batch]:
         x, y = self.x[split], self.y[split]
         for places in sample(len(y), most).tensor_split(member.world)[member.rank].split(batch):
-            at = places.to(self.device)
-            yield self.preprocess.plain(x[at].float()), y[at]
+            at = places.to(self.device, non_blocking=True)
+            yield self.preprocess.plain(x[at]), y[places].to(self.device, non_blocking=True)
 
 
 class StreamLoader:

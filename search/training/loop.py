@@ -25,16 +25,17 @@ from ...results.metrics import LabelScores, Scores, collect
 from ...results.ranking.metric import all_numbers
 from .augment import mixed
 from .checkpoint import device_name, load_state, save_state, send
+from .cuda_graph import GraphedFunction, Number
 from .group import Group, GroupError, open_group
 from .inherit import init_weights
 from .job import JobResult, Point, Progress, TrainJob
 from .loaders import MIX, Batch, DeviceLoader
 from .optim import FUSED, Ema, Gradients, autocast, memory_format, optimizer_for, peak_rate, rate_at
 from .recipe import check_devices
-from .step_graph import Number, StepGraph
 from .task import task_of
 
 CHECKPOINT_SECONDS = 20.0
+WAITED_SHARE = 0.2  # of a training's time that a net waits for its images, from which on it is said
 RANK_SEEDS = 2**54  # between the seeds of one worker and the next: more than any seed and step come to
 
 
@@ -84,6 +85,13 @@ def _trained(trainer: Trainer) -> Iterator[Progress | JobResult]:
     yield trainer.result("ok", accuracy=score, metrics=metrics)
 
 
+def fed(images: int, seconds: float, waited: float) -> tuple[int, int] | None:
+    """Images a second that the loader feeds, and that the net could take; None where it waits but little for them."""
+    if waited < WAITED_SHARE * seconds:
+        return None
+    return round(images / seconds), round(images / max(seconds - waited, 1e-9))
+
+
 class Trainer:
     """The state of one training: net, averaged net, optimizer, step, curve, seconds."""
 
@@ -106,9 +114,10 @@ class Trainer:
         self.peak = peak_rate(recipe, job.genotype)
         self.optimizer = optimizer_for(self.net, recipe, self.peak, self.init.slow, self.init.rate)
         self.gradients = Gradients(self.net, recipe, self.task.loss, device)
-        self.graph = StepGraph(self.optimizer, self._can_be_graph())
+        self.graph = GraphedFunction(device, self._can_be_graph(), self.optimizer)
         self.step, self.seconds, self.curve = 0, 0.0, list[Point]()
         self.scores: Scores | LabelScores | None = None  # at this step, once evaluated
+        self.fed: tuple[int, int] | None = None  # images a second: read, and that the net could take, where it waits
         self.checkpoint_broken, self.weights_sha256 = False, ""
         if Path(job.checkpoint).exists():
             self.load()
@@ -127,10 +136,9 @@ class Trainer:
         self.gradients.share_images(group.member.world, self.recipe.images_a_step(images))
 
     def _can_be_graph(self) -> bool:
-        """Whether all of a step is on the card, and the same each time: no update that is left out, no other worker."""
+        """Whether all of a step is on the device and always the same: no update left out, no worker waited for."""
         fixed = self.task.draws_on_device and not self.recipe.sam_rho and not self.gradients.scaler.is_enabled()
-        alone = self.loader.device.type == "cuda" and self.job.member.world == 1
-        return alone and fixed and self.recipe.optimizer in FUSED
+        return fixed and self.job.member.world == 1 and self.recipe.optimizer in FUSED
 
     @property
     def is_first(self) -> bool:
@@ -141,11 +149,16 @@ class Trainer:
 
     def train_to(self, stop: int) -> None:
         """Train up to step `stop` and add a point to the curve."""
-        start, losses = time.perf_counter(), []
+        start, losses, waited = time.perf_counter(), [], 0.0
         self._train_mode()
         while self.step < stop:
-            losses.append(self.train_step(*next(self.batches)))
+            since = time.perf_counter()
+            batch = next(self.batches)
+            waited += time.perf_counter() - since
+            losses.append(self.train_step(*batch))
         loss = self.group.total(torch.stack(losses).mean()).item()  # the first time that anything waits for the device
+        images = len(losses) * self.recipe.images_a_step(len(self.loader.data.train))
+        self.fed = fed(images, time.perf_counter() - start, waited) or self.fed
         self.scores = self.evaluate("val")
         self.curve.append(Point(self.step, loss, self.score(self.scores) if math.isfinite(loss) else math.nan))
         self.seconds += time.perf_counter() - start
@@ -155,10 +168,10 @@ class Trainer:
         own = self.job.member.rank * RANK_SEEDS  # each worker has other images, which want other masks
         torch.manual_seed((self.job.seed * 1_000_003 + self.step) * 4 + MIX + own)  # dropout and stochastic depth
         rate = self.peak * rate_at(self.recipe, self.step, self.job.total_steps)
-        x_BCHW, target = self._prepared(x_BCHW, y_B)
+        batch = self._prepared(x_BCHW, y_B)
         self.step += 1
         weight = self.ema.weight_at(self.step) if self.ema else 0.0
-        return self.graph(self._update, x_BCHW, target, rate, weight)
+        return self.graph(self._update, batch, rate, weight)
 
     def _prepared(self, x_BCHW: Tensor, y_B: Tensor) -> Batch:
         """The batch of the next step as the net takes it: mixed, in its layout; labels, or shares of classes (B, K)."""
@@ -244,6 +257,7 @@ class Trainer:
             **({"graph": True} if self.graph.graph else {}),
             "evaluated": len(self.curve) * len(data.val) + at_end,
         }
+        how |= {"fed": self.fed} if self.fed and data.loader == "stream" else {}
         how |= {"devices": self.job.member.world} if self.job.member.world > 1 else {}
         how |= {"checkpoint": "was broken; begun anew"} if self.checkpoint_broken else {}
         how |= {"weights_sha256": self.weights_sha256} if self.weights_sha256 else {}

@@ -18,9 +18,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ...archs import Genotype
 from ...archs.timm_net import Net
+from .cuda_graph import Number
 from .group import group_errors
 from .recipe import LEAST_PASS, Recipe
-from .step_graph import Number
 
 FUSED = ("adam", "adamw", "sgd", "momentum")  # torch has one kernel for a whole update
 DROPS = (0.3, 0.6, 0.9)  # shares of a budget at which the schedule "steps" divides the rate by ten

@@ -70,6 +70,11 @@ class Augment:
         return any(sizes) or self.mixes
 
     @property
+    def changes_pixels(self) -> bool:
+        """Whether images are more than moved and mirrored, before they are mixed."""
+        return any((self.rrc_min_scale, self.ra_num_ops, self.cutout, self.reprob))
+
+    @property
     def mixes(self) -> bool:
         """Whether images and labels are mixed."""
         return self.mix > 0 and (self.mixup > 0 or self.cutmix > 0)

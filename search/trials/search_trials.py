@@ -22,7 +22,7 @@ from ...spaces import FixedChooser, Genes, plain_genes
 from ..context import SearchContext
 from ..samplers.sampler_context import candidate_baselines
 from ..training.bank_jobs import EvaluateJob
-from ..training.job import Job, JobResult, TrainJob, Workers
+from ..training.job import Job, JobResult, TrainJob, Workers, curve_points
 from ..training.recipe import Recipe
 from .live import LiveTrials
 from .patience import Patience
@@ -281,7 +281,10 @@ class SearchTrials:
         if settings.tune or trial.weights == "polished":
             settings = replace(settings, recipe=Recipe.from_dict(trial.record_fields["recipe"]))
         minutes, artifacts = settings.run.budget.trial_minutes, self.context.artifacts
-        return trial.start(settings, self.folder, minutes, artifacts, settings.trainer)
+        data = self.context.data
+        trained = trial.total_steps * settings.recipe.images_a_step(len(data.train))
+        points = curve_points(trained, len(data.val))
+        return trial.start(settings, self.folder, minutes, artifacts, points, settings.trainer)
 
     # What becomes of it.
 

@@ -18,7 +18,7 @@ from ...spaces import Genes
 from ..samplers.sampler_context import Traits, features
 from ..spec import SearchSpec
 from ..training.artifacts import ArtifactStore
-from ..training.job import CURVE_POINTS, InitWeights, JobResult, TrainJob
+from ..training.job import InitWeights, JobResult, TrainJob
 from ..training.trainer_file import TrainerFile
 
 BUDGET_SHARE = 0.5  # of the full budget; as good after a third of it on average: benchmarks/results/inherit.json
@@ -171,6 +171,7 @@ class Trial:
         folder: Path,
         minutes: float,
         store: ArtifactStore | None,
+        points: int,
         trainer: TrainerFile | None = None,
     ) -> TrainJob:
         """Its next job: up to the next rung; a baseline, a reference or a further seed in one go.
@@ -178,6 +179,7 @@ class Trial:
         Args:
             minutes: limit on the time of one training.
             store: where the worker leaves its files, if it does not see the folder.
+            points: of the learning curve over a full budget.
             trainer: the user's own training; None is ours.
         """
         repeat = len(self.results_by_seed)
@@ -196,7 +198,7 @@ class Trial:
             checkpoint=str(folder / "checkpoints" / f"{name}.pt"),
             weights=str(folder / "weights" / f"{name}.safetensors"),
             start=self.parent.start if self.parent else None,
-            curve_points=1 if self.weights == "polished" else CURVE_POINTS,
+            curve_points=1 if self.weights == "polished" else points,
             timeout_s=max(1.0, 60 * minutes - seconds),
             store=store,
             metric=settings.metric,

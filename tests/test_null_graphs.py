@@ -1,0 +1,126 @@
+"""CUDA graphs and limits of memory on the null device: what is captured, what is not, what is said of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from alternas.results.latency.measure import measure
+from alternas.results.latency.measurements import SHORT, LatencySetting
+from alternas.search.engine.cards import use_share
+from alternas.search.engine.worker import Worker
+from alternas.search.training.job import JobResult
+from null_cuda.client import OnNullDevice
+from null_cuda.kernels import counted
+from null_cuda.training import SMALL, job, noise, recipe_of
+
+MIB = 2**20
+
+
+def graphs_of_trainings() -> dict[str, Any]:
+    """Whether steps became a graph, by what a recipe changes."""
+    worker, found = Worker(1, "cuda"), {}
+    worker.take(noise(64, 16))
+    for changes in ({}, {"optimizer": "momentum"}, {"optimizer": "lion"}, {"sam_rho": 0.05}, {"precision": "float16"}):
+        recipe = dataclasses.replace(recipe_of(**changes), batch_size=16)
+        end = list(worker.run(job(SMALL, recipe, 8)))[-1]
+        assert isinstance(end, JobResult)
+        found[" ".join(map(str, changes.values()))] = [end.status, end.how.get("graph", False)]
+    return found
+
+
+class Layouts(nn.Module):
+    """A net that notes the layout of its images."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.seen = nn.Conv2d(3, 8, 3), set[bool]()
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        self.seen.add(x_BCHW.is_contiguous(memory_format=torch.channels_last))
+        self.seen.add(self.conv.weight.is_contiguous(memory_format=torch.channels_last))
+        return self.conv(x_BCHW)
+
+
+def measured_as_a_graph() -> list[Any]:
+    """Layouts that a net was measured in, how often it was called, and runs that were timed."""
+    net = Layouts()
+    latency = measure(net, (3, 8, 8), LatencySetting("cuda", 4, "float16", "graph"), effort=SHORT)
+    return [sorted(net.seen), latency.repeats > 10, latency.to_dict()["runtime"]]
+
+
+def shares() -> list[float]:
+    """MiB that a process may hold by its share of a card of 4,096, where CUDA takes 512 beside."""
+    found = []
+    for share in (1.0, 0.5, 0.25, 0.05):
+        use_share(share)
+        found.append(round(4096 * torch.cuda.get_per_process_memory_fraction(), 1))
+    return found
+
+
+def left_behind() -> list[int]:
+    """MiB that a worker's process holds after trainings of ever larger batches."""
+    worker, found = Worker(1, "cuda"), []
+    worker.take(noise(512, 16))
+    for images in (16, 128, 512):
+        list(worker.run(job(SMALL, dataclasses.replace(recipe_of(), batch_size=images), 6)))
+        found.append(torch.cuda.memory_reserved() // MIB)
+    return found
+
+
+def copies_of_a_function() -> dict[str, int]:
+    """What a call of a captured function asks of the device."""
+    from alternas.search.training.cuda_graph import GraphedFunction
+
+    graphed, x = GraphedFunction(torch.device("cuda")), torch.ones(8)
+    for _ in range(5):
+        graphed(lambda x, factor: (x * factor).relu(), [x], 2.0)
+    return counted(lambda: graphed(lambda x, factor: (x * factor).relu(), [x], 3.0))
+
+
+def refused() -> list[Any]:
+    """A function that waits for the device, called six times: how often it ran, and whether it became a graph."""
+    from alternas.search.training.cuda_graph import GraphedFunction
+
+    graphed, calls = GraphedFunction(torch.device("cuda")), []
+
+    def waits(x: Tensor) -> Tensor:
+        calls.append(x.sum().item())
+        return x + 1
+
+    for _ in range(6):
+        graphed(waits, [torch.ones(8)])
+    return [len(calls), graphed.graph is None, graphed.wanted]
+
+
+def test_steps_that_are_always_the_same_are_a_graph(on_null_device: OnNullDevice) -> None:
+    assert on_null_device(graphs_of_trainings) == {
+        "": ["ok", True], "momentum": ["ok", True], "lion": ["ok", False], "0.05": ["ok", False],
+        "float16": ["ok", False],
+    }  # fmt: skip
+
+
+def test_latency_is_measured_in_the_layout_of_cards(on_null_device: OnNullDevice) -> None:
+    assert on_null_device(measured_as_a_graph) == [[True], True, "graph"]
+
+
+def test_a_part_of_a_card_has_its_part_of_the_memory(on_null_device: OnNullDevice) -> None:
+    found = on_null_device(shares, NULL_CUDA_MEMORY=str(4096 * MIB))
+    assert found == [4096.0, 1536.0, 512.0, 102.4]
+
+
+def test_a_worker_keeps_no_memory_between_jobs(on_null_device: OnNullDevice) -> None:
+    first, *rest = on_null_device(left_behind)
+    assert all(held <= first + 2 for held in rest), [first, *rest]
+
+
+def test_a_captured_call_is_one_launch(on_null_device: OnNullDevice) -> None:
+    found = {what: number for what, number in on_null_device(copies_of_a_function).items() if number}
+    assert found == {"launches": 1, "graph_kernels": 2, "to_device": 2, "on_device": 1}
+
+
+def test_what_cuda_refuses_stays_eager(on_null_device: OnNullDevice) -> None:
+    assert on_null_device(refused) == [6, True, False]
