@@ -22,6 +22,7 @@ from pages import BLOCK, MARK, PAGES, ROOT, bash_of, run_page
 UNRUN = {
     "cluster.md": ["GPUs"] + ["a cluster"] * 7,
     "extending.md": ["downloads", "packages that may not be installed"],
+    "gpus.md": ["a GPU"] * 4,
     "latency.md": [*["a device"] * 4, "python3 may have no onnxruntime"],
     "strategies.md": ["minutes"],
     "studies.md": ["downloads"],

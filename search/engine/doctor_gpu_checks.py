@@ -37,7 +37,7 @@ NETS = {
 TOLERANCE = {"float32": 1e-3, "bfloat16": 3e-2}  # of a loss, relative to the CPU's in float32
 STEPS = 5
 RECIPE = Recipe(
-    "doctor", 1, 64, "adamw", 1e-3, 0.05, clip_grad=1.0, ema_decay=0.9, label_smoothing=0.1,
+    "doctor", 1, 64, "adamw", 3e-3, 0.05, clip_grad=1.0, ema_decay=0.9, label_smoothing=0.1,
     augment=Augment(pad=4, flip=True, ra_num_ops=2, ra_magnitude=5, mixup=0.2),
 )  # fmt: skip
 WHOLE_BUDGET = 20  # steps that the schedule spans
