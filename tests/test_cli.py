@@ -18,7 +18,7 @@ import pytest
 from PIL import Image
 from typer.main import get_command
 
-from alternas.archs import InputError, zoo
+from alternas.archs import zoo
 from alternas.cli import app as cli
 from alternas.results.export.formats import FORMATS
 from alternas.search.samplers.registry import STRATEGIES
@@ -29,7 +29,10 @@ from runs import finished_run
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
-def test_cost_of_a_zoo_member(alternas: Any) -> None:
+def test_cost_of_a_zoo_member_and_a_file(alternas: Any) -> None:
+    Path("net.json").write_text(zoo.get("alternet18", 32).to_json(), encoding="utf-8")
+    code, out, _ = alternas("cost", "net.json", "--image-size", "32", "--classes", "100", "--json")
+    assert (code, json.loads(out)["params"]) == (0, 9_499_063)
     code, out, _ = alternas("cost", "alternet50_cifar", "--image-size", "32", "--classes", "100", "--json")
     found = json.loads(out)
     assert (code, found["params"], found["macs"]) == (0, 33_012_840, 1_509_826_560)
@@ -37,12 +40,6 @@ def test_cost_of_a_zoo_member(alternas: Any) -> None:
     code, out, _ = alternas("cost", "vit_tiny_r_s16_p8")
     assert code == 0
     assert "6,337,704 params" in out
-
-
-def test_cost_of_a_file(alternas: Any) -> None:
-    Path("net.json").write_text(zoo.get("alternet18", 32).to_json(), encoding="utf-8")
-    code, out, _ = alternas("cost", "net.json", "--image-size", "32", "--classes", "100", "--json")
-    assert (code, json.loads(out)["params"]) == (0, 9_499_063)
 
 
 def test_cost_of_timms_models(alternas: Any) -> None:
@@ -79,9 +76,8 @@ def test_listings(alternas: Any) -> None:
     assert [row["recipe"] for row in json.loads(out)] == list(RECIPES)
     assert all(0 < row["least_macs"] < row["most_macs"] and row["least_params"] < row["most_params"] for row in rows)
     code, out, _ = alternas("spaces", "resnet", "--image-size", "8")
-    assert code == 0
-    assert "54.2 k to 3.72 M" in out, "MACs"
-    for words in (("archs",), ("recipes",), ("--help",), ("search", "--help")):
+    assert (code, "54.2 k to 3.72 M" in out) == (0, True), "MACs"
+    for words in (("archs",), ("recipes",)):
         assert alternas(*words)[0] == 0
 
 
@@ -91,9 +87,7 @@ def test_what_a_data_set_holds(alternas: Any) -> None:
     assert code == 0
     assert facts["images"] == {"train": 1078, "val": 360, "test": 359}
     assert (facts["image_size"], facts["in_chans"], facts["loader"]) == ([8, 8], 1, "memory")
-    code, out, _ = alternas("data", "digits")
-    assert code == 0
-    assert "1,078" in out
+    assert "1,078" in alternas("data", "digits")[1]
 
 
 def set_of(**counts: int) -> None:
@@ -109,9 +103,8 @@ def test_data_lists_all_broken_pictures(alternas: Any) -> None:
     for number in range(12):
         Path("photos/cat", f"{number:02}.png").write_text("no picture", encoding="utf-8")
     code, out, error = alternas("data", "photos")
-    assert code == 2
+    assert (code, out.count("cat/")) == (2, 10)
     assert "12 pictures cannot be read:" in out
-    assert out.count("cat/") == 10
     assert "and 2 more; --json lists all" in out
     assert "data: photos: 12 of 24 pictures cannot be read; the first: " in error
     code, out, _ = alternas("data", "photos", "--json")
@@ -124,15 +117,13 @@ def test_data_lists_all_broken_pictures(alternas: Any) -> None:
 def test_data_says_what_was_skipped_and_how_uneven_classes_are(alternas: Any) -> None:
     set_of(cat=5, dog=50, emu=11)
     assert json.loads(alternas("data", "photos", "--json")[1])["uneven"] == ""  # ten times are not more than ten
-    assert "uneven" in alternas("data", "photos")[1]
     Image.new("L", (8, 8)).save("photos/dog/50.png")
     for number in range(11):
         Path("photos/emu", f"{number:02}.png").write_text("no picture", encoding="utf-8")
     code, out, _ = alternas("data", "photos", "--skip-broken", "--json")
     told = json.loads(out)
     assert code == 0
-    assert told["notes"]["skipped"] == {"all": 11}
-    assert told["notes"]["skipped_classes"] == ["emu"]
+    assert (told["notes"]["skipped"], told["notes"]["skipped_classes"]) == ({"all": 11}, ["emu"])
     assert len(told["broken"]) == 11
     assert [(row["class"], row["images"]) for row in told["by_class"]] == [("cat", 5), ("dog", 51)]
     assert all(row["train"] + row["val"] + row["test"] == row["images"] for row in told["by_class"])
@@ -140,8 +131,6 @@ def test_data_says_what_was_skipped_and_how_uneven_classes_are(alternas: Any) ->
     text = " ".join(alternas("data", "photos", "--skip-broken")[1].split())
     assert told["uneven"] in text
     assert "images: by class cat 5, dog 51" in text
-    assert "11 pictures cannot be read:" in text
-    assert "and 1 more; --json lists all" in text
 
 
 def test_a_recipe_is_json_to_change(alternas: Any) -> None:
@@ -155,12 +144,9 @@ def test_a_folder_that_is_gone(alternas: Any) -> None:
     Path("gone").mkdir()
     os.chdir("gone")
     Path("../gone").rmdir()
+    said = "alternas: the current folder has been deleted; change to one that is there\n"
     for words in (("data", "digits"), ("front", "mine"), ("search",)):
-        assert alternas(*words) == (
-            2,
-            "",
-            "alternas: the current folder has been deleted; change to one that is there\n",
-        )
+        assert alternas(*words) == (2, "", said)
 
 
 def test_front_show_and_cost_of_a_run(alternas: Any) -> None:
@@ -171,11 +157,11 @@ def test_front_show_and_cost_of_a_run(alternas: Any) -> None:
     assert {"trial", "key", "accuracy", "macs", "params", "rank", "gain"} <= set(rows[0])
     assert [(row["trial"], row["rank"], row["gain"]) for row in rows] == [(1, 1, None)]
     assert alternas("front", str(folder))[0] == 0
-    code, out, _ = alternas("show", "mine", "0")
-    assert code == 0
-    assert "[msa]" in out
-    code, out, _ = alternas("show", "mine", "1", "--json")
-    assert json.loads(out)["accuracy"] == 0.91
+    shown = alternas("show", "mine", "0")
+    assert (shown[0], "[msa]" in shown[1]) == (0, True)
+    assert alternas("show", "mine:0") == shown
+    assert json.loads(alternas("show", "mine", "1", "--json")[1])["accuracy"] == 0.91
+    assert alternas("show", "mine") == alternas("show", "mine:1"), "the best"
     code, out, _ = alternas("cost", "mine:1", "--json")
     assert (code, json.loads(out)["image_size"]) == (0, [8, 8])
 
@@ -183,17 +169,12 @@ def test_front_show_and_cost_of_a_run(alternas: Any) -> None:
 BAD = [
     (("search", "alternets"), "did you mean 'alternet'"),
     (("search", "--trials", "0"), "trials"),
-    (("search", "--trials", "-3"), "-3"),
-    (("search", "--trials", "many"), "--trials"),
     (("search", "--strategy", "magic"), "strategy"),
     (("search", "--scheduler", "rope"), "scheduler"),
     (("search", "--objective", "beauty"), "objective"),
-    (("search", "--max-macs", "-5M"), "max-macs"),
     (("search", "--max-macs", "lots"), "lots"),
     (("search", "--max-macs", "10"), "no net of space 'all'"),
-    (("search", "--max-params", "1k"), "max-params"),
     (("search", "--epochs", "-1"), "epochs"),
-    (("search", "--recipe", "soup"), "recipe"),
     (("search", "--recipe", "none.json"), "No such file"),
     (("search", "--recipe", "paper_cifar", "--data", "floats.npz"), "RandAugment needs"),
     (("search", "--loader", "disk"), "loader"),
@@ -202,52 +183,32 @@ BAD = [
     (("data", "cifar10"), "--download"),
     (("data", "./photos"), "photos"),
     (("recipes", "soup"), "known: smoke"),
-    (("search", "--data", "nothing"), "digits"),
-    (("search", "--data", "missing.npz"), "missing.npz"),
-    (("search", "--name", "../../x"), "run name"),
     (("search", "--seed", "-1"), "seed"),
-    (("search", "--workers", "-1"), "workers"),
     (("search", "--cpus-per-trial", "0"), "cpus-per-trial"),
     (("search", "--gpus-per-trial", "1.5"), "gpus-per-trial"),
     (("search", "--gpus-per-trial", "65"), "65 share passes of at least 130 images, those of recipe smoke have 128"),
     (("search", "--colour", "red"), "--colour"),
     (("cost", "timm:resnet5o"), "did you mean 'resnet50'"),
-    (("cost", "timm:"), "timm has no model"),
     (("cost", "timm:vgg11", "--image-size", "7"), "takes no such image"),
     (("cost", "timm:resnet18.zzz"), "resnet18.zzz"),
-    (("cost", "timm:maxvit_tiny_tf_224", "--image-size", "100"), "takes no such image"),
-    (("cost", "timm:resnet18", "--classes", "0"), "classes"),
     (("cost", "vit_tiny_patch16", "--image-size", "100"), "patch 16 does not divide a 100x100 map"),
     (("cost", "alternet50", "--batch", "0"), "batch"),
-    (("cost", "alternet50", "--images", "many"), "many"),
     (("front", "nowhere"), "nowhere"),
     (("front", "mine", "--objective", "latency"), "objective"),
     (("show", "mine", "9"), "no trial 9"),
     (("show", "mine:0", "1"), "only one of them"),
-    (("retrain", "mine:0", "--trials", "1"), "only one of them"),
-    (("show", "mine", "0", "--svg", "none/net.svg"), "cannot be written"),
-    (("report", "nowhere"), "nowhere"),
     (("report", "mine", "--out", "."), "cannot be written"),
-    (("report", "mine", "--out", "none/page.html"), "cannot be written"),
     (("export", "mine", "--out", "d", "--trial", "0"), "trained weights are not there"),
     (("export", "mine", "--out", "d", "--pick", "luck"), "pick"),
-    (("export", "nowhere", "--out", "d"), "nowhere"),
     (("cost", "alternet51"), "did you mean"),
-    (("cost", "none.json"), "none.json"),
     (("cost", "alternet18", "--image-size", "30x30x30"), "image size"),
-    (("cost", "alternet18", "--image-size", "0"), "image size"),
     (("cost", "alternet18", "--image-size", "30"), "window 4 does not divide"),
     (("cost", "alternet18", "--classes", "-1"), "classes"),
-    (("cost", "mine:7"), "no trial 7"),
-    (("cost", "mine:x"), "RUN:TRIAL"),
-    (("export", "mine", "--out", "d", "--trial", "-5"), "no trial -5"),
     (("export", "mine", "--out", "d", "--trial", "1", "--pick", "gain"), "both"),
-    (("spaces", "alternets"), "did you mean 'alternet'"),
     (("spaces", "./none.py"), "space ./none.py: cannot be read"),
     (("search", "photos/"), "must be a file that ends in .py"),
     (("search", "./space.py"), "space.py:1: KeyError: 7"),
     (("search", "resnet", "--strategy", "space:Sampler"), "cannot be imported: space.py:1: KeyError: 7"),
-    (("search", "resnet", "--strategy", "torn:Sampler"), "cannot be imported: torn.py:2: SyntaxError"),
     (("search", "resnet", "--strategy", "optuna.samplers:CmaEsSampler"), "multi-objective"),
     (("search", "resnet", "--strategy", "optuna.samplers:GridSampler"), "search_space"),
     (("fly",), "fly"),
@@ -265,31 +226,13 @@ def test_bad_input_is_one_line_and_exit_code_2(
 ) -> None:
     finished_run()
     Path("space.py").write_text("{}[7]\n", encoding="utf-8")
-    Path("torn.py").write_text("x = 1\nclass Sampler(:\n", encoding="utf-8")
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    np.savez("oblong.npz", x=np.zeros((20, 8, 12), np.uint8), y=np.repeat([0, 1], 10))
     np.savez("floats.npz", x=np.zeros((20, 8, 8)), y=np.repeat([0, 1], 10))
     before = sorted(Path().rglob("*"))
     code, out, err = alternas(*words)
-    assert (code, out) == (2, "")
-    assert len(err.splitlines()) == 1
+    assert (code, out, err.count("\n")) == (2, "", 1)
     assert hint in err
     assert sorted(Path().rglob("*")) == before, "nothing is written"
-
-
-def test_no_help_speaks_of_infinity(alternas: Any) -> None:
-    listed = alternas("search", "--help-all")[1]
-    assert "inf]" not in listed
-    assert listed.count("(no") == 2, "minutes of a trial, hours"
-
-
-def test_a_net_is_named_by_run_and_trial_or_is_the_best(alternas: Any) -> None:
-    finished_run()
-    shown = alternas("show", "mine:0")
-    assert shown[0] == 0
-    assert alternas("show", "mine", "0") == shown
-    best = json.loads(alternas("front", "mine", "--json")[1])[-1]["trial"]
-    assert alternas("show", "mine") == alternas("show", f"mine:{best}")
 
 
 READING = [
@@ -323,10 +266,9 @@ def test_a_broken_record_is_named(alternas: Any) -> None:
     path = finished_run() / "records.jsonl"
     text = path.read_text(encoding="utf-8")
     path.write_text('{"trial": \n' + text, encoding="utf-8")
-    for words in (("front", "mine"), ("show", "mine", "0"), ("export", "mine", "--out", "d")):
-        code, _, err = alternas(*words)
-        assert (code, len(err.splitlines())) == (2, 1)
-        assert "line 1 is broken" in err
+    for words in ("front mine", "show mine 0", "export mine --out d"):
+        code, _, err = alternas(*words.split())
+        assert (code, err.count("\n"), "line 1 is broken" in err) == (2, 1, True)
 
 
 def test_a_torn_last_line_is_a_warning(alternas: Any) -> None:
@@ -339,18 +281,16 @@ def test_a_torn_last_line_is_a_warning(alternas: Any) -> None:
 def test_runs_that_cannot_be_written(alternas: Any) -> None:
     Path("runs").write_text("in the way", encoding="utf-8")
     code, _, err = alternas("search", "resnet", "--trials", "1")
-    assert (code, len(err.splitlines())) == (2, 1)
-    assert "cannot be written" in err
+    assert (code, err.count("\n"), "cannot be written" in err) == (2, 1, True)
 
 
 def test_help_and_front_load_nothing_heavy() -> None:
     finished_run()
     check = "import sys; from alternas.cli.app import app; app(sys.argv[1:], standalone_mode=False); "
     check += "print([m for m in ('torch', 'ray', 'optuna', 'timm', 'sklearn') if m in sys.modules])"
-    for words in (["--help"], ["front", "mine"], ["show", "mine", "0"], ["spaces", "resnet"], ["cost", "alternet50"]):
-        done = subprocess.run([sys.executable, "-c", check, *words], capture_output=True, text=True, env=os.environ)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.strip().splitlines()[-1] == "[]"
+    for words in ("--help", "front mine", "show mine 0", "spaces resnet", "cost alternet50"):
+        done = subprocess.run([sys.executable, "-c", check, *words.split()], capture_output=True, text=True)
+        assert (done.returncode, done.stdout.strip().splitlines()[-1:]) == (0, ["[]"]), done.stderr
 
 
 @pytest.mark.parametrize(("words", "code"), [("cost resnet18", 0), ("cost nonsense", 2)])
@@ -359,15 +299,6 @@ def test_closed_streams_take_all_and_say_nothing(words: str, code: int) -> None:
     done = subprocess.run(["sh", "-c", f"{command} >&-"], capture_output=True, text=True)
     assert (done.returncode, done.stderr.count("\n")) == (code, int(code > 0))
     assert subprocess.run(["sh", "-c", f"{command} >&- 2>&-"]).returncode == code
-
-
-def test_what_an_error_quotes_moves_no_cursor(alternas: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def app(**_: Any) -> None:
-        raise InputError("class \x1b[2Jred\r\n\x07\u202e of a folder")
-
-    monkeypatch.setattr(cli, "app", app)
-    code, out, err = alternas("search")
-    assert (code, out, err) == (2, "", "alternas: class \\x1b[2Jred \\x07\\u202e of a folder\n")
 
 
 @pytest.mark.parametrize(("command", "more"), [("search", "; the same command resumes"), ("bench", "")])

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +12,13 @@ import pytest
 from optuna.trial import TrialState
 
 from alternas.archs import Genotype, InputError, zoo
-from alternas.cli import app as cli
 from alternas.results.ranking.objectives import own_flops
 from alternas.results.runs.overview import list_runs
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_records, read_settings
 from alternas.search.known_nets import Candidate, GeneFinder, StartWith, find_known_nets
 from alternas.search.trials.dashboard import recorded_study
-from alternas.spaces import SPACES, FixedChooser, RandomChooser, get, options_of, plain_genes
+from alternas.spaces import SPACES, FixedChooser, RandomChooser, get, options_of
 from fakes import FakePool
 
 SIDE = 32
@@ -39,9 +36,6 @@ def test_genes_are_found_for_nets_of_every_space(name: str) -> None:
         genes = finder(name).genes(Candidate("it", net))
         assert genes.keys() == options_of(space).keys()
         assert space.sample(FixedChooser(genes)).key == net.key
-    inside = [net for net in space.baselines() if plain_genes(space, net)]
-    for net in inside[:2]:
-        assert space.sample(FixedChooser(finder(name).genes(Candidate("it", net)))).key == net.key
 
 
 def test_nets_that_do_not_fit_are_refused() -> None:
@@ -79,7 +73,7 @@ def test_a_file_holds_genotypes_genes_or_one_net(tmp_path: Path) -> None:
     space, file = get("bench", SIDE), tmp_path / "nets.json"
     nets = [space.sample(RandomChooser(seed)) for seed in (0, 1)]
     genes = finder("bench").genes(Candidate("it", nets[1]))
-    for value in ([nets[0].to_dict(), genes], nets[0].to_dict(), genes, [genes, genes]):
+    for value in ([nets[0].to_dict(), genes], nets[0].to_dict(), [genes, genes]):
         file.write_text(json.dumps(value), encoding="utf-8")
         known = find_known_nets(StartWith(file=file), finder("bench"), (SIDE, SIDE), lambda run, record: False)
         keys = [space.sample(FixedChooser(dict(found))).key for found in known.genes]
@@ -88,21 +82,17 @@ def test_a_file_holds_genotypes_genes_or_one_net(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def alternas(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, fake_pool: type[FakePool]
-) -> Any:
+def search(alternas: Any, elsewhere: None, fake_pool: type[FakePool]) -> Any:
     """Exit code, stdout and stderr of a search in space bench, in whose pool nothing is trained."""
-    monkeypatch.chdir(tmp_path)
 
-    def call(*words: str) -> tuple[Any, str, str]:
-        FakePool.jobs_of_all.clear()
-        monkeypatch.setattr(sys, "argv", ["alternas", "search", "bench", "--data", "digits", "--epochs", "0.5", *words])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        out, err = capsys.readouterr()
-        return ended.value.code or 0, out, err
+    def call(words: str) -> tuple[int, str, str]:
+        fake_pool.jobs_of_all.clear()
+        return alternas("search", "bench", "--data", "digits", "--epochs", "0.5", *words.split())
 
     return call
+
+
+FIRST = "--trials 5 --name first --strategy random"
 
 
 def searched(name: str) -> list[Record]:
@@ -121,43 +111,40 @@ def genes_of(*seeds: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("strategy", ["random", "evolution", "tpe", "nsga2"])
-def test_known_nets_are_proposed_first(alternas: Any, strategy: str) -> None:
+def test_known_nets_are_proposed_first(search: Any, strategy: str) -> None:
     genes = genes_of(3, 4, 5)
     Path("nets.json").write_text(json.dumps([*genes, {"width": 12}]), encoding="utf-8")
-    code, out, _ = alternas("--trials", "6", "--name", "mine", "--start-with", "nets.json", "--strategy", strategy)
-    assert code == 0
-    assert "start-with: left out: net 4 lacks gene" in out
+    code, out, _ = search(f"--trials 6 --name mine --start-with nets.json --strategy {strategy}")
+    assert (code, "start-with: left out: net 4 lacks gene" in out) == (0, True)
     assert [record.genes for record in searched("mine")[:3]] == genes
     assert len(searched("mine")) == 6
+    assert read_settings(Path("runs/mine"))["start_with"] == genes
 
 
-def test_names_of_the_zoo_and_nothing_that_fits(alternas: Any) -> None:
+def test_what_no_search_can_start_with_is_one_line(search: Any) -> None:
     for words, about in (
-        (("--start-with", "resnet18,vit_tiny_patch16"), "net resnet18"),
-        (("--start-with", "resnet18,nonsense"), "got 'nonsense'"),
-        (("--start-with", "none.json"), "No such file"),
-        (("--start-with", "nowhere:3"), "no run"),
-        (("--start-with", ","), "must be a .json file"),
-        (("--start-with", "resnet18", "--strategy", "enumerate"), "plan of its own"),
-        (("--start-with", "resnet18", "--strategy", "buildup"), "plan of its own"),
-        (("--start-with", "resnet18", "--supernet", "5"), "plan of its own"),
+        ("resnet18,vit_tiny_patch16", "net resnet18"),
+        ("resnet18,nonsense", "got 'nonsense'"),
+        ("none.json", "No such file"),
+        ("nowhere:3", "no run"),
+        (",", "must be a .json file"),
+        ("resnet18 --strategy enumerate", "plan of its own"),
+        ("resnet18 --strategy buildup", "plan of its own"),
+        ("resnet18 --supernet 5", "plan of its own"),
     ):
-        code, out, errors = alternas("--trials", "2", *words)
-        assert (code, out) == (2, "")
-        assert about in errors
-        assert errors.count("\n") == 1
+        code, out, errors = search(f"--trials 2 --start-with {words}")
+        assert (code, out, about in errors, errors.count("\n")) == (2, "", True, 1)
     assert not Path("runs").exists()
 
 
-def test_nets_of_an_equal_run_count_as_trained(alternas: Any) -> None:
-    alternas("--trials", "5", "--name", "first", "--strategy", "random")
+def test_nets_of_an_equal_run_count_as_trained(search: Any) -> None:
+    search(FIRST)
     first = searched("first")
     weights = Path("runs/first/weights") / f"{first[2].key}.safetensors"
     weights.parent.mkdir(exist_ok=True)
     weights.write_bytes(b"weights")
-    code, out, _ = alternas("--trials", "3", "--name", "second", "--start-with", "first", "--strategy", "evolution")
-    assert code == 0
-    assert "nets of runs/first count as trained" in out
+    code, out, _ = search("--trials 3 --name second --start-with first --strategy evolution")
+    assert (code, "nets of runs/first count as trained" in out) == (0, True)
     taken = [record for record in read_records(Path("runs/second")) if record.taken_from]
     old = {record.key: record for record in read_records(Path("runs/first")) if record.status == "ok"}
     assert {record.key for record in taken} == set(old)
@@ -176,78 +163,57 @@ def test_nets_of_an_equal_run_count_as_trained(alternas: Any) -> None:
     storage = recorded_study(Path("runs/second"))
     told = {t.user_attrs.get("key"): t.values for t in storage.get_all_trials(0, states=(TrialState.COMPLETE,))}
     assert all(told[record.key] == [record.accuracy, record.cost["macs"]] for record in first)
-    numbers = [record.trial for record in read_records(Path("runs/second"))]
-    assert len(set(numbers)) == len(numbers)
 
 
-@pytest.mark.parametrize("words", [("--seed", "1"), ("--repeats", "2"), ("--epochs", "0.75"), ("--image-size", "16")])
-def test_nets_of_another_run_are_trained_again(alternas: Any, words: tuple[str, str]) -> None:
-    alternas("--trials", "5", "--name", "first", "--strategy", "random")
-    front = json.loads(front_of(alternas))
-    alternas("--trials", "4", "--name", "second", "--start-with", "first", *words)
-    records = read_records(Path("runs/second"))
-    assert not any(record.taken_from for record in records)
+@pytest.mark.parametrize("words", ["--seed 1", "--repeats 2", "--epochs 0.75", "--image-size 16"])
+def test_nets_of_another_run_are_trained_again(search: Any, words: str) -> None:
+    front = json.loads(search(f"{FIRST} --json")[1])
+    search(f"--trials 4 --name second --start-with first {words}")
+    assert not any(record.taken_from for record in read_records(Path("runs/second")))
     keys = [row["key"] for row in front if row["kind"] == "search"]
-    assert keys or words[0] == "--image-size"
-    if words[0] != "--image-size":
-        assert set(keys[:4]) <= trained()
+    assert words == "--image-size 16" or (keys and set(keys[:4]) <= trained())
 
 
-def front_of(alternas: Any) -> str:
-    return alternas("--trials", "5", "--name", "first", "--strategy", "random", "--json")[1]
-
-
-def test_one_trial_of_a_run(alternas: Any) -> None:
-    alternas("--trials", "5", "--name", "first", "--strategy", "random")
+def test_one_trial_of_a_run(search: Any) -> None:
+    search(FIRST)
     one = searched("first")[3]
-    alternas("--trials", "2", "--name", "second", "--start-with", f"first:{one.trial}", "--seed", "1")
+    search(f"--trials 2 --name second --start-with first:{one.trial} --seed 1")
     assert searched("second")[0].key == one.key
-    alternas("--trials", "2", "--name", "third", "--start-with", f"first:{one.trial}")
+    search(f"--trials 2 --name third --start-with first:{one.trial}")
     assert [record.taken_from for record in searched("third")] == [f"first:{one.trial}", "", ""]
-    code, _, errors = alternas("--trials", "2", "--name", "fourth", "--start-with", "first:999")
+    code, _, errors = search("--trials 2 --name fourth --start-with first:999")
     assert (code, "no trial 999" in errors) == (2, True)
 
 
-def test_nets_over_a_limit_are_left_out(alternas: Any) -> None:
-    alternas("--trials", "6", "--name", "first", "--strategy", "random")
+def test_nets_over_a_limit_are_left_out(search: Any) -> None:
+    search("--trials 6 --name first --strategy random")
     macs = sorted(record.cost["macs"] for record in searched("first"))
-    alternas("--trials", "2", "--name", "second", "--start-with", "first", "--max-macs", str(macs[2]))
+    search(f"--trials 2 --name second --start-with first --max-macs {macs[2]}")
     taken = [record for record in searched("second") if record.taken_from]
     assert taken
     assert all(record.cost["macs"] <= macs[2] for record in taken)
 
 
-def test_a_search_is_resumed_without_its_source(alternas: Any) -> None:
+def test_a_search_is_resumed_without_its_source(search: Any) -> None:
     genes = genes_of(3, 4, 5, 6)
     Path("nets.json").write_text(json.dumps(genes), encoding="utf-8")
-    words = ("--name", "mine", "--start-with", "nets.json")
-    alternas("--trials", "2", *words)
+    words = "--name mine --start-with nets.json"
+    search(f"--trials 2 {words}")
     assert [record.genes for record in searched("mine")] == genes[:2]
     Path("nets.json").unlink()
-    assert alternas("--trials", "6", *words)[0] == 0
+    assert search(f"--trials 6 {words}")[0] == 0
     assert [record.genes for record in searched("mine")[:4]] == genes
     assert len(searched("mine")) == 6
-    code, _, errors = alternas("--trials", "6", "--name", "mine")
+    code, _, errors = search("--trials 6 --name mine")
     assert (code, "start_with" in errors) == (2, True)
 
 
-def test_a_search_with_records_taken_over_is_resumed(alternas: Any) -> None:
-    alternas("--trials", "4", "--name", "first", "--strategy", "random")
-    alternas("--trials", "1", "--name", "second", "--start-with", "first")
+def test_a_search_with_records_taken_over_is_resumed(search: Any) -> None:
+    search("--trials 4 --name first --strategy random")
+    search("--trials 1 --name second --start-with first")
     before = read_records(Path("runs/second"))
     shutil.rmtree("runs/first")
-    assert alternas("--trials", "3", "--name", "second", "--start-with", "first")[0] == 0
+    assert search("--trials 3 --name second --start-with first")[0] == 0
     records = read_records(Path("runs/second"))
     assert records[: len(before)] == before
     assert sum(record.kind == "search" and not record.taken_from for record in records) == 3
-
-
-def test_run_json_notes_the_nets(alternas: Any) -> None:
-    Path("nets.json").write_text(json.dumps(genes_of(3)), encoding="utf-8")
-    alternas("--trials", "2", "--name", "mine", "--start-with", "nets.json")
-    assert read_settings(Path("runs/mine"))["start_with"] == genes_of(3)
-    record = searched("mine")[0]
-    assert replace(record, taken_from="a:1").spent_seconds == 0
-    assert Record.from_dict(record.to_dict() | {"taken_from": "a:1"}).taken_from == "a:1"
-    with pytest.raises(InputError, match="taken_from"):
-        Record.from_dict(record.to_dict() | {"taken_from": 3})

@@ -37,7 +37,7 @@ from alternas.search.training.check_trainer import check_trainer
 from alternas.search.training.job import InitWeights, JobResult, Progress, TrainJob
 from alternas.search.training.trainer_file import OwnImages, TrainerFile, read_trainer
 from alternas.spaces import RandomChooser, get
-from command_line import Run, records, run
+from command_line import records, run
 
 NET = get("resnet", 8).baselines()[2]
 SIZES = "IMAGE_SIZE, CLASSES, IMAGES = 8, 3, 64\n"
@@ -147,6 +147,8 @@ ENDS = {  # what the function does, how its job ends, and what is said
     "has no data": ("\n    context.data\n", "error", "mine.py:3: context.data: mine.py brings its own images"),
     "catches all": ("\n    try:\n        context.report(1, score=float('inf'))\n    except Exception:\n        pass\n",
                     "nan", "score inf at step 1"),
+    "does not run": ("\n    pass\nimport nothing_of_that_name\n", "error",
+                     "mine.py:4: ModuleNotFoundError: No module named 'nothing_of_that_name'"),
     "forks": (f"\n    import os\n    if os.fork() == 0:\n        raise ValueError\n    os.wait(){FINE}", "ok", ""),
 }  # fmt: skip
 
@@ -158,14 +160,6 @@ def test_every_end_is_a_typed_result(case: str, written: Written) -> None:
     result = ended(job(written(f"{SIZES}def train(context):{body}")))
     assert (result.status, said in result.error, "\n" in result.error) == (status, True, False), result.error
     assert (result.accuracy is not None) == (status == "ok")
-
-
-def test_a_file_that_does_not_run_names_its_line(written: Written) -> None:
-    result = ended(job(written(f"{SIZES}import nothing_of_that_name\ndef train(context): ...\n")))
-    assert (result.status, result.error) == (
-        "error",
-        "mine.py:2: ModuleNotFoundError: No module named 'nothing_of_that_name'",
-    )
 
 
 def test_what_is_reported(written: Written) -> None:
@@ -219,7 +213,7 @@ def train(context):
 def test_rungs_and_kills_change_nothing(written: Written) -> None:
     whole = ended(job(written(LEARNS.replace("DIES", "0"))))
     kept, head = load_file("state/w.safetensors"), load_file("state/w.head.safetensors")
-    for stops, dies in (((1, 3, 4), 0), ((4, 4), 3)):
+    for stops, dies in (((1, 3, 4), 0), ((4, 4), 3), ((4, 4), 0)):
         shutil.rmtree("state")
         trainer = written(LEARNS.replace("DIES", "0"))
         if dies:
@@ -230,41 +224,29 @@ def test_rungs_and_kills_change_nothing(written: Written) -> None:
             assert "is of a training with another" in other.error
             trainer = replace(killed, source=killed.source)
         for stop in stops:
+            Path("state/w.safetensors").unlink(missing_ok=True)
             result = ended(job(trainer, stop_step=stop))
             assert (result.status, result.step) == ("ok", stop)
             assert Path("state/w.safetensors").exists() == (stop == 4), "only at the end of the budget"
-        assert [replace(p, loss=0) for p in result.curve] == [replace(p, loss=0) for p in whole.curve]
-        assert result.accuracy == whole.accuracy
+        assert (result.accuracy, [p.accuracy for p in result.curve]) == (
+            whole.accuracy,
+            [p.accuracy for p in whole.curve],
+        )
         now = load_file("state/w.safetensors")
         assert all(torch.equal(now[name], kept[name]) for name in kept)
         assert load_file("state/w.head.safetensors").keys() == head.keys()
     assert read(Path("state/w.safetensors")).genotype == NET
 
 
-def test_where_it_stands_already_it_only_ends(written: Written) -> None:
-    """As after a driver that was killed before it noted the end: what was reported then counts."""
-    trainer = written(LEARNS.replace("DIES", "0"))
-    first = ended(job(trainer))
-    Path("state/w.safetensors").unlink()
-    again = ended(job(trainer))
-    assert (again.status, again.accuracy, again.curve) == ("ok", first.accuracy, first.curve)
-    assert Path("state/w.safetensors").exists()
-
-
-def test_checkpoints_go_through_the_store(written: Written, tmp_path: Path) -> None:
+def test_checkpoints_go_through_the_store(written: Written, store: ArtifactStore) -> None:
     """From node to node: no worker finds another's files."""
-    store = ArtifactStore(f"file://{tmp_path}/store", "run-1", tmp_path / "run")
-    store.check()
-    home = {
-        "checkpoint": str(tmp_path / "run/checkpoints/c.pt"),
-        "weights": str(tmp_path / "run/weights/w.safetensors"),
-    }
+    home = {"checkpoint": f"{store.home}/checkpoints/c.pt", "weights": f"{store.home}/weights/w.safetensors"}
     trainer = written(LEARNS.replace("DIES", "0"))
     whole = ended(job(trainer))
     assert ended(job(trainer, stop_step=2, store=store, **home)).status == "ok"
     result = ended(job(trainer, store=store, **home))
     assert result.accuracy == whole.accuracy
-    assert not (tmp_path / "run").exists()
+    assert not store.home.exists()
     given = job(trainer, **home)
     assert [store.download(Path(file)) for file in (given.weights, given.head)] == [True, True]
     assert load_file(given.weights).keys() == load_file("state/w.safetensors").keys()
@@ -333,26 +315,18 @@ def train(context):
 """
 
 
-@pytest.fixture(scope="module")
-def digits() -> DataSet:
-    return load(DataConfig("digits"))
-
-
-def test_our_own_loop_gives_our_own_net(written: Written, digits: DataSet) -> None:
+def test_our_own_loop_gives_our_own_net(written: Written) -> None:
     net, trainer = get("alternet", 8).sample(RandomChooser(0)), written(OURS)
     same = {"genotype": net, "seed": 3, "total_steps": 16, "metric": Metric()}
+    digits, elsewhere = load(DataConfig("digits")), {"checkpoint": "ours/c.pt", "weights": "ours/w.safetensors"}
     for stop in (7, 16):
         theirs = ended(job(trainer, stop_step=stop, **same), digits)
-        ours = ended(replace(job(trainer, stop_step=stop, **same), trainer=None, **moved("ours")), digits)
+        ours = ended(replace(job(trainer, stop_step=stop, **same), trainer=None, **elsewhere), digits)
         assert (theirs.status, theirs.accuracy) == ("ok", ours.accuracy)
         assert theirs.metrics.items() >= {name: ours.metrics[name] for name in ("top5", "nll", "ece")}.items()
         assert theirs.curve == ours.curve
     a, b = load_file("state/w.safetensors"), load_file("ours/w.safetensors")
     assert all(torch.equal(a[name], b[name]) for name in a.keys() | b.keys())
-
-
-def moved(folder: str) -> dict[str, str]:
-    return {"checkpoint": f"{folder}/c.pt", "weights": f"{folder}/w.safetensors"}
 
 
 def test_a_relative_path_leads_to_no_file_of_the_run(written: Written) -> None:
@@ -399,15 +373,9 @@ CHECKS = {
     "raises": ("\n    1 / 0\n", "trainer mine.py: step 1: mine.py:3: ZeroDivisionError: division by zero"),
     "never says": ("\n    context.report(context.stop_step, other=1)\n", "reports at step 1 lack score"),
     "state": (f"{FINE}        context.save(train)\n", "save: must be given tensors, numbers, texts"),
-    "does not go on": (
-        f"\n    assert context.step == 0{FINE}        context.save(1)\n",
-        "step 2: mine.py:3: ",
-    ),
+    "does not go on": (f"\n    assert context.step == 0{FINE}        context.save(1)\n", "step 2: mine.py:3: "),
     "dies": ("\n    import os\n    os._exit(7)\n", "its process ended with exit code 7"),
-    "hangs": (
-        "\n    import time\n    context.report(1, score=1)\n    time.sleep(99)\n",
-        "mine.py:5: a step takes",
-    ),
+    "hangs": ("\n    import time\n    context.report(1, score=1)\n    time.sleep(99)\n", "mine.py:5: a step takes"),
     "leaves children": (f"\n    import os, time\n    if not os.fork():\n        time.sleep(99){FINE}", ""),
 }
 
@@ -493,11 +461,8 @@ def test_a_search_on_images_of_its_own(alternas: Any, fake_pool: Any, monkeypatc
     assert data["images"] == {"train": 64, "val": 0, "test": 0}
     assert {given.total_steps for given in fake_pool.jobs_of_all} == {recipes.get("smoke").with_epochs(1).steps(64)}
     for option, value in (("--data", "cue"), ("--image-size", "16")):
-        code, _, err = alternas(*QUICK, "--trainer", "mine.py", option, value)
-        assert (code, err) == (
-            2,
-            f"alternas: {option[2:]}: mine.py brings its own images, of IMAGE_SIZE; leave it out\n",
-        )
+        said = f"alternas: {option[2:]}: mine.py brings its own images, of IMAGE_SIZE; leave it out\n"
+        assert alternas(*QUICK, "--trainer", "mine.py", option, value) == (2, "", said)
     with pytest.raises(InputError, match=r"are its trainer's own, mine\.py, which alone reads them"):
         data_of(run, Console())
 
@@ -505,41 +470,13 @@ def test_a_search_on_images_of_its_own(alternas: Any, fake_pool: Any, monkeypatc
 @pytest.mark.usefixtures("elsewhere")
 def test_what_does_not_go_with_a_trainer_is_one_line(alternas: Any) -> None:
     Path("mine.py").write_text(f"def train(context):{FINE}", encoding="utf-8")
-    for words in (("--supernet", "4"), ("--compile",)):
-        code, _, err = alternas(*QUICK, "--trainer", "mine.py", *words)
-        assert (code, err) == (
-            2,
-            f"alternas: {words[0][2:]}: is of our own training, and a trainer trains nets itself; leave it out\n",
-        )
-    code, _, err = alternas(*QUICK, "--trainer", "mine.py", "--gpus-per-trial", "2")
-    assert (code, err) == (2, "alternas: gpus-per-trial: a trainer of your own trains on one device, got 2\n")
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_a_search_by_our_own_loop_is_ours(served: Run, tmp_path: Path) -> None:
-    (tmp_path / "ours.py").write_text(OURS, encoding="utf-8")
-    words = (
-        "search",
-        "all",
-        "--data",
-        "digits",
-        "--trials",
-        "4",
-        "--epochs",
-        "3",
-        "--scheduler",
-        "mo-asha",
-        "--workers",
-        "1",
-    )
-    assert served(tmp_path, *words, "--name", "ours")[0] == 0
-    assert served(tmp_path, *words, "--name", "theirs", "--trainer", "ours.py")[0] == 0
-    ours, theirs = (
-        {row["trial"]: (row["key"], row["status"], row["accuracy"], row["rungs"]) for row in records(tmp_path, name)}
-        for name in ("ours", "theirs")
-    )
-    assert ours == theirs
+    ours = "is of our own training, and a trainer trains nets itself; leave it out"
+    for words, said in (
+        ("--supernet 4", f"supernet: {ours}"),
+        ("--compile", f"compile: {ours}"),
+        ("--gpus-per-trial 2", "gpus-per-trial: a trainer of your own trains on one device, got 2"),
+    ):
+        assert alternas(*QUICK, "--trainer", "mine.py", *words.split()) == (2, "", f"alternas: {said}\n")
 
 
 FATES = f"""{SIZES}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,8 +23,6 @@ from alternas.search.samplers.sampler_context import (
     TrialReader,
     features,
     is_paused,
-    remember,
-    rung_accuracies,
 )
 from alternas.search.samplers.surrogate import (
     Encoder,
@@ -113,11 +111,6 @@ def test_the_surrogate_learns_a_rate_that_is_best_for_any_net() -> None:
         assert abs(int(np.argmax(mean)) - 4) <= 1
 
 
-def test_a_net_whose_cost_was_measured_is_encoded_anew() -> None:
-    encoder = Encoder(OPTIONS)
-    assert [encoder.encode([made_up(cost)])[0, 0] for cost in (1e5, 1e6)] == pytest.approx([5, 6])
-
-
 def smooth(net: Net) -> float:
     """An accuracy that depends on the cost and on one gene."""
     return (
@@ -175,34 +168,21 @@ def test_repeated_trainings_tell_of_the_noise() -> None:
     assert learned[1] > learned[0] + 2
 
 
-def at_rungs(seeds: Sequence[int], last: int) -> list[Observation]:
-    """Readings at rung 0, which rank as the end does, and of the first `last` nets the end."""
-    early = [observed(net(seed), 0.2 + 0.5 * smooth(net(seed)), 0) for seed in seeds]
-    return [*(observed(net(seed), smooth(net(seed))) for seed in seeds[:last]), *early]
-
-
-def test_readings_at_rungs_tell_of_the_end() -> None:
-    curves, asked = no_curves(), [net(seed) for seed in range(20, 60)]
+def error_at_the_end(observations: list[Observation]) -> float:
+    """Of a surrogate that knows these and that there was a rung, on nets of which it knows no end."""
+    curves, asked = no_curves(), [net(seed) for seed in range(40, 80)]
     curves.update([ended([0.4])], [])
-    errors = []
-    for seeds in (range(8), range(60)):
-        model = Surrogate(options_of(SPACE))
-        model.condition(at_rungs(seeds, 8), [], curves)
-        errors.append(np.abs(model.predict(asked)[0] - [smooth(n) for n in asked]).mean())
-    assert errors[1] < 0.6 * errors[0]
+    model = Surrogate(options_of(SPACE))
+    model.condition(observations, [], curves)
+    return float(np.abs(model.predict(asked)[0] - [smooth(n) for n in asked]).mean())
 
 
-def test_a_misleading_rung_tells_nothing() -> None:
-    draw, curves, asked = random.Random(1), no_curves(), [net(seed) for seed in range(40, 80)]
-    curves.update([ended([0.4])], [])
+def test_readings_at_rungs_tell_of_the_end_unless_they_mislead() -> None:
+    draw, full = random.Random(1), [observed(net(seed), smooth(net(seed))) for seed in range(40)]
+    early = [observed(net(seed), 0.2 + 0.5 * smooth(net(seed)), 0) for seed in range(80)]
+    assert error_at_the_end([*full[:8], *early]) < 0.6 * error_at_the_end([*full[:8], *early[:8]])
     noise = [observed(net(seed), draw.uniform(0.1, 0.2), 0) for seed in range(80)]
-    full = [observed(net(seed), smooth(net(seed))) for seed in range(40)]
-    errors = []
-    for observations in (full, [*full, *noise]):
-        model = Surrogate(options_of(SPACE))
-        model.condition(observations, [], curves)
-        errors.append(np.abs(model.predict(asked)[0] - [smooth(n) for n in asked]).mean())
-    assert errors[1] < 1.5 * errors[0]
+    assert error_at_the_end([*full, *noise]) < 1.5 * error_at_the_end(full)
 
 
 def test_far_gaps_to_the_front_are_cut() -> None:
@@ -247,16 +227,10 @@ def test_gains_are_the_expected_hypervolume_added(mean: float, sd: float) -> Non
         assert gain == pytest.approx(expected, rel=1e-3, abs=1e-6)
 
 
-@pytest.mark.parametrize("accuracy", [0.1, 0.3, 0.54, 0.7, 0.95])
-def test_without_doubt_gains_are_what_is_added(accuracy: float) -> None:
-    found = improvement(np.full(len(COSTS), accuracy), np.full(len(COSTS), 1e-9), np.array(COSTS))
-    np.testing.assert_allclose(found, [added(accuracy, cost) for cost in COSTS], atol=1e-8)
-
-
-def test_dominated_nets_and_the_dearest_add_nothing() -> None:
-    mean, costs = np.array([0.5, 0.79, 0.99, 0.1]), np.array([2e5, 1e6, 5e6, 2e3])
-    np.testing.assert_allclose(improvement(mean, np.full(4, 1e-9), costs), 0, atol=1e-8)
-    assert improvement(np.array([0.5]), np.array([0.2]), np.array([2e5]))[0] > 0.001, "unless they may be better"
+def test_without_doubt_gains_are_what_is_added() -> None:
+    for accuracy in (0.1, 0.3, 0.54, 0.7, 0.95):
+        found = improvement(np.full(len(COSTS), accuracy), np.full(len(COSTS), 1e-9), np.array(COSTS))
+        np.testing.assert_allclose(found, [added(accuracy, cost) for cost in COSTS], atol=1e-8)
 
 
 def ended(rungs: Sequence[float], final: float | None = None, number: int = 0, **attrs: Any) -> FrozenTrial:
@@ -287,18 +261,18 @@ def test_all_readings_of_a_trial_are_observed() -> None:
     curves.update([ended([0.2], 0.7, 4)], [])
     assert readings(curves)[0] == (4, FULL_TRAINING, 0.7), "nearest to the front first"
     assert curves.count == 6
+    found = nearest_to_front([Observation(n, *made_up(cost), 0.5) for n, cost in ((3, 2e5), (2, 1e5), (1, 2e5))])
+    assert [observation.trial for observation in found] == [2, 1, 3], "of equals the earlier"
 
 
 def test_of_many_the_best_and_the_latest_are_kept() -> None:
     curves = LearningCurves(priced, 6)
     curves.update([ended([0.1], 0.1 * i, i) for i in range(1, 10)], [])
     assert readings(curves) == [(i, FULL_TRAINING, 0.1 * i) for i in (9, 8, 7, 6)] + [(9, 0, 0.1), (8, 0, 0.1)]
-    alone = LearningCurves(priced, 6)
-    alone.update([ended([], 0.1 * i, i) for i in range(1, 10)], [])
-    assert [o.trial for o in alone.observations()] == [9, 8, 7, 6, 5, 4]
-    few = LearningCurves(priced, 6)
-    few.update([ended([0.1], None, i) for i in range(9)], [])
-    assert [o.trial for o in few.observations()] == [8, 7, 6, 5, 4, 3]
+    for rungs, final in (([], 0.5), ([0.1], None)):
+        alone = LearningCurves(priced, 6)
+        alone.update([ended(rungs, final and 0.1 * i, i) for i in range(1, 10)], [])
+        assert [o.trial for o in alone.observations()] == [9, 8, 7, 6, 5, 4]
 
 
 def test_repeated_trainings_are_one_observation() -> None:
@@ -306,16 +280,6 @@ def test_repeated_trainings_are_one_observation() -> None:
     curves.update([ended([], 0.5, accuracies={"0": 0.4, "1": 0.6, "2": 0.5}), ended([], 0.4)], [])
     assert [o.repeats for o in curves.observations()] == [3, 1]
     assert (curves.squares, curves.freedom) == (pytest.approx(0.02), 2)
-
-
-def test_of_equals_the_earlier_is_nearer_to_the_front() -> None:
-    found = nearest_to_front([Observation(n, *made_up(cost), 0.5) for n, cost in ((3, 2e5), (2, 1e5), (1, 2e5))])
-    assert [observation.trial for observation in found] == [2, 1, 3]
-
-
-def test_readings_of_a_trial() -> None:
-    assert rung_accuracies(ended([0.1, 0.2], 0.3)) == [(0, 0.1), (1, 0.2)]
-    assert rung_accuracies(ended([])) == []
 
 
 @pytest.fixture
@@ -353,23 +317,11 @@ def test_a_key_that_comes_later_is_known_later(study: optuna.Study) -> None:
     assert past.keys == {"late"}
 
 
-def test_a_cache_forgets_what_came_first() -> None:
-    cache: dict[int, str] = {}
-    for number in range(5):
-        remember(cache, number, str(number), most=3)
-    assert cache == {2: "2", 3: "3", 4: "4"}
-
-
 def test_every_kind_of_end_is_handed_out(study: optuna.Study) -> None:
-    past = TrialReader()
-    ends: dict[TrialState, Callable[[int], Any]] = {
-        TrialState.COMPLETE: lambda number: study.tell(number, [0.5, 1.0]),
-        TrialState.PRUNED: lambda number: study.tell(number, state=TrialState.PRUNED),
-        TrialState.FAIL: lambda number: study.tell(number, state=TrialState.FAIL),
-    }
-    for end in ends.values():
-        end(study.ask().number)
-    assert [trial.state for trial in past.newly_finished(study)] == list(ends)
+    ends = {TrialState.COMPLETE: [0.5, 1.0], TrialState.PRUNED: None, TrialState.FAIL: None}
+    for state, values in ends.items():
+        study.tell(study.ask().number, values, state=state)
+    assert [trial.state for trial in TrialReader().newly_finished(study)] == list(ends)
 
 
 @pytest.mark.parametrize(("notes", "waits"), [
