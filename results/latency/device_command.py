@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...archs.cost import MAX_COST, MIN_COST
 from ...archs.errors import InputError, check_choice, short_repr
 from ...archs.json_files import check_fields, convert
 from ..export.formats import FORMATS
-from .measurements import DEVICES, Measurement, is_cost_value, settings_in, side_text
+from .measurements import DEVICES, Measurement, settings_in, side_text
 
 LATENCY = "latency_ms"  # what a bare number is
 UNNAMED = "device"  # name of a device that was given none
@@ -130,8 +131,8 @@ def read_numbers(output: str) -> dict[str, float]:
         except (ValueError, RecursionError):
             continue
         numbers = value if isinstance(value, dict) else {LATENCY: value}
-        named = {name: number for name, number in numbers.items() if _NUMBER.fullmatch(name)}
-        if known := {name: float(number) for name, number in named.items() if is_cost_value(number)}:
+        costs = {name: n for name, n in numbers.items() if type(n) in (int, float) and MIN_COST <= n <= MAX_COST}
+        if known := {name: float(n) for name, n in costs.items() if _NUMBER.fullmatch(name)}:
             return known
     return {}
 

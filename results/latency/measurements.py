@@ -210,11 +210,6 @@ def _parse(path: Path, number: int, line: bytes) -> Measurement:
     return Measurement(row["key"], ms, row.get("latency_spread_ms"), setting, numbers, row.get("seconds") or 0.0)
 
 
-def is_cost_value(value: Any) -> bool:
-    """Whether a value can be a net's cost: a number from `MIN_COST` to `MAX_COST`."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and MIN_COST <= value <= MAX_COST
-
-
 def side_text(image_size: Iterable[int]) -> str:
     """An image size in a setting: "32" of a square, "32x48"."""
     return "x".join(map(str, dict.fromkeys(image_size)))

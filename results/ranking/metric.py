@@ -105,11 +105,6 @@ def value_text(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}" if abs(value) < 1000 else f"{value:.5g}"
 
 
-def less_is_better(name: str) -> bool:
-    """Whether a metric is known to be minimised."""
-    return name.removeprefix("train_") in MINIMIZED
-
-
 def parse_metric(
     name: str,
     minimize: bool,

@@ -10,7 +10,7 @@ from ...archs.errors import InputError, check_choice, short_repr
 from ...archs.genotype import FAMILIES
 from ..latency.device_command import LATENCY, is_number_of_device, split_number
 from ..runs.record import Record
-from .metric import Metric, less_is_better
+from .metric import MINIMIZED, Metric
 from .pareto import Bounds, above_chance, min_max, normalized_cost
 from .stats import Row
 
@@ -117,7 +117,7 @@ def parse_objectives(text: str) -> tuple[str, ...]:
         InputError: if one is named twice, or there are not two or three.
     """
     asked = [part.strip() for part in text.split(",") if part.strip()]
-    named = [f"-{name}" if less_is_better(name) else name for name in asked]
+    named = [f"-{name}" if name.removeprefix("train_") in MINIMIZED else name for name in asked]
     if len(named) == 1 and named != [ACCURACY]:
         named = [ACCURACY, *named]
     if named:
