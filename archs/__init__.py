@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from . import zoo
@@ -40,12 +41,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "fused":
-        from .fusing import fused
-
-        return fused
-    if name in ("build", "resized", "Network"):
-        from . import network
-
-        return getattr(network, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    modules = {"fused": ".fusing", "build": ".network", "resized": ".network", "Network": ".network"}
+    if name not in modules:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(modules[name], __package__), name)

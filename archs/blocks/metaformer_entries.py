@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ..layout import Block
@@ -66,18 +67,6 @@ def attending(acc: CostAccumulator, b: WindowSizes) -> int:
     return attention_cost(acc, b, b.c_out, bias=False)
 
 
-def convformer(acc: CostAccumulator, b: Block) -> None:
-    metaformer_cost(acc, b, separable_conv)
-
-
-def poolformer(acc: CostAccumulator, b: Block) -> None:
-    metaformer_cost(acc, b, pooling)
-
-
-def caformer(acc: CostAccumulator, b: Block) -> None:
-    metaformer_cost(acc, b, attending)
-
-
 class GatedSizes(Block):
     """A gated conv block: gates and what they gate, each with those first that no conv mixes."""
 
@@ -113,7 +102,7 @@ CONVFORMER = BlockSpec(
     "convformer",
     BlockForm(
         ".metaformer:ConvFormer",
-        convformer,
+        partial(metaformer_cost, mixer=separable_conv),
         {
             **METAFORMER,
             "conv1": "inner c_out 1 1",
@@ -130,7 +119,12 @@ CONVFORMER = BlockSpec(
 
 POOLFORMER = BlockSpec(
     "poolformer",
-    BlockForm(".metaformer:PoolFormer", poolformer, METAFORMER, scaled_by=("norm1", "mlp.fc2")),
+    BlockForm(
+        ".metaformer:PoolFormer",
+        partial(metaformer_cost, mixer=pooling),
+        METAFORMER,
+        scaled_by=("norm1", "mlp.fc2"),
+    ),
     options={"kernel": 3, "res_scale": False},
     branches=(Branch("conv", "pool", "norm2"), Branch("mlp", "mlp")),
     style=BlockStyle("P", "#DDCC77", "PoolFormer block (pooling, MLP)"),
@@ -160,7 +154,7 @@ CAFORMER = BlockSpec(
     "caformer",
     BlockForm(
         ".metaformer:CAFormer",
-        caformer,
+        partial(metaformer_cost, mixer=attending),
         {**METAFORMER, "attn.qkv": "3*heads*head_dim c_out", "attn.out": "c_out heads*head_dim"},
         scaled_by=("attn.out", "mlp.fc2"),
         queries={"attn.qkv": 0.5},

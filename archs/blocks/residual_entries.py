@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import pairwise
+
 from ..layout import Block
 from .accumulator import CostAccumulator, size
 from .formulas import (
@@ -20,38 +23,26 @@ from .formulas import (
 from .spec import BlockForm, BlockSpec, BlockStyle, Branch
 
 
-def _bottleneck_convs(acc: CostAccumulator, b: Block) -> None:
-    acc.conv(b.c_in, b.width, 1, b.map_in)
-    acc.conv(b.width, b.width, 3, b.map_out)
-    acc.conv(b.width, b.c_out, 1, b.map_out)
-
-
-def pre_basic(acc: CostAccumulator, b: Block) -> None:
-    x, y, w = size(b.c_in, b.map_in), size(b.c_out, b.map_out), size(b.width, b.map_out)
-    skip = pre_ends(acc, b)
-    acc.conv(b.c_in, b.width, 3, b.map_out)
-    acc.norm(b.width)
-    acc.conv(b.width, b.c_out, 3, b.map_out)
-    acc.keep(w, w)
-    acc.alive(2 * x + skip, x, 2 * w, w + y, 2 * y)
-
-
-def post_basic(acc: CostAccumulator, b: Block) -> None:
-    x, y, w = size(b.c_in, b.map_in), size(b.c_out, b.map_out), size(b.width, b.map_out)
-    skip = post_ends(acc, b)
-    acc.conv(b.c_in, b.width, 3, b.map_out)
-    acc.norm(b.width)
-    acc.conv(b.width, b.c_out, 3, b.map_out)
-    acc.norm(b.c_out)
-    acc.keep(w, w, y)
-    acc.alive(x + skip, 2 * w, w + y, 2 * y)
+def conv_block(acc: CostAccumulator, b: Block, post: bool) -> None:
+    """Two 3x3 convs, or the three of a bottleneck, with norm and ReLU before each but the first, or after each."""
+    convs = [(b.c_in, b.width, 3, b.map_out), (b.width, b.c_out, 3, b.map_out)]
+    if b.kind == "bottleneck":
+        convs = [(b.c_in, b.width, 1, b.map_in), (b.width, b.width, 3, b.map_out), (b.width, b.c_out, 1, b.map_out)]
+    skip, x = post_ends(acc, b) if post else pre_ends(acc, b), size(b.c_in, b.map_in)
+    for conv in convs:
+        acc.conv(*conv)
+    for _, c_out, _, _ in convs if post else convs[:-1]:
+        acc.norm(c_out)
+    maps = [size(c_out, at) for _, c_out, _, at in convs]
+    acc.keep(*maps[:-1], *maps[:-1], maps[-1] * post)
+    acc.alive(x + skip + (0 if post else x), *(2 * y for y in maps), *map(sum, pairwise(maps)), 0 if post else x)
 
 
 BASIC = BlockSpec(
     "basic",
     BlockForm(
         ".residual:PreBasic",
-        pre_basic,
+        partial(conv_block, post=False),
         {**SHORTCUT, "norm1": "c_in", "conv1": "width c_in 3 3", "norm2": "width", "conv2": "c_out width 3 3"},
         scaled_by=("conv2",),
         scaled_by_group=("norm2",),
@@ -59,7 +50,7 @@ BASIC = BlockSpec(
     ),
     BlockForm(
         ".residual:PostBasic",
-        post_basic,
+        partial(conv_block, post=True),
         {**SHORTCUT_NORM, "conv1": "width c_in 3 3", "norm1": "width", "conv2": "c_out width 3 3", "norm2": "c_out"},
         scaled_by=("norm2",),
     ),
@@ -68,33 +59,11 @@ BASIC = BlockSpec(
 )
 
 
-def pre_bottleneck(acc: CostAccumulator, b: Block) -> None:
-    x, y = size(b.c_in, b.map_in), size(b.c_out, b.map_out)
-    w_in, w = size(b.width, b.map_in), size(b.width, b.map_out)
-    skip = pre_ends(acc, b)
-    _bottleneck_convs(acc, b)
-    acc.norm(b.width)
-    acc.norm(b.width)
-    acc.keep(w_in, w_in, w, w)
-    acc.alive(2 * x + skip, x, 2 * w_in, w_in + w, 2 * w, w + y, 2 * y)
-
-
-def post_bottleneck(acc: CostAccumulator, b: Block) -> None:
-    x, y = size(b.c_in, b.map_in), size(b.c_out, b.map_out)
-    w_in, w = size(b.width, b.map_in), size(b.width, b.map_out)
-    skip = post_ends(acc, b)
-    _bottleneck_convs(acc, b)
-    for channels in (b.width, b.width, b.c_out):
-        acc.norm(channels)
-    acc.keep(w_in, w_in, w, w, y)
-    acc.alive(x + skip, 2 * w_in, w_in + w, 2 * w, w + y, 2 * y)
-
-
 BOTTLENECK = BlockSpec(
     "bottleneck",
     BlockForm(
         ".residual:PreBottleneck",
-        pre_bottleneck,
+        partial(conv_block, post=False),
         {
             **SHORTCUT,
             "norm1": "c_in",
@@ -110,7 +79,7 @@ BOTTLENECK = BlockSpec(
     ),
     BlockForm(
         ".residual:PostBottleneck",
-        post_bottleneck,
+        partial(conv_block, post=True),
         {
             **SHORTCUT_NORM,
             "conv1": "width c_in 1 1",

@@ -144,13 +144,12 @@ def bits() -> dict[str, Entry]:
 
 def vits() -> dict[str, Entry]:
     entries = {}
-    for size, patches in {"tiny": (16,), "small": (8, 16, 32), "base": (8, 16, 32), "large": (14, 16, 32)}.items():
+    sizes = {"tiny": (16,), "small": (8, 16, 32), "base": (8, 16, 32), "large": (14, 16, 32), "huge": (14,)}
+    for size, patches in sizes.items():
         for patch in patches:
             name = f"vit_{size}_patch{patch}"
             about = f"ViT-{size.title()}/{patch}, Dosovitskiy et al., ICLR 2021, as timm's."
             entries[name] = Entry(lambda _, s=size, p=patch: vit(s, p), about, f"{name}_224")
-    about = "ViT-Huge/14, Dosovitskiy et al., ICLR 2021, as timm's."
-    entries["vit_huge_patch14"] = Entry(lambda _: vit("huge", 14), about, "vit_huge_patch14_224")
     about = "Park & Kim's ViT-Ti for CIFAR: 2x2 patches, no bias on q, k and v."
     encoder = Encoder(*VITS["tiny"], patch=2, qkv_bias=False)
     entries["vit_tiny_patch2"] = Entry(lambda _: Genotype(Stem("none"), (), encoder, Head("token")), about)
