@@ -1,4 +1,4 @@
-"""`alternas doctor --gpu`: its checks on a card; on the null device and on CPUs that they run, and find what is wrong."""
+"""`alternas doctor --gpu`: its checks on a card; on the null device and CPUs that they run, and find what is wrong."""
 
 from __future__ import annotations
 
