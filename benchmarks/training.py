@@ -38,6 +38,7 @@ from alternas.archs import Genotype, Stage, Stem, Style, build, static_cost, zoo
 from alternas.archs.timm import timm_key
 from alternas.search.data.dataset import DataConfig, DataSet, Split
 from alternas.search.data.load import load
+from alternas.search.engine.doctor_gpu_speed import matmul_rate
 from alternas.search.training import recipes
 from alternas.search.training.augment import Draws, moved, moves_of
 from alternas.search.training.job import JobResult, TrainJob
@@ -279,7 +280,7 @@ def on_gpu(repeats: int) -> dict[str, Any]:
     """AlterNet-50 and a ResNet of airbench's size at 32 px, bfloat16, channels_last, compiled."""
     cuda, data = torch.device("cuda"), noise(50_000, 100)
     nets = {"alternet50": (zoo.get("alternet50", 32), 512), "resnet of airbench's size": (_airbench(), 1024)}
-    rate = _matrix_rate(cuda)
+    rate = matmul_rate(cuda, "bfloat16", side=8192, seconds=1.0)
     found: dict[str, Any] = {"device": torch.cuda.get_device_name(), "measured bfloat16 matrix rate, FLOP/s": rate}
     for name, (net, batch) in nets.items():
         recipe = dataclasses.replace(recipes.fast(), batch_size=batch, compile=True, ema_decay=0.0, clip_grad=0.0)
@@ -298,19 +299,6 @@ def on_gpu(repeats: int) -> dict[str, Any]:
 def _airbench() -> Genotype:
     """Three stages of 64, 256, 256, as many MACs as airbench94's net within a third."""
     return Genotype(Stem("cifar", 64), tuple(Stage("basic", 1, w, 2) for w in (64, 256, 256)), style=Style("post"))
-
-
-def _matrix_rate(device: torch.device, side: int = 8192) -> float:
-    """FLOP/s of a large product in bfloat16, the best of ten."""
-    a, b = (torch.randn(side, side, device=device, dtype=torch.bfloat16) for _ in range(2))
-    best = float("inf")
-    for _ in range(10):
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        torch.mm(a, b)
-        torch.cuda.synchronize()
-        best = min(best, time.perf_counter() - start)
-    return 2 * side**3 / best
 
 
 def main() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import typer
 
+from ..archs.errors import InputError
 from .command import command
-from .options import print_result
+from .options import console_for, print_result
 
 
 @command()
@@ -31,13 +34,34 @@ def doctor(
     data: str = "digits",
     shared_folder: Path = Path("runs"),
     storage_path: str = "",
+    gpu: bool = False,
     as_json: bool = False,
 ) -> None:
     """Check this machine or a Ray cluster: versions, GPUs, data, storage, and a tiny trial on each node."""
+    if gpu:
+        if address or storage_path:
+            raise InputError(f"gpu: looks at this machine alone, got {address or storage_path}")
+        _examine_gpu(data, as_json)
+        return
     from ..search.engine.doctor import drawn, examine
 
     checks = examine(address, data, shared_folder, storage_path)
+    _print_checks(as_json, checks, lambda: drawn(checks))
+
+
+def _examine_gpu(data: str, as_json: bool) -> None:
+    from ..search.engine.doctor_gpu import GpuCheck, drawn_gpu, examine_gpu
+
+    console, checks = console_for(as_json), list[GpuCheck]()
+    for check in examine_gpu(data):
+        console.print(f"{check.check}: {'ok' if check.ok else 'NO'}", style="dim", markup=False)
+        checks.append(check)
+    _print_checks(as_json, checks, lambda: drawn_gpu(checks))
+
+
+def _print_checks(as_json: bool, checks: Sequence[Any], drawing: Callable[[], Any]) -> None:
+    """Print checks; exit code 1 unless all are well."""
     fit = all(check.ok for check in checks)
-    print_result(as_json, {"ok": fit, "checks": [check.to_dict() for check in checks]}, lambda: drawn(checks))
+    print_result(as_json, {"ok": fit, "checks": [check.to_dict() for check in checks]}, drawing)
     if not fit:
         raise typer.Exit(1)

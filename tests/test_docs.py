@@ -21,6 +21,7 @@ from pages import BLOCK, MARK, PAGES, ROOT, bash_of, run_page
 # The only blocks and lines that no test runs, by page, with the reason that stands beside them.
 UNRUN = {
     "cluster.md": ["GPUs"] + ["a cluster"] * 7,
+    "gpus.md": ["a GPU"] * 4,
     "latency.md": [*["a device"] * 4, "python3 may have no onnxruntime"],
     "own-strategy.md": ["downloads"] * 2,
     "own-training.md": ["packages that may not be installed"],

@@ -13,13 +13,14 @@ from alternas.archs import Genotype, Stage, Stem
 from alternas.results.analysis.registry import ANALYSES, analyse
 from alternas.results.analysis_tools.inputs import AnalysisInput, AnalysisResult, Images
 from alternas.results.latency.measurements import LatencySetting
+from alternas.search.engine.doctor_gpu_checks import noise
 from alternas.search.engine.worker import Worker
 from alternas.search.training.bank_jobs import EvaluateJob, SupernetJob
 from alternas.search.training.job import Job, JobResult, LatencyJob
 from alternas.search.training.loaders import MemoryLoader
 from alternas.search.training.loop import Trainer
 from null_cuda.client import OnNullDevice
-from null_cuda.training import CUDA, NETS, SMALL, job, noise, recipe_of
+from null_cuda.training import CUDA, NETS, SMALL, job, recipe_of
 
 PLAIN = Genotype(Stem("cifar", 8), (Stage("basic", 1, 8), Stage("basic", 1, 16, 2)))
 MIB = 2**20
@@ -54,6 +55,14 @@ def trained_and_resumed(precision: str) -> list[Any]:
     state = [*trainer.net.state_dict().values(), *trainer.ema.net.state_dict().values()]
     moments = [value for of_one in trainer.optimizer.state.values() for value in of_one.values()]
     return [ends, sorted({tensor.device.type for tensor in [*state, *moments]}), trainer.step]
+
+
+def is_graph_once_resumed() -> bool:
+    """Whether the steps behind a checkpoint become a graph, as those before did."""
+    recipe = dataclasses.replace(recipe_of(), batch_size=16)
+    whole = job(SMALL, recipe, 16)
+    ends = results(dataclasses.replace(whole, stop_step=8), whole)
+    return [end.how.get("graph", False) for end in ends] == [True, True]
 
 
 def bank_and_nets_of_it() -> list[Any]:
@@ -118,6 +127,11 @@ def precision() -> list[Any]:
 def test_a_training_is_resumed_on_its_card(on_null_device: OnNullDevice, precision: str) -> None:
     found = on_null_device(trained_and_resumed, precision)
     assert found == [[["ok", 4, ""], ["ok", 8, ""]], ["cuda"], 8]
+
+
+@pytest.mark.xfail(reason="the graph's parameter groups are not those of a loaded optimiser")
+def test_a_resumed_training_is_a_graph(on_null_device: OnNullDevice) -> None:
+    assert on_null_device(is_graph_once_resumed)
 
 
 def test_a_bank_grows_on_its_card(on_null_device: OnNullDevice) -> None:

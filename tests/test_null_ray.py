@@ -20,12 +20,13 @@ from ray import cloudpickle
 from ray.cluster_utils import Cluster
 
 from alternas.search.engine import pool
+from alternas.search.engine.doctor_gpu_checks import noise
 from alternas.search.engine.resources import Resources
 from alternas.search.engine.worker import Worker
 from alternas.search.engine.worker_group import WorkerGroup, open_workers
 from alternas.search.training.job import JobResult, Progress
 from null_cuda.kernels import replace_cudnn
-from null_cuda.training import SMALL, job, noise, recipe_of
+from null_cuda.training import SMALL, job, recipe_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 RECIPE = replace(recipe_of(), batch_size=16)

@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 LIBRARIES = ("torch_cuda", "c10_cuda", "torch_python", "torch_cuda_linalg", "torch_nvshmem", "caffe2_nvrtc")
 CUDAS = re.compile(r"(__)?(cuda|cublas|cusolver|cusparse|cufft|cudnn|cu)[A-Z]\w*")
 HEADERS = (("nvidia/*/include", "driver_types.h"), ("triton/backends/nvidia/include", "crt/host_defines.h"))
-REAL = {"cudnnGetVersion"}  # which torch compares with what it was built for
+REAL = {"cudnnGetVersion", "cudnnGetProperty"}  # which torch compares with what it was built for
 MAKES = re.compile(r"Create(_v2)?$|Create\w*(Descriptor|Info)$|(Desc|Preference|Layout)Create$")
 COMPUTES = re.compile(r"cublas(?!Lt|Set|Get|Create|Destroy)|cublasLtMatmul$")
 

@@ -243,9 +243,19 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
     return fault;
 }
 
-static cudaError_t wait_for_device(void)
+static __thread enum cudaStreamCaptureMode thread_mode; /* relaxed: may wait for streams that are not captured */
+
+cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode)
 {
-    if (capture.active)
+    enum cudaStreamCaptureMode before = thread_mode;
+    thread_mode = *mode;
+    *mode = before;
+    return fault;
+}
+
+static cudaError_t wait_unless(int is_refused)
+{
+    if (capture.active && is_refused)
         return cudaErrorStreamCaptureUnsupported;
     null_cuda_counts.waits++;
     return fault;
@@ -253,17 +263,16 @@ static cudaError_t wait_for_device(void)
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
-    (void)stream;
-    return wait_for_device();
+    return wait_unless(stream == capture.stream || thread_mode != cudaStreamCaptureModeRelaxed);
 }
-
-cudaError_t cudaDeviceSynchronize(void) { return wait_for_device(); }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
     (void)event;
-    return wait_for_device();
+    return wait_unless(thread_mode != cudaStreamCaptureModeRelaxed);
 }
+
+cudaError_t cudaDeviceSynchronize(void) { return wait_unless(1); }
 
 cudaError_t cudaEventCreate(cudaEvent_t *event) { return new_object(event); }
 
@@ -513,10 +522,10 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
     return fault;
 }
 
-static cudaError_t copied(void *to, const void *from, size_t bytes)
+static cudaError_t copied(void *to, const void *from, size_t bytes, cudaStream_t stream)
 {
     struct block *target = block_of(to), *source = block_of(from);
-    if (capture.active) {
+    if (capture.active && stream == capture.stream) {
         capture.kernels++;
         return target ? fault : cudaErrorStreamCaptureUnsupported;
     }
@@ -534,20 +543,20 @@ static cudaError_t copied(void *to, const void *from, size_t bytes)
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
     (void)kind;
-    cudaError_t error = wait_for_device();
-    return error ? error : copied(to, from, bytes);
+    cudaError_t error = wait_unless(1);
+    return error ? error : copied(to, from, bytes, NULL);
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
 {
-    (void)kind, (void)stream;
-    return copied(to, from, bytes);
+    (void)kind;
+    return copied(to, from, bytes, stream);
 }
 
 cudaError_t cudaMemcpyPeerAsync(void *to, int target, const void *from, int source, size_t bytes, cudaStream_t stream)
 {
-    (void)target, (void)source, (void)stream;
-    return copied(to, from, bytes);
+    (void)target, (void)source;
+    return copied(to, from, bytes, stream);
 }
 
 cudaError_t cudaMemset(void *at, int value, size_t bytes)

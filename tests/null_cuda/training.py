@@ -1,4 +1,4 @@
-"""Trainings on the null device: a net, noise of CIFAR's form, and what steps of a training ask of the device."""
+"""Trainings on the null device: nets, a job, and what steps of a training ask of the device."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import dataclasses
 import tempfile
 from typing import Any
 
-import numpy as np
 import torch
 
 from alternas.archs import Genotype, Stage, Stem, Style, zoo
-from alternas.search.data.dataset import DataSet, Split
+from alternas.search.engine.doctor_gpu_checks import noise
 from alternas.search.training import recipes
 from alternas.search.training.job import TrainJob
 from alternas.search.training.loaders import MemoryLoader
@@ -32,14 +31,6 @@ NETS = {
     "vit": lambda: zoo.get("vit_tiny_patch2", 32),
     "small": lambda: SMALL,
 }
-
-
-def noise(images: int = 1024, size: int = 32) -> DataSet:
-    """Pictures of CIFAR's form."""
-    random = np.random.default_rng(0)
-    train, val = (Split(random.integers(0, 256, (n, 3, size, size), np.uint8), np.arange(n) % 10) for n in (images, 64))
-    names = tuple(str(k) for k in range(10))
-    return DataSet("noise", (size, size), names, train, val, None, (127.5,) * 3, (73.9,) * 3, 255.0, "")
 
 
 def recipe_of(**changes: Any) -> Recipe:
