@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from alternas.archs import InputError
 from alternas.results.analysis import robustness
-from alternas.results.analysis_tools.corruptions import CORRUPTIONS, SEVERITIES, corrupted, elastic_transform
+from alternas.results.analysis_tools.corruptions import CORRUPTIONS, SEVERITIES, corrupted
 from alternas.results.analysis_tools.inputs import AnalysisInput, Images
 
 FALL = ("glass blur", "frost", "elastic transform")  # published strengths of which a later one is nearer
@@ -34,20 +34,18 @@ def distances(name: str, x: Tensor) -> list[float]:
 
 
 @pytest.mark.parametrize("name", CORRUPTIONS)
-@pytest.mark.parametrize(("channels", "size"), [(3, (12, 20)), (1, (8, 8))])
-def test_images_stay_images(name: str, channels: int, size: tuple[int, int]) -> None:
-    x = pictures(3, channels, size)
-    before = x.clone()
-    for severity in (1, 5):
-        y = corrupted(x, name, severity)
-        assert (y.shape, y.dtype) == (x.shape, x.dtype)
-        assert y.isfinite().all()
-        assert 0 <= y.min() <= y.max() <= 1
-        assert torch.equal(y, corrupted(x, name, severity, seed=0))
-        if channels == 3:
-            assert torch.equal(y, corrupted(x, name, severity, seed=1)) is (name in NOT_RANDOM)
-            assert not torch.equal(y, x)
-    assert torch.equal(x, before)
+def test_images_stay_images(name: str) -> None:
+    for x in (pictures(3, 3, (12, 20)), pictures(3, 1, (8, 8))):
+        before = x.clone()
+        for severity in (1, 5):
+            y = corrupted(x, name, severity)
+            assert (y.shape, y.dtype) == (x.shape, x.dtype)
+            assert 0 <= y.min() <= y.max() <= 1
+            assert torch.equal(y, corrupted(x, name, severity, seed=0))
+            if x.shape[1] == 3:
+                assert torch.equal(y, corrupted(x, name, severity, seed=1)) is (name in NOT_RANDOM)
+                assert not torch.equal(y, x)
+        assert torch.equal(x, before)
 
 
 @pytest.mark.parametrize("name", [name for name in CORRUPTIONS if name not in FALL])
@@ -55,17 +53,6 @@ def test_a_higher_severity_is_farther(name: str) -> None:
     found = distances(name, pictures())
     assert found == sorted(found)
     assert found[4] > 1.2 * found[0] > 0
-
-
-def test_where_published_strengths_are_not_farther_their_parts_are() -> None:
-    x = pictures().double().numpy()
-    strengths = CORRUPTIONS["elastic transform"][2]
-    warps = [elastic_transform(x, (a, s, 0), np.random.default_rng(0)) for a, s, _ in strengths]
-    found = [np.abs(warp - x).mean() for warp in warps]
-    assert found == sorted(found)
-    assert found[0] == pytest.approx(0, abs=1e-9)
-    ice = [corrupted(torch.zeros(4, 1, 16, 16), "frost", severity).mean().item() for severity in SEVERITIES]
-    assert ice == sorted(ice)
 
 
 @pytest.mark.parametrize("name", [name for name, (group, _, _) in CORRUPTIONS.items() if group == "blur"])
@@ -128,21 +115,20 @@ def test_contrast_pixelate_and_jpeg() -> None:
     file = io.BytesIO()
     pixels = np.round(255 * x[0].numpy()).astype(np.uint8).transpose(1, 2, 0)
     Image.fromarray(pixels).save(file, "JPEG", quality=40)
-    assert np.allclose(
-        255 * corrupted(x, "jpeg compression", 5)[0].numpy().transpose(1, 2, 0), np.array(Image.open(file))
-    )
+    ours = 255 * corrupted(x, "jpeg compression", 5)[0].numpy().transpose(1, 2, 0)
+    assert np.allclose(ours, np.array(Image.open(file)))
 
 
 def test_what_is_refused() -> None:
     x = pictures(1)
-    with pytest.raises(InputError, match="did you mean 'fog'"):
-        corrupted(x, "fogg", 1)
-    with pytest.raises(InputError, match="from 1 to 5, got 6"):
-        corrupted(x, "fog", 6)
-    with pytest.raises(InputError, match="1 or 3 channels, got 2"):
-        corrupted(x[:, :2], "fog", 1)
-    with pytest.raises(InputError, match="lie in"):
-        corrupted(x + 1, "fog", 1)
+    for images, name, severity, said in (
+        (x, "fogg", 1, "did you mean 'fog'"),
+        (x, "fog", 6, "from 1 to 5, got 6"),
+        (x[:, :2], "fog", 1, "1 or 3 channels, got 2"),
+        (x + 1, "fog", 1, "lie in"),
+    ):
+        with pytest.raises(InputError, match=said):
+            corrupted(images, name, severity)
 
 
 class Brighter(nn.Module):

@@ -14,25 +14,42 @@ from alternas.archs.children import ended_after
 
 pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="marks are read in /proc")
 LEAVES = "(setsid sleep 400 & sleep 400 & echo started) >{out}; "  # a session of its own, and an orphan
-STARTS = {  # how a process starts them, before it is killed
+STARTS = {  # what a process does before it starts them, and is killed
     "a command": """
-with ended_after() as environment:
-    subprocess.run(["sh", "-c", sys.argv[1]], env=environment)
-    wait()
+from alternas.archs.children import ended_after
+command = ended_after()
+environment = command.__enter__()
 """,
     "its own code": """
+from alternas.archs.children import mark_children
 mark_children()
-subprocess.run(["sh", "-c", sys.argv[1]])
-wait()
+""",
+    "a tracker": """
+from alternas.search.tracking.view import trackers
+try:
+    with trackers(("none",), None):
+        pass
+except Exception:
+    pass
+""",
+    "an exporter": """
+from pathlib import Path
+import torch
+from alternas.archs import build, zoo
+from alternas.results.export.write import export_network
+try:
+    export_network(build(zoo.get("resnet18", 32), 2, 32), Path("/dev/null/none"))
+except Exception:
+    pass
 """,
 }
 HOLDER = """
 import subprocess, sys, time
-from alternas.archs.children import ended_after, mark_children
-
-def wait():
-    print("ready", flush=True)
-    time.sleep(60)
+environment = None
+{}
+subprocess.run(["sh", "-c", sys.argv[1]], env=environment)
+print("ready", flush=True)
+time.sleep(60)
 """
 
 
@@ -74,48 +91,11 @@ def test_a_command_s_children_end_with_it(tmp_path: Path, bystander: subprocess.
     assert bystander.poll() is None
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("start", STARTS)
 def test_they_end_with_a_process_that_is_killed(start: str, tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-c",
-        HOLDER + STARTS[start],
-        f"export OWN={tmp_path}; {LEAVES.format(out=tmp_path / 'out')}",
-    ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"ready\n"
-        assert come_to(2, str(tmp_path))
-        holder.kill()
-    assert come_to(0, str(tmp_path))
-
-
-OTHERS = {
-    "a tracker": """
-from alternas.search.tracking.view import trackers
-try:
-    with trackers(("none",), None):
-        pass
-except Exception:
-    pass
-""",
-    "an exporter": """
-from pathlib import Path
-import torch
-from alternas.archs import build, zoo
-from alternas.results.export.write import export_network
-try:
-    export_network(build(zoo.get("resnet18", 32), 2, 32), Path("/dev/null/none"))
-except Exception:
-    pass
-""",
-}
-
-
-@pytest.mark.parametrize("what", OTHERS)
-def test_what_trackers_and_exporters_start_ends_with_their_process(what: str, tmp_path: Path) -> None:
-    text = HOLDER + OTHERS[what] + 'subprocess.run(["sh", "-c", sys.argv[1]])\nwait()\n'
-    command = [sys.executable, "-c", text, f"export OWN={tmp_path}; {LEAVES.format(out=tmp_path / 'out')}"]
+    leaves = f"export OWN={tmp_path}; {LEAVES.format(out=tmp_path / 'out')}"
+    command = [sys.executable, "-c", HOLDER.format(STARTS[start]), leaves]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"ready\n"

@@ -8,14 +8,11 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import optuna
 import pytest
@@ -25,7 +22,9 @@ from alternas.archs import InputError
 from alternas.search.trials.dashboard import recorded_study
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import get
+from command_line import ALTERNAS, wait_for
 from fakes import FakeExecutor, SilentView, run_loop
+from runs import DATA
 
 Open = Callable[..., SearchTrials]
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -37,17 +36,16 @@ def controller(open_controller: Open, tmp_path: Path) -> SearchTrials:
     """Of a search that has ended; its folder is a run's."""
     controller = open_controller(get("resnet", 8), trials=6)
     run_loop(controller, FakeExecutor(), SilentView())
-    facts = {"name": "digits", "image_size": [8, 8], "in_chans": 1, "classes": ["0", "1"], "mean": [0.0], "std": [1.0]}
-    settings = {"objective": "macs", "space": "resnet"}
-    (tmp_path / "run.json").write_text(json.dumps({"format": 3, "settings": settings, "data": facts}), encoding="utf-8")
+    facts = {"format": 3, "settings": {"objective": "macs", "space": "resnet"}, "data": DATA}
+    (tmp_path / "run.json").write_text(json.dumps(facts), encoding="utf-8")
     return controller
 
 
 @contextmanager
-def served(folder: Path, *more: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def served(folder: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """The address that the command prints, while it runs."""
     pytest.importorskip("optuna_dashboard", reason="needs optuna-dashboard: pip install optuna-dashboard")
-    words = [sys.executable, "-m", "alternas", "dashboard", str(folder), "--port", "0", *more]
+    words = [*ALTERNAS, "dashboard", str(folder), "--port", "0"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder)
     try:
         assert process.stdout
@@ -58,14 +56,6 @@ def served(folder: Path, *more: str) -> Iterator[tuple[str, subprocess.Popen[str
     finally:
         process.kill()
         process.wait()
-
-
-def until(true: Callable[[], Any], what: str) -> Any:
-    end = time.monotonic() + 200
-    while not (found := true()):
-        assert time.monotonic() < end, f"{what}: not within 200 s"
-        time.sleep(0.1)
-    return found
 
 
 @pytest.mark.slow
@@ -86,7 +76,7 @@ def test_the_front_is_on_the_page(controller: SearchTrials, tmp_path: Path) -> N
                 const plot = document.querySelector("#plot-pareto-front, [id*='pareto']");
                 if (!plot || !plot.data) return null;
                 return JSON.stringify(plot.data.map((t) => [[...t.x], [...t.y]]));"""
-            found = json.loads(until(lambda: driver.execute_script(script), "the Pareto front is drawn"))
+            found = json.loads(wait_for(lambda: driver.execute_script(script), 200))
         finally:
             driver.quit()
         process.send_signal(signal.SIGINT)
@@ -103,8 +93,6 @@ def test_the_page_changes_nothing(controller: SearchTrials, tmp_path: Path) -> N
     with served(tmp_path) as (address, _):
         number = address.rsplit("/", 1)[1]
         api = address.split("/dashboard")[0] + "/api/studies"
-        with urllib.request.urlopen(f"{api}/{number}?after=0") as answer:
-            assert len(json.load(answer)["trials"]) == before
         for method in ("DELETE", "POST", "PUT"):
             with pytest.raises(urllib.error.HTTPError, match="405"):
                 urllib.request.urlopen(urllib.request.Request(f"{api}/{number}", method=method, data=b"{}"))

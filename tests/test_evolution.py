@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from alternas.search.samplers.surrogate import expected_hypervolume_improvement
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import SPACES, FixedChooser, RandomChooser, get, options_of
 from alternas.spaces.base import RecordingChooser, neighbors
-from fakes import FakeExecutor, SilentView, run_loop
+from fakes import FakeExecutor, SilentView, finish, run_loop
 
 Open = Callable[..., SearchTrials]
 
@@ -61,18 +62,6 @@ def test_moves_are_those_of_the_build_up() -> None:
     assert genes | {"msa3": 3} not in found
 
 
-def test_families_and_names_may_change_to_any_other() -> None:
-    space, genes = drawn("all", 0)
-    families = {child["family"] for child in neighbors(genes, options_of(space))}
-    assert families == {"resnet", "alternet", "hybrid", "modern"}
-
-
-def run(controller: SearchTrials, slots: int = 1) -> FakeExecutor:
-    executor = FakeExecutor(slots)
-    run_loop(controller, executor, SilentView())
-    return executor
-
-
 def costs_of(net: Genotype) -> NetCosts:
     cost = static_cost(net, 10, 32)
     return NetCosts(cost.macs, cost.params)
@@ -92,45 +81,21 @@ def test_the_first_nets_lie_apart_in_cost() -> None:
     assert np.mean(spread) > 2 * np.mean(uniform)
 
 
-def test_the_very_first_net_is_a_uniform_draw() -> None:
-    strategy = Evolution(SamplerContext(get("alternet", 32), 0, costs_of))
-    assert strategy.propose(optuna.create_study(directions=["maximize", "minimize"]), 0) is None
-
-
 def test_nets_are_new(open_controller: Open) -> None:
     controller = open_controller(trials=40, strategy="evolution")
-    run(controller)
+    finish(controller)
     records = [r for r in controller.store.records if r.kind == "search"]
     assert Counter(r.status for r in records)["duplicate"] <= 3, "only the first draws can be known"
 
 
 def sampler_after(
-    trials: int, open_controller: Open, slots: int = 1, strategy: str = "evolution", **how: Any
+    trials: int, open_controller: Open, strategy: str = "evolution", **how: Any
 ) -> tuple[Evolution, SearchTrials]:
     """The strategy of a search of so many trials, once it has ended."""
     controller = open_controller(trials=trials, strategy=strategy, **how)
-    run(controller, slots)
+    finish(controller, slots=1)
     sampler: Any = controller.study.study.sampler
     return sampler, controller
-
-
-def test_candidates_are_near_and_far_and_new(open_controller: Open) -> None:
-    sampler, controller = sampler_after(12, open_controller)
-    options = options_of(controller.context.space)
-    sampler._update(controller.study.study)
-    _, front = sampler._predicted_front()
-    found = sampler._candidates(front, 100, random.Random(0))
-    assert len({net.features.traits for net in found}) == len(found)
-    known = {
-        sampler._context.features_of(trial.params).traits for trial in controller.study.study.trials if trial.params
-    }
-    assert not known & {net.features.traits for net in found}
-    one = [genes for net in front for genes in neighbors(net.genes, options)]
-    far = [net for net in found if net.genes not in one]
-    assert 20 < len(far) < len(found) - 20
-    again = sampler._candidates(front, 105, random.Random(0))
-    shared = [net for net in again if net in found]
-    assert len(found) > len(shared) > 0.8 * len(found), "draws stay candidates, so that few have to be described"
 
 
 @pytest.mark.parametrize(("strategy", "power"), [("evolution", 0.0), ("evolution-per-cost", 0.5)])
@@ -155,11 +120,25 @@ def test_the_net_of_the_largest_gain_is_chosen(
     assert climbed == genes or climbed in neighbors(genes, options_of(controller.context.space))
 
 
-def test_workers_do_not_pile_up(open_controller: Open) -> None:
-    """What trains counts as what it is expected to reach."""
+class Stopping(FakeExecutor):
+    """Reports nothing more once 16 jobs were done."""
+
+    def poll(self, timeout: float) -> list[Any]:
+        if len(self.ran) >= 16:
+            raise KeyboardInterrupt
+        return super().poll(timeout)
+
+
+def stopped_with_8_in_training(open_controller: Open) -> SearchTrials:
     controller = open_controller(trials=30, strategy="evolution")
     with pytest.raises(KeyboardInterrupt):
-        run_loop(controller, Stopping(8, after=16), SilentView())
+        run_loop(controller, Stopping(8), SilentView())
+    return controller
+
+
+def test_workers_do_not_pile_up(open_controller: Open) -> None:
+    """What trains counts as what it is expected to reach."""
+    controller = stopped_with_8_in_training(open_controller)
     sampler: Any = controller.study.study.sampler
     sampler._update(controller.study.study)
     sampler._condition(controller.study.study)
@@ -170,31 +149,6 @@ def test_workers_do_not_pile_up(open_controller: Open) -> None:
     _, sd = sampler._surrogate.predict(nets)
     sampler._surrogate.condition(sampler._curves.observations(), [], sampler._curves, relearn=False)
     assert (sd < sampler._surrogate.predict(nets)[1]).all()
-
-
-def test_of_many_in_training_the_last_begun_are_known(open_controller: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evolution, "MAX_PENDING", 3)
-    controller = open_controller(trials=30, strategy="evolution")
-    with pytest.raises(KeyboardInterrupt):
-        run_loop(controller, Stopping(8, after=16), SilentView())
-    sampler: Any = controller.study.study.sampler
-    sampler.propose(controller.study.study, 100)
-    training = sorted(trial.number for trial in sampler._running)
-    assert len(training) == 8
-    assert sampler._expected.keys() & set(training) == set(training[-3:])
-
-
-class Stopping(FakeExecutor):
-    """Reports nothing more once so many jobs were done."""
-
-    def __init__(self, slots: int, after: int) -> None:
-        super().__init__(slots)
-        self.after = after
-
-    def poll(self, timeout: float) -> list[Any]:
-        if len(self.ran) >= self.after:
-            raise KeyboardInterrupt
-        return super().poll(timeout)
 
 
 def test_constants_are_learned_as_data_come_and_kept_in_the_study(
@@ -217,34 +171,16 @@ def test_constants_are_learned_as_data_come_and_kept_in_the_study(
     assert theta == list(sampler._surrogate.theta if sampler._surrogate.theta is not None else ())
 
 
-def test_with_a_scheduler_it_learns_long_before_a_net_is_trained_whole(open_controller: Open) -> None:
-    sampler, controller = sampler_after(24, open_controller, scheduler="mo-asha")
-    assert sampler._curves.last_rung == 2
-    expected = sampler.expected_accuracies(controller.study.study)
-    records = [r for r in controller.store.records if r.genes]  # the others are baselines outside the space
-    assert expected.keys() >= {r.trial for r in records if r.status in ("ok", "pruned")}
-    assert sampler.expected_accuracies(controller.study.study) is expected
+def test_it_resumes_as_if_unbroken_and_seeds_matter(open_controller: Open, tmp_path: Path) -> None:
+    def nets(trials: int, seed: int = 0) -> list[tuple[int, str]]:
+        controller = open_controller(trials=trials, strategy="evolution", seed=seed)
+        finish(controller, slots=1)
+        return [(r.trial, r.key) for r in controller.store.records]
 
-
-def test_it_resumes_as_if_unbroken(open_controller: Open, tmp_path: Any) -> None:
-    run(open_controller(trials=30, strategy="evolution"))
-    whole = [(r.trial, r.key) for r in open_controller(trials=30, strategy="evolution").store.records]
-    for file in tmp_path.iterdir():
-        if file.is_file():
-            file.unlink()
-    for trials in (13, 17, 30):  # as many baselines
-        controller = open_controller(trials=trials, strategy="evolution")
-        run(controller)
-    assert [(r.trial, r.key) for r in controller.store.records] == whole
-
-
-def test_seeds_matter(open_controller: Open, tmp_path: Any) -> None:
-    keys = []
-    for seed in (0, 1):
-        for file in tmp_path.iterdir():
-            if file.is_file():
-                file.unlink()
-        controller = open_controller(trials=15, strategy="evolution", seed=seed)
-        run(controller)
-        keys.append([r.key for r in controller.store.records if r.kind == "search"])
-    assert keys[0] != keys[1]
+    whole = nets(30)
+    (tmp_path / "records.jsonl").unlink()
+    for trials in (13, 17):  # as many baselines
+        nets(trials)
+    assert nets(30) == whole
+    (tmp_path / "records.jsonl").unlink()
+    assert nets(15, seed=1)[-1] not in whole

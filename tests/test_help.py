@@ -16,7 +16,6 @@ from typer.main import get_command
 from alternas.archs import zoo
 from alternas.cli.app import app
 from alternas.cli.command import COMMANDS
-from alternas.cli.complete import analysis_names, run_names
 from alternas.cli.help import FIRST, GROUPS, SECTIONS, option_groups, option_name
 from alternas.cli.reference import page
 from alternas.search.training.recipes import RECIPES
@@ -24,7 +23,6 @@ from runs import finished_run
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 PARSED: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
-EXAMPLES = [(command.name, example) for command in COMMANDS.values() for example in command.examples]
 
 
 def options_of(command: str) -> list[Any]:
@@ -35,49 +33,40 @@ def test_the_page_of_all_commands_has_every_option() -> None:
     text = page()
     for command in PARSED:
         assert f"alternas {command}" in text
-        for option in options_of(command):
-            assert option.hidden or option.opts[0] in text, f"{command} {option.opts}"
+        assert all(option.hidden or option.opts[0] in text for option in options_of(command)), command
 
 
-@pytest.mark.parametrize(("command", "example"), EXAMPLES)
-def test_every_example_parses(command: str, example: str) -> None:
-    program, name, *words = shlex.split(example)
-    assert (program, name) == ("alternas", command)
-    PARSED[name].make_context(name, words)
-
-
-def test_every_command_has_an_example_and_a_section(alternas: Any) -> None:
-    assert {command.name for command in COMMANDS.values() if not command.examples} == set()
+def test_every_command_has_a_section_and_examples_that_parse(alternas: Any) -> None:
     assert sorted(name for names in SECTIONS.values() for name in names) == sorted(PARSED)
     listed = alternas("--help")[1]
     assert all(f"\n  {name} " in listed for name in PARSED)
     for command in COMMANDS.values():
-        assert all(f"\n  {example}\n" in alternas(command.name, "-h")[1] for example in command.examples)
+        text = alternas(command.name, "-h")[1]
+        assert command.examples
+        for example in command.examples:
+            program, name, *words = shlex.split(example)
+            assert (program, name) == ("alternas", command.name)
+            PARSED[name].make_context(name, words)
+            assert f"\n  {example}\n" in text
 
 
-def test_a_search_shows_first_what_matters() -> None:
+def test_groups_have_each_option_once_and_no_other() -> None:
     groups = option_groups(options_of("search"))
     assert [option_name(option) for option in groups["Options"]] == [*FIRST], "a new option goes into a group"
     assert [*groups] == ["Options", *GROUPS]
-
-
-def test_every_option_of_a_group_is_one_of_a_command() -> None:
     known = {option_name(option) for command in PARSED for option in options_of(command)} | {"help"}
-    assert {name for names in GROUPS.values() for name in names} <= known
     shown = [name for names in GROUPS.values() for name in names]
-    assert len(shown) == len(set(shown))
-
-
-@pytest.mark.parametrize("command", PARSED)
-def test_groups_leave_no_option_out(command: str) -> None:
-    options = options_of(command)
-    assert sorted(map(id, options)) == sorted(id(o) for group in option_groups(options).values() for o in group)
+    assert (set(shown) <= known, len(shown)) == (True, len(set(shown)))
+    for command in PARSED:
+        options = options_of(command)
+        assert sorted(map(id, options)) == sorted(id(o) for group in option_groups(options).values() for o in group)
 
 
 def test_the_help_of_a_search_is_one_screen_and_all_of_it_is_there_too(alternas: Any) -> None:
     brief, whole = alternas("search", "-h")[1], alternas("search", "--help-all")[1]
     assert len(brief.splitlines()) <= 24
     assert max(map(len, brief.splitlines())) <= 80
+    assert "inf]" not in whole, "no help speaks of infinity"
     for option in options_of("search"):
         assert option.opts[0] in whole
         assert (f"  {option.opts[0]}" in brief) == (option_name(option) in FIRST)
@@ -107,11 +96,8 @@ def test_options_may_stand_in_a_file(alternas: Any, kind: str) -> None:
         ("compile = 3", "config: mine.toml: compile must be true or false, got 3"),
         ("data = {a = 1}", "config: mine.toml: data must be a text, got {'a': 1}"),
         ("trials = 'many'", "config: mine.toml: trials must be a whole number, got 'many'"),
-        ("trials = '3'", "config: mine.toml: trials must be a whole number, got '3'"),
         ("max-macs = 'lots'", "config: mine.toml: max-macs: must be a positive amount"),
         ("objective = 5", "config: mine.toml: objective: must be a text or a list of texts, got 5"),
-        ("objectives = 'macs'", "config: mine.toml: option: unknown value 'objectives' (did you mean 'objective'?)"),
-        ("json = true", "config: mine.toml: option: unknown value 'json'"),
         ("config = 'x'", "config: mine.toml: option: unknown value 'config'"),
     ],
 )
@@ -150,12 +136,6 @@ finally:
         environment = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")), "_ALTERNAS_COMPLETE": "complete_bash"}
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
         assert (done.stdout.split(), done.stderr) == (names, "")
-
-
-def test_what_completes_a_list() -> None:
-    finished_run()
-    assert run_names("") == ["mine"]
-    assert analysis_names("fourier,var") == ["fourier,variance"]
 
 
 def test_without_a_command_the_help_is_printed() -> None:

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from alternas import spaces
 from alternas.archs import Encoder, Genotype, Head, Network, Stage, Stem, Style, build, resized
-from alternas.archs.blocks.attention import WindowAttention
 from alternas.archs.blocks.spec import BLOCKS
 from alternas.search.training import inherit as module
 from alternas.search.training import net2net as fit
@@ -89,18 +88,6 @@ def check_report(child: Network, rows: list[Inherited]) -> None:
         assert (row.how in ("copied", "resized")) <= (row.taken == row.params), row
 
 
-@pytest.mark.slow
-def test_any_two_nets_give_a_sound_child() -> None:
-    nets = list(NETS.values())
-    parents = [trained(net) for net in nets]
-    for i, j in itertools.product(range(len(nets)), repeat=2):
-        if (3 * i + j) % 29 == 0:
-            child, rows = child_of(parents[j], nets[i])
-            check_report(child, rows)
-            with torch.no_grad():
-                assert child(images()).isfinite().all(), (nets[i], nets[j])
-
-
 @pytest.mark.parametrize("space", ["modern", "all"])
 def test_random_pairs_of_a_space(space: str) -> None:
     chooser, home = spaces.RandomChooser(0), spaces.get(space, 16)
@@ -112,26 +99,12 @@ def test_random_pairs_of_a_space(space: str) -> None:
             assert child(images(3)).isfinite().all()
 
 
-def test_the_parent_and_torchs_random_state_stay() -> None:
-    parent, child = trained(TINY), fresh(replace(TINY, stages=(replace(TINY.stages[0], depth=3), TINY.stages[1])))
-    before, state = copy.deepcopy(parent.state_dict()), torch.get_rng_state()
-    inherit(child, parent)
-    assert torch.equal(torch.get_rng_state(), state)  # nothing was widened: no noise was drawn
-    with torch.no_grad():
-        for tensor in (*child.parameters(), *child.buffers()):
-            tensor.fill_(7)
-    assert all(torch.equal(value, before[key]) for key, value in parent.state_dict().items())
-
-
 def test_a_parent_of_another_precision() -> None:
     parent = trained(NETS["hybrid"]).to(torch.bfloat16)
     child, rows = child_of(parent, NETS["hybrid"])
     assert {row.how for row in rows} == {"copied"}
     for name, value in parent.state_dict().items():
         assert torch.equal(child.state_dict()[name], value.to(child.state_dict()[name].dtype)), name
-    parent = trained(TINY).to(torch.bfloat16)
-    child, _ = child_of(parent, wider(TINY, 3))
-    assert torch.equal(child.head.weight[:, ::3], parent.head.weight.float() / 3)
 
 
 def test_a_conv_block_swapped_for_attention() -> None:
@@ -139,23 +112,12 @@ def test_a_conv_block_swapped_for_attention() -> None:
     child, rows = child_of(parent, Genotype(CIFAR, (MSA,)))
     row = {row.place: row for row in rows}["stage 1 block 2"]
     assert (row.how, row.source, row.taken) == ("identity", "stage 1 block 2", 16)  # norm1
-    msa = child.stages[0][1]
+    msa, old = child.stages[0][1], parent.stages[0][1]
     assert 0 < msa.attn.out.weight.abs().max() < 0.02
-    assert (msa.attn.out.bias == 0).all()
-    old = parent.stages[0][1]
-    for name in ("weight", "bias", "running_mean", "running_var"):
-        assert torch.equal(getattr(msa.norm1, name), getattr(old.norm1, name))
     with torch.no_grad():
         msa.attn.out.weight.zero_()
         old.conv2.weight.zero_()
     assert apart(child, parent) == 0
-
-
-def test_a_swapped_first_block_takes_the_projection() -> None:
-    parent = trained(Genotype(CIFAR, (Stage("basic", 1, 16),)))
-    child, rows = child_of(parent, Genotype(CIFAR, (Stage("basic", 1, 16, msa=(0,), head_dim=4),)))
-    assert torch.equal(child.stages[0][0].shortcut.weight, parent.stages[0][0].shortcut.weight)
-    assert rows[1].taken == 16 * 8 + 16
 
 
 def deeper(net: Genotype) -> Genotype:
@@ -231,10 +193,10 @@ def sharpened(parent: Any) -> Any:
 
 HEADS = {"heads": 4, "head_dim": 8}
 WIDER = {
-    "basic, half as wide again": wider(NETS["basic"], 1.5),
-    "mbconv, half as wide again": wider(NETS["mbconv"], 1.5),
-    "mqa, half as wide again": wider(NETS["mqa"], 1.5),
-    "efficientformer attention, half as wide again": wider(NETS["efficientformer attention"], 1.5),
+    **{
+        f"{name}, half as wide again": wider(NETS[name], 1.5)
+        for name in ("basic", "mbconv", "mqa", "efficientformer attention")
+    },
     "linear: more heads": wider(NETS["linear"]),
     "msa": Genotype(Stem("cifar", 16), (replace(MSA, width=16, **HEADS),)),
     "msa: odd heads": Genotype(CIFAR, (replace(MSA, heads=3, head_dim=7),)),
@@ -260,24 +222,16 @@ WIDER = {
 }
 
 
-@pytest.mark.parametrize("name", WIDER)
-@pytest.mark.usefixtures("silent")
-def test_a_wider_child_is_the_parent(name: str) -> None:
-    parent = sharpened(trained(NETS[name.split(",")[0].split(":")[0]]))
-    child, rows = child_of(parent, WIDER[name])
-    assert "fitted" in {row.how for row in rows}
-    assert summary(rows)["share"] == 1
-    assert apart(child, parent) < 1e-5
-
-
 STAGED = [name for name, net in NETS.items() if net.stages]
 
 
-@pytest.mark.parametrize("name", STAGED)
+@pytest.mark.parametrize("name", [*WIDER, *(f"{name}: twice of everything" for name in STAGED)])
 @pytest.mark.usefixtures("silent")
-def test_twice_as_many_of_everything_change_no_kind_of_block(name: str) -> None:
-    parent = sharpened(trained(NETS[name]))
-    child, rows = child_of(parent, twice(NETS[name]))
+def test_a_wider_child_is_the_parent(name: str) -> None:
+    net = NETS[name.split(",")[0].split(":")[0]]
+    parent = sharpened(trained(net))
+    child, rows = child_of(parent, WIDER.get(name) or twice(net))
+    assert "fitted" in {row.how for row in rows}
     assert summary(rows)["share"] == 1
     assert apart(child, parent) < 1e-5
 
@@ -338,7 +292,7 @@ def test_a_narrower_child_keeps_the_channels_that_are_read(name: str) -> None:
     assert apart(child, parent) < 1e-5
 
 
-def test_fewer_heads_keep_the_first_ones() -> None:
+def test_smaller_heads_keep_their_first_channels() -> None:
     parent = trained(NETS["per head"])
     child, _ = child_of(parent, Genotype(CIFAR, (replace(MSA, heads=2, head_dim=3, per_head=True),)))
     old, new = parent.stages[0][1].attn, child.stages[0][1].attn
@@ -372,9 +326,7 @@ def test_another_image_size_is_resized(name: str) -> None:
 def test_relative_offsets_of_another_grid_stay_fresh() -> None:
     parent, child = trained(NETS["vit relative"]), fresh(NETS["vit relative"], size=32)
     tables = [position.table.detach().clone() for position in child.encoder.positions]
-    row = inherit(child, parent)[0]
-    assert row.how == "fitted"
-    assert row.params - row.taken == sum(table.numel() for table in tables)
+    assert inherit(child, parent)[0].how == "fitted"
     assert all(torch.equal(p.table, table) for p, table in zip(child.encoder.positions, tables, strict=True))
 
 
@@ -424,35 +376,24 @@ def test_grey_from_colours_and_back(net: Genotype) -> None:
         assert (child(x_B1HW.expand(-1, 3, -1, -1)) - grey(x_B1HW)).abs().max() < 1e-5
 
 
-def test_image_channels_repeat_and_keep_the_sum() -> None:
-    parent, child = trained(TINY, in_chans=2), fresh(TINY, in_chans=5)
-    row = inherit(child, parent)[0]
-    old, new = parent.stem[0].weight, child.stem[0].weight
-    assert torch.equal(new, old[:, [0, 1, 0, 1, 0]] * (2 / 5))
-    assert row.how == "fitted"
-
-
 @pytest.mark.parametrize(
     ("one", "other"),
-    [("imagenet", "basic"), ("patchify", "basic"), ("vit", "hybrid")],
+    [
+        ("imagenet", NETS["basic"]),
+        ("patchify", NETS["basic"]),
+        ("patchify", replace(NETS["patchify"], stem=Stem("patchify", 8, 4))),
+        ("bit trunk with msa", replace(NETS["bit trunk with msa"], stem=Stem("cifar", 32))),  # a GroupNorm in both
+        ("vit", NETS["hybrid"]),
+    ],
 )
-def test_stems_of_two_kinds_stay_apart(one: str, other: str) -> None:
-    child = fresh(NETS[other])
-    before = child.stem[0].weight.detach().clone()
+def test_stems_of_two_kinds_stay_apart(one: str, other: Genotype) -> None:
+    child = fresh(other)
     rows = inherit(child, trained(NETS[one]))
     assert rows[0].how == "fresh"
-    assert torch.equal(child.stem[0].weight, before)
+    assert torch.equal(next(child.stem.parameters()), next(fresh(other).stem.parameters()))
 
 
-def test_a_norm_goes_with_its_stem() -> None:
-    small = replace(NETS["bit trunk with msa"], stem=Stem("cifar", 32))
-    _, rows = child_of(trained(NETS["bit trunk with msa"]), small)
-    assert rows[0].how == "fresh"  # a GroupNorm stands in both
-
-
-def test_another_patch_is_another_stem() -> None:
-    _, rows = child_of(trained(NETS["patchify"]), replace(NETS["patchify"], stem=Stem("patchify", 8, 4)))
-    assert rows[0].how == "fresh"
+def test_another_patch_leaves_the_class_token_and_its_position() -> None:
     _, rows = child_of(trained(vit()), vit(encoder=replace(VIT, patch=8)))
     assert (rows[0].how, rows[0].taken) == ("fitted", 16 + 5 * 16)  # the class token, and 2x2 positions and its own
 
@@ -461,13 +402,6 @@ def test_patches_of_the_image_are_no_patches_of_a_map() -> None:
     child, rows = child_of(trained(vit(encoder=replace(VIT, patch=2))), NETS["hybrid"])
     assert rows[3].place == "encoder tokens"
     assert torch.equal(child.encoder.proj.weight, fresh(NETS["hybrid"]).encoder.proj.weight)
-    assert rows[3].params - rows[3].taken == 16 * 8 * 2 * 2 + 16
-
-
-def test_styles_are_other_kinds() -> None:
-    _, rows = child_of(trained(NETS["basic"]), NETS["post basic"])
-    assert {row.how for row in rows if "block" in row.place} == {"identity"}
-    assert sum(row.taken for row in rows if "block" in row.place) == 0
 
 
 @pytest.mark.parametrize("block", ["basic", "mbconv"])
@@ -506,26 +440,10 @@ def test_what_the_parent_lacks_altogether_stays_fresh() -> None:
 C, M = "conv", "msa"
 
 
-@pytest.mark.parametrize(
-    ("child", "parent", "pairs"),
-    [
-        ([C, C], [C, M], [0, 1]),
-        ([C, C, C], [C], [0, None, None]),
-        ([C, C, C], [C, C], [0, None, 1]),
-        ([C, C], [C, C, C, C], [0, 3]),
-        ([C, C, C, M], [C, C, M], [0, None, 1, 2]),
-        ([C, M, C, M], [C, M], [0, None, None, 1]),
-        ([C, M], [C, M, C, M], [0, 3]),
-        ([C, C, M], [C, C, C, C], [0, 2, 3]),
-        ([M, C, C, M], [C, C, M], [0, None, 1, 2]),
-        ([C, M], [], [None, None]),
-    ],
-)
-def test_alignment(child: list[str], parent: list[str], pairs: list[int | None]) -> None:
-    assert aligned(child, parent) == pairs
-
-
-def test_alignment_against_brute_force() -> None:
+def test_the_alignment_of_blocks_is_the_best_of_all_and_keeps_the_last() -> None:
+    assert aligned([C, C, C], [C, C]) == [0, None, 1]
+    assert aligned([C, M], [C, M, C, M]) == [0, 3]
+    assert aligned([C, M], []) == [None, None]
     generator = torch.Generator().manual_seed(0)
     for _ in range(60):
         n, m = torch.randint(1, 6, (2,), generator=generator).tolist()
@@ -555,13 +473,5 @@ def test_windows_of_another_size() -> None:
     child, rows = child_of(parent, Genotype(CIFAR, (replace(MSA, window=8),)))
     assert rows[2].how == "resized"
     attn = child.stages[0][1].attn
-    assert isinstance(attn, WindowAttention)
     assert attn.table.shape == (15, 15)
     assert (attn.table[7, 7] - parent.stages[0][1].attn.table[3, 3]).abs() < 0.05
-
-
-def test_the_report_is_json() -> None:
-    rows = [Inherited("stem", "stem", "copied", 3, 3), Inherited("head", "", "fresh", 1, 0)]
-    told = summary(rows)
-    assert told["share"] == 0.75
-    assert told["parts"][1] == {"place": "head", "source": "", "how": "fresh", "params": 1, "taken": 0}

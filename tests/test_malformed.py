@@ -1,11 +1,10 @@
-"""Malformed arguments and data, drawn from a seed: each is one line and exit code 2, and writes nothing.
+"""Malformed arguments, drawn from a seed: each is one line and exit code 2, and writes nothing.
 
-What is wrong within JSON files: test_json_files.py.
+What is wrong within JSON files: test_json_files.py; within data: test_data.py and test_readers.py.
 """
 
 from __future__ import annotations
 
-import itertools
 import random
 import sys
 from pathlib import Path
@@ -14,25 +13,108 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-import malformed
 from alternas.cli import app as cli
-from command_line import run_here as run
-from malformed import ANY, Case, kind_of
+from runs import finished_run
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
 COMMANDS: dict[str, Any] = get_command(cli.app).commands  # type: ignore[attr-defined]
-DRAWN = {"arguments": 60, "data": 40}
+COUNT = 40
+
+LONG = "x" * 5000
+HUGE = "9" * 400
+ODD = ["../../x", "/", "\x1b[31m", "a\nb", "é", "\u202e", LONG, "<script>", "--", "-1x"]
+NO_NUMBER = ["many", "nan", "1e", "0x10", "1,5,x", "--3", "½", LONG, "\x07", "True", "None"]
+FREE: dict[str, list[str]] = {  # by option: what it can never be
+    "count": ["0", "-3", "1.5", "-" + HUGE, HUGE, "9" * 5000, *NO_NUMBER],
+    "whole": ["-1", "1.5", "9" * 5000, *NO_NUMBER],
+    "number": ["0", "-1", "-inf", *NO_NUMBER],
+    "number or 0": ["-1", "-inf", *NO_NUMBER],
+    "share of 1": ["-0.1", "1.5", "inf", *NO_NUMBER],
+    "chance": ["inf", "-inf", *NO_NUMBER],
+    "amount": ["0", "-5M", "1.2.3G", "5X", "1e3", "inf", *NO_NUMBER],
+    "numbers": ["1;2", "-1", "1.5", "9" * 5000, *NO_NUMBER],
+    "shares": ["0", "-1/8", "1/0", "2", "1/4,1/8", "1/8/2", "inf", *NO_NUMBER],
+    "size": ["0", "-8", "8x", "x8", "8x8x8", "1.5", HUGE, "9" * 5000, "٣", *NO_NUMBER],
+    "name": ["..", ".hidden", "-", "a/b", "/etc/x", "a b", "x" * 101, *ODD],
+    "word": ["magic", "Pareto ", "pareto;off", "nsga23", "1", *ODD],
+    "file": ["none.json", "none/none.npz", "folder.json", "/dev/null/x", "mine:99", "mine:x", ":", "timm:", *ODD],
+    "storage path": [
+        "s3:/bucket", "/shared/x", "bucket/x", "s3://[/x", "s3://", "http://x/y", "file://x/y", "s3://b?x=1", *ODD,
+    ],
+    "place": ["tpu/1", "cpu/0", "cpu/1/float8", "cpu/1/float32/tf", "cpu/1/float32/eager/0", "a/b/c/d/e/f/g", "cpu/7"],
+    "limit": ["0", "-1", "nan", "inf", "1e9", "x", "board=", "=1", "a b=1", "1k", "", *NO_NUMBER],
+    "command": ["./bench", "{model}", "cpu=./bench {model}", "./bench '{model}", *ODD],
+    "out": ["taken", "taken/x", "/dev/null/x", LONG, "none/" + LONG],
+    "picture": ["taken/x", "/dev/null/x", LONG, "none/" + LONG],
+    "port": ["-1", "65536", "1.5", *NO_NUMBER],
+}  # fmt: skip
+NAMES = {  # of options and arguments by kind; those of other commands than the first by COMMAND.NAME
+    "name": "name run runs",
+    "count": "trial trials show.trial repeats seeds episodes batch classes channels threads bench.workers retrain.top "
+             "samples patience",
+    "numbers": "retrain.trials latency.batch msa shots ways",
+    "whole": "processes workers seed top",
+    "number": "eta trial_minutes max_hours cpus_per_trial epochs latency_timeout",
+    "amount": "max_train_flops max_macs max_params images",
+    "number or 0": "gpus_per_trial polish floor",
+    "limit": "max_latency_ms",
+    "command": "latency_command",
+    "word": "latency_format strategy scheduler objective objectives loader freeze cnn train pick formats family device "
+             "dtype bench.data study.study recipes.recipe with_nets analyses metric track tune",
+    "shares": "rungs",
+    "size": "image_size from_size",
+    "file": "recipe start spaces.space space data data.name weights arch target table start_with against trainer",
+    "place": "latency latency_of supernet",
+    "storage path": "storage_path",
+    "picture": "svg report.out",
+    "out": "out assets plot",
+    "port": "port",
+    "chance": "chance min_accuracy",
+    "share of 1": "baselines",
+}  # fmt: skip
+KINDS = {name: kind for kind, names in NAMES.items() for name in names.split()}
+ANY = {  # options that may hold anything, with the reason
+    "config": "a file, whose faults are in test_help.py",
+    "group_by": "a file, or a pattern of names: test_data_in_silence.py",
+    "host": "the name of a machine",
+    "doctor.data": "what cannot be loaded is a finding of the doctor's",
+    "doctor.shared_folder": "likewise",
+    "doctor.storage_path": "likewise",
+    "address": "a cluster that is not there is said when the run is there: test_cluster.py",
+}
+BASE = {  # what each command needs besides
+    "search": "resnet", "front": "mine", "leaderboard": "mine", "compare": "mine other", "show": "mine 0",
+    "report": "mine", "export": "mine --out d", "cost": "alternet18", "data": "digits", "retrain": "mine",
+    "finetune": "--from mine --data digits", "train": "resnet18 --data digits", "latency": "alternet18",
+    "buildup": "--from mine --data digits", "few-shot": "--from mine --data digits", "dashboard": "mine",
+    "study": "data-size --data digits", "explain": "mine",
+}  # fmt: skip
+
+
+def kind_of(command: str, name: str) -> str:
+    """The key of FREE; "" for flags and what may be anything."""
+    if f"{command}.{name}" in ANY or name in ANY:
+        return ""
+    return KINDS.get(f"{command}.{name}", KINDS.get(name, ""))
+
+
+def malformed(draw: random.Random) -> list[str]:
+    """A command with one argument that can never be right, the others sound."""
+    command, param = draw.choice([(name, p) for name, c in COMMANDS.items() for p in c.params if kind_of(name, p.name)])
+    value, words = draw.choice(FREE[kind_of(command, param.name)]), BASE.get(command, "").split()
+    if param.param_type_name == "option":
+        return [command, *words, f"{param.opts[0]}={value}"]
+    arguments = [p.name for p in COMMANDS[command].params if p.param_type_name == "argument"]
+    at = arguments.index(param.name)
+    words[at : at + 1] = [value]
+    return [command, *["--"] * value.startswith("-"), *words]
 
 
 def drawn() -> list[Any]:
-    """Of each kind its number, from a seed of its own."""
-    cases: list[Case] = []
-    for kind, count in DRAWN.items():
-        draw = random.Random(kind)
-        made = malformed.arguments(draw, COMMANDS) if kind == "arguments" else getattr(malformed, kind)(draw)
-        cases += itertools.islice(made, count)
-    return [pytest.param(case, id=f"{n}-{case.what:.40}") for n, case in enumerate(cases)]
+    draw = random.Random("arguments")
+    cases = [malformed(draw) for _ in range(COUNT)]
+    return [pytest.param(words, id=f"{n}-{' '.join(words)!r:.40}") for n, words in enumerate(cases)]
 
 
 def listing() -> dict[str, tuple[int, int]]:
@@ -42,27 +124,27 @@ def listing() -> dict[str, tuple[int, int]]:
 
 
 def test_no_option_is_forgotten() -> None:
-    """A new option says in malformed.py what it can never hold, or why it may hold anything."""
+    """A new option says here what it can never hold, or why it may hold anything."""
     for name, command in COMMANDS.items():
         for param in command.params:
             free = param.name in ANY or f"{name}.{param.name}" in ANY or getattr(param, "is_flag", False)
             assert bool(kind_of(name, param.name)) != free, f"{name} {param.name}"
 
 
-@pytest.mark.parametrize("case", drawn())
+@pytest.mark.parametrize("words", drawn())
 def test_malformed_input_is_one_line_and_nothing_is_written(
-    case: Case, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: list[str], alternas: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    malformed.lay_base()
-    case.lay()
+    Path("taken").write_text("in the way", encoding="utf-8")
+    Path("folder.json").mkdir()
+    finished_run()
+    finished_run("other")
     before = listing()
-    code, out, err = run(monkeypatch, capsys, *case.words)
-    assert code == 2, err
-    lists = case.words[0] == "data" and ("pictures cannot be read:\n" in out or '"broken": [' in out)
-    assert not out or lists, "none but data, which lists broken pictures, prints more"
+    code, out, err = alternas(*words)
+    assert (code, out) == (2, ""), err
     assert err.startswith("alternas: ")
     assert err.count("\n") == 1
     assert err[:-1].isprintable()
     assert len(err) < 1100
-    assert listing() == before, "nothing is written"
+    assert listing() == before

@@ -93,16 +93,6 @@ def test_a_lift_within_the_noise_is_none_and_many_small_ones_are() -> None:
     assert not watch(4, [*noisy, *creeping]).is_over, "together they are above the front before them"
 
 
-def test_a_cheaper_net_than_all_counts_unless_it_is_the_worst() -> None:
-    known = [net(0.5, 500), net(0.8, 800)]
-    assert not watch(1, [*known, net(0.6, 100)]).is_over
-    assert watch(1, [*known, net(0.4, 100)]).is_over
-
-
-def test_a_net_beyond_the_limits_is_no_part_of_the_front() -> None:
-    assert not watch(1, [net(0.5, 500), net(0.99, 950, kind="baseline"), net(0.6, 890)]).is_over
-
-
 def flat_after(growing: int) -> Callable[[TrainJob], Any]:
     """Nets from some trial on are as bad as can be."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -17,17 +15,6 @@ from alternas.results.export.export_net import export_net_of
 from nets import NETS
 
 STRIDED = [name for name, net in NETS.items() if any(s.stride > 1 for s in net.stages) and net.style.norm == "batch"]
-TRAIN = """
-import sys, torch
-from alternas.archs import Genotype, Stage, Stem, build
-torch.set_num_threads(int(sys.argv[4]))
-width, side = int(sys.argv[1]), int(sys.argv[2])
-net = Genotype(Stem("cifar", width), (Stage("basic", 1, width), Stage("basic", 1, 2 * width, 2)))
-model = build(net, 3, side).to(memory_format=torch.channels_last).train()
-for _ in range(4):
-    x = torch.randn(int(sys.argv[3]), 3, side, side).contiguous(memory_format=torch.channels_last)
-    model(x).square().mean().backward()
-"""
 
 
 class Gradients(TorchDispatchMode):
@@ -55,9 +42,7 @@ def test_no_gradient_of_a_strided_1x1_conv(name: str, layout: torch.memory_forma
     assert (1, 1) not in kernels
 
 
-@pytest.mark.parametrize(
-    ("c_in", "c_out", "side", "stride"), [(4, 8, 12, 2), (8, 16, 9, 2), (3, 5, 8, 4), (8, 8, 7, 1)]
-)
+@pytest.mark.parametrize(("c_in", "c_out", "side", "stride"), [(8, 16, 9, 2), (3, 5, 8, 4), (8, 8, 7, 1)])
 def test_outputs_and_gradients_are_those_of_the_conv(c_in: int, c_out: int, side: int, stride: int) -> None:
     torch.manual_seed(0)
     conv, x = Projection(c_in, c_out, stride), torch.randn(3, c_in, side, side, requires_grad=True)
@@ -76,18 +61,7 @@ def test_weights_and_exports_are_those_of_a_conv() -> None:
     """What is saved and exported knows of no slice."""
     assert list(Projection(4, 8, 2).state_dict()) == ["weight"]
     subject = export_net_of(build(NETS["basic"], 5, 16, 2).eval(), {})
-    operators = {str(node.target) for node in subject.program.graph.nodes if node.op == "call_function"}
+    graph = subject.traced(subject.deployed()).graph
+    operators = {str(node.target) for node in graph.nodes if node.op == "call_function"}
     assert "aten.conv2d.default" in operators
     assert not any("slice" in name for name in operators)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("width", "side", "batch", "threads"),
-    [(8, 48, 32, 1)] + [pytest.param(*case, marks=pytest.mark.slow) for case in
-                        ((8, 48, 32, 2), (4, 64, 32, 2), (12, 96, 3, 1), (2, 96, 3, 2), (15, 64, 9, 2))],
-)  # fmt: skip
-def test_training_in_channels_last_ends(width: int, side: int, batch: int, threads: int) -> None:
-    command = [sys.executable, "-c", TRAIN, *map(str, (width, side, batch, threads))]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr

@@ -21,7 +21,7 @@ from alternas.results.render.describe_net import InputSpec
 from alternas.results.runs.record import Record
 from alternas.search.engine import connection
 from alternas.search.training.checkpoint import read_checkpoint
-from runs import finished_run
+from runs import finished_run, net_row
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
@@ -71,21 +71,18 @@ def test_code_that_the_command_names_is_imported(alternas: Any, planted: Path, w
     assert Path("sprung").exists(), "a trap that works"
 
 
-@pytest.mark.parametrize("name", ["../../x", "/tmp/x", "..", "a/b", "~", ".x"])
-@pytest.mark.parametrize("words", [["search", "resnet"], ["study", "data-size", "--data", "digits"]])
-def test_a_name_that_leads_elsewhere_is_refused(alternas: Any, words: list[str], name: str) -> None:
-    code, out, err = alternas(*words, "--name", name)
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "run name" in err
+@pytest.mark.parametrize("words", ["search resnet", "study data-size --data digits"])
+def test_a_name_that_leads_elsewhere_is_refused(alternas: Any, words: str) -> None:
+    for name in ("../../x", "/tmp/x", "..", "a/b", "~", ".x"):
+        code, out, err = alternas(*words.split(), "--name", name)
+        assert (code, out, err.count("\n"), "run name" in err) == (2, "", 1, True)
     assert not Path("runs").exists()
 
 
 @pytest.mark.parametrize("field", ["key", "training_id"])
 def test_a_record_names_no_file_elsewhere(field: str) -> None:
     """Weights lie where key or training say."""
-    row: dict[str, Any] = dict.fromkeys(("kind", "family", "key", "status"), "")
-    row |= {"format": 3, "trial": 0, "kind": "search"}
-    row |= {"genotype": {}, "genes": {}, "cost": {"macs": 1, "params": 1}, "status": "ok"}
+    row = net_row(0)
     assert Record.from_dict(row)
     with pytest.raises(InputError, match=f"{field} must be a name"):
         Record.from_dict(row | {field: "../../secret"})
@@ -147,8 +144,7 @@ def test_half_a_character_can_be_shown(alternas: Any) -> None:
     path = finished_run() / "records.jsonl"
     path.write_text(path.read_text(encoding="utf-8").replace('"alternet"', '"\\ud800"'))
     code, out, err = alternas("front", "mine")
-    assert (code, err) == (0, "")
-    assert "\\ud800" in out
+    assert (code, err, "\\ud800" in out) == (0, "", True)
 
 
 def test_we_open_no_doors(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,24 +74,6 @@ def test_distances_count_what_differs() -> None:
     assert encoder.genes == 2, "the third never varies"
 
 
-def test_the_recipes_genes_are_a_group_of_their_own() -> None:
-    """Their relevance is expected to be the same however many genes the net has."""
-    tuned: dict[str, tuple[Gene, ...]] = {"recipe.lr": (1e-3, 2e-3, 4e-3), "recipe.augment": ("none", "own")}
-    means = []
-    for options in (OPTIONS, {f"{name}{i}": choices for name, choices in OPTIONS.items() for i in range(9)}):
-        genes = {name: choices[0] for name, choices in (options | tuned).items()}
-        nets = [plain._replace(genes=genes | {"recipe.lr": lr}) for plain, lr in ((made_up(), 1e-3), (made_up(), 4e-3))]
-        surrogate = Surrogate(options | tuned)
-        surrogate.condition([observed(of, 0.5) for of in nets], [], no_curves())
-        means.append(surrogate._prior()[0])
-        x = surrogate._encoder.encode(nets)
-        assert ((x[0] - x[1]) ** 2).sum() == 1, "one end of the range apart"
-    few, many = (mean[2:-5] for mean in means)  # without costs, traits, trend, linear term, variance and noise
-    assert (len(few), len(many)) == (2 + 2, 18 + 2)
-    assert few[-2:] == pytest.approx(many[-2:]), "the recipe's"
-    assert few[0] - many[0] == pytest.approx(math.log(9)), "the net's"
-
-
 def test_the_surrogate_learns_a_rate_that_is_best_for_any_net() -> None:
     options = options_of(SPACE) | {"recipe.lr": tuple(2.0**k for k in range(7))}
     draw = random.Random(0)
@@ -129,20 +111,6 @@ def test_it_learns_what_matters() -> None:
     assert model.theta is not None
     genes = model.theta[2:-4]  # behind two costs, before traits, trend, net, noise
     assert genes.argmax() == list(options_of(SPACE)).index("family")
-
-
-def test_what_is_pending_is_less_in_doubt_and_expected_the_same() -> None:
-    examples = [observed(net(seed), smooth(net(seed))) for seed in range(20)]
-    model = Surrogate(options_of(SPACE))
-    nets = [net(30), net(31)]
-    model.condition(examples, [], no_curves())
-    mean, sd = model.predict(nets)
-    _, of_pending = model.condition(examples, nets[:1], no_curves(), relearn=False)
-    mean_later, sd_later = model.predict(nets)
-    np.testing.assert_allclose(mean_later, mean)
-    assert of_pending == pytest.approx(mean[:1])
-    assert sd_later[0] < 0.9 * sd[0]
-    assert sd_later[1] <= sd[1] + 1e-12
 
 
 def test_equal_accuracies_are_guessed_again() -> None:
@@ -275,13 +243,6 @@ def test_of_many_the_best_and_the_latest_are_kept() -> None:
         assert [o.trial for o in alone.observations()] == [9, 8, 7, 6, 5, 4]
 
 
-def test_repeated_trainings_are_one_observation() -> None:
-    curves = LearningCurves(priced, 6)
-    curves.update([ended([], 0.5, accuracies={"0": 0.4, "1": 0.6, "2": 0.5}), ended([], 0.4)], [])
-    assert [o.repeats for o in curves.observations()] == [3, 1]
-    assert (curves.squares, curves.freedom) == (pytest.approx(0.02), 2)
-
-
 @pytest.fixture
 def study() -> optuna.Study:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -306,15 +267,6 @@ def test_each_trial_is_handed_out_once(study: optuna.Study) -> None:
     handed += [trial.number for trial in past.newly_finished(study)]
     assert sorted([*handed, *running]) == list(range(len(study.trials)))
     assert past.newly_finished(study) == []
-
-
-def test_a_key_that_comes_later_is_known_later(study: optuna.Study) -> None:
-    past, trial = TrialReader(), study.ask()
-    past.newly_finished(study)
-    assert past.keys == set()
-    trial.set_user_attr("key", "late")
-    past.newly_finished(study)
-    assert past.keys == {"late"}
 
 
 def test_every_kind_of_end_is_handed_out(study: optuna.Study) -> None:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
 from alternas.archs import Encoder, Genotype, Head, Stage, Stem, zoo
-from alternas.archs.blocks.spec import BLOCKS
-from alternas.cli import app as cli
-from alternas.results.render.drawing import TALLEST, Glyph, net_svg, outline
-from alternas.spaces import SPACES, RandomChooser, get
+from alternas.results.render.drawing import TALLEST, net_svg
 from nets import NETS
+from runs import NET, finished_run
 
 SVG = "{http://www.w3.org/2000/svg}"
 ALLOWED = {"svg", "title", "desc", "style", "rect", "path", "text"}
@@ -45,22 +42,9 @@ def check(net: Genotype, text: str, size: int) -> None:
         assert f"{stage[-1].c_out} x {height} x {width}" in said(text)
 
 
-@pytest.mark.parametrize("name", zoo.names())
-def test_every_member_of_the_zoo(name: str) -> None:
-    net = zoo.get(name, 224)
-    check(net, net_svg(net, 1000, 224), 224)
-
-
-@pytest.mark.parametrize("name", NETS)
-def test_every_kind_of_part(name: str) -> None:
-    check(NETS[name], net_svg(NETS[name], 10, 16, 2), 16)
-
-
-@pytest.mark.parametrize("name", SPACES)
-def test_every_space(name: str) -> None:
-    for seed in range(5):
-        net = get(name, 8).sample(RandomChooser(seed))
-        check(net, net_svg(net, 10, 8, 1), 8)
+def test_every_member_of_the_zoo_and_every_kind_of_part() -> None:
+    for net, size in [*((zoo.get(name, 224), 224) for name in zoo.names()), *((net, 16) for net in NETS.values())]:
+        check(net, net_svg(net, 10, size, 2), size)
 
 
 def test_the_same_net_gives_the_same_bytes_whatever_the_spelling() -> None:
@@ -68,15 +52,6 @@ def test_the_same_net_gives_the_same_bytes_whatever_the_spelling() -> None:
     by_place = Genotype(Stem("cifar", 8), (Stage("basic", 4, 8, msa=(3,), heads=2, head_dim=4),))
     assert net_svg(built_up, 10, 8) == net_svg(by_place, 10, 8)
     assert letters(net_svg(built_up, 10, 8)) == ["S", "CCCA", "H"]
-
-
-def test_conv_and_attention_differ_in_shape_colour_and_letter() -> None:
-    conv, attention = outline(Glyph("basic", 8), 0, 50, 10), outline(Glyph("msa", 8), 0, 50, 10)
-    assert len(re.findall("[a-z]", conv)) < len(re.findall("[a-z]", attention))
-    looks = [spec.style for spec in BLOCKS.values()]
-    assert len({look.letter for look in looks}) == len(looks)
-    residual, attending = ("basic", "bottleneck"), ("msa", "transformer")
-    assert not {BLOCKS[k].style.colour for k in residual} & {BLOCKS[k].style.colour for k in attending}
 
 
 def test_heights_are_channels_to_scale() -> None:
@@ -106,45 +81,23 @@ def test_it_says_the_picture_in_words() -> None:
     assert "encoder: 3 x transformer layer (MSA, MLP)" in (desc.text or "")
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
-    monkeypatch.setattr(sys, "argv", ["alternas", *words])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    return int(ended.value.code or 0)
+@pytest.mark.usefixtures("elsewhere")
+def test_cost_and_show_write_it(alternas: Any) -> None:
+    words = "cost alternet18 --image-size 32 --classes 9 --svg net.svg"
+    assert alternas(*words.split())[0] == 0
+    assert Path("net.svg").read_text(encoding="utf-8") == net_svg(zoo.get("alternet18", 32), 9, 32)
+    finished_run()
+    assert alternas("show", "mine", "1", "--svg", "trial.svg")[0] == 0
+    assert Path("trial.svg").read_text(encoding="utf-8") == net_svg(NET, 10, 8, 1)
 
 
-def test_cost_and_show_write_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    net = zoo.get("alternet18", 32)
-    assert run(monkeypatch, "cost", "alternet18", "--image-size", "32", "--classes", "9", "--svg", "net.svg") == 0
-    assert Path("net.svg").read_text(encoding="utf-8") == net_svg(net, 9, 32)
-    folder = tmp_path / "runs" / "one"
-    folder.mkdir(parents=True)
-    facts = {"name": "d", "image_size": [32, 32], "in_chans": 1, "classes": ["a", "b"], "mean": [0.0], "std": [1.0]}
-    (folder / "run.json").write_text(json.dumps({"format": 3, "settings": {}, "data": facts}), encoding="utf-8")
-    record = {"format": 3, "trial": 3, "kind": "search", "family": net.family}
-    record |= {"key": net.key, "genotype": net.to_dict()}
-    record |= {"genes": {}, "cost": {"macs": 1, "params": 1}, "status": "pruned"}
-    (folder / "records.jsonl").write_text(json.dumps(record) + "\n", encoding="utf-8")
-    assert run(monkeypatch, "show", "one", "3", "--svg", "trial.svg") == 0
-    assert Path("trial.svg").read_text(encoding="utf-8") == net_svg(net, 2, 32, 1)
-
-
-@pytest.mark.parametrize(
-    ("words", "hint"),
-    [
-        (("cost", "timm:resnet18", "--svg", "net.svg"), "have a genotype"),
-        (("cost", "alternet18", "--svg", "nowhere/net.svg"), "cannot be written"),
-        (("cost", "alternet18", "--svg", "."), "cannot be written"),
-        (("cost", "alternet99", "--svg", "net.svg"), "alternet99"),
-    ],
-)
-def test_what_cannot_be_drawn_is_one_line(
-    words: tuple[str, ...], hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert run(monkeypatch, *words) == 2
-    err = capsys.readouterr().err
-    assert hint in err
-    assert len(err.splitlines()) == 1
-    assert not list(tmp_path.iterdir())
+@pytest.mark.usefixtures("elsewhere")
+def test_what_cannot_be_drawn_is_one_line(alternas: Any) -> None:
+    for words, hint in (
+        ("cost timm:resnet18 --svg net.svg", "have a genotype"),
+        ("cost alternet18 --svg nowhere/net.svg", "cannot be written"),
+        ("cost alternet18 --svg .", "cannot be written"),
+    ):
+        code, _, err = alternas(*words.split())
+        assert (code, hint in err, err.count("\n")) == (2, True, 1)
+    assert not list(Path().iterdir())

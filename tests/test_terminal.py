@@ -18,7 +18,6 @@ from alternas.cli import app as cli
 from alternas.results.render.terminal import Console, Guarded, LogHandler, plain, visible
 from alternas.search.data.load import track
 from command_line import EVIL, FORGED, SIGNS, STYLE, obeyed
-from command_line import run_here as run
 from image_files import noise, write
 from runs import DATA, drawn_records, made_run
 
@@ -31,12 +30,7 @@ COMMANDS = {
     "data": (["data", EVIL], ["data", EVIL, "--skip-broken"], ["data", f"no {EVIL}"]),
     "recipes": (["recipes"], ["recipes", "smoke"], ["recipes", EVIL]),
     "runs": (["runs"], ["runs", "--json"]),
-    "front": (
-        ["front", str(FOLDER)],
-        ["front", str(FOLDER), "--max-macs", "7"],
-        ["front", "runs/odd"],
-        ["front", EVIL],
-    ),
+    "front": (["front", str(FOLDER), "--max-macs", "7"], ["front", "runs/odd"], ["front", EVIL]),
     "leaderboard": (["leaderboard", str(FOLDER)], ["leaderboard", "runs/odd", "--family", EVIL]),
     "compare": (["compare", str(FOLDER), "runs/other"], ["compare", str(FOLDER), "runs/split"]),
     "show": (["show", str(FOLDER), "0"], ["show", str(FOLDER), "9"], ["show", "runs/odd", "3"]),
@@ -84,10 +78,8 @@ def hostile(elsewhere: None, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("words", [words for each in COMMANDS.values() for words in each], ids=lambda words: words[0])
 @pytest.mark.usefixtures("hostile")
-def test_no_command_prints_what_a_terminal_obeys(
-    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, err = run(monkeypatch, capsys, *words)
+def test_no_command_prints_what_a_terminal_obeys(alternas: Any, words: list[str]) -> None:
+    code, out, err = alternas(*words)
     assert out or err
     assert not obeyed(out + err)
     assert code in (0, 1, 2)
@@ -103,10 +95,8 @@ def test_every_command_is_tried() -> None:
     ids=lambda words: words[0],
 )
 @pytest.mark.usefixtures("hostile")
-def test_json_holds_what_was_said(
-    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, err = run(monkeypatch, capsys, *words, "--json")
+def test_json_holds_what_was_said(alternas: Any, words: list[str]) -> None:
+    code, out, err = alternas(*words, "--json")
     assert code == 0, err
     assert out.isascii()
     assert not obeyed(out + err)
@@ -192,10 +182,10 @@ def test_all_is_printed_by_way_of_the_filter() -> None:
             assert not (richs and "Console" in called) or place == home, place
 
 
-@pytest.mark.parametrize("size", [{"COLUMNS": "0"}, {"COLUMNS": "0", "LINES": "0"}, {"COLUMNS": "1"}])
-def test_no_columns_are_no_size(size: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in size.items():
-        monkeypatch.setenv(name, value)
+@pytest.mark.parametrize("columns", ["0", "1"])
+def test_no_columns_are_no_size(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setenv("LINES", "0")
     console = Console(file=io.StringIO())
     console.print("a line")
     assert console.width >= 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 import alternas
 from alternas.archs import InputError
-from alternas.archs.candidate import candidate_key, recipe_genes, tuned_values
+from alternas.archs.candidate import candidate_key
 from alternas.results.export.card import measured
 from alternas.results.export.write import _tuned
 from alternas.results.ranking.compare import differing
@@ -48,9 +49,9 @@ def joint(tune: Any = TUNE, space: Any = None) -> JointSpace:
     return JointSpace(space or get("all", 8), tune, own_genes(SMOKE, tune))
 
 
-def finish(controller: SearchTrials, slots: int = 1, most: int = 10**6) -> list[Any]:
+def finish(controller: SearchTrials, most: int = 10**6) -> list[Any]:
     """All jobs; the driver is killed after so many."""
-    executor = FakeExecutor(slots, lambda job: None if len(executor.ran) <= most else exit_(job))
+    executor = FakeExecutor(1, lambda job: None if len(executor.ran) <= most else exit_(job))
     with suppress(KeyboardInterrupt):
         run_loop(controller, executor, SilentView())
     return executor.ran
@@ -96,7 +97,6 @@ def test_ranges_of_a_recipes_file(name: str, given: list[Any], values: list[Any]
         (("lrr",), {}, "tune: field: unknown value 'lrr' (did you mean 'lr'?)"),
         (("lr",), {"decay": [0, 1]}, "tune: field: unknown value 'decay'"),
         (("epochs",), {}, "tune: epochs cannot be: trials are compared after equal steps"),
-        (("batch_size",), {}, "tune: batch_size cannot be"),
         (("ema_decay",), {}, "tune: ema_decay has no usual range; give it one"),
         (("avg_pool_lr",), {}, "tune: avg_pool_lr has no usual range where it is 0 in the recipe"),
         (("optimizer",), {}, "tune: optimizer has no usual values; list them"),
@@ -104,10 +104,8 @@ def test_ranges_of_a_recipes_file(name: str, given: list[Any], values: list[Any]
         ((), {"lr": [1e-2, 1e-4]}, "tune: lr: the range must rise, got [0.01, 0.0001]"),
         ((), {"lr": [0, 1e-2, "log"]}, "tune: lr: the range must rise from a number above 0"),
         ((), {"lr": []}, 'tune: lr: must be [low, high], [low, high, "log"] or a list of numbers, got []'),
-        ((), {"lr": [1e-3]}, "tune: lr: must be [low, high]"),
         ((), {"lr": "log"}, "tune: lr: must be [low, high]"),
-        ((), {"lr": [True, 2]}, "tune: lr: must be [low, high]"),
-        ((), {"lr": [1e-3, math.inf]}, "tune: lr: must be [low, high]"),
+        ((), {"lr": [True, math.inf]}, "tune: lr: must be [low, high]"),
         ((), {"lr": [0, 1e-2]}, "recipe: lr must be a number above 0"),
         ((), {"drop_path": [0, 1]}, "recipe: drop_path must be a number from 0 to 0.99"),
         ((), {"warmup": [0, 0.6], "cooldown": [0, 0.6]}, "recipe: warmup + cooldown is more than there is"),
@@ -166,9 +164,9 @@ def test_every_strategy_draws_recipes_within_their_ranges(
             assert all(r.genes[name] in choices for name, choices in options.items())
             assert r.trial_key == candidate_key(r.key, r.genes) != r.key
             assert r.recipe == recipe_of(SMOKE, r.genes).to_dict(), "the record's recipe is the one trained with"
-        trained = {r.trial: r.recipe for r in records}
-        assert all(job.recipe.to_dict() == trained[job.trial] for job in jobs)
-        assert all(job.weights == str(weights_file(tmp_path, r)) for job in jobs for r in records if same(job, r))
+        trained = {r.trial: r for r in records}
+        assert all(job.recipe.to_dict() == trained[job.trial].recipe for job in jobs)
+        assert {str(weights_file(tmp_path, r)) for r in records} <= {job.weights for job in jobs}
         assert len({r.trial_key for r in records}) == len(records)
         assert len({r.recipe["lr"] for r in records if r.kind == "search"}) > 1
         assert {r.recipe["lr"] for r in records if r.kind == "baseline"} == {SMOKE.lr}
@@ -177,28 +175,17 @@ def test_every_strategy_draws_recipes_within_their_ranges(
     assert runs[0] == runs[1], "same seed, same search"
 
 
-def same(job: Any, record: Record) -> bool:
-    return job.trial == record.trial and job.seed == record.seed
-
-
-@pytest.mark.parametrize("strategy", ["evolution", pytest.param("random", marks=pytest.mark.slow)])
-def test_a_killed_search_of_recipes_goes_on_as_if_unbroken(
-    open_controller: Open, tmp_path: Path, strategy: str
-) -> None:
-    def ends() -> list[Any]:
+def test_a_killed_search_of_recipes_goes_on_as_if_unbroken(open_controller: Open, tmp_path: Path) -> None:
+    def ends(most: int) -> list[Any]:
+        controller = open_controller(joint(), 10, "evolution", tune=TUNE)
+        finish(controller, most=most)
         return [(r.trial, r.trial_key, r.status) for r in controller.store.records]
 
-    controller = open_controller(joint(), 10, strategy, tune=TUNE)
-    finish(controller)
-    whole = ends()
+    whole = ends(10**6)
     (tmp_path / "records.jsonl").unlink()
-    controller = open_controller(joint(), 10, strategy, tune=TUNE)
-    finish(controller, most=11)
-    assert 0 < len(ends()) < len(whole)
-    controller = open_controller(joint(), 10, strategy, tune=TUNE)
-    finish(controller)
-    assert ends() == whole
-    controller = open_controller(joint(), 10, strategy, tune=TUNE)
+    assert 0 < len(ends(11)) < len(whole)
+    assert ends(10**6) == whole
+    controller = open_controller(joint(), 10, "evolution", tune=TUNE)
     keys = {t.number: t.user_attrs.get("key") for t in controller.study.study.trials}
     assert all(keys[trial] == key for trial, key, _ in whole), "rebuilt from the records"
 
@@ -228,52 +215,21 @@ def test_no_net_inherits_from_itself(open_controller: Open, small_scale: SpacePr
     assert controller.parents.most_similar(net) is None
 
 
-def test_costs_and_features_are_the_nets(open_controller: Open) -> None:
-    context = open_controller(joint(), tune=TUNE).context.sampler_context()
-    genes = {name: choices[-1] for name, choices in options_of(joint()).items()}
-    other = genes | {"recipe.lr": TUNE["recipe.lr"][0]}
-    assert context.features_of(genes) is context.features_of(other)
-
-
-def test_evolution_may_propose_a_net_again_with_another_recipe(open_controller: Open) -> None:
-    controller = open_controller(joint(), 8, "evolution", tune=TUNE)
-    finish(controller)
-    strategy: Any = controller.study.study.sampler
-    strategy._update(controller.study.study)
-    own = next(r for r in controller.store.records if r.kind == "search")
-    tried = {candidate_key(r.key, r.genes) for r in controller.store.records}
-    for lr in TUNE["recipe.lr"]:
-        genes = own.genes | {"recipe.lr": lr}
-        assert strategy._is_new(strategy._net(genes)) == (candidate_key(own.key, genes) not in tried)
-
-
 # What is asked for.
 
 
 @pytest.mark.usefixtures("elsewhere")
 def test_a_search_its_resumption_and_its_retraining(alternas: Any, fake_pool: type[FakePool]) -> None:
     Path("mine.json").write_text(json.dumps(SMOKE.to_dict() | {"tune": {"lr": [1e-3, 1e-2, "log"]}}), encoding="utf-8")
-    words = (
-        "search",
-        "resnet",
-        "--data",
-        "digits",
-        "--recipe",
-        "mine.json",
-        "--epochs",
-        "1",
-        "--name",
-        "t",
-        "--trials",
-    )
-    assert alternas(*words, "4")[0] == 0
+    words = "search resnet --data digits --recipe mine.json --epochs 1 --name t --trials"
+    assert alternas(*words.split(), "4")[0] == 0
     run = Path("runs/t")
     settings = json.loads((run / "run.json").read_text(encoding="utf-8"))["settings"]
     assert list(settings["tune"]) == ["recipe.lr"]
     assert len(settings["tune"]["recipe.lr"]) == 8
-    assert alternas(*words, "6")[0] == 0, "with more trials"
+    assert alternas(*words.split(), "6")[0] == 0, "with more trials"
     assert sum(r.kind == "search" for r in read_records(run)) == 6
-    code, _, error = alternas(*words, "6", "--tune", "drop_path")
+    code, _, error = alternas(*words.split(), "6", "--tune", "drop_path")
     assert (code, "tune.recipe.drop_path is None there" in error) == (2, True)
     best = max((r for r in read_records(run) if r.kind == "search"), key=lambda r: abs(r.recipe["lr"] - SMOKE.lr))
     fake_pool.jobs_of_all.clear()
@@ -284,21 +240,8 @@ def test_a_search_its_resumption_and_its_retraining(alternas: Any, fake_pool: ty
     assert [job.recipe for job in fake_pool.jobs_of_all] == [recipes.fast()], "another where one is named"
     code, _, error = alternas("retrain", "t", "--recipe", "mine.json")
     assert (code, "mine.json: tune is for a search, which draws recipes; leave it out\n" in error) == (2, True)
-    again = (
-        "search",
-        "resnet",
-        "--data",
-        "digits",
-        "--epochs",
-        "1",
-        "--name",
-        "u",
-        "--trials",
-        "6",
-        "--start-with",
-        "t",
-    )
-    assert alternas(*again, "--recipe", "mine.json")[0] == 0
+    again = "search resnet --data digits --epochs 1 --name u --trials 6 --start-with t --recipe mine.json"
+    assert alternas(*again.split())[0] == 0
     taken = [r for r in read_records(Path("runs/u")) if r.taken_from]
     assert {r.trial_key for r in taken} <= {r.trial_key for r in read_records(run)}
     assert taken, "nets of the front, by the recipes they had there, are not trained again"
@@ -334,16 +277,15 @@ def test_what_cannot_be_is_one_line(alternas: Any, words: tuple[str, ...], messa
 # What is said of it.
 
 
-def tuned_run(folder: Path, count: int = 40) -> Path:
+def tuned_run(folder: Path) -> Path:
     """Nets of the search that are trained by two recipes each, the second of which is better."""
     rows = []
-    for row in drawn_records(count, stops=False):
-        options = {"recipe.lr": (1e-3, 6e-3)}
+    for row in drawn_records(40, stops=False):
         best = {"recipe.lr": 6e-3}
         if row["kind"] == "baseline":
             rows.append(row | {"genes": best, "training_id": candidate_key(row["key"], best)})
             continue
-        for lr in options["recipe.lr"]:
+        for lr in (1e-3, 6e-3):
             genes = {"width": len(rows) % 3, "recipe.lr": lr}
             rows.append(
                 row
@@ -356,14 +298,12 @@ def tuned_run(folder: Path, count: int = 40) -> Path:
 def test_the_front_has_each_net_at_its_best_recipe(tmp_path: Path) -> None:
     run = tuned_run(tmp_path / "t")
     records, board = read_records(run), leaderboard_of(run, RankingQuery())
-    nets = {r.key for r in records if r.kind == "search"}
+    nets = Counter(r.key for r in records if r.kind == "search")
     searched = [row for row in board.rows if row["kind"] == "search"]
-    assert {row["key"] for row in searched} == nets
-    assert len(searched) == len(nets)
+    assert Counter(row["key"] for row in searched) == dict.fromkeys(nets, 1)
     for row in searched:
         assert row["accuracy"] == max(r.accuracy or 0 for r in records if r.key == row["key"] and r.kind == "search")
-        assert row["recipe"] == {"lr": 6e-3}
-        assert row["recipes"] == sum(r.key == row["key"] and r.kind == "search" for r in records)
+        assert (row["recipe"], row["recipes"]) == ({"lr": 6e-3}, nets[row["key"]])
     baselines = [row for row in board.rows if row["kind"] == "baseline"]
     assert {row["recipe"]["lr"] for row in baselines} == {6e-3}
     text = "\n".join(summary_lines(board, board.rows))
@@ -406,17 +346,9 @@ def test_the_card_says_the_recipe(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("elsewhere")
 def test_runs_with_other_genes_of_the_recipe_are_no_fair_comparison(tmp_path: Path) -> None:
-    runs = {name: made_run(tmp_path / name, drawn_records(4)) for name in ("plain", "old", "tuned")}
-    for name, tune in (("plain", {}), ("tuned", {"recipe.lr": [1e-3, 6e-3]})):
-        facts = json.loads((runs[name] / "run.json").read_text(encoding="utf-8"))
-        facts["settings"]["tune"] = tune
-        (runs[name] / "run.json").write_text(json.dumps(facts), encoding="utf-8")
-    assert not any("tune" in line for line in differing({name: runs[name] for name in ("plain", "old")}))
-    notes = differing({name: runs[name] for name in ("plain", "tuned")})
+    runs = {
+        name: made_run(tmp_path / name, drawn_records(4), settings={"objective": "macs", "tune": tune})
+        for name, tune in (("plain", {}), ("tuned", {"recipe.lr": [1e-3, 6e-3]}))
+    }
+    notes = differing(runs)
     assert "no fair comparison, runs differ in tune ('' in plain, 'lr' in tuned)" in notes
-
-
-def test_recipe_genes_are_known_by_their_names() -> None:
-    genes = {"width": 8, "recipe.lr": 0.1, "recipe.augment.mixup": 0.2}
-    assert recipe_genes(genes) == {"recipe.lr": 0.1, "recipe.augment.mixup": 0.2}
-    assert tuned_values(genes) == {"lr": 0.1, "augment.mixup": 0.2}
