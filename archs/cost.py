@@ -21,6 +21,7 @@ from .stage import Stage
 
 MIN_COST, MAX_COST = 1e-9, 1e18  # of any kind: MACs, parameters, milliseconds, and what else a device measures
 OPTIMISER_COPIES = 4  # weights, gradients and AdamW's two moments
+CUDA_BYTES = 576 * 2**20  # of a process: 512 MiB of context and libraries, 64 of cuBLAS' workspace
 FORWARD_FACTOR = 2  # FLOPs of a MAC: a multiplication and an addition
 BACKWARD_FACTOR = 6  # FLOPs a MAC in training: 2 forward, 4 backward (ViT paper, table 6)
 
@@ -61,6 +62,11 @@ class Cost:
     def training_bytes(self, batch: int) -> int:
         """Memory of a training step with AdamW: weights, gradients, moments, kept activations."""
         return OPTIMISER_COPIES * FLOAT_BYTES * self.training_params + batch * self.training_activation_bytes
+
+    def gpu_training_bytes(self, batch: int, data: int = 0) -> int:
+        """Memory of a training step on a GPU in bfloat16: with averaged weights, bytes of data, and CUDA itself."""
+        weights = (OPTIMISER_COPIES + 1) * FLOAT_BYTES * self.training_params
+        return weights + batch * self.training_activation_bytes // 2 + data + CUDA_BYTES
 
     def training_flops(self, images: float) -> float:
         """FLOPs of training on so many images (epochs counted): 6 x MACs x images, as the ViT paper's table 6."""

@@ -5,17 +5,22 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
+from alternas.archs import static_cost
 from alternas.results.latency.measure import measure
 from alternas.results.latency.measurements import SHORT, LatencySetting
 from alternas.search.engine.cards import use_share
 from alternas.search.engine.worker import Worker
+from alternas.search.training.cuda_graph import GraphedFunction
 from alternas.search.training.job import JobResult
+from alternas.search.training.loaders import MemoryLoader
+from alternas.search.training.loop import Trainer
 from null_cuda.client import OnNullDevice
 from null_cuda.kernels import counted
-from null_cuda.training import SMALL, job, noise, recipe_of
+from null_cuda.training import NETS, SMALL, job, noise, recipe_of
 
 MIB = 2**20
 
@@ -71,10 +76,22 @@ def left_behind() -> list[int]:
     return found
 
 
+def step_bytes(name: str) -> list[int]:
+    """Bytes of torch's that a step takes at most, and what is estimated of them."""
+    net, data = NETS[name](), noise(512)
+    trainer = Trainer(job(net, recipe_of()), MemoryLoader(data, torch.device("cuda")))
+    trainer.graph.wanted = False
+    trainer.net.train()
+    for _ in range(3):
+        torch.cuda.reset_peak_memory_stats()
+        trainer.train_step(*next(trainer.batches))
+    images = sum(len(split) for split in (data.train, data.val, data.test) if split)
+    estimated = static_cost(net, 10, 32).gpu_training_bytes(256, images * 3 * 32 * 32)
+    return [torch.cuda.max_memory_allocated(), estimated - 512 * MIB]
+
+
 def copies_of_a_function() -> dict[str, int]:
     """What a call of a captured function asks of the device."""
-    from alternas.search.training.cuda_graph import GraphedFunction
-
     graphed, x = GraphedFunction(torch.device("cuda")), torch.ones(8)
     for _ in range(5):
         graphed(lambda x, factor: (x * factor).relu(), [x], 2.0)
@@ -82,18 +99,23 @@ def copies_of_a_function() -> dict[str, int]:
 
 
 def refused() -> list[Any]:
-    """A function that waits for the device, called six times: how often it ran, and whether it became a graph."""
-    from alternas.search.training.cuda_graph import GraphedFunction
-
-    graphed, calls = GraphedFunction(torch.device("cuda")), []
+    """A step that waits for the device, done six times: whether each found no gradients, and whether it is a graph."""
+    weight, calls = nn.Parameter(torch.ones(8, device="cuda")), []
+    optimizer = torch.optim.AdamW([weight], fused=True)
+    graphed = GraphedFunction(torch.device("cuda"), optimizer=optimizer)
 
     def waits(x: Tensor) -> Tensor:
-        calls.append(x.sum().item())
-        return x + 1
+        calls.append(weight.grad is None)
+        loss = (x * weight).sum()
+        loss.backward()
+        loss.item()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return loss.detach()
 
     for _ in range(6):
         graphed(waits, [torch.ones(8)])
-    return [len(calls), graphed.graph is None, graphed.wanted]
+    return [calls, graphed.graph is None, graphed.wanted, optimizer.param_groups[0]["capturable"]]
 
 
 def test_steps_that_are_always_the_same_are_a_graph(on_null_device: OnNullDevice) -> None:
@@ -117,10 +139,16 @@ def test_a_worker_keeps_no_memory_between_jobs(on_null_device: OnNullDevice) -> 
     assert all(held <= first + 2 for held in rest), [first, *rest]
 
 
+@pytest.mark.parametrize("net", ["resnet", "vit"])
+def test_memory_of_a_step_is_as_estimated(on_null_device: OnNullDevice, net: str) -> None:
+    taken, estimated = on_null_device(step_bytes, net)
+    assert estimated == pytest.approx(taken, rel=0.15)
+
+
 def test_a_captured_call_is_one_launch(on_null_device: OnNullDevice) -> None:
     found = {what: number for what, number in on_null_device(copies_of_a_function).items() if number}
     assert found == {"launches": 1, "graph_kernels": 2, "to_device": 2, "on_device": 1}
 
 
 def test_what_cuda_refuses_stays_eager(on_null_device: OnNullDevice) -> None:
-    assert on_null_device(refused) == [6, True, False]
+    assert on_null_device(refused) == [[True] * 7, True, False, False]

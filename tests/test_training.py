@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from alternas.archs import Genotype, InputError, build
-from alternas.search.data.dataset import DataConfig, DataSet
+from alternas.search.data.dataset import DataConfig, DataSet, Split
 from alternas.search.data.load import load
 from alternas.search.engine import worker as worker_module
 from alternas.search.training import loop as train
@@ -212,6 +213,13 @@ def test_odd_batches_on_several_threads(tmp_path: Path, bench: MemoryLoader, thr
         torch.set_num_threads(before)
 
 
+def rgb() -> DataSet:
+    """A few pictures of three channels, whose layouts differ."""
+    random = np.random.default_rng(0)
+    split = Split(random.integers(0, 256, (32, 3, 16, 16), np.uint8), np.arange(32) % 4)
+    return DataSet("rgb", (16, 16), tuple("abcd"), split, split, None, (127.0,) * 3, (74.0,) * 3, 255.0, "")
+
+
 class Greedy(nn.Module):
     """A net that runs out of memory with more than `most` images at a time."""
 
@@ -305,6 +313,20 @@ def test_a_compiled_net_trains_alike(tmp_path: Path, bench: MemoryLoader) -> Non
     assert compiled.seconds < 20, "compiling is not training"
     for a, b in zip(plain.curve, compiled.curve, strict=True):
         assert a.loss == pytest.approx(b.loss, abs=1e-2), "rounding, which training steps enlarge"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("augment", [Augment(), Augment(pad=1, flip=True), Augment(cutout=2, mixup=0.8, cutmix=1.0)])
+def test_what_is_compiled_first_is_what_steps_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, augment: Augment
+) -> None:
+    monkeypatch.setattr(gradients.torch, "compile", functools.partial(torch.compile, backend="eager"))
+    recipe = dataclasses.replace(recipes.smoke(), batch_size=8, compile=True, augment=augment)
+    trainer = train.Trainer(job(tmp_path, get("resnet", 16).baselines()[0], recipe=recipe), MemoryLoader(rgb(), CPU))
+    trainer.warm_up()
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for _ in range(6):
+            trainer.train_step(*next(trainer.batches))
 
 
 @pytest.mark.gpu

@@ -210,7 +210,7 @@ def cost_facts(
         return _timm_facts(arch.removeprefix(TIMM), image_size, classes, channels, images)
     net, spec = find_arch(arch, image_size, classes, channels)
     cost = static_cost(net, spec.classes, spec.image_size, spec.channels)
-    step_bytes = cost.training_bytes(batch)
+    step_bytes, gpu_bytes = cost.training_bytes(batch), cost.gpu_training_bytes(batch)
     facts = cost.to_dict() | {
         "key": net.key,
         "family": net.family,
@@ -218,10 +218,12 @@ def cost_facts(
         "image_size": list(spec.image_size),
         "batch": batch,
         "training_bytes": step_bytes,
+        "gpu_training_bytes": gpu_bytes,
     }
     lines = [
         f"memory, float32, estimated: {short(cost.peak_activation_bytes)}B of activations an image; "
-        f"{short(step_bytes)}B a training step with AdamW, batch {batch}"
+        f"{short(step_bytes)}B a training step with AdamW, batch {batch}",
+        f"on a GPU in bfloat16: {short(gpu_bytes)}B a training step, CUDA itself included, the data not",
     ]
     if net.reparametrised:
         shipped = deployed_cost(net, spec.classes, spec.image_size, spec.channels)

@@ -32,8 +32,7 @@ class GraphedFunction:
         """`optimizer`: that the function calls, if it does."""
         self.device, self.wanted = device, wanted and device.type == "cuda"
         self.graph: torch.cuda.CUDAGraph | None = None
-        self._groups = [group for group in optimizer.param_groups if "capturable" in group] if optimizer else []
-        self._eager = 0
+        self._optimizer, self._eager = optimizer, 0
 
     def __call__(self, function: Callable[..., Tensor], tensors: Sequence[Tensor], *numbers: float) -> Tensor:
         """Call a function, the same and with tensors of the same shapes each time, which are brought to the device."""
@@ -55,15 +54,21 @@ class GraphedFunction:
         self._numbers = torch.zeros(len(numbers), device=self.device)
         graph = torch.cuda.CUDAGraph()
         try:
-            for group in self._groups:
-                group["capturable"] = True
+            self._set_capturable(True)
             with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # other threads pin memory meanwhile
                 self._result = function(*self._tensors, *self._numbers)
         except RuntimeError as error:
             self.wanted = False
+            if self._optimizer:
+                self._optimizer.zero_grad(set_to_none=True)  # gradients that were never computed
             log.warning("without a CUDA graph: %s", str(error).partition("\n")[0])
         else:
             self.graph = graph
         finally:
-            for group in self._groups:
-                group["capturable"] = False
+            self._set_capturable(False)
+
+    def _set_capturable(self, capturable: bool) -> None:
+        """Tell the optimizer, of which Adam's kinds ask, whether it is captured."""
+        for group in self._optimizer.param_groups if self._optimizer else ():
+            if "capturable" in group:
+                group["capturable"] = capturable
