@@ -63,7 +63,7 @@ def test_a_device_that_computes_otherwise_is_found(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.slow
 def test_two_processes_have_the_losses_of_one_and_notice_a_death() -> None:
-    found = doctor_gpu_cards.two_cards("cpu", 2**10)
+    found = doctor_gpu_cards.two_cards("cpu", "vit", 2**10)
     assert found.figures["notice"] == "an error that names it"
 
 

@@ -332,6 +332,20 @@ def test_what_is_compiled_first_is_what_steps_run(
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+def test_captured_steps_are_the_eager_ones(tmp_path: Path, digits: DataSet, optimizer: str) -> None:
+    recipe = dataclasses.replace(recipes.smoke(), precision="float32", optimizer=optimizer, lr=0.01)
+    losses = []
+    for wanted in (True, False):
+        trainer = train.Trainer(job(tmp_path / str(wanted), recipe=recipe), MemoryLoader(digits, torch.device("cuda")))
+        trainer.graph.wanted = wanted
+        trainer.train_to(12)
+        assert bool(trainer.graph.graph) is wanted
+        losses.append(trainer.curve[-1].loss)
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+
+
+@pytest.mark.gpu
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
 def test_training_on_a_gpu(tmp_path: Path, digits: DataSet, precision: str) -> None:
     recipe = dataclasses.replace(recipes.smoke(), precision=precision)

@@ -26,16 +26,21 @@ START_SECONDS = 180.0  # for two processes to load torch
 NOTICE_SECONDS = 60.0
 
 
-def two_cards(kind: str = "cuda", summed: int = SUMMED) -> Found:
-    """Check that two processes with a device each have the losses of one, and that one notices when the other dies."""
+def two_cards(kind: str = "cuda", net: str = "resnet", summed: int = SUMMED) -> Found:
+    """Check that two processes with a device each have the losses of one, and that one notices when the other dies.
+
+    Args:
+        net: one of `NETS`; on CPUs one without BatchNorm, which each process there has to itself.
+        summed: how many numbers are added up over both.
+    """
     devices = [torch.device(kind, number) if kind == "cuda" else torch.device(kind) for number in range(2)]
-    with exact(), trainer_of(NETS["resnet"], RECIPE_OF_TWO, devices[0]) as trainer:
+    with exact(), trainer_of(NETS[net], RECIPE_OF_TWO, devices[0]) as trainer:
         alone = [loss.item() for loss in train(trainer, STEPS)]
     spawned, children, pipes = get_context("spawn"), [], []
     with tempfile.NamedTemporaryFile() as meet:
         for rank, device in enumerate(devices):
             here, there = spawned.Pipe()
-            arguments = Member(rank, 2, meet.name), str(device), there, summed
+            arguments = Member(rank, 2, meet.name), str(device), there, net, summed
             children.append(spawned.Process(target=_train_together, args=arguments, daemon=True))
             children[-1].start()
             there.close()
@@ -85,12 +90,12 @@ def _noticed(pipe: Any, survivor: Any) -> tuple[str, float]:
     return how, time.monotonic() - began
 
 
-def _train_together(member: Member, name: str, pipe: Any, summed: int) -> None:
+def _train_together(member: Member, name: str, pipe: Any, net: str, summed: int) -> None:
     """Train on a device beside another process; then the second dies, and the first goes on until it notices."""
     device = torch.device(name)
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    with exact(), trainer_of(NETS["resnet"], RECIPE_OF_TWO, device, member=member) as trainer:
+    with exact(), trainer_of(NETS[net], RECIPE_OF_TWO, device, member=member) as trainer:
         try:
             with open_group(member, device, 0) as group:
                 trainer.join(group)
