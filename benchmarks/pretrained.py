@@ -8,8 +8,8 @@ EfficientNet-Lite0 with ImageNet's weights, fine-tuned. Assembled from it: at ea
 or pruned to a part of its expansion, regressed to the block's output; scored by the KL divergence of the teacher with
 that one block replaced; chosen by dynamic programming over MACs; fine-tuned. Every other side has the same FLOPs in
 all, those of teacher, library, scores and evaluation counted. Rates are chosen by cells of their own, two tries a side;
-balanced accuracy is that of cells held back. Each training is a line of benchmarks/results/pretrained.jsonl as soon as
-it ends, and the same command goes on from there. With --tiny pictures and weights are random, and neither package is
+balanced accuracy is that of cells held back. Each training is a line of FOLDER/pretrained.jsonl as soon as it ends, and
+the same command goes on from there; at the end all are in benchmarks/results/pretrained.json. With --tiny pictures and weights are random, and neither package is
 needed.
 """
 
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from machine import RESULTS, TINY, keep, options, sized
+from machine import TINY, keep, options, sized
 from PIL import Image
 from torch import Tensor, nn
 
@@ -77,7 +77,7 @@ class Gate:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.lines = (folder if TINY else RESULTS) / "pretrained.jsonl"
+        self.lines = folder / "pretrained.jsonl"
         self.rows = [json.loads(line) for line in self.lines.read_text().splitlines()] if self.lines.exists() else []
         self.loaders: dict[int, MemoryLoader] = {}
 
@@ -393,7 +393,7 @@ def main() -> None:
             if arm in (asked.sides or sides) and time.monotonic() < end:
                 front(gate, side, epochs, seed)
     figures = {"FLOPs of a side": whole, "of them after the teacher": after_teacher}
-    keep("pretrained", figures | {"table": table(gate.rows, teacher)})
+    keep("pretrained", figures | {"table": table(gate.rows, teacher), "lines": gate.rows})
 
 
 if __name__ == "__main__":
