@@ -9,8 +9,8 @@ or pruned to a part of its expansion, regressed to the block's output; scored by
 that one block replaced; chosen by dynamic programming over MACs; fine-tuned. Every other side has the same FLOPs in
 all, those of teacher, library, scores and evaluation counted. Rates are chosen by cells of their own, two tries a side;
 balanced accuracy is that of cells held back. Each training is a line of FOLDER/pretrained.jsonl as soon as it ends, and
-the same command goes on from there; at the end all are in benchmarks/results/pretrained.json. With --tiny pictures and weights are random, and neither package is
-needed.
+the same command goes on from there; all are in benchmarks/results/pretrained.json at the end. With --tiny pictures and
+weights are random, and neither package is needed.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from alternas.spaces import get as space_named
 
 SIDE = sized(96, 32)
 SPLITS = sized({"train": 1312, "val": 328, "test": 984}, {"train": 64, "val": 32, "test": 32})
+EVALUATION = FORWARD_FACTOR * (2 * SPLITS["val"] + SPLITS["test"])  # FLOPs a MAC of measuring a trained net
 RATES = (5e-4, 2e-3)
 RECIPE = Recipe("cells", 1, 32, "adamw", RATES[0], 0.05, clip_grad=1.0, class_weights="balanced",
                 augment=Augment(pad=4, flip=True))  # fmt: skip
@@ -337,8 +338,7 @@ def from_nothing() -> list[Net]:
 def equal(nets: list[Net], flops: float) -> float:
     """Epochs of each net that the FLOPs are enough for, evaluation counted."""
     macs = sum(net.macs for net in nets)
-    counted = FORWARD_FACTOR * (2 * SPLITS["val"] + SPLITS["test"]) * macs
-    return max(1 / 41, (flops - counted) / (BACKWARD_FACTOR * SPLITS["train"] * macs))
+    return max(1 / 41, (flops / macs - EVALUATION) / (BACKWARD_FACTOR * SPLITS["train"]))
 
 
 def front(gate: Gate, nets: list[Net], epochs: float, seed: int) -> None:
@@ -383,7 +383,7 @@ def main() -> None:
     for target in TARGETS:
         file, choice = gate.folder / f"assembled-{target}.safetensors", chosen(lite0.genotype, scores, target)
         nets.append(Net("assembled", f"{target}", assembled(read(path), heirs, choice, file), file))
-    tuned = sum(net.macs for net in nets) * EPOCHS * BACKWARD_FACTOR * SPLITS["train"]
+    tuned = sum(net.macs for net in nets) * (EPOCHS * BACKWARD_FACTOR * SPLITS["train"] + EVALUATION)
     whole, after_teacher = teacher["flops"] + taught + judged + tuned, taught + judged + tuned
     sides = {"assembled": (nets, EPOCHS), "from nothing": (from_nothing(), equal(from_nothing(), whole))}
     simpler = {"fewer pixels": fewer_pixels(path), "made smaller": made_smaller(gate, read(path))}
