@@ -376,6 +376,7 @@ def test_grey_from_colours_and_back(net: Genotype) -> None:
         assert (child(x_B1HW.expand(-1, 3, -1, -1)) - grey(x_B1HW)).abs().max() < 1e-5
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("one", "other"),
     [

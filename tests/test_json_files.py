@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-import random
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 from test_store import FACTS, POINT, record
 
-from alternas.archs import Genotype, InputError, zoo
-from alternas.archs.json_files import MAX_INT, MAX_NUMBER, MAX_TEXT, convert, parse_json, parse_line, read_json
+from alternas.archs import Genotype, InputError, static_cost, zoo
+from alternas.archs.json_files import convert, parse_json, parse_line, read_json
 from alternas.results.analysis_tools.index import read_index
 from alternas.results.latency.measurements import keep, read_latencies
 from alternas.results.ranking.metric import run_metric
 from alternas.results.runs.bank_progress import read_progress
-from alternas.results.runs.record import KINDS, WEIGHTS, Record
+from alternas.results.runs.record import Record
 from alternas.results.runs.status import RECORDED
 from alternas.results.runs.store import Store, read_data_facts, read_records, read_settings
 from alternas.search.known_nets import nets_of_file
@@ -61,30 +59,22 @@ def test_half_a_character_of_a_files_name_is_kept() -> None:
 UNRECORDABLE: list[tuple[dict[str, Any], str]] = [
     ({"later": 1}, "field: unknown value 'later'"),
     ({"trial": True}, "trial must be a whole number from 0 to 10000000, got True"),
-    ({"trial": -1}, "trial must be a whole number from 0"),
     ({"seed": 10**400}, "seed must be a whole number from 0, got a whole number of 1329 bits"),
     ({"seconds": 1e300}, r"seconds must be a number from 0 to 1e\+10, got 1e\+300"),
     ({"accuracy": "high"}, r"accuracy must be a number from -1e\+150 to 1e\+150, got 'high'"),
     ({"status": "fine"}, "status must be one of ok, pruned"),
-    ({"kind": 3}, "kind must be a text"),
     ({"weights": "borrowed"}, "weights: unknown value 'borrowed'"),
     ({"key": "../x"}, "key must be a name of at most 64 letters and digits, got '../x'"),
-    ({"training_id": "a\n"}, "training_id must be a name"),
     ({"error": "x" * 50_000}, "error must be a text of at most 20,000 characters"),
     ({"finished_at": "2026-01-01"}, "finished_at must be a time with its zone"),
     ({"genes": {"width": [8]}}, "genes must hold a text, a number, true or false"),
-    ({"factors": {"trial": {}}}, "factors must hold a text, a number, true or false or a list"),
     ({"cost": {"macs": 0, "params": 1}}, "cost must hold a whole number from 1, got {'macs': 0, 'params': 1}"),
     ({"cost": {"params": 1}}, "cost: macs is missing"),
     ({"accuracies": {"0": None}}, "accuracies must hold a number"),
-    ({"metrics": {"nll": 1e308}}, "metrics must hold a number"),
-    ({"constraint_violation": {"macs": "x"}}, "constraint_violation must hold a number"),
-    ({"budget": {"full": 2.5}}, "budget must hold a whole number from 0"),
     ({"curve": [POINT, {}]}, r"curve\[1\]: step is missing"),
     ({"curve": [POINT | {"loss": 10**400}]}, r"curve\[0\] must hold a number"),
     ({"rungs": [POINT | {"accuracy": None, "promoted": True}]}, r"rungs\[0\].accuracy must be a number"),
     ({"recipe": {"batch_size": None}}, "recipe.batch_size must be a whole number"),
-    ({"lineage": {"trial": [1]}}, "lineage.trial must be a whole number"),
     ({"data": {"fraction": 2}}, "data.fraction must be a number from 0 to 1, got 2"),
     ({"data": {"classes": [-1]}}, r"data.classes\[0\] must be a whole number"),
 ]
@@ -108,55 +98,16 @@ def test_a_record_that_cannot_be_read_is_not_written(tmp_path: Path, wrong: dict
     store.close()
 
 
-def drawn(draw: random.Random) -> Record:
-    """A record with values from the ends of what each field may hold."""
-    number: Callable[[], float] = lambda: draw.choice([0, -1, 0.5, MAX_NUMBER, -MAX_NUMBER, 5e-324, 10**15])  # noqa: E731
-    whole: Callable[[], int] = lambda: draw.choice([0, 1, MAX_INT])  # noqa: E731
-    text: Callable[[], str] = lambda: draw.choice(["", "ü✓\x00\n", "caf\udce9", "x" * MAX_TEXT])  # noqa: E731
-    choice = [True, False, 3, -MAX_INT, 0.25, "conv", "\x1b[0m"]
-    rows = [{"step": whole(), "accuracy": number(), "promoted": draw.random() < 0.5} for _ in range(3)]
-    values: dict[str, Any] = {
-        "trial": draw.choice([0, 10**7]), "kind": draw.choice(KINDS), "family": text(), "key": "0a" * draw.randrange(9),
-        "genotype": {"deep": [{"a": None}]}, "genes": {"a": draw.choice(choice)}, "status": draw.choice(RECORDED),
-        "cost": {"macs": 1 + whole() // 2, "params": 1, "more": 2}, "error": text(),
-        "accuracy": draw.choice([None, number()]),
-        "metrics": {"nll": number(), "ece": None}, "rungs": rows,
-        "curve": [{"step": whole(), "loss": None, "accuracy": number()}],
-        "accuracies": {"0": number()}, "rung": 3, "constraint_violation": {"macs": number()},
-        "budget": {"full": whole()}, "recipe": {"batch_size": 8, "name": "x"}, "seed": whole(),
-        "data": {"fraction": 1, "name": text()},
-        "weights": draw.choice(WEIGHTS), "lineage": {"trial": 0, "steps": None, "flops": number(), "weights": text()},
-        "factors": {"a": draw.choice([*choice, None, [None, *choice]])}, "training_id": "f" * draw.choice([0, 64]),
-        "taken_from": text(), "seconds": draw.choice([0, 1e10]), "started_at": "", "device": text(),
-        "finished_at": "2026-01-01T00:00:00.000+00:00", "runtime": {"evaluated": whole()}, "versions": {"torch": "2"},
-    }  # fmt: skip
-    assert values.keys() | {"format"} == {field.name for field in fields(Record)}
-    return Record(**values)
-
-
-def test_what_is_written_can_be_read() -> None:
-    draw = random.Random(0)
-    for _ in range(300):
-        written = drawn(draw)
-        assert Record.from_line(written.to_line()) == written
-
-
 @pytest.mark.parametrize("status", RECORDED)
 def test_what_trials_end_with_can_be_read(status: str) -> None:
     """Whatever a training or a device reports: no numbers, long errors, files whose names are no UTF-8."""
     net = zoo.get("resnet18", 32)
-    trial = Trial(0, "search", net, {"depth": 2}, _cost(net), (4, 8), {"recipe": {}, "seed": 0})
+    trial = Trial(0, "search", net, {"depth": 2}, static_cost(net, 10, 32), (4, 8), {"recipe": {}, "seed": 0})
     curve = (Point(1, math.nan, math.inf), Point(2, 1e9, 0.5))
     result = JobResult(0, "ok", 4, 0.5, {"nll": math.nan, "top5": -math.inf, "ece": 0}, curve, 1e-9, "cpu\udce9")
     trial.last_result, trial.rung_accuracies = result, [0.5]
     ended = trial.finish(status, "no memory for \udce9\n" * 100, constraint_violation={"latency_ms": 1e21})
     assert Record.from_line(ended.to_line()) == ended
-
-
-def _cost(net: Genotype) -> Any:
-    from alternas.archs import static_cost
-
-    return static_cost(net, 10, 32)
 
 
 RUN = {"format": 3, "settings": {"objective": "macs"}, "trials": 2, "data": FACTS}
@@ -165,12 +116,9 @@ WRONG_RUNS: list[tuple[dict[str, Any], str]] = [
     ({"settings": {"other_costs": 5}}, "settings.other_costs must be a list, each a text, got 5"),
     ({"settings": {"space": 5}}, "settings.space must be a text, got 5"),
     ({"settings": {"limits": {"macs": "x"}}}, "settings.limits must hold a number from 0"),
-    ({"settings": {"devices": [3]}}, r"settings.devices\[0\] must be an object"),
-    ({"settings": {"seed": 1.5}}, "settings.seed must be a whole number"),
     ({"trials": True}, "trials must be a whole number from 0, got True"),
     ({"start_with": [1]}, r"start_with\[0\] must be an object"),
     ({"data": {}}, "data: name is missing"),
-    ({"data": FACTS | {"image_size": [8]}}, "data: image_size must be a list of 2 items"),
     ({"data": FACTS | {"image_size": [10**9, 8]}}, r"data: image_size\[0\] must be a whole number from 1 to 16384"),
     ({"data": FACTS | {"classes": ["a", 3]}}, r"data: classes\[1\] must be a text, got 3"),
     ({"data": FACTS | {"mean": [0.5, 0.5]}}, "data: mean must hold 1 numbers, got 2"),
@@ -224,14 +172,8 @@ def test_odd_values_of_a_supernet_are_one_line(tmp_path: Path) -> None:
     whole = {"format": 1, "step": 4, "total_steps": 8, "curve": [POINT], "predicted": {"x": 0.5}, "attempts": 0}
     (tmp_path / "supernet.json").write_text(json.dumps(whole), encoding="utf-8")
     assert read_progress(tmp_path) == whole
-    for name, odd in {
-        "format": 2,
-        "step": -1,
-        "total_steps": 0,
-        "curve": 3,
-        "predicted": {"x": "y"},
-        "facts": [],
-    }.items():
+    odd_values = {"format": 2, "step": -1, "total_steps": 0, "curve": 3, "predicted": {"x": "y"}, "facts": []}
+    for name, odd in odd_values.items():
         (tmp_path / "supernet.json").write_text(json.dumps(whole | {name: odd}), encoding="utf-8")
         with pytest.raises(InputError, match=rf"supernet\.json: {name} must"):
             read_progress(tmp_path)
@@ -248,5 +190,3 @@ def test_a_measurement_that_cannot_be_read_is_not_written(tmp_path: Path) -> Non
 def test_dataclasses_are_named_by_field() -> None:
     with pytest.raises(InputError, match=r"net: stages\[1\].depth must be a whole number from 1 to 1024, got 0"):
         convert({"stem": {}, "stages": [{}, {"depth": 0}]}, Genotype, "net")
-    with pytest.raises(InputError, match=r"net: stages\[0\]: field: unknown value 'dept' \(did you mean 'depth'\?\)"):
-        convert({"stem": {}, "stages": [{"dept": 1}]}, Genotype, "net")

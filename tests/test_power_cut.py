@@ -65,6 +65,16 @@ class Disk:
             else:
                 (folder / name).write_bytes(contents.get(child, b""))
 
+    def cuts(self, every: int = 1) -> Iterator[int]:
+        """Each of the `states`, once it is all that the current folder holds."""
+        states = [i for i, state in enumerate(self.states) if i == 0 or state != self.states[i - 1]]
+        assert len(states) > 20
+        for state in states[::every]:
+            os.chdir("/")
+            self.restore(state)
+            os.chdir(self._top.with_name("restored"))
+            yield state
+
     def close(self) -> None:
         for handle in self._held.values():
             os.close(handle)
@@ -130,12 +140,7 @@ def test_a_power_cut_at_any_sync_leaves_a_run_that_goes_on(
     taken = [r.trial for r in read_records(Path("runs/mine")) if r.taken_from]
     assert bool(taken) == ("first" in more)
     monkeypatch.setattr(os, "fsync", lambda handle: None)
-    states = [i for i, state in enumerate(disk.states) if i == 0 or state != disk.states[i - 1]]
-    assert len(states) > 20
-    for state in states:
-        os.chdir("/")
-        disk.restore(state)
-        os.chdir(disk._top.with_name("restored"))
+    for state in disk.cuts():
         check(Path("runs/mine"))
         kept = max((count for syncs, count in promised if syncs <= state + 1), default=0)
         assert len(read_records(Path("runs/mine"))) >= kept
@@ -163,12 +168,10 @@ def test_a_disk_that_fails_at_any_sync_is_one_line_and_the_run_goes_on(
         code, _, errors = alternas(*SEARCH, *RUNGS, "--name", "mine", "--json")
         if code == 0:
             break
-        assert "Traceback" not in errors
         last = errors.splitlines()[-1]
-        assert last.startswith("alternas: "), errors
+        assert (code in (1, 2), "Traceback" in errors, last.startswith("alternas: ")) == (True, False, True), errors
         assert "runs" in last, errors
         assert os.strerror(reason) in last
-        assert code in (1, 2)
         if Path("runs/mine").exists():
             check(Path("runs/mine"))
     assert (code, left > 4) == (0, True)
@@ -213,12 +216,7 @@ def test_a_power_cut_while_a_bank_trains_leaves_a_run_that_goes_on(
     whole = sorted((r.trial, r.key, r.weights) for r in read_records(Path("runs/mine")))
     assert {weights for *_, weights in whole} == {"shared", "polished"}
     monkeypatch.setattr(os, "fsync", lambda handle: None)
-    states = [i for i, state in enumerate(disk.states) if i == 0 or state != disk.states[i - 1]]
-    assert len(states) > 20
-    for state in states[::3]:
-        os.chdir("/")
-        disk.restore(state)
-        os.chdir(disk._top.with_name("restored"))
+    for state in disk.cuts(every=3):
         code, _, errors = alternas(*BANK)
         assert code == 0, (state, errors)
         assert "rewind" not in errors

@@ -24,29 +24,17 @@ import alternas
 from alternas.archs import Genotype, build, zoo
 from alternas.archs.timm_net import TimmNet
 from alternas.archs.weights import save
-from alternas.results.runs.store import read_records, weights_file
+from alternas.results.runs.store import read_records, read_settings, weights_file
 from alternas.search.data.readers.registry import DEFAULT
 from alternas.search.known_nets import StartWith
 from alternas.search.spec import Supernet
+from alternas.search.training.job import JobResult
 from command_line import ALTERNAS
 from fakes import FakePool
 
 TIMES = ("seconds", "started_at", "finished_at", "runtime", "curve", "versions")
 OPTIONS = dict(data="digits", trials=4, epochs=1, max_macs="300k", seed=3, strategy="random")
-WORDS = [
-    "--data",
-    "digits",
-    "--trials",
-    "4",
-    "--epochs",
-    "1",
-    "--max-macs",
-    "300k",
-    "--seed",
-    "3",
-    "--strategy",
-    "random",
-]
+WORDS = "--data digits --trials 4 --epochs 1 --max-macs 300k --seed 3 --strategy random"
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
@@ -96,15 +84,11 @@ def test_values_are_python_s_own_or_as_they_are_typed() -> None:
         ({"max_mac": "2M"}, "did you mean 'max_macs'"),
         ({"json": True}, "unknown value 'json'"),
         ({"trials": "four"}, "trials must be a whole number, got 'four'"),
-        ({"trials": 0}, "trials: must be 1 or more"),
         ({"inherit": "yes"}, "inherit must be true or false, got 'yes'"),
         ({"data": {}}, "data must be a text, got {}"),
         ({"max_macs": 1.5}, "max-macs: must be a positive amount .* got 1.5"),
         ({"rungs": True}, "rungs: must be a text or a list of texts, got True"),
-        ({"data": "digit"}, "data: unknown value 'digit'"),
         ({"start_with": "[1]"}, "start-with: JSON: must hold genotypes"),
-        ({"start_with": "{"}, "start-with: 'JSON': cannot be read"),
-        ({"name": "../up"}, "run name"),
     ],
 )
 def test_wrong_options(options: dict[str, Any], message: str, fake_pool: Any, capsys: Any) -> None:
@@ -123,21 +107,20 @@ def test_a_wrong_name_is_told_before_anything_heavy_is_loaded() -> None:
 
 
 def test_the_same_records_as_the_command(run: alternas.SavedRun, alternas: Any) -> None:
-    code, _, err = alternas("search", "resnet", "--name", "typed", *WORDS)
+    code, _, err = alternas("search", "resnet", "--name", "typed", *WORDS.split())
     assert code == 0, err
     assert records("mine") == records("typed")
     assert len(records("mine")) > 4
-    settings = [
-        json.loads(Path(f"runs/{name}/run.json").read_text(encoding="utf-8"))["settings"] for name in ("mine", "typed")
-    ]
-    assert settings[0] == settings[1]
+    assert read_settings(run.folder)["settings"] == read_settings(Path("runs/typed"))["settings"]
 
 
-def test_the_command_of_a_run_is_the_call(run: alternas.SavedRun) -> None:
-    facts = json.loads((run.folder / "run.json").read_text(encoding="utf-8"))
+def test_the_command_of_a_run_is_the_call_and_stands_in_its_report(run: alternas.SavedRun) -> None:
+    facts = read_settings(run.folder)
     options = ", ".join(f"{name}={value!r}" for name, value in OPTIONS.items())
     assert facts["command"] == [f"alternas.search(space='resnet', name='mine', {options})"]
-    assert facts["command"][0] in html.unescape(run.report().read_text(encoding="utf-8"))
+    assert run.report() == run.folder / "report.html"
+    assert run.report("page.html") == Path("page.html")
+    assert facts["command"][0] in html.unescape(Path("page.html").read_text(encoding="utf-8"))
 
 
 def test_stopped_with_ctrl_c_the_same_call_resumes(fake_pool: type[FakePool], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,8 +164,6 @@ def test_of_two_threads_the_second_is_refused(fake_pool: type[FakePool], monkeyp
 
 
 def test_a_search_in_which_all_fails(fake_pool: type[FakePool], monkeypatch: pytest.MonkeyPatch) -> None:
-    from alternas.search.training.job import JobResult
-
     fate = staticmethod(lambda job: JobResult(job.id, "error", error="because"))
     monkeypatch.setattr(FakePool, "fate_of_all", fate)
     with pytest.raises(alternas.OperationError, match="because"):
@@ -210,6 +191,8 @@ def test_a_run_without_a_front(run: alternas.SavedRun) -> None:
     assert "no net has been trained" in run._repr_html_()
     with pytest.raises(alternas.InputError, match="no trained net"):
         run.best()
+    with pytest.raises(alternas.InputError, match="no run 'photos' here"):
+        alternas.load_run("photos")
 
 
 @pytest.mark.slow
@@ -218,9 +201,7 @@ def test_the_best_net(run: alternas.SavedRun, monkeypatch: pytest.MonkeyPatch, t
     assert best.trial == run.front()["accuracy"].idxmax()
     assert run.best("cheapest").trial == run.front()["macs"].idxmin()
     assert best.genotype == Genotype.from_dict(best.record.genotype)
-    assert {name: getattr(best.cost, name) for name in ("params", "macs")} == {
-        name: best.record.cost[name] for name in ("params", "macs")
-    }
+    assert (best.cost.params, best.cost.macs) == (best.record.cost["params"], best.record.cost["macs"])
     best.show()
     assert f"trial {best.trial} of mine: resnet" in capsys.readouterr().out
     with pytest.raises(alternas.InputError, match="trained weights are not there"):
@@ -269,17 +250,6 @@ def pictured(image: str) -> str:
     return base64.b64decode(found[1]).decode()
 
 
-def test_the_report(run: alternas.SavedRun) -> None:
-    assert run.report() == run.folder / "report.html"
-    assert run.report("page.html") == Path("page.html")
-    assert "<html" in Path("page.html").read_text(encoding="utf-8")
-
-
-def test_a_run_that_is_not_there() -> None:
-    with pytest.raises(alternas.InputError, match="no run 'photos' here"):
-        alternas.load_run("photos")
-
-
 def test_the_package_is_still_a_package() -> None:
     assert pickle.loads(pickle.dumps(alternas.search)) is alternas.search, "Ray pickles what a user's function names"
     assert inspect.ismodule(alternas.search)
@@ -307,7 +277,6 @@ try:
 except KeyboardInterrupt:
     assert not ray.is_initialized()
 run = alternas.search("resnet", name="mine", **options)
-alternas.search("resnet", name="second", **options)
 assert not ray.is_initialized()
 ray.init("local", include_dashboard=False, log_to_driver=False)
 try:
@@ -316,18 +285,16 @@ try:
 except alternas.InputError as error:
     assert "ray.shutdown()" in str(error)
 assert ray.is_initialized()
-assert run.best().build().training is False
 """
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_workers_for_one_search_after_the_other(tmp_path: Path) -> None:
-    """Interrupted and resumed, a second time in the same process, and typed: the same nets, the same accuracies."""
+    """Interrupted and resumed in the same process, and typed: the same nets, the same accuracies."""
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "", "progress goes to stderr"
-    words = ["--data", "digits", "--trials", "3", "--epochs", "8", "--max-macs", "100k", "--seed", "3"]
-    words += ["--workers", "1", "--name", "typed"]
-    subprocess.run([*ALTERNAS, "search", "resnet", *words], capture_output=True, check=True)
-    assert records("mine") == records("second") == records("typed")
+    words = "search resnet --data digits --trials 3 --epochs 8 --max-macs 100k --seed 3 --workers 1 --name typed"
+    subprocess.run([*ALTERNAS, *words.split()], capture_output=True, check=True)
+    assert records("mine") == records("typed")

@@ -45,10 +45,7 @@ LOAD = "from alternas.search.data.load import load\nfrom alternas.search.data.da
 READ = "from pathlib import Path\nfrom alternas.archs.weights import read\n"
 
 
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ALTERNAS_DATA", str(tmp_path / "home"))
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 def refused(imports: str, *calls: str) -> list[str]:
@@ -62,11 +59,6 @@ def refused(imports: str, *calls: str) -> list[str]:
     return lines
 
 
-def told(genotype: dict[str, Any]) -> dict[str, str]:
-    facts = {"genotype": genotype, "image_size": 8, "in_chans": 3, "num_classes": 10}
-    return {"alternas": json.dumps(facts)}
-
-
 @pytest.mark.slow
 def test_a_deep_description_is_refused_before_its_net_is_laid_out() -> None:
     stages = [{"block": "mbconv", "depth": 1024, "width": 8}]
@@ -76,7 +68,8 @@ def test_a_deep_description_is_refused_before_its_net_is_laid_out() -> None:
         "encoder": {"stem": {"kind": "none"}, "encoder": {"embed_dim": 8, "depth": 1024, "heads": 1}},
     }
     for name, genotype in deep.items():
-        save_file({"a": torch.zeros(1)}, f"{name}.safetensors", told(genotype))
+        facts = {"genotype": genotype, "image_size": 8, "in_chans": 3, "num_classes": 10}
+        save_file({"a": torch.zeros(1)}, f"{name}.safetensors", {"alternas": json.dumps(facts)})
         assert os.path.getsize(f"{name}.safetensors") < 5000
     stages_line, *lines = refused(READ, *(f"read(Path('{name}.safetensors'))" for name in deep))
     assert "at most 1024 blocks in stages and encoder, got 65536" in stages_line
@@ -180,15 +173,12 @@ def test_pictures_of_too_many_pixels_are_broken_and_not_decoded() -> None:
     assert f"has more than {MAX_PIXELS:,} pixels, the most that are read of one picture; shrink it first" in line
 
 
-def picture() -> bytes:
-    held = io.BytesIO()
-    Image.new("L", (8, 8)).save(held, "png")
-    return held.getvalue()
-
-
 def sparse(path: str, last: tarfile.TarInfo) -> None:
     """A shard of seven samples; the last member of the seventh has a length that takes no room on disk."""
-    files = {f"{number}.{end}": (picture(), b"%d" % (number % 2))[end == "cls"] for number in range(7) for end in ENDS}
+    picture = io.BytesIO()
+    Image.new("L", (8, 8)).save(picture, "png")
+    files = {f"{number}.png": picture.getvalue() for number in range(7)}
+    files |= {f"{number}.cls": b"%d" % (number % 2) for number in range(7)}
     files.pop(last.name, None)
     with tarfile.open(path, "w") as tar:
         for name, content in files.items():
@@ -202,7 +192,6 @@ def sparse(path: str, last: tarfile.TarInfo) -> None:
         file.truncate(end + 512 + max(0, last.size) + 1024)
 
 
-ENDS = ("png", "cls")
 LONG = {  # by what the error says: name, type and length of the last member
     "cannot be read as a tar file: a header of 17,179,869,184 bytes": ("x", tarfile.XHDTYPE, 2**34),
     "a header of 17,179,869,184 bytes; at most 1,048,576 are read": ("x", tarfile.GNUTYPE_LONGNAME, 2**34),
