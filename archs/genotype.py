@@ -22,14 +22,14 @@ from .parts import GROUPS, PREACTIVATION, Encoder, Head, Part, Stem, Style
 from .stage import Stage
 
 FAMILIES = ("resnet", "alternet", "hybrid", "vit", "modern")
-TIMM_FIELD = "timm"  # of what records hold of a net of timm, which is no genotype; see `timm_net`
+TIMM_FIELD = "timm"  # the one field in a record's genotype of a net of timm; see `timm_net`
 MAX_STAGES = 64
-MAX_BLOCKS = 1024  # three times ResNet-1001's; one takes up to 170 kB, its weights not counted
+MAX_BLOCKS = 1024  # three times ResNet-1001's; a module takes up to 170 kB beside its weights
 
 
 @dataclass(frozen=True, repr=False)
 class Genotype(Part):
-    """One network. A genotype that exists obeys every rule that needs no image size.
+    """One network, checked when it is made against every rule that needs no image size.
 
     Raises:
         InputError: naming stage, field, rule and values.
@@ -109,10 +109,10 @@ class Genotype(Part):
         return Genotype(stem, stages, encoder, self.head.canonical(), style)
 
     def canonical_start(self) -> tuple[Stem, Style]:
-        """Stem and style of `canonical`, which alone depend on other parts."""
+        """Stem and style of `canonical`; no other part depends on the rest of the net."""
         stem, style = self.stem.canonical(), self.style
         if stem.kind == "imagenet" and style == Style("post", "group"):
-            stem = replace(stem, kind="bit")  # the same root by two names
+            stem = replace(stem, kind="bit")  # BiT's stem under another name
         if stem.kind in ("none", "bit", "patchify", "conv"):  # stems without a style
             if not any(BLOCKS[kind].ordered for kind in self.kinds):
                 style = replace(style, order="pre")

@@ -73,7 +73,7 @@ def opened(context: SearchContext) -> Iterator[tuple[SearchTrials, Driver]]:
     Each step is on disk before the next: the settings, what the trainings begin with, then the first record.
 
     Raises:
-        InputError: if one has it, or its folder cannot be written.
+        InputError: if another process works on it, or its folder cannot be written.
     """
     folder, sampler_context = context.folder, context.sampler_context()
     with locked(folder):
@@ -108,12 +108,12 @@ def drive(
     console: Console,
     latency: LatencySetting | None = None,
 ) -> bool:
-    """Run all jobs of a driver on Ray. Returns whether all of it has ended, and not merely its time.
+    """Run all jobs of a driver on Ray. Returns whether all jobs have ended; False if its time was over first.
 
     Args:
-        shown: the work of the driver, for the view.
+        shown: what the view shows of the driver's work.
         run: where, for how long, and which trackers are told.
-        most: so many workers are of use.
+        most: number of workers that can be used at most.
         latency: how latency is measured on the machine of the one worker; None where it is not.
 
     Raises:
@@ -147,7 +147,7 @@ def run_loop(driver: Driver, executor: Executor, view: ProgressView, seconds: fl
         Whether the driver was closed.
 
     Raises:
-        OperationError: if no worker came to life and nothing happened for `STALL_SECONDS`.
+        OperationError: if no worker became ready and nothing happened for `STALL_SECONDS`.
     """
     began = last = time.monotonic()
     while time.monotonic() - began < seconds:
@@ -177,11 +177,11 @@ def run_loop(driver: Driver, executor: Executor, view: ProgressView, seconds: fl
 
 
 class Driver:
-    """Asks producers for jobs, hands them results, and records each end once: on disk before anything learns of it.
+    """Asks producers for jobs, hands them results, and records each trial that ends: on disk first, then producers learn of it.
 
     Attributes:
-        artifacts: where workers leave files, if they do not see the folder.
-        running: jobs that are out, and the producer of each.
+        artifacts: where workers leave files, if they do not share the folder.
+        running: jobs at workers, and the producer of each.
     """
 
     def __init__(
@@ -225,7 +225,7 @@ class Driver:
         return record
 
     def close(self) -> list[Record]:
-        """Record what waits, and will not go on. Returns its records."""
+        """Record the trials that wait and will not go on. Returns their records."""
         records = [record for producer in self._producers for record in producer.close()]
         for record in records:
             self._record(record)

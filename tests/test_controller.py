@@ -133,7 +133,7 @@ def test_failures_are_records_and_the_search_goes_on(open_controller: Open, stat
 def test_baselines_began_when_their_first_seed_did(open_controller: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """One worker: the seeds of baselines take turns, so the end less the seconds is no beginning."""
     at = itertools.count(1)  # the minute in which each job ends
-    monkeypatch.setattr(live, "now", lambda less=0.0: f"2026-01-01T00:{next(at):02}:{less / 60:02.0f}+00:00")
+    monkeypatch.setattr(live, "now", lambda ago=0.0: f"2026-01-01T00:{next(at):02}:{ago / 60:02.0f}+00:00")
     controller = open_controller(get("all", 8), trials=1)
     count, driver = len(controller.baselines), driver_of(controller)
     for _ in range(2 * count):

@@ -104,7 +104,7 @@ def test_norms_are_estimated_where_weights_were_cut(
     """The first norm's mean is that of 512 training images; where all is copied, that of the parent stays."""
     net = dataclasses.replace(NET, stem=Stem("cifar", width), stages=(Stage("basic", 1, width), *NET.stages[1:]))
     here = trainer(tmp_path, bench, InitWeights(str(weights), "p", freeze="half"), genotype=net)
-    norm: Any = here.best.get_submodule("stages.0.0.norm1")
+    norm: Any = here.shipped.get_submodule("stages.0.0.norm1")
     batches = list(bench.images("train", 128, 512))
     with torch.no_grad():
         seen = torch.cat([here.net.get_submodule("stem")(x_BCHW) for x_BCHW, _ in batches]).mean((0, 2, 3))

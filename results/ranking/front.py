@@ -34,7 +34,7 @@ from .pareto import Bounds, dominated_volume, knee, pareto_ranks
 from .stats import Noise, Row, deviation, pooled_noise, resolution_of
 
 DEVIATIONS = 2  # of the noise that a rise must exceed
-NEAR_HALF = 1 / 16  # of the budget: how far from its half a reading may lie
+NEAR_HALF = 1 / 16  # of the budget: largest distance of a reading from half of it
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,8 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
     needed = dict.fromkeys((*query.metrics, *query.costs, *query.limits))
     unknown = {name: sum(not _is_known(row, name) for row in candidates) for name in needed}
     known = [row for row in candidates if all(_is_known(row, name) for name in needed)]
-    of_use = [row for row in known if query.metric.is_met(row[ACCURACY]) and not Limits(query.limits).broken(row)]
-    rows = [row for row in of_use if not query.families or row["family"] in query.families]
+    within = [row for row in known if query.metric.is_met(row[ACCURACY]) and not Limits(query.limits).broken(row)]
+    rows = [row for row in within if not query.families or row["family"] in query.families]
 
     plain = [row for row in candidates if row["kind"] == "baseline" and row[query.cost]]
     curve = envelope([(row[ACCURACY], row[query.cost]) for row in plain])
@@ -113,7 +113,7 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
 
 
 def _candidates(records: Sequence[Record], query: RankingQuery, extra: ExtraResults, noise: Noise | None) -> list[Row]:
-    """A row for each trained net; where recipes were searched, of its best `recipe` of so many `recipes`."""
+    """A row for each trained net; where recipes were searched, of its best one (`recipe`; `recipes` counts them)."""
     trained = [r for r in records if r.status == Status.OK and r.accuracy is not None]
     by_trial, recipes = {r.trial: r for r in trained}, Counter((r.kind, r.key) for r in trained)
     again = retrainings(extra.retrained, query.metric)
@@ -186,7 +186,7 @@ def _row(record: Record, query: RankingQuery, costs: Mapping[str, float | None],
 
 
 def _is_known(row: Row, objective: str) -> bool:
-    """Whether a net's value was measured. What costs nothing was not."""
+    """Whether a net's value is known; a cost of 0 is one that was not measured."""
     value = row[column(objective)]
     return (value or 0) > 0 if is_cost(objective) else value is not None
 

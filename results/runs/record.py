@@ -34,7 +34,7 @@ class Record:
 
     format: int = field(default=FORMAT, kw_only=True)  # version of the fields below; another one is refused
     trial: Trial  # its number, unique in the run
-    kind: Text  # who asked for it: search, baseline, reference, retrain or study
+    kind: Text  # its role: search, baseline, reference, retrain or study
     family: Text  # resnet, alternet, hybrid, vit or modern; timm for one of timm's nets
     key: Name  # of the genotype; two spellings of one net share it
     genotype: dict[str, Any]  # as JSON; of one of timm's nets its name there, as "timm"
@@ -70,7 +70,7 @@ class Record:
     # of a retraining, a study, or a search that draws recipes: 12 hexadecimal digits that identify all that defines it,
     # or net and recipe; its weights are weights/TRAINING_ID.safetensors
     training_id: Name = ""
-    # RUN:TRIAL of the earlier run that trained it and whose record this is; "" if this run did
+    # RUN:TRIAL of the earlier run that trained it, where the record was copied from there; "" if this run trained it
     taken_from: Text = ""
     seconds: Seconds = 0.0  # of training and evaluation
     # when its first training began, in UTC and ISO 8601; "" if it was never trained. Between that and its end other
@@ -78,7 +78,7 @@ class Record:
     started_at: Text = ""
     finished_at: Text = ""  # when it was recorded, likewise
     device: Text = ""  # what it ran on
-    # what the trainer settled: loader, precision, passes a step, whether compiled, images evaluated
+    # how it was trained: loader, precision, passes a step, whether compiled, images evaluated
     runtime: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)  # of python, alternas, torch, ...
 
@@ -105,7 +105,7 @@ class Record:
 
     @property
     def trial_key(self) -> str:
-        """Key of its training, which repeats share: of the net, or of net and recipe where recipes are searched."""
+        """Key of the net, or of net and recipe where recipes are searched; trainings with other seeds share it."""
         return self.training_id or self.key
 
     @property
@@ -139,7 +139,7 @@ class Record:
         """The record of a line.
 
         Raises:
-            ValueError: if it is no JSON, has another format, a field is missing or unknown, or a value is none.
+            ValueError: if it is no JSON, has another format, a field is missing or unknown, or a value is invalid.
         """
         return cls.from_dict(parse_line(line))
 
@@ -148,7 +148,7 @@ class Record:
         """Rebuild from `to_dict`.
 
         Raises:
-            InputError: if it has another format, a field is missing or unknown, or a value is none.
+            InputError: if it has another format, a field is missing or unknown, or a value is invalid.
         """
         if isinstance(data, dict):
             check_format("record", data)
@@ -199,7 +199,7 @@ class _Data(TypedDict, total=False):
 
 
 class Inner(TypedDict, total=False):
-    """The parts of a record's objects that code relies on."""
+    """Fields inside of a record's objects that are checked, because code reads them."""
 
     cost: _Cost
     factors: dict[str, Choice | list[Choice | None] | None]
@@ -222,16 +222,16 @@ def check_time(name: str, text: str) -> None:
 
 
 def check_format(name: str, data: dict[str, Any]) -> None:
-    """Raise InputError if `data`, read from a record or a run.json, was written in another format; none means 1."""
+    """Raise InputError if `data`, read from a record or a run.json, was written in another format; without one it is 1."""
     number = data.get("format", 1)
     if type(number) is not int or number != FORMAT:
         rule = f"has format {short_repr(number)}, this alternas reads {FORMAT}"
         raise InputError(f"{name}: {rule}; train it again or use the alternas that made it")
 
 
-def now(less: float = 0.0) -> str:
-    """The time so many seconds ago, in UTC and ISO 8601 to the millisecond."""
-    return (datetime.now(UTC) - timedelta(seconds=less)).isoformat(timespec="milliseconds")
+def now(ago: float = 0.0) -> str:
+    """The time `ago` seconds before now, in UTC and ISO 8601 to the millisecond."""
+    return (datetime.now(UTC) - timedelta(seconds=ago)).isoformat(timespec="milliseconds")
 
 
 def versions() -> dict[str, str]:

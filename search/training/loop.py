@@ -1,4 +1,4 @@
-"""Train one net: a generator of `Progress` that ends with a `JobResult`, whose accuracy comes about here.
+"""Train one net: a generator of `Progress` that ends with a `JobResult`. The accuracy of a record is measured here.
 
 Everything random is a function of (seed, epoch or step), so a job that continues from a checkpoint gives the curve of
 the unbroken one without any saved random state.
@@ -37,7 +37,7 @@ from .recipe import check_devices
 from .task import task_of
 
 CHECKPOINT_SECONDS = 20.0
-WAITED_SHARE = 0.2  # of a training's time that a net waits for its images, from which on it is said
+WAITED_SHARE = 0.2  # of a training's time; a loader that is waited for longer than that is reported
 RANK_SEEDS = 2**54  # between the seeds of one worker and the next: more than any seed and step come to
 
 
@@ -88,7 +88,7 @@ def _trained(trainer: Trainer) -> Iterator[Progress | JobResult]:
 
 
 def fed(images: int, seconds: float, waited: float) -> tuple[int, int] | None:
-    """Images a second that the loader feeds, and that the net could take; None where it waits but little for them."""
+    """Images a second that the loader feeds, and that the net could take; None if it hardly waits for them."""
     if waited < WAITED_SHARE * seconds:
         return None
     return round(images / seconds), round(images / max(seconds - waited, 1e-9))
@@ -112,7 +112,7 @@ class Trainer:
         self.task = task_of(job.task, recipe, data)
         self.net = self.task.wrap(net).to(device).to(memory_format=self.layout)  # pyright: ignore[reportCallIssue]
         self.ema = Ema(self.net, recipe.ema_decay) if recipe.ema_decay else None
-        self.best = self.ema.net if self.ema else self.net  # what is evaluated and kept
+        self.shipped = self.ema.net if self.ema else self.net  # what is evaluated and kept
         self.peak = peak_rate(recipe, job.genotype)
         self.optimizer = optimizer_for(self.net, recipe, self.peak, self.init.slow, self.init.rate)
         self.gradients = Gradients(self.net, recipe, self.task.loss, device)
@@ -123,7 +123,7 @@ class Trainer:
         self.checkpoint_broken, self.weights_sha256 = False, ""
         if not (Path(job.checkpoint).exists() and self.load()) and self.init.refitted:
             estimate_norms(self.task.unwrap(self.net), recipe, loader)
-            self.best.load_state_dict(self.net.state_dict())
+            self.shipped.load_state_dict(self.net.state_dict())
         self.group = Group()
         self.batches = self._batches(job.stop_step)
 
@@ -159,7 +159,7 @@ class Trainer:
             batch = next(self.batches)
             waited += time.perf_counter() - since
             losses.append(self.train_step(*batch))
-        loss = self.group.total(torch.stack(losses).mean()).item()  # the first time that anything waits for the device
+        loss = self.group.total(torch.stack(losses).mean()).item()  # the first synchronisation with the device
         images = len(losses) * self.recipe.images_a_step(len(self.loader.data.train))
         self.fed = fed(images, time.perf_counter() - start, waited) or self.fed
         self.scores = self.evaluate("val")
@@ -185,7 +185,7 @@ class Trainer:
         return x_BCHW.contiguous(memory_format=self.layout), target
 
     def _update(self, x_BCHW: Tensor, target: Tensor, rate: Number, weight: Number) -> Tensor:
-        """Update the net and its averages, in which it weighs that much. Returns the loss."""
+        """Update the net, and its averages by this weight of the new net. Returns the loss."""
         loss = self.gradients(x_BCHW, target)
         self.gradients.update(self.optimizer, rate)
         if self.ema:
@@ -216,10 +216,10 @@ class Trainer:
 
         def predict(batch: Batch) -> Batch:
             with autocast(self.gradients.precision, self.loader.device):
-                return self.task.predict(self.best, *batch)
+                return self.task.predict(self.shipped, *batch)
 
-        self.group.take_over(self.best.buffers())  # on CPUs each worker's batch norm has statistics of its own
-        self.best.eval()
+        self.group.take_over(self.shipped.buffers())  # on CPUs each worker's batch norm has statistics of its own
+        self.shipped.eval()
         batch_size = 2 * max(1, self.recipe.batch_size // self.gradients.passes)
         logits, answers = collect(map(predict, self.loader.images(split, batch_size, most, self.job.member)))
         return self.task.scores(self.group.joined(logits), self.group.joined(answers))
@@ -232,19 +232,19 @@ class Trainer:
         """Score by the job's metric."""
         return self.job.metric.score(self.numbers(scores)[self.job.metric.name])
 
-    # What is left.
+    # Results and checkpoints.
 
     def finish(self, val: Scores | LabelScores) -> dict[str, float]:
         """Save final weights and confusions; scores on as many training images as validation has, and on test."""
         train_scores = self.evaluate("train", len(self.loader.data.val))
         if self.is_first:
             job = self.job
-            self.weights_sha256 = save(self.task.unwrap(self.best), Path(job.weights))
-            self._send(job.weights)
-            if isinstance(val, Scores) and isinstance(train_scores, Scores):  # labels are not taken for one another
+            self.weights_sha256 = save(self.task.unwrap(self.shipped), Path(job.weights))
+            send(job, job.weights)
+            if isinstance(val, Scores) and isinstance(train_scores, Scores):  # several labels have no confusion
                 confusions: Any = {"val": val.confusion_KK.numpy(), "train": train_scores.confusion_KK.numpy()}
                 atomic_write(Path(job.confusion), partial(np.savez_compressed, **confusions))
-                self._send(job.confusion)
+                send(job, job.confusion)
         test = self.numbers(self.evaluate("test"), "test_") if self.job.test else {}
         return self.numbers(train_scores, "train_") | test
 
@@ -292,7 +292,3 @@ class Trainer:
     def _parts(self) -> dict[str, Any]:
         parts = {"net": self.net, "optimizer": self.optimizer, "scaler": self.gradients.scaler}
         return parts | ({"ema": self.ema.net} if self.ema else {})
-
-    def _send(self, *files: str) -> None:
-        if self.is_first:
-            send(self.job, *files)
