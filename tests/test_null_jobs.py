@@ -129,7 +129,6 @@ def test_a_training_is_resumed_on_its_card(on_null_device: OnNullDevice, precisi
     assert found == [[["ok", 4, ""], ["ok", 8, ""]], ["cuda"], 8]
 
 
-@pytest.mark.xfail(reason="the graph's parameter groups are not those of a loaded optimiser")
 def test_a_resumed_training_is_a_graph(on_null_device: OnNullDevice) -> None:
     assert on_null_device(is_graph_once_resumed)
 
