@@ -43,7 +43,7 @@ class OnNullCard(Worker):
 class Seen:
     """Says what card Ray has given it."""
 
-    def __init__(self, threads: int, device: str) -> None:
+    def __init__(self, threads: int, device: str, share: float) -> None:
         self.device = device
 
     def card(self) -> list[str]:
