@@ -43,7 +43,7 @@ class OnNullCard(Worker):
 class Seen:
     """Says what card Ray has given it."""
 
-    def __init__(self, threads: int, device: str) -> None:
+    def __init__(self, threads: int, device: str, share: float) -> None:
         self.device = device
 
     def card(self) -> list[str]:
@@ -78,16 +78,16 @@ def test_workers_share_cards(cluster: Any, share: float) -> None:
     """Two workers with half of a card each are on one; a worker that is ended leaves its card to the next."""
     pool.connect(cluster.address)
     resources, number = Resources(gpus=share), int(4 / share)
-    groups = [open_workers(Seen, resources) for _ in range(number)]
+    groups = [open_workers(Seen, resources, 1) for _ in range(number)]
     seen = cards(groups)
     assert Counter(card for group in seen for card in group) == dict.fromkeys("0123", int(1 / share))
     groups.pop(1).end()
-    assert cards([open_workers(Seen, resources)]) == [seen[1]]
+    assert cards([open_workers(Seen, resources, 1)]) == [seen[1]]
 
 
 def test_a_net_on_two_cards_has_them_alone(cluster: Any) -> None:
     pool.connect(cluster.address)
-    seen = cards([open_workers(Seen, Resources(gpus=2.0)) for _ in range(2)])
+    seen = cards([open_workers(Seen, Resources(gpus=2.0), 1) for _ in range(2)])
     assert sorted(card for group in seen for card in group) == ["0", "1", "2", "3"]
 
 
