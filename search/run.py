@@ -177,7 +177,7 @@ def run_loop(driver: Driver, executor: Executor, view: ProgressView, seconds: fl
 
 
 class Driver:
-    """Asks producers for jobs, hands them results, and records each trial that ends: on disk first, then producers learn of it.
+    """Asks producers for jobs, hands them results, records each trial that ends; producers learn of it after that.
 
     Attributes:
         artifacts: where workers leave files, if they do not share the folder.

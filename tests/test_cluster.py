@@ -30,6 +30,7 @@ from alternas.search.engine import connection, pool
 from alternas.search.engine.resources import Resources
 from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.trials.search_trials import SearchTrials
+from command_line import ALTERNAS, records, wait_for
 from fakes import SilentView, fake_accuracy, run_loop
 from image_files import noise, write
 from pages import BLOCK, ROOT
@@ -57,23 +58,29 @@ class Witness:
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """Of a head of one CPU, and one node of two."""
     monkeypatch.setattr(pool, "Worker", Witness)
     for module in (fakes, sys.modules[__name__]):  # workers do not find them on their path
         cloudpickle.register_pickle_by_value(module)
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    made.add_node(num_cpus=2)
+    made.wait_for_nodes()
     yield made
     made.shutdown()
 
 
-def test_both_nodes_work_and_hold_the_data_once(cluster: Cluster, open_controller: Open) -> None:
-    cluster.add_node(num_cpus=2)
-    cluster.wait_for_nodes()
-    controller = open_controller(trials=20)
+def search(controller: SearchTrials, cluster: Cluster, view: SilentView) -> None:
+    """To its end, begun once every slot has a worker."""
     with closing(pool.Pool(Resources(cluster.address), load(DataConfig("digits")), 9)) as workers:
         assert workers.size == 3
         while workers.starting:
             workers.poll(1.0)
-        assert run_loop(controller, workers, SilentView())
+        assert run_loop(controller, workers, view)
+
+
+def test_both_nodes_work_and_hold_the_data_once(cluster: Cluster, open_controller: Open) -> None:
+    controller = open_controller(trials=20)
+    search(controller, cluster, SilentView())
     trained = [r for r in controller.store.records if r.status == "ok"]
     by_node = Counter(node for node, _ in {(r.device, r.runtime["process"]) for r in trained})
     assert sorted(by_node.values()) == [1, 2], "every slot of both nodes"
@@ -81,22 +88,14 @@ def test_both_nodes_work_and_hold_the_data_once(cluster: Cluster, open_controlle
 
 
 def test_a_node_that_dies_loses_no_net(cluster: Cluster, open_controller: Open) -> None:
-    second = cluster.add_node(num_cpus=2)
-    cluster.wait_for_nodes()
-    controller = open_controller(trials=20)
+    controller, left = open_controller(trials=20), [*cluster.worker_nodes]
 
     class Killer(SilentView):
-        left: Any = second
-
         def ended(self, record: Any, job: Any) -> None:
-            if self.left and len(controller.store.records) == 6:
-                cluster.remove_node(self.left, allow_graceful=False)
-                self.left = None
+            if left and len(controller.store.records) == 6:
+                cluster.remove_node(left.pop(), allow_graceful=False)
 
-    with closing(pool.Pool(Resources(cluster.address), load(DataConfig("digits")), 9)) as workers:
-        while workers.starting:
-            workers.poll(1.0)
-        assert run_loop(controller, workers, Killer())
+    search(controller, cluster, Killer())
     found = Counter(r.status for r in controller.store.records if r.kind == "search")
     assert found["ok"] == 20
     assert set(found) <= {"ok", "duplicate"}
@@ -191,26 +190,11 @@ def test_a_ray_of_ours_is_for_us_alone(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_killed_raylet_is_a_line_that_says_what_to_do(tmp_path: Path) -> None:
     """Ray writes fifty lines to standard output, and ends the driver without one of ours."""
-    words = [
-        sys.executable,
-        "-m",
-        "alternas",
-        "search",
-        "resnet",
-        "--data",
-        "digits",
-        "--workers",
-        "1",
-        "--name",
-        "small",
-        "--json",
-    ]
-    words += ["--trials", "20", "--epochs", "20"]
-    records = tmp_path / "runs" / "small" / "records.jsonl"
+    words = "search resnet --data digits --workers 1 --name small --json --trials 20 --epochs 20"
     with open(tmp_path / "err", "w", encoding="utf-8") as err:
-        driver = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=err, text=True)
-        while not (records.exists() and records.read_text(encoding="utf-8")) and driver.poll() is None:
-            time.sleep(0.1)
+        command = [*ALTERNAS, *words.split()]
+        driver = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=err, text=True)
+        wait_for(lambda: records(tmp_path, "small") or driver.poll() is not None, 240)
         (raylet,) = [child for child in psutil.Process(driver.pid).children() if child.name() == "raylet"]
         raylet.kill()
         said, _ = driver.communicate(timeout=120)

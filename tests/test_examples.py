@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 import alternas
+from alternas.results.runs.store import read_settings
 from command_line import Run, records
 
 EXAMPLES = Path(alternas.__file__).parent / "examples"
@@ -40,22 +41,19 @@ def test_a_space_in_a_file(served: Run, tmp_path: Path) -> None:
     """A search of two trials; the same again has nothing to do, a changed file is another space."""
     words = ("search", "./my_space.py", "--data", "digits", "--trials", "2", "--epochs", "1", "--json")
     front = json.loads(told(served, tmp_path, *words))
-    folder = tmp_path / "runs" / "my_space-digits"
-    before = (folder / "records.jsonl").read_text(encoding="utf-8")
-    assert sum(json.loads(line).get("kind") == "search" for line in before.splitlines()) >= 2
-    facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    before = records(tmp_path, "my_space-digits")
+    assert sum(record["kind"] == "search" for record in before) >= 2
+    facts = read_settings(tmp_path / "runs/my_space-digits")
     assert facts["space_source"] == (EXAMPLES / "my_space.py").read_text(encoding="utf-8")
     assert facts["settings"]["genes"]["heads3"] == [2, 4, 8]
     assert json.loads(told(served, tmp_path, *words)) == front
-    elsewhere = ["../elsewhere/my_space.py" if word == "./my_space.py" else word for word in words]
-    shutil.copytree(EXAMPLES, tmp_path.parent / "elsewhere", dirs_exist_ok=True)
+    shutil.copytree(EXAMPLES, tmp_path / "elsewhere")
+    elsewhere = (words[0], "elsewhere/my_space.py", *words[2:])
     assert json.loads(told(served, tmp_path, *elsewhere)) == front, "the same source in another place"
     (tmp_path / "my_space.py").write_text(facts["space_source"] + "# changed\n", encoding="utf-8")
     code, _, err = served(tmp_path, *words)
-    assert (code, len(err.splitlines())) == (2, 1)
-    assert "space is 'my_space.py of source " in err
-    assert (folder / "records.jsonl").read_text(encoding="utf-8") == before
-    shutil.rmtree(tmp_path.parent / "elsewhere")
+    assert (code, err.count("\n"), "space is 'my_space.py of source " in err) == (2, 1, True)
+    assert records(tmp_path, "my_space-digits") == before
 
 
 def test_the_notebook(tmp_path: Path) -> None:
@@ -92,10 +90,8 @@ def test_compare_spaces(tmp_path: Path) -> None:
     code = "import compare_spaces as c; c.SEEDS, c.TRIALS, c.EPOCHS = (0, 1), 2, 1; c.main()"
     out = said(tmp_path, "-c", code)
     volumes = json.loads(out.splitlines()[-1])
-    assert {space: list(by_seed) for space, by_seed in volumes.items()} == {
-        "resnet": ["0", "1"],
-        "alternet": ["0", "1"],
-    }
+    seeds = ["0", "1"]
+    assert {space: list(by_seed) for space, by_seed in volumes.items()} == {"resnet": seeds, "alternet": seeds}
     assert "alternet against resnet: " in out
     assert all(0 <= volume <= 1 for by_seed in volumes.values() for volume in by_seed.values())
     assert Image.open(tmp_path / "compare_spaces.png").size == (700, 450)
@@ -128,21 +124,8 @@ def test_a_training_with_a_loss_and_a_loader_of_its_own(served: Run, tmp_path: P
 
 def test_segmentation(served: Run, tmp_path: Path) -> None:
     """Its miou is recorded; the exported maps and head give what was measured."""
-    words = (
-        "search",
-        "resnet",
-        "--trainer",
-        "./segmentation.py",
-        "--metric",
-        "miou",
-        "--trials",
-        "1",
-        "--epochs",
-        "8",
-        "--name",
-        "seg",
-    )
-    told(served, tmp_path, *words)
+    words = "search resnet --trainer ./segmentation.py --metric miou --trials 1 --epochs 8 --name seg"
+    told(served, tmp_path, *words.split())
     rows = records(tmp_path, "seg")
     assert all(0 < row["metrics"]["miou"] < 1 for row in rows)
     told(served, tmp_path, "export", "seg", "--out", "best")
@@ -181,18 +164,7 @@ def test_a_training_by_hugging_faces_trainer(served: Run, tmp_path: Path) -> Non
 
 
 def test_several_labels(served: Run, tmp_path: Path) -> None:
-    words = (
-        "search",
-        "resnet",
-        "--trainer",
-        "./several_labels.py",
-        "--metric",
-        "map",
-        "--trials",
-        "1",
-        "--epochs",
-        "8",
-    )
-    told(served, tmp_path, *words, "--name", "l")
+    words = "search resnet --trainer ./several_labels.py --metric map --trials 1 --epochs 8 --name l"
+    told(served, tmp_path, *words.split())
     rows = records(tmp_path, "l")
     assert all(row["metrics"]["map"] > 0.5 for row in rows), "half of the pictures have each"

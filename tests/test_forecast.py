@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import statistics
 from collections.abc import Callable
 from typing import Any
@@ -106,13 +107,7 @@ def test_what_runs_counts_as_far_as_it_has_come(open_controller: Open, monkeypat
 
 
 def test_the_estimate_is_shown(open_controller: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [0.0]
-
-    def later() -> float:
-        clock[0] += 900
-        return clock[0]
-
-    monkeypatch.setattr(progress.time, "monotonic", later)
+    monkeypatch.setattr(progress.time, "monotonic", itertools.count(0.0, 900.0).__next__)
     for kind in (PlainView, LiveView):
         console = Console(file=io.StringIO(), width=200, force_terminal=kind is LiveView)
         controller = open_controller(get("resnet", 8), trials=12 if kind is PlainView else 24)

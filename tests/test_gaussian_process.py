@@ -131,11 +131,3 @@ def test_without_data_that_speak_constants_stay_where_the_prior_has_them() -> No
     data, layout = drawn(3)
     mean, sd = THETA, np.full(len(THETA), 1e-3)
     np.testing.assert_allclose(learn_constants(data, layout, mean, sd), mean, atol=0.01)
-
-
-def test_thinned_data_are_evenly_chosen() -> None:
-    data, _ = drawn(10, 2)
-    thin = data.thinned(4)
-    np.testing.assert_array_equal(thin.y, data.y[[0, 3, 6, 9]])
-    np.testing.assert_array_equal(thin.fidelity, data.fidelity[[0, 3, 6, 9]])
-    assert len(data.thinned(99).y) == 10

@@ -59,10 +59,7 @@ WRONG = {
     "raises on import": ("import math\nx = math.sqrt('a')\n", "mine.py:2: TypeError: must be real number"),
     "does not parse": ("x = 1\ndef f(:\n", "mine.py:2: SyntaxError: invalid syntax"),
     "is no text": (b"x = '\xff'\n", "SyntaxError"),
-    "imports what is not there": ("import no_such_module_at_all\n", "mine.py:1: ModuleNotFoundError"),
-    "misuses a library": ("import json\njson.loads('{')\n", "mine.py:2: JSONDecodeError: Expecting"),
     "ends the program": ("import sys\nsys.exit(3)\n", "exits the program with 3"),
-    "raises what is no Exception": ("class Stop(BaseException): ...\nraise Stop('out')\n", "mine.py:2: Stop: out"),
     "holds no space": ("from alternas.spaces.families import ResNetSpace\n"
                        "class _Helper:\n    def sample(self, c): ...\n",
                        "one class with a method sample(chooser), a space, got none"),
@@ -93,9 +90,7 @@ WRONG = {
     "goes by its past": (drawn("self.calls += 1\nm = chooser.choose('m', (0, 1))\n"
                                "return Genotype(Stem('cifar', self.calls), (Stage(),))"), "more than its genes"),
     "no options": (drawn("chooser.choose('m', ())"), "mine.py:6: gene m: options must be a tuple of one or more"),
-    "no name": (drawn("chooser.choose(1, (1, 2))"), "a gene's name must be a text, got 1"),
     "mixed options": (drawn("chooser.choose('m', (1, 'a'))"), "texts alone or numbers alone: [1] must be"),
-    "options of no kind": (drawn("chooser.choose('m', (None, 1))"), "texts alone or numbers alone: [0] must be"),
     "the same option twice": (drawn("chooser.choose('m', (1, 1))"), "gene m: an option is listed twice"),
     "no baselines": (BASELINES + "None\n", "baselines() must return a tuple of Genotypes, got None"),
     "baselines with attention": (BASELINES + "(Genotype(Stem(), (Stage(msa=1),)),)\n", "got one of family 'alternet'"),
@@ -103,7 +98,6 @@ WRONG = {
                             "baseline 2: must cost more than the one before"),
     "baselines that do not fit": (BASELINES + "(Genotype(Stem('patchify', 8, 3), (Stage(),)),)\n",
                                   "baseline 1 does not fit images of 8x8 px"),
-    "baselines that raise": (BASELINES + "1 / 0\n", "mine.py:9: ZeroDivisionError"),
 }  # fmt: skip
 
 
@@ -139,21 +133,25 @@ def test_a_fine_one(made: Made) -> None:
     made("number: int = 1\nassert __annotations__['number'] is int\n" + FINE)  # compiled as the user would
 
 
+def of_many(line: str) -> str:
+    """A file of a space of 64,000 nets, with a line about their genes a, b and c."""
+    genes = "a, b, c = (chooser.choose(name, tuple(range(1, 41))) for name in 'abc')"
+    return drawn(f"{genes}\n{line}\nreturn Genotype(Stem('cifar', a), (Stage(width=b, heads=c),))")
+
+
 def test_a_late_mistake_is_one_line_too(made: Made) -> None:
     """A net that the check has not drawn."""
-    text = drawn(
-        "a, b, c = (chooser.choose(name, tuple(range(1, 41))) for name in 'abc')\n"
-        "if a == b == c: raise OSError('late')\nreturn Genotype(Stem('cifar', a), (Stage(width=b, heads=c),))"
-    )
-    space = made(text.replace("a == b == c", "a == b == c == 40"))
-    with pytest.raises(InputError, match=r"space ./mine.py: mine.py:7: OSError: late"):
-        space.sample(FixedChooser({"a": 40, "b": 40, "c": 40}))
-    late = text.replace("a == b == c: raise OSError('late')", "a == b == c == 40: chooser.choose('d', (1, 2))")
-    with pytest.raises(InputError, match=r"gene d: chosen for some nets and not for others"):
-        made(late).sample(FixedChooser({"a": 40, "b": 40, "c": 40}))
-    text = text.replace("a == b == c", "False")
-    space = made(text)
-    assert space.size() is None
+    for late, said in (
+        ("raise OSError('late')", r"space ./mine.py: mine.py:7: OSError: late"),
+        ("chooser.choose('d', (1, 2))", "gene d: chosen for some nets and not for others"),
+    ):
+        with pytest.raises(InputError, match=said):
+            made(of_many(f"if a == b == c == 40: {late}")).sample(FixedChooser({"a": 40, "b": 40, "c": 40}))
+
+
+def test_a_large_space_says_its_size_or_none(made: Made) -> None:
+    text = of_many("pass")
+    assert made(text).size() is None
     assert made(text + "    def size(self):\n        return 1000\n").size() == 1000
     with pytest.raises(InputError, match="size"):
         made(text + "    def size(self):\n        return 'many'\n").size()
@@ -175,12 +173,6 @@ def test_a_space_may_build_on_ours(made: Made) -> None:
     assert space.options["width"] == (6,)
     widths = options_of(get("alternet", 8))["width"]
     assert space.size() == get("alternet", 8).size() // len(widths)  # one of them
-    with pytest.raises(InputError, match=r"mine.py:5: space: unknown value 'alternets'"):
-        made(
-            "from alternas.spaces import get\nfrom alternas.spaces.families import AlterNetSpace\n"
-            "class Narrow(AlterNetSpace):\n    def __init__(self, size):\n"
-            "        super().__init__(size, get('alternets', size).preset)\n"
-        )
 
 
 @pytest.mark.parametrize("side", [7, 8, 32, 224])
@@ -216,7 +208,6 @@ def test_every_strategy_takes_it(
 SOON = "__import__('signal').setitimer(0, 0.01)"  # the limit's own alarm, from where it takes for ever
 ENDLESS = {
     "on import": f"{SOON}\nwhile True:\n    try:\n        x = 1\n    except Exception:\n        pass\n",
-    "when it is made": FINE.replace("self.calls = 0", f"{SOON}\n        while True: pass"),
     "while it draws": drawn(f"import time\n{SOON}\ntime.sleep(1000)"),
     "in its baselines": BASELINES + f"[{SOON}, [0 for _ in iter(int, 1)]]\n",
 }
@@ -340,8 +331,6 @@ WRONG_BESIDE = {
     "does not parse": ("import my_part\n", "\ndef f(:\n", "my_part.py:2: SyntaxError: invalid syntax"),
     "imports what is not there": ("import my_part\n", "import my_other\n", "my_part.py:1: ModuleNotFoundError"),
     "has not the name": ("from my_part import x\n", "", "mine.py:1: ImportError: cannot import name 'x'"),
-    "is no package": ("import my_part.x\n", "", "mine.py:1: ModuleNotFoundError: No module named 'my_part.x'"),
-    "goes round": ("import my_part\n", "from my_part import x\n", "my_part.py:1: ImportError"),
     "is in no package": ("import my_part\n", "from . import mine\n", "my_part.py:1: ImportError"),
     "never ends": ("import my_part\n", "while True: pass\n", "my_part.py:1: takes longer than 1 s"),
     "raises when called": ("import my_part\nmy_part.f()\n", "def f():\n    return {}[1]\n", "my_part.py:2: KeyError"),
@@ -362,21 +351,7 @@ def test_what_is_wrong_in_a_neighbour_is_one_line(made: Made, case: str, monkeyp
 @pytest.mark.slow
 def test_a_run_is_of_its_neighbours_too(tmp_path: Path) -> None:
     """They stand in run.json; the same search goes on, with a changed one it is refused. Workers need none of them."""
-    words = [
-        "search",
-        "./mine.py",
-        "--data",
-        "digits",
-        "--trials",
-        "1",
-        "--epochs",
-        "0.1",
-        "--workers",
-        "1",
-        "--name",
-        "mine",
-        "--json",
-    ]
+    words = "search ./mine.py --data digits --trials 1 --epochs 0.1 --workers 1 --name mine --json"
     small = BASELINES + "[Genotype(Stem('cifar', 4), (Stage(depth=1, width=4),))]\n"
     (tmp_path / "mine.py").write_text("from my_part import f\n" + small, encoding="utf-8")
     (tmp_path / "my_part.py").write_text("def f(): ...\n", encoding="utf-8")

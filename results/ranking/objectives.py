@@ -36,7 +36,7 @@ class RankingQuery:
     objectives: tuple[str, ...] = ()
     limits: Mapping[str, float] = field(default_factory=dict)  # largest value of a net, by objective
     families: tuple[str, ...] = ()  # of nets; none are all
-    latency_of: str = ""  # which of the settings that latencies were measured in; see `results.latency.kept`
+    latency_of: str = ""  # which of the settings that latencies were measured in
     metric: Metric = field(default_factory=Metric)  # what records hold as accuracy
 
     def __post_init__(self) -> None:

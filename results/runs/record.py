@@ -222,7 +222,7 @@ def check_time(name: str, text: str) -> None:
 
 
 def check_format(name: str, data: dict[str, Any]) -> None:
-    """Raise InputError if `data`, read from a record or a run.json, was written in another format; without one it is 1."""
+    """Raise InputError if `data` of a record or a run.json has another format; data without one has 1."""
     number = data.get("format", 1)
     if type(number) is not int or number != FORMAT:
         rule = f"has format {short_repr(number)}, this alternas reads {FORMAT}"
