@@ -325,6 +325,8 @@ def test_the_command_writes_every_format(alternas: Any, run: Path) -> None:
     assert all(of["max_abs_difference"] < 1e-4 for of in facts["formats"].values())
     files = {"README.md", "config.json", "genotype.json", "weights.safetensors"}
     assert {path.name for path in Path("best").iterdir()} == files | {of["file"] for of in facts["formats"].values()}
+    source = Path(onnx_format.__file__).parents[2]  # of this checkout, which is nobody's business
+    assert not any(str(source).encode() in file.read_bytes() for file in Path("best").iterdir())
     model = onnx.load("best/model.onnx")
     assert model.opset_import[0].version == facts["formats"]["onnx"]["opset"] == onnx_format.OPSET
     (given,), (logits,) = model.graph.input, model.graph.output

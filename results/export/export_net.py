@@ -70,7 +70,10 @@ class ExportNet:
         """Trace a module that takes the net's images by torch.export."""
         two_BCHW = self.normalised(self.images_NCHW)[:2]  # one image would be taken for a net of one image
         with torch.no_grad():  # a net is traced as it predicts
-            return torch.export.export(network, (two_BCHW,), dynamic_shapes=({0: Dim("batch", min=1)},))
+            program = torch.export.export(network, (two_BCHW,), dynamic_shapes=({0: Dim("batch", min=1)},))
+        for node in program.graph.nodes:
+            node.meta.pop("stack_trace", None)  # which names folders of this machine
+        return program
 
     def logits(self, images_NCHW: np.ndarray) -> np.ndarray:
         """The net's own logits of images in the data's own values: of the first alone, then of all, in batches."""
