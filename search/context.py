@@ -22,6 +22,8 @@ from .samplers.sampler_context import NetCosts, SamplerContext, candidate_baseli
 from .spec import SearchSpec
 from .supernet.draws import NetSampler
 from .training.artifacts import ArtifactStore
+from .training.job import curve_points
+from .training.recipe import Recipe
 from .training.tuned import recipe_of
 from .trials.devices import Devices
 from .trials.schedulers import Scheduler
@@ -95,6 +97,11 @@ class SearchContext:
     def cost_named(self, name: str, key: str, cost: Mapping[str, int]) -> float:
         """A cost of a net by its name, likewise."""
         return self.devices.value(name, key) if name in self.settings.measured else cost[name]
+
+    def curve_points(self, recipe: Recipe, steps: int) -> int:
+        """Points of the learning curve of a training of so many steps."""
+        trained = steps * recipe.images_a_step(len(self.data.train))
+        return curve_points(trained, len(self.data.val))
 
     def baselines(self) -> tuple[Genotype, ...]:
         """The plain ResNets that may be trained beside the search; they hold the first trial numbers."""

@@ -25,6 +25,7 @@ from ..samplers.registry import STRATEGIES, check_strategy
 from ..samplers.sampler_context import NetCosts, SamplerContext
 from ..spec import ETA, RUNGS, SearchSpec
 from ..training.job import Job, JobId, JobResult, Progress, TrainJob
+from ..training.recipe import Recipe
 from ..training.recipes import get as recipe
 from ..trials.schedulers import SCHEDULERS, Scheduler
 from ..trials.search_trials import SearchTrials
@@ -172,6 +173,10 @@ class TabularContext(SearchContext):
     def baselines(self) -> tuple[Genotype, ...]:
         """None is trained for comparison."""
         return ()
+
+    def curve_points(self, recipe: Recipe, steps: int) -> int:
+        """One: accuracies are looked up, and none is measured on the way."""
+        return 1
 
     def cost_of(self, key: str, cost: Mapping[str, int]) -> float:
         return self.table.cost(self.table.entry(key))

@@ -19,7 +19,7 @@ from ...results.runs.store import Store
 from ...spaces import plain_genes
 from ..context import SearchContext
 from ..training.bank_jobs import EvaluateJob
-from ..training.job import Job, JobResult, TrainJob, Workers, curve_points
+from ..training.job import Job, JobResult, TrainJob, Workers
 from ..training.recipe import Recipe
 from .live import LiveTrials
 from .patience import Patience
@@ -222,9 +222,8 @@ class SearchTrials(Producer):
             return self.shared.job(trial)
         if settings.tune or trial.weights == "polished":
             settings = replace(settings, recipe=Recipe.from_dict(trial.record_fields["recipe"]))
-        data = self.context.data
-        trained = trial.total_steps * settings.recipe.images_a_step(len(data.train))
-        return trial.start(settings, self.folder, self.context.artifacts, curve_points(trained, len(data.val)))
+        points = self.context.curve_points(settings.recipe, trial.total_steps)
+        return trial.start(settings, self.folder, self.context.artifacts, points)
 
     def take(self, job: TrainJob | EvaluateJob, result: JobResult) -> Record | None:
         """The record of the trial whose end a result is: its own, or one that falls out of a rung."""
