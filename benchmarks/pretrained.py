@@ -30,8 +30,8 @@ from PIL import Image
 from torch import Tensor, nn
 
 from alternas.archs import Genotype, Network, build, static_cost, zoo
+from alternas.archs.blocks.mobile_entries import divisible
 from alternas.archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
-from alternas.archs.layout import divisible
 from alternas.archs.weights import read, save
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load

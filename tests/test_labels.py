@@ -276,8 +276,8 @@ def test_the_lines_of_a_card_name_all_labels_above_one_half() -> None:
         exec(line, given)
         found.append(given["labels"])
     assert found == [[["red", "blue"], []]] * 2
-    assert onnx.SEVERAL in onnx.usage({"several_labels": True})
-    assert onnx.CLASS in onnx.usage({})
+    assert onnx.SEVERAL in onnx.labelled(onnx.USAGE, {"several_labels": True})
+    assert onnx.CLASS in onnx.labelled(onnx.USAGE, {})
 
 
 @pytest.mark.slow

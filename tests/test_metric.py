@@ -27,6 +27,7 @@ from alternas.results.ranking.metric import (
 )
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.pareto import hypervolume
+from alternas.results.ranking.remarks import left_out
 from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.ranking.stats import Noise
 from alternas.results.runs.record import Record
@@ -241,7 +242,7 @@ def test_what_a_net_must_reach_begins_fronts_and_hypervolumes(alternas: Any) -> 
     assert [r["trial"] for r in board.rows] == [2, 1]
     assert board.score_range == (-0.5, 0.0)
     assert board.hypervolume() == pytest.approx(0.0)  # one is at the bound, the other the most expensive
-    assert any("without nll of at most 0.5000: 2 nets" in line for line in board.left_out)
+    assert any("without nll of at most 0.5000: 2 nets" in line for line in left_out(board))
     run_of("none", NETS, NLL | {"needed": 0.1})
     code, text, _ = alternas("front", "none")
     assert code == 0

