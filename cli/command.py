@@ -32,7 +32,8 @@ NAMES = {  # options that are not typed as their parameter is called
     "objectives": ("--objectives", "--objective"),
 }  # fmt: skip
 PARSERS: dict[str, Callable[[str, Any], Any]] = {  # by type: of an option's name and value
-    "Amount": values.amount, "tuple[str, ...]": values.words, "tuple[int, ...]": values.whole_numbers,
+    "Amount": values.amount, "Gpus": values.gpus, "tuple[str, ...]": values.words,
+    "tuple[int, ...]": values.whole_numbers,
     "tuple[float, ...]": values.shares, "tuple[int, int]": values.size, "Costs": values.costs,
     "tuple[TimmNet, ...]": values.references, "Mapping[str, float]": values.latency_limits,
     "LatencySetting": values.latency_setting, "Supernet": values.supernet, "StartWith": values.start_with,

@@ -16,6 +16,7 @@ from ..archs.errors import InputError, OperationError, short_repr
 from ..archs.files import disk_error
 from ..results.latency.device_command import TIMEOUT_SECONDS
 from ..results.render.terminal import print_json, print_text
+from .values import Gpus
 
 if TYPE_CHECKING:
     from ..results.latency.device_command import DeviceCommand
@@ -79,7 +80,7 @@ class RunOptions:
 
     workers: int = 0
     cpus_per_trial: float = 1.0
-    gpus_per_trial: float | None = None
+    gpus_per_trial: Gpus | None = None
     address: str = ""
     storage_path: str = ""
     trial_minutes: float = math.inf

@@ -5,6 +5,7 @@ Each raises InputError, which names the option.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ..search.spec import Supernet
 
 Amount: TypeAlias = int
+Gpus: TypeAlias = float
 Costs: TypeAlias = tuple[str, ...]
 _AMOUNT = re.compile(r"(\d+(?:\.\d*)?)\s*([kKMGT]?)")
 _FRACTION = re.compile(r"\d{1,9}(\.\d{1,9}|/0*[1-9]\d{0,8})?")  # 1e999999999 would take Fraction for ever
@@ -59,6 +61,18 @@ def amount(option: str, value: Any) -> int:
     if found < 1:
         raise InputError(f"{option}: must be a positive amount such as 500000, 50M or 1.2G, got {short_repr(value)}")
     return found
+
+
+def gpus(option: str, value: Any) -> float:
+    """The GPUs of a trial, of 0.25, "0.25", or "auto", which is what was measured on this machine."""
+    from ..search.engine.gpu_share import kept_share
+
+    if value == "auto":
+        return kept_share()
+    try:
+        return float(value) if isinstance(value, str | Real) and not isinstance(value, bool) else math.nan
+    except ValueError:
+        raise InputError(f"{option}: must be a number of GPUs or auto, got {short_repr(value)}") from None
 
 
 def shares(option: str, value: Any) -> tuple[float, ...]:

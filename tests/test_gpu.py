@@ -11,9 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from alternas.archs import OperationError
+from alternas.archs import InputError, OperationError
+from alternas.cli import values
 from alternas.search.engine import doctor_gpu, doctor_gpu_cards, doctor_gpu_checks, doctor_gpu_speed
 from alternas.search.engine.doctor_gpu_checks import CHECKS, Found
+from alternas.search.engine.gpu_share import keep_share, share_file
 from alternas.search.training.loop import Trainer
 from command_line import Run
 from null_cuda.client import OnNullDevice
@@ -67,6 +69,18 @@ def test_two_processes_have_the_losses_of_one_and_notice_a_death() -> None:
     assert found.figures["notice"] == "an error that names it"
 
 
+def test_auto_is_the_share_that_was_measured(served: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALTERNAS_DATA", str(tmp_path / "home"))
+    said = "alternas: gpus-per-trial: auto takes the share that `alternas doctor --gpu` has measured on this machine; "
+    words = "search", "resnet", "--data", "digits", "--gpus-per-trial", "auto"
+    assert served(tmp_path, *words) == (2, "", f"{said}run it first, or give a number\n")
+    keep_share(0.25)
+    assert values.gpus("gpus-per-trial", "auto") == 0.25
+    share_file().write_text('{"gpus_per_trial": 3}', encoding="utf-8")
+    with pytest.raises(InputError, match=r"gpu.json: gpus_per_trial must be a number above 0 and at most 1, got 3"):
+        values.gpus("gpus-per-trial", "auto")
+
+
 @pytest.mark.slow
 def test_processes_train_side_by_side() -> None:
     rates = doctor_gpu_speed.processes(CPU, replace(TINY, processes=(1, 2))).figures["images_per_second"]
@@ -77,7 +91,7 @@ def examined() -> list[list[Any]]:
     """The checks on the null device. Of CUDA's profiler and of what several processes do there is nothing to see."""
     doctor_gpu_speed._profiled = lambda trainer, seconds: (0.0, 0.0)
     doctor_gpu_speed.WAYS = ("eager", "graph")
-    doctor_gpu_speed.processes = lambda device, effort: Found("left out")
+    doctor_gpu_speed.processes = lambda device, effort: Found("left out", {"gpus_per_trial": 0.25})
     return [[check.check, check.ok, check.found] for check in doctor_gpu.examine_gpu("digits", TINY)]
 
 

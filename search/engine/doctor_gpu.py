@@ -19,6 +19,7 @@ from ..data.load import load
 from . import doctor_gpu_speed as speed
 from .doctor_gpu_cards import two_cards
 from .doctor_gpu_checks import CHECKS, Found
+from .gpu_share import keep_share
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,10 @@ def examine_gpu(data: str, effort: speed.Effort | None = None) -> Iterator[GpuCh
             yield checked(
                 f"{speed.mega_macs(width):.0f} M MACs, {way}", partial(speed.steps, width, way, peak, device, effort)
             )
-    yield checked("processes", partial(speed.processes, device, effort))
+    processes = checked("processes", partial(speed.processes, device, effort))
+    if processes.ok:
+        keep_share(processes.figures["gpus_per_trial"])
+    yield processes
     yield checked("loader", lambda: speed.loader(load(DataConfig(data)).without_test(), device, effort))
     if torch.cuda.device_count() > 1:
         yield checked("two cards", two_cards)
