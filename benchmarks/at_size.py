@@ -190,7 +190,7 @@ def open_controller(folder: Path, strategy: str, scheduler: str, trials: int) ->
     recipe = recipes.get("smoke")
     how: Any = {"strategy": strategy, "scheduler": scheduler, "trials": trials, "recipe": recipe}
     spec = SearchSpec(space="free", data=DataConfig("cifar10"), name=folder.name, **how)
-    no_data: Any = SimpleNamespace(val=())  # a driver reads no images
+    no_data: Any = SimpleNamespace(train=(), val=())  # a driver reads no images
     fields = {"recipe": recipe.to_dict(), "data": {"name": "cifar10"}, "seed": 0, "versions": {}}
     context = SearchContext(spec, no_data, get("free", SIDE), price, STEPS, folder, fields)
     for name in ("checkpoints", "weights"):

@@ -31,7 +31,7 @@ def formula(repeats: int = sized(200, 3)) -> list[float]:
 
 
 def zoo_nets(repeats: int = sized(15, 1)) -> dict[str, float]:
-    """Median milliseconds of each net of the zoo at 224 px, the dearest first."""
+    """Median milliseconds of each net of the zoo at 224 px, the slowest first."""
     found = {}
     for name in zoo.ZOO:
         net, times = zoo.get(name, 224), []

@@ -76,11 +76,13 @@ def make_bench() -> Any:
 class Idle:
     """A worker that imports what training needs and reports once. Same interface as ours."""
 
-    def __init__(self, threads: int, device: str) -> None: ...
+    def __init__(self, threads: int, device: str, share: float) -> None: ...
 
-    def take(self, data: Any) -> None:
+    def take(self, data: Any) -> str:
         import timm  # noqa: F401
         import torch  # noqa: F401
+
+        return ""
 
     def run(self, job: Any) -> Iterator[Any]:
         from alternas.search.training.job import JobResult

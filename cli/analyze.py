@@ -121,7 +121,7 @@ def latency(
         measure_nets,
         nets_of,
         prediction_lines,
-        rank_correlation,
+        rank_correlation_macs,
     )
 
     here = latency_settings(device, batch, dtype, compile_nets, graph, onnx, threads)
@@ -136,7 +136,7 @@ def latency(
         raise OperationError("latency: no net was measured")
     groups = {setting: latency_rows([pair for pair in measured if pair[1].setting == setting]) for setting in settings}
     if as_json:
-        print_json([{"rows": rows, "rank_correlation_macs": rank_correlation(rows)} for rows in groups.values()])
+        print_json([{"rows": rows, "rank_correlation_macs": rank_correlation_macs(rows)} for rows in groups.values()])
         return
     for setting, rows in ((setting, rows) for setting, rows in groups.items() if rows):
         print_text(latency_table(rows, setting))

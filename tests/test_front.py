@@ -20,9 +20,10 @@ from alternas.results.latency.measurements import latencies_of, read_latencies
 from alternas.results.ranking.front import ExtraResults, leaderboard, noise_of, rank_rows
 from alternas.results.ranking.metric import Metric
 from alternas.results.ranking.objectives import RankingQuery, parse_objectives, train_flops, train_seconds
+from alternas.results.ranking.remarks import budget_order_lines
 from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.ranking.verdict import pick
-from alternas.results.render.board import board_drawing, budget_order_lines, summary_lines
+from alternas.results.render.board import board_drawing, summary_lines
 from alternas.results.render.tables import nets_table
 from alternas.results.runs.record import Record
 from runs import made_run, width_of

@@ -38,7 +38,7 @@ from alternas.results.latency.nets import (
     latency_table,
     measure_nets,
     nets_of,
-    rank_correlation,
+    rank_correlation_macs,
 )
 from alternas.results.runs.store import locked
 from runs import made_run, net_row
@@ -180,9 +180,9 @@ def test_rows_are_ranked_by_either_cost() -> None:
     assert by_trial == {0: (1, 1), 1: (1, 2), 2: (2, 1), 3: (2, 1)}
     assert [row["trial"] for row in rows] == [1, 0, 2, 3]
     costs = [(row["macs"], row["latency_ms"]) for row in rows]
-    assert rank_correlation(rows) == pytest.approx(stats.spearmanr(*zip(*costs, strict=True))[0])
-    assert rank_correlation(rows[:2]) is None
-    assert rank_correlation(latency_rows([pair(i, 0.5, 7, float(i + 1)) for i in range(4)])) is None
+    assert rank_correlation_macs(rows) == pytest.approx(stats.spearmanr(*zip(*costs, strict=True))[0])
+    assert rank_correlation_macs(rows[:2]) is None
+    assert rank_correlation_macs(latency_rows([pair(i, 0.5, 7, float(i + 1)) for i in range(4)])) is None
     assert latency_rows([pair(0, None, 100, 5.0)])[0]["rank"] is None
 
 

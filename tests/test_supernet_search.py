@@ -17,7 +17,7 @@ from alternas.archs import Genotype, InputError, OperationError, static_cost
 from alternas.results.ranking.front import rank_rows
 from alternas.results.ranking.metric import Metric
 from alternas.results.ranking.objectives import RankingQuery
-from alternas.results.render.board import sharing_lines
+from alternas.results.ranking.remarks import sharing_lines
 from alternas.results.runs.bank_progress import BANK_FORMAT, BANK_NAME, read_progress
 from alternas.results.runs.store import Store, read_records, weights_file
 from alternas.search.context import SearchContext

@@ -43,7 +43,7 @@ def card(facts: Mapping[str, Any], layout: Sequence[str]) -> str:
         "## Use\n\nWith this folder as the working folder. `images` are (N, C, H, W), in the data's own values.\n",
         *(f"### {format_of(name).title}\n\n{format_of(name).usage(facts)}" for name in facts["formats"]),
         "## Limitations\n\n" + "".join(f"- {line}\n" for line in limitations(facts)),
-        "Licence of the code: Apache-2.0. The licence of the weights is for whoever trained them to say; "
+        "Licence of the code: Apache-2.0. The licence of the weights is for those who trained them to say; "
         "it depends on the data.\n",
     ]
     return "\n".join(parts)

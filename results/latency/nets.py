@@ -25,6 +25,7 @@ from ..ranking.objectives import ACCURACY, RankingQuery
 from ..ranking.pareto import pareto_ranks
 from ..ranking.remarks import why_empty
 from ..ranking.run_leaderboard import leaderboard_of
+from ..ranking.stats import rank_correlation
 from ..render.describe_net import InputSpec, find_arch, input_spec, parse_size
 from ..render.tables import short
 from ..render.terminal import plain
@@ -197,14 +198,9 @@ def latency_rows(pairs: Sequence[tuple[TimedNet, Latency]]) -> list[dict[str, An
     return [as_shown(row, pairs[0][0].metric) for row in rows]
 
 
-def rank_correlation(rows: Sequence[dict[str, Any]]) -> float | None:
+def rank_correlation_macs(rows: Sequence[dict[str, Any]]) -> float | None:
     """Spearman's rank correlation of MACs and latency; None for fewer than three nets, or where all are equal."""
-    from scipy.stats import spearmanr
-
-    macs, latencies = ([row[name] for row in rows] for name in ("macs", "latency_ms"))
-    if len(rows) < 3 or min(len(set(macs)), len(set(latencies))) == 1:
-        return None
-    return float(spearmanr(macs, latencies).statistic)  # pyright: ignore[reportAttributeAccessIssue]
+    return rank_correlation([(row["macs"], row["latency_ms"]) for row in rows])
 
 
 def prediction_lines(pairs: Sequence[tuple[TimedNet, Latency]]) -> list[str]:
@@ -245,7 +241,7 @@ def latency_table(rows: Sequence[dict[str, Any]], setting: Setting) -> Renderabl
             *(f"{row['memory_bytes'] / 1e6:.1f} MB" for _ in memory),
             *(f"{row['numbers'][name]:.3g}" for name in numbers),
         )  # fmt: skip
-    notes, correlation = [], rank_correlation(rows)
+    notes, correlation = [], rank_correlation_macs(rows)
     if correlation is not None:
         notes.append(f"rank correlation of MACs and latency: {correlation:.2f} (Spearman, {len(rows)} nets)")
     if isinstance(setting, LatencySetting):

@@ -1,8 +1,9 @@
-"""What must be known to read a leaderboard: nets that are left out, failures, budgets, and nets that still rose."""
+"""What must be known to read a leaderboard: nets left out, failures, budgets, shared weights, nets that still rose."""
 
 from __future__ import annotations
 
 import shlex
+import statistics
 from collections import Counter
 from collections.abc import Sequence
 
@@ -12,10 +13,12 @@ from ..runs.retrained import retrained
 from ..runs.status import FAILED, Status
 from ..runs.store import as_argument, read_data_facts, read_settings
 from .front import NEAR_HALF, Leaderboard
+from .metric import Metric
 from .objectives import ACCURACY, own_flops, title
-from .stats import Row, count_nets
+from .stats import Row, count_nets, rank_correlation
 
 LONGER = 4  # times the steps, of the longer training
+RANKS = 0.9  # the rank correlation from which on a budget ranks nets
 
 
 def why_empty(board: Leaderboard) -> str:
@@ -115,3 +118,47 @@ def _cost_text(nets: Sequence[Record], steps: int) -> str:
     device = ", ".join(sorted({r.device for r in nets if r.device})) or "the same device"
     time = f" (about {duration(seconds)} on {device}, as measured here)" if seconds else ""
     return f"; {LONGER} x the steps would cost {flops:.2g} FLOPs{time}"
+
+
+def sharing_lines(records: Sequence[Record], metric: Metric) -> list[str]:
+    """How far shared weights can be trusted: the nets of a run that were trained alone beside their slices.
+
+    Differences in percentage points. Few of a large space's blocks are among these nets: slices that are worse than
+    each of them are told too.
+    """
+    trained = [(r.weights, r.key, r.accuracy) for r in records if r.status == Status.OK and r.accuracy is not None]
+    alone = {key: accuracy for weights, key, accuracy in trained if weights == "alone"}
+    shared = {key: accuracy for weights, key, accuracy in trained if weights == "shared"}
+    pairs = [(alone[key], accuracy) for key, accuracy in shared.items() if key in alone]
+    if not pairs:
+        return []
+    order = rank_correlation(pairs)
+    told = f", rank correlation {order:.2f}" if order is not None else ""
+    nets, untrained = count_nets(len(pairs)), sum(accuracy < min(alone.values()) for accuracy in shared.values())
+    lines = [f"shared weights: {nets} on slices {_mean_change(pairs):+.1f} {metric.points} from trained alone{told}"]
+    if untrained:
+        worst = f"{untrained} of {count_nets(len(shared))} on slices are worse than all nets trained alone"
+        lines.append(f"{worst}: their parts of the bank may be hardly trained, which says nothing of the nets")
+    return lines
+
+
+def budget_order_lines(records: Sequence[Record], metric: Metric) -> list[str]:
+    """Whether the search's budget ranks nets: the order of those that were trained on, before and after.
+
+    They are the best of the search and the plain ResNets; how much longer each was trained differs.
+    """
+    accuracies = {r.trial: r.accuracy for r in records if r.status == Status.OK and r.accuracy is not None}
+    polished = [r for r in records if r.trial in accuracies and r.weights == "polished"]
+    before = [(accuracies.get(r.lineage.get("trial", -1)), accuracies[r.trial]) for r in polished]
+    pairs = [(one, other) for one, other in before if one is not None]
+    order = rank_correlation(pairs)
+    if order is None:
+        return []
+    change = f"trained on: {count_nets(len(pairs))}, {_mean_change(pairs):+.1f} {metric.points} on average"
+    doubt = f"; below {RANKS}, a longer budget (--epochs) would rank nets better" if order < RANKS else ""
+    return [f"{change}; rank correlation with their order before {order:.2f}{doubt}"]
+
+
+def _mean_change(pairs: Sequence[tuple[float, float]]) -> float:
+    """Mean difference of the second accuracies to the first ones, in percentage points."""
+    return 100 * statistics.mean(other - one for one, other in pairs)

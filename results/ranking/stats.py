@@ -234,3 +234,14 @@ def mean_ci_text(s: MeanCI) -> str:
     form = "z.4f" if scale == 0 or 1e-3 <= scale < 1000 else ".4g"
     sd = "" if s.sd is None else f" ± {s.sd:{form}}"
     return f"{s.mean:{form}}{sd} ({s.n})"
+
+
+def rank_correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
+    """Spearman's rank correlation; None of fewer than three pairs, or where all of one side are equal."""
+    from scipy.stats import spearmanr
+
+    before, after = [one for one, _ in pairs], [other for _, other in pairs]
+    if len(pairs) < 3 or min(len(set(before)), len(set(after))) < 2:
+        return None
+    found: Any = spearmanr(before, after)
+    return float(found.statistic)

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import logging
-import statistics
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Group, RenderableType
 
 from ..ranking.front import Leaderboard
-from ..ranking.metric import Metric, as_shown, floor_name
+from ..ranking.metric import as_shown, floor_name
 from ..ranking.objectives import ACCURACY, LATENCY, RankingQuery, column, title
-from ..ranking.remarks import budget_lines, left_out, rising_lines, why_empty
+from ..ranking.remarks import budget_lines, budget_order_lines, left_out, rising_lines, sharing_lines, why_empty
 from ..ranking.run_leaderboard import leaderboard_of
 from ..ranking.stats import TIED, UNKNOWN_NOISE, Row, count_nets
 from ..ranking.verdict import order_by_time, verdict_of
-from ..runs.record import Record
-from ..runs.status import Status
 from ..runs.store import read_data_facts
 from .tables import nets_table
 from .terminal import plain, print_json, print_lines, print_text
@@ -28,7 +24,6 @@ BOUNDS = {
     "lower": "gain >= G: cheaper than all plain ResNets of the run, and G points above the cheapest",
     "upper": "gain <= G: more expensive than all plain ResNets of the run, and G points above the best",
 }
-RANKS = 0.9  # the rank correlation from which on a budget ranks nets
 log = logging.getLogger("alternas")
 
 
@@ -107,58 +102,3 @@ def summary_lines(board: Leaderboard, rows: Sequence[Row]) -> list[str]:
             f"retrained: mean and sd over other seeds, {of_steps} steps; nets are ranked on the search's {metric.name}"
         )
     return lines
-
-
-def sharing_lines(records: Sequence[Record], metric: Metric) -> list[str]:
-    """How far shared weights can be trusted: the nets of a run that were trained alone beside their slices.
-
-    Differences in percentage points. Few of a large space's blocks are among these nets: slices that are worse than
-    each of them are told too.
-    """
-    trained = [(r.weights, r.key, r.accuracy) for r in records if r.status == Status.OK and r.accuracy is not None]
-    alone = {key: accuracy for weights, key, accuracy in trained if weights == "alone"}
-    shared = {key: accuracy for weights, key, accuracy in trained if weights == "shared"}
-    pairs = [(alone[key], accuracy) for key, accuracy in shared.items() if key in alone]
-    if not pairs:
-        return []
-    order = rank_correlation(pairs)
-    told = f", rank correlation {order:.2f}" if order is not None else ""
-    nets, untrained = count_nets(len(pairs)), sum(accuracy < min(alone.values()) for accuracy in shared.values())
-    lines = [f"shared weights: {nets} on slices {mean_change(pairs):+.1f} {metric.points} from trained alone{told}"]
-    if untrained:
-        worst = f"{untrained} of {count_nets(len(shared))} on slices are worse than all nets trained alone"
-        lines.append(f"{worst}: their parts of the bank may be hardly trained, which says nothing of the nets")
-    return lines
-
-
-def budget_order_lines(records: Sequence[Record], metric: Metric) -> list[str]:
-    """Whether the search's budget ranks nets: the order of those that were trained on, before and after.
-
-    They are the best of the search and the plain ResNets; how much longer each was trained differs.
-    """
-    accuracies = {r.trial: r.accuracy for r in records if r.status == Status.OK and r.accuracy is not None}
-    polished = [r for r in records if r.trial in accuracies and r.weights == "polished"]
-    before = [(accuracies.get(r.lineage.get("trial", -1)), accuracies[r.trial]) for r in polished]
-    pairs = [(one, other) for one, other in before if one is not None]
-    order = rank_correlation(pairs)
-    if order is None:
-        return []
-    change = f"trained on: {count_nets(len(pairs))}, {mean_change(pairs):+.1f} {metric.points} on average"
-    doubt = f"; below {RANKS}, a longer budget (--epochs) would rank nets better" if order < RANKS else ""
-    return [f"{change}; rank correlation with their order before {order:.2f}{doubt}"]
-
-
-def mean_change(pairs: Sequence[tuple[float, float]]) -> float:
-    """Mean difference of the second accuracies to the first ones, in percentage points."""
-    return 100 * statistics.mean(other - one for one, other in pairs)
-
-
-def rank_correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
-    """Spearman's rank correlation; None of fewer than three pairs, or where all of one side are equal."""
-    before, after = [one for one, _ in pairs], [other for _, other in pairs]
-    if len(pairs) < 3 or len(set(before)) < 2 or len(set(after)) < 2:
-        return None
-    from scipy.stats import spearmanr
-
-    found: Any = spearmanr(before, after)
-    return float(found.statistic)

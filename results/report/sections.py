@@ -86,7 +86,7 @@ def _leaderboard_caption(run: Run) -> str:
     again = again if any(row["retrained_accuracy"] is not None for row in run.rows) else ""
     return (
         f"{shown.capitalize()} nets trained to the end. Rank 1 is the front. {doubt}{again}Gain: {gained} above the "
-        "plain ResNets' curve at the same cost; >= and <= are bounds, of nets cheaper or dearer than all of these. "
+        "plain ResNets' curve at the same cost; >= and <= are bounds, of nets that cost less or more than all. "
         f"A heading sorts, a trial draws. Rising: whether it still rose at its end. {run.rising}"
     )
 

@@ -1,6 +1,6 @@
 """Starts Ray, joins a cluster, and leaves it.
 
-Since 2.60 Ray's processes answer only callers with their token; whoever has it runs what he likes as their user.
+Since 2.60 Ray's processes answer only callers with their token, who may run anything as their user.
 A Ray of ours has one that stands in no file, and listens on the loopback alone.
 """
 

@@ -116,7 +116,7 @@ class SamplerContext:
         cost_is_exact: False where nets are measured: costs are predicted until then, and limits show only then.
         traits_of: what nets are compared by.
         nets: genes of all feasible nets, where these are listed: on a table, which may have few of all combinations.
-        first: genes that are proposed before all others, whoever proposes those.
+        first: genes that are proposed before all others.
         expected_excess: share by which a net is, or is predicted to be, over all limits.
         resolution: of an accuracy, one validation image of all; 0 where it is not of images.
         min_accuracy: a net below it is of no use; hypervolumes are counted above it.

@@ -18,7 +18,7 @@ from ...results.runs.record import Record
 from ...results.runs.status import Status
 from ...results.runs.store import weights_file
 from ..samplers.sampler_context import features
-from ..training.job import InitWeights, Job, JobResult, TrainJob, Workers
+from ..training.job import MIN_CURVE_POINTS, InitWeights, Job, JobResult, TrainJob, Workers
 from ..training.recipe import Recipe
 from .producer import Producer
 from .search_trials import SearchTrials
@@ -86,7 +86,8 @@ class FrontFinetuning(Producer):
         context, batch = self._search.context, record.recipe["batch_size"]
         net, data = Genotype.from_dict(record.genotype), context.data
         cost = context.cost_fn(net)
-        measured = FORWARD_FACTOR * cost.training_macs * 3 * len(data.val)  # twice, and as many training images
+        evaluated = (MIN_CURVE_POINTS + 1) * len(data.val)  # at each point, and as many training images at the end
+        measured = FORWARD_FACTOR * cost.training_macs * evaluated
         steps = round((flops - measured) / (BACKWARD_FACTOR * cost.training_macs * batch))
         steps = max(1, min(round(MAX_TRAININGS * context.steps), steps))
         recipe = polish_recipe(Recipe.from_dict(record.recipe))

@@ -19,7 +19,7 @@ from ...spaces import Genes
 from ..samplers.sampler_context import Traits, features
 from ..spec import SearchSpec
 from ..training.artifacts import ArtifactStore
-from ..training.job import InitWeights, JobResult, TrainJob
+from ..training.job import MIN_CURVE_POINTS, InitWeights, JobResult, TrainJob
 
 BASELINE_SEEDS = 2  # trainings of a baseline: what the seed noise of a run is estimated from
 BUDGET_SHARE = 0.5  # of the full budget; as good after a third of it on average: benchmarks/results/inherit.json
@@ -175,7 +175,7 @@ class Trial:
         Args:
             settings: of the search, with the recipe of this trial.
             store: where the worker leaves its files, if it does not see the folder.
-            curve_points: over a full budget; of a polished net two, at half and at the end.
+            curve_points: over a full budget; of a polished net the fewest.
         """
         repeat = len(self.results_by_seed)
         seed = settings.seed + repeat
@@ -193,7 +193,7 @@ class Trial:
             checkpoint=str(folder / "checkpoints" / f"{name}.pt"),
             weights=str(folder / "weights" / f"{name}.safetensors"),
             start=self.parent.start if self.parent else None,
-            curve_points=2 if self.weights == "polished" else curve_points,
+            curve_points=MIN_CURVE_POINTS if self.weights == "polished" else curve_points,
             timeout_s=max(1.0, 60 * settings.run.budget.trial_minutes - seconds),
             store=store,
             metric=settings.metric,
