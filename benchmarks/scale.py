@@ -39,7 +39,8 @@ class Sleeper:
 
     def __init__(self, threads: int, device: str, share: float) -> None: ...
 
-    def take(self, data: Any) -> None: ...
+    def take(self, data: Any) -> str:
+        return ""
 
     def run(self, job: Any) -> Iterator[Any]:
         from alternas.search.training.job import JobResult, Point, Progress
