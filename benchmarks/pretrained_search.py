@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from default_space import InProcess, NoView
 from machine import keep, options, sized
-from pretrained import RECIPE, SIDE, Gate, imagenet
+from pretrained import FOLDS, FROM_NOTHING, RECIPE, SIDE, Gate, imagenet
 from rich.console import Console
 
 from alternas.archs import static_cost
