@@ -375,7 +375,7 @@ def verdict(rows: list[dict[str, Any]], full: int) -> dict[str, Any]:
     """
     rows = [row for row in rows if "test" in row and not row["tried"]]
     folds, half_width = sorted({row["fold"] for row in rows}), noise(rows)
-    sides = {row["arm"] for row in rows} - {"assembled", "teacher"}
+    sides = {row["arm"] for row in rows} - {"assembled", "teacher", "search from ImageNet"}
     shares = sorted({TARGETS[0], *(share for row in rows if TARGETS[0] < (share := round(row["macs"] / full, 3)) < 1)})
     found, won = [], 0.0
     for share, until in zip(shares, [*shares[1:], 1.0], strict=True):
