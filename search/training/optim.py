@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import logging
 import math
-from collections.abc import Callable, Collection
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from ...archs import Genotype
 from ...archs.timm_net import Net
 from .cuda_graph import Number
 from .group import group_errors
+from .half_weights import HalfWeights
 from .recipe import LEAST_PASS, Recipe
 
 FUSED = ("adam", "adamw", "sgd", "momentum")  # torch has one kernel for a whole update
@@ -178,12 +180,39 @@ def loss_of(recipe: Recipe, logits_BK: Tensor, target: Tensor, weight_K: Tensor 
 
 def _losses(recipe: Recipe, logits_BK: Tensor, target: Tensor, reduction: str) -> Tensor:
     """Mean loss, or without reduction loss_B of images, loss_BK of yes-or-no answers."""
+    if recipe.loss == "cross_entropy" and target.ndim == 1 and reduction == "mean":
+        return _cross_entropy(logits_BK, target, recipe.label_smoothing)
     if recipe.loss == "cross_entropy":
         return F.cross_entropy(logits_BK, target, label_smoothing=recipe.label_smoothing, reduction=reduction)
     exact = torch.promote_types(logits_BK.dtype, torch.float32)  # float64 in analyses, which a float32 would spoil
     t_BK = target if target.ndim == 2 else F.one_hot(target, logits_BK.shape[1]).to(exact)
     t_BK = t_BK * (1 - recipe.label_smoothing) + recipe.label_smoothing / logits_BK.shape[1]
     return F.binary_cross_entropy_with_logits(logits_BK, t_BK, reduction=reduction)
+
+
+@contextmanager
+def counted_at_once(norms: Sequence[_BatchNorm]) -> Iterator[None]:
+    """The batches that norms see within are counted by one kernel for all norms."""
+    counting = [(norm, norm.num_batches_tracked) for norm in norms if norm.training and norm.track_running_stats]
+    for norm, _ in counting:
+        norm.num_batches_tracked = None
+    try:
+        yield
+    finally:
+        for norm, count in counting:
+            norm.num_batches_tracked = count
+    if counting:
+        torch._foreach_add_([count for _, count in counting], 1)  # pyright: ignore[reportPrivateImportUsage]
+
+
+def _cross_entropy(logits_BK: Tensor, y_B: Tensor, smoothing: float) -> Tensor:
+    """`F.cross_entropy` to the bit, without the kernels that look for labels to be left out."""
+    log_BK = F.log_softmax(logits_BK, 1)
+    loss = F.nll_loss(log_BK, y_B)
+    if not smoothing:
+        return loss
+    even = (-log_BK.sum(1)).sum() / len(y_B)  # the loss if all classes were as right
+    return loss * (1 - smoothing) + even * (smoothing / log_BK.shape[1])
 
 
 Loss = Callable[[Callable[[Tensor], Tensor], Tensor, Tensor], Tensor]  # of forward, x_BCHW and target
@@ -205,6 +234,8 @@ class Gradients:
         self.forward: Any = torch.compile(net) if recipe.compile else net
         self.precision, self.passes = precision_of(recipe, device), recipe.grad_accum_steps
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.precision == "float16")
+        self._batch_norms = [module for module in net.modules() if isinstance(module, _BatchNorm)]
+        self._half = HalfWeights(net, None if recipe.compile else DTYPES.get(self.precision))
 
     def __call__(self, x_BCHW: Tensor, target: Tensor) -> Tensor:
         """The mean loss, or this worker's part of it; `target` holds labels (B), or shares of the classes (B, K)."""
@@ -216,6 +247,7 @@ class Gradients:
                 if not out_of_memory(error) or small or self._world > 1 or self._is_capturing():
                     raise
             self.net.zero_grad(set_to_none=True)
+            self._half.forget_gradients()
             self.passes *= 2
             log.warning("out of memory: the batch now goes through in %d passes", self.passes)
             if self.device.type == "cuda":
@@ -237,35 +269,35 @@ class Gradients:
         self._world, self._images = world, images
         if world > 1:
             self.forward = DistributedDataParallel(self.forward, find_unused_parameters=True)
+            self._half = HalfWeights(self.net, None)  # the exchange waits for gradients of the net's own weights
 
     def _is_capturing(self) -> bool:
         """Whether a CUDA graph is being made, which can only be of what fits."""
         return self.device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
-    def _batch_norms(self) -> list[_BatchNorm]:
-        return [module for module in self.net.modules() if isinstance(module, _BatchNorm)]
-
     def _backward(self, x_BCHW: Tensor, target: Tensor) -> Tensor:
         """The gradients of all workers, and this worker's part of the mean loss."""
         images, passes = self._images or len(x_BCHW), min(self.passes, len(x_BCHW))
-        total = torch.zeros((), device=self.device)
+        losses = list[Tensor]()
         parts = zip(x_BCHW.tensor_split(passes), target.tensor_split(passes), strict=True)
         for number, (x, t) in enumerate(parts, 1):
             exchange = self._world == 1 or number == passes
             with group_errors(), nullcontext() if exchange else self.forward.no_sync():
-                with autocast(self.precision, self.device):
+                with autocast(self.precision, self.device), self._half.in_place(), counted_at_once(self._batch_norms):
                     loss = self.loss(self.forward, x, t)
-                loss = loss * (len(x) / images)
-                self.scaler.scale(loss * self._world).backward()  # of which the exchange takes the mean over workers
-            total += loss.detach()
-        return total
+                loss = loss if len(x) == images else loss * (len(x) / images)
+                # of which the exchange takes the mean over workers
+                self.scaler.scale(loss if self._world == 1 else loss * self._world).backward()
+            self._half.give_gradients()
+            losses.append(loss.detach())
+        return reduce(torch.add, losses)
 
     def _sam(self, x_BCHW: Tensor, target: Tensor) -> Tensor:
         """Gradients at the weights moved uphill by `sam_rho` (Foret et al., 2021); the loss is that of the weights."""
         weights: list[Any] = [p for p in self.net.parameters() if p.requires_grad]
         before, loss = [p.detach().clone() for p in weights], self._backward(x_BCHW, target)
         # BatchNorm's running statistics must not see the moved weights
-        norms = self._batch_norms()
+        norms = self._batch_norms
         momenta = [norm.momentum for norm in norms]
         try:
             for norm in norms:

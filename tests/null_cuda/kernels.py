@@ -56,7 +56,8 @@ def _convolution(
     _launch()
     settings = zip(x.shape[2:], weight.shape[2:], padding, stride, dilation, strict=True)
     sides = [(size + 2 * pad - step * (kernel - 1) - 1) // by + 1 for size, kernel, pad, by, step in settings]
-    return x.new_empty((len(x), len(weight), *sides)).contiguous(memory_format=_format(x, weight))
+    shape = (len(x), len(weight), *sides)
+    return torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=_format(x, weight))
 
 
 def _convolution_backward(

@@ -43,11 +43,12 @@ def job(net: Genotype, recipe: Recipe, steps: int = STEPS_OF_JOB, **changes: Any
     return TrainJob(0, net, recipe, 0, steps, steps, f"{folder}/c.pt", f"{folder}/w.safetensors", **changes)
 
 
-def counts_of_step(name: str, images: int = 256, **changes: Any) -> dict[str, float]:
+def counts_of_step(name: str, images: int = 256, eager: bool = False, **changes: Any) -> dict[str, float]:
     """What a step asks of the device once all is in place, in the mean of a few: launches, waits, copies, memory."""
     recipe = dataclasses.replace(recipe_of(**changes), batch_size=images)
     trainer = Trainer(job(NETS[name](), recipe), MemoryLoader(noise(4 * images), CUDA))
     trainer.net.train()
+    trainer.graph.wanted &= not eager
 
     def steps(count: int) -> None:
         for _ in range(count):
