@@ -53,6 +53,18 @@ class Breaking:
         yield result_of(job)
 
 
+class BreakingFirst(Breaking):
+    """A worker whose card fails if no other has failed before."""
+
+    def run(self, job: TrainJob) -> Iterator[JobResult]:
+        broken = Path(job.checkpoint).parent.parent / "broken"
+        if not broken.exists():
+            broken.write_text(card_name(), encoding="utf-8")
+        if broken.read_text(encoding="utf-8") == card_name():
+            raise BrokenCardError(card_name(), "AcceleratorError: device-side assert triggered")
+        yield result_of(job)
+
+
 class Crowded(Breaking):
     """A worker that says when it worked; one net is too large for a part of the card."""
 
@@ -77,11 +89,13 @@ def cluster() -> Iterator[Any]:
     made.shutdown()
 
 
-def search_with(worker: type, address: str, open_controller: Open, monkeypatch: pytest.MonkeyPatch, **more: Any) -> Any:
-    """The records of a search on two such workers."""
+def search_with(
+    worker: type, address: str, open_controller: Open, monkeypatch: pytest.MonkeyPatch, most: int = 2, **more: Any
+) -> Any:
+    """The records of a search on two such workers, or at most so many."""
     monkeypatch.setattr(pool, "Worker", worker)
     controller = open_controller(trials=6)
-    with closing(pool.Pool(Resources(address, **more), load(DataConfig("digits")), 2)) as workers:
+    with closing(pool.Pool(Resources(address, **more), load(DataConfig("digits")), most)) as workers:
         while workers.starting:
             workers.poll(1.0)
         assert run_loop(controller, workers, SilentView())
@@ -97,6 +111,18 @@ def test_a_card_that_breaks_time_and_again_is_left_out(
         records = search_with(Breaking, cluster.address, open_controller, monkeypatch, gpus=1.0)
     assert {(record.status, record.device[:5]) for record in records} == {("ok", "GPU 1")}
     assert [line[:5] for line in caplog.messages if "is left out" in line] == ["GPU 0"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_spare_card_takes_the_place_of_one_that_is_left_out(
+    cluster: Any, open_controller: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = search_with(BreakingFirst, cluster.address, open_controller, monkeypatch, most=1, gpus=1.0)
+    first, second, *others = records  # two nets are lost until a third tells the card from a net
+    assert (first.status, second.status) == ("lost", "lost")
+    assert {record.status for record in others} == {"ok"}
+    assert len({record.device for record in others}) == 1
 
 
 @pytest.mark.slow

@@ -85,6 +85,16 @@ def test_workers_share_cards(cluster: Any, share: float) -> None:
     assert cards([open_workers(Seen, resources, 1)]) == [seen[1]]
 
 
+def test_only_nodes_with_cards_train(cluster: Any) -> None:
+    """A node without cards has no worker, and the largest share of its CPUs is nobody's."""
+    cluster.add_node(num_cpus=16, num_gpus=0)
+    with closing(pool.Pool(Resources(cluster.address), noise(64, 16), 99)) as workers:
+        assert workers.size == 4
+        while workers.starting:
+            workers.poll(1.0)
+        assert workers.idle == 4
+
+
 def test_a_net_on_two_cards_has_them_alone(cluster: Any) -> None:
     pool.connect(cluster.address)
     seen = cards([open_workers(Seen, Resources(gpus=2.0), 1) for _ in range(2)])

@@ -5,7 +5,7 @@ fails in any way is killed and replaced, with all of its group; the data go into
 
 A net that runs out of memory on a part of a card is tried once more, alone on the card: its other workers are given
 nothing until then. A card on which workers die again and again is left out: workers that start there are given nothing,
-and hold the place, for Ray would start the next one there too.
+and hold the place, for Ray would start the next one there too; a card that is spare takes its turn.
 """
 
 from __future__ import annotations
@@ -86,6 +86,7 @@ class Pool:
                 check_alone(self._resources, setting)
                 self._resources = replace(self._resources, workers=1)
             self.size = min(worker_slots(self._resources, nodes), most)
+            self._spare = worker_slots(replace(self._resources, workers=0), nodes) - self.size
             self._threads = threads_of(self._resources, nodes, self.size)
             self._starved = False  # whether it was said that a net waits for its pictures
             self._data = ray.put(data)
@@ -176,7 +177,10 @@ class Pool:
         self._failures = 0
         if any(card in self._bad_cards for card in cards):
             self._left_out.append(group)
-            if len(self._left_out) == self.size:
+            if self._spare:
+                self._spare -= 1
+                self._start_group()
+            elif not (self._free or self._running or self._starting):
                 raise OperationError("every card is left out: workers die on all of them")
         else:
             self._free.append(group)
