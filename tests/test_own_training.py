@@ -277,6 +277,29 @@ def train(context):
     assert result.lineage["share"] == 1
 
 
+def test_norms_are_estimated_where_weights_were_cut(written: Written) -> None:
+    """In eval mode the first norm then gives its weight's deviation and its bias's mean, over the training images."""
+    ended(job(written(LEARNS.replace("DIES", "0"))))
+    shutil.move("state", "parent")
+    look = written("""
+import torch
+from torch import nn
+def train(context):
+    maps = []
+    norm = next(module for module in context.net.modules() if isinstance(module, nn.BatchNorm2d))
+    norm.register_forward_hook(lambda module, inputs, output: maps.append(output.detach()))
+    context.net.eval()
+    for x, _ in context.images("train"):
+        context.net(x)
+    context.report(4, score=torch.cat(maps).std(dim=(0, 2, 3)).mean() / norm.weight.mean())
+""")
+    narrower = replace(NET, stages=tuple(replace(stage, width=stage.width // 2) for stage in NET.stages))
+    start = InitWeights("parent/w.safetensors", "trial 0", 4)
+    result = ended(job(look, genotype=narrower, start=start), load(DataConfig("digits")))
+    assert result.lineage["share"] < 1
+    assert result.accuracy == pytest.approx(1, abs=0.05)
+
+
 OURS = """
 import torch
 from alternas.results.metrics import evaluate

@@ -18,12 +18,14 @@ from ...results.render.experiment import MISSING, PlotSpec
 from ...results.render.plots import draw
 from ...results.render.terminal import plain
 from ...results.runs.weights_spec import WeightsSpec
-from ..data.dataset import DataConfig, DataSet
+from ..data.dataset import DataConfig
 from ..data.load import load_classes
+from ..training import recipes
 from ..training.episodes import BATCH, episode_table, features
-from ..training.inherit import inherit
+from ..training.inherit import inherit, is_refitted
 from ..training.job import QUERIES
-from ..training.loaders import open_loader
+from ..training.loaders import DeviceLoader, open_loader
+from ..training.norms import estimate_norms
 
 SEEN = "the net was trained on these very images and classes: nothing here says how it learns new ones"
 TOO_FEW = "no episodes: too few validation images a class"
@@ -68,8 +70,8 @@ def few_shot_curves(config: FewShotConfig, console: Console) -> dict[str, Any]:
     """
     weights, data = config.weights.find(), load_classes(config.data, console)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    net = _fit_images(weights.network, data).to(device)
     loader = open_loader(data.without_test(), device, workers=2)
+    net = _fit_images(weights.network, loader)
     train, val = (Labelled(*features(net, loader.images(part, BATCH))) for part in ("train", "val"))
     curves = [{n: shot_accuracy(train, val, n, seed) for n in config.shots} for seed in range(config.seeds)]
     probe = [
@@ -88,13 +90,16 @@ def few_shot_curves(config: FewShotConfig, console: Console) -> dict[str, Any]:
     return {"weights": weights.label, "data": data.name, "probe": probe, "episodes": episodes} | classes
 
 
-def _fit_images(network: Network, data: DataSet) -> Network:
-    """The network for images of the data's size and channels."""
+def _fit_images(network: Network, loader: DeviceLoader) -> Network:
+    """The network for images of the data's size and channels, on the loader's device."""
+    data = loader.data
     if (network.image_size, network.in_chans) == (data.image_size, data.in_chans):
-        return network
+        return network.to(loader.device)
     new = build(network.genotype, network.num_classes, data.image_size, data.in_chans)
-    inherit(new, network)
-    return new
+    rows = inherit(new, network)
+    if is_refitted(rows):
+        estimate_norms(new.to(loader.device), recipes.get(recipes.usual(data.name)), loader)
+    return new.to(loader.device)
 
 
 def plot(curves: dict[str, Any], stem: Path) -> list[Path]:

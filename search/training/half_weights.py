@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +30,7 @@ class HalfWeights:
         own = [module._parameters for module in net.modules() if dtype and type(module) in CAST]
         self._places = [(parameters, name) for parameters in own for name in parameters if parameters[name] is not None]
         whole = dict.fromkeys(parameters[name] for parameters, name in self._places)  # tied ones once
-        self._whole = [weight for weight in whole if isinstance(weight, nn.Parameter)]
+        self._whole: list[Any] = [weight for weight in whole if weight is not None]
         self._half = {
             weight: torch.empty_like(weight, dtype=dtype).requires_grad_(weight.requires_grad) for weight in self._whole
         }

@@ -223,7 +223,7 @@ class InitializedNet:
     Attributes:
         frozen: modules that stay in eval mode.
         slow: parameters that learn at `rate` of the recipe's learning rate.
-        refitted: whether a part in front of the head is new, or was cut or widened, so that what norms see has changed.
+        refitted: whether what norms see has changed.
         lineage: where the weights came from, for the record.
     """
 
@@ -263,8 +263,12 @@ def init_weights(net: Network | TimmNetwork, start: InitWeights | None) -> Initi
     inherited = [part for row in rows if row.how in ("copied", "resized", "fitted") for part in places[row.place]]
     slow = [p for part in inherited for p in (part.parameters() if isinstance(part, nn.Module) else [part])]
     lineage = {"weights": start.label, "steps": start.steps, "freeze": start.freeze} | summary(rows)
-    refitted = any(row.how not in ("copied", "resized") for row in rows if row.place != "head")
-    return InitializedNet(tuple(frozen), tuple(slow), policy.rate, refitted, lineage)
+    return InitializedNet(tuple(frozen), tuple(slow), policy.rate, is_refitted(rows), lineage)
+
+
+def is_refitted(rows: Sequence[Inherited]) -> bool:
+    """Whether a part in front of the head is new, or was cut or widened, so that what norms see has changed."""
+    return any(row.how not in ("copied", "resized") for row in rows if row.place != "head")
 
 
 def parts(net: Network) -> dict[str, list[nn.Module | nn.Parameter]]:

@@ -193,7 +193,8 @@ def _losses(recipe: Recipe, logits_BK: Tensor, target: Tensor, reduction: str) -
 @contextmanager
 def counted_at_once(norms: Sequence[_BatchNorm]) -> Iterator[None]:
     """The batches that norms see within are counted by one kernel for all norms."""
-    counting = [(norm, norm.num_batches_tracked) for norm in norms if norm.training and norm.track_running_stats]
+    counted = [norm for norm in norms if norm.training and norm.track_running_stats]
+    counting: list[tuple[_BatchNorm, Any]] = [(norm, norm.num_batches_tracked) for norm in counted]
     for norm, _ in counting:
         norm.num_batches_tracked = None
     try:

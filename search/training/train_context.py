@@ -25,6 +25,7 @@ from .checkpoint import device_name, load_state, save_state, send
 from .inherit import init_weights
 from .job import JobResult, Point, Progress, TrainJob
 from .loaders import Batch, DeviceLoader
+from .norms import estimate_norms
 from .optim import memory_format
 
 
@@ -74,6 +75,8 @@ class TrainContext:
         self._seconds = 0.0
         if Path(job.checkpoint).exists():
             self._resume()
+        if self._init.refitted and self._state is None and not job.trainer.images:
+            estimate_norms(self.net, recipe, loader)
         self._since = time.monotonic()
 
     @property
