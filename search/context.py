@@ -16,7 +16,7 @@ from ..results.ranking.stats import resolution_of
 from ..spaces import FeasibleNets, Genes, Space
 from .data.dataset import DataSet
 from .known_nets import KnownNets
-from .limits import NetLimits
+from .net_limits import NetLimits
 from .pretrained import Pretrained
 from .samplers.sampler_context import NetCosts, SamplerContext, candidate_baselines
 from .spec import SearchSpec

@@ -23,7 +23,7 @@ from .context import SearchContext
 from .data.dataset import DataSet
 from .data.load import load_showing, one_class_each
 from .known_nets import GeneFinder, KnownNets, find_known_nets, noted_genes, trained_alike
-from .limits import NetLimits
+from .net_limits import NetLimits
 from .pretrained import Pretrained, load_pretrained
 from .references import count_references
 from .samplers.registry import check_strategy, find_strategy

@@ -27,9 +27,9 @@ from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.runs.status import Status
 from alternas.results.runs.store import read_records
 from alternas.search.spec import SearchSpec
-from alternas.search.training import measuring
+from alternas.search.training import latency_job
 from alternas.search.training.job import Job, JobResult, LatencyJob
-from alternas.search.training.measuring import measure_job
+from alternas.search.training.latency_job import measure_job
 from alternas.search.trials import devices as trial_devices
 from alternas.search.trials.search_trials import SearchTrials
 from command_line import Run
@@ -225,7 +225,7 @@ def test_a_net_measured_before_tells_whose_fault_it_is(
             return None
         raise DeviceError(failure, "because")
 
-    monkeypatch.setattr(measuring, "measure_on", measure)
+    monkeypatch.setattr(latency_job, "measure_on", measure)
     device = device_commands([BOARD])[0]
     job = LatencyJob(7, NETS[0], device, IMAGE, 10, probe=None if probe == "none" else NETS[1])
     status = measure_job(job).status

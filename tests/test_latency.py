@@ -18,11 +18,10 @@ from torch import nn
 
 from alternas.archs import InputError, build, static_cost, zoo
 from alternas.archs.errors import OperationError
-from alternas.results.latency import measure as measuring
 from alternas.results.latency import nets as measured_nets
+from alternas.results.latency import on_this_machine as measuring
 from alternas.results.latency.device_command import device_commands
 from alternas.results.latency.front import measure_front
-from alternas.results.latency.measure import Latency, measure, median_interval, session_of
 from alternas.results.latency.measurements import (
     FILE,
     Effort,
@@ -40,6 +39,7 @@ from alternas.results.latency.nets import (
     nets_of,
     rank_correlation_macs,
 )
+from alternas.results.latency.on_this_machine import Latency, measure, median_interval, session_of
 from alternas.results.runs.store import locked
 from runs import made_run, net_row
 

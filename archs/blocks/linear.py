@@ -11,10 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .layers import ModernBlock, act, conv_norm
-from .linear_entries import LinearSizes
+from .linear_entries import SCALE_KERNEL, LinearSizes
 
 ATTENTION_EPS = 1e-5  # beside the sum of a query's weights
-SCALE_KERNEL = 5
 
 
 class FeedForward(nn.Module):

@@ -8,6 +8,7 @@ from .formulas import SHORTCUT, shortcut_cost
 from .spec import BlockForm, BlockSpec, BlockStyle, Branch
 
 ACT = "hard_swish"
+SCALE_KERNEL = 5
 
 
 class LinearSizes(Block):
@@ -25,7 +26,7 @@ def linear(acc: CostAccumulator, b: LinearSizes) -> None:
     x, y, w = size(b.c_in, b.map_in), size(b.c_out, at), width * pixels
     skip = shortcut_cost(acc, b)
     acc.conv(b.c_in, 3 * width, 1, at)
-    acc.depthwise(3 * width, 5, at)
+    acc.depthwise(3 * width, SCALE_KERNEL, at)
     acc.conv(dim, 3 * width, 1, at)
     summed = 2 * heads * (dim + 1)  # channels of both scales' heads, each with the sum of its weights
     acc.add("attention", 0, 2 * w * 2 * (dim + 1), summed * (dim + pixels))
@@ -57,7 +58,7 @@ LINEAR = BlockSpec(
         linear,
         {
             **SHORTCUT,
-            "attn.aggregate.0": "head_count*3*head_dim 1 5 5",
+            "attn.aggregate.0": f"head_count*3*head_dim 1 {SCALE_KERNEL} {SCALE_KERNEL}",
             "attn.aggregate.1": "head_count*3*head_dim head_dim 1 1",
             "attn.qkv": "head_count*3*head_dim c_in 1 1",
             "attn.out": "c_out 2*head_count*head_dim 1 1",

@@ -32,9 +32,9 @@ from ..render.terminal import plain
 from ..runs.status import Status
 from ..runs.store import find_run, locked, read_records
 from .device_command import TIMEOUT_SECONDS, DeviceCommand
-from .measure import BUSY, Latency, check_device, measure, meter_of
 from .measurements import FULL, Effort, LatencySetting, keep
 from .on_device import SPREAD, DeviceError, measure_on
+from .on_this_machine import BUSY, Latency, check_device, measure, meter_of
 from .predictor import MIN_NETS, LatencyPredictor
 
 log = logging.getLogger("alternas")

@@ -24,8 +24,8 @@ from ..export.export_net import export_net_of
 from ..export.formats import check_formats, format_of
 from ..runs.status import Status
 from .device_command import LATENCY, TIMEOUT_SECONDS, DeviceCommand, read_numbers
-from .measure import Latency
 from .measurements import FULL, Effort
+from .on_this_machine import Latency
 
 AWAY = (255, 75)  # exit codes of a device that is not there: ssh's own, and EX_TEMPFAIL of sysexits.h
 MAX_REPEATS = 9  # runs of the command

@@ -19,7 +19,8 @@ from ...archs.errors import InputError
 LEVEL = 0.95
 SHARE, CHANGE = (0.0, 1.0), (-1.0, 1.0)  # what an accuracy lies in, and a difference of two
 ANY = (-math.inf, math.inf)
-SHARES_OF_IMAGES = ("accuracy", "error", "top5")  # ends of the names of metrics
+SHARES_OF_IMAGES = ("accuracy", "error", "top5")  # ends of the names of metrics that count images
+SHARES = (*SHARES_OF_IMAGES, "ece", "shot")  # and of all metrics from 0 to 1
 Row = dict[str, Any]  # of a leaderboard
 TIED = "= A +N: tied with net A and N more, which the noise does not tell apart (95 %)"
 UNKNOWN_NOISE = "seed noise: unknown (too few nets trained again); estimate it with `--repeats` or `alternas retrain`"

@@ -14,14 +14,13 @@ from typing import Any
 from rich.table import Table
 
 from ...archs.errors import InputError, check_choice
-from ..ranking.stats import ANY, SHARE, MeanCI, mean_ci, mean_ci_text, pooled_sd, resolution_of
+from ..ranking.stats import ANY, SHARE, SHARES, MeanCI, mean_ci, mean_ci_text, pooled_sd, resolution_of
 from ..runs.record import Record
 from ..runs.status import Status
 from .tables import short
 from .terminal import csv_cell, plain
 
 COSTS = ("macs", "params", "activation_bytes")  # the same for every seed
-SHARES = ("accuracy", "error", "top5", "ece", "shot")  # ends of the names of metrics from 0 to 1
 COUNTS = ("failed", "seconds")  # columns of every study, next to its factors and metrics
 MISSING: dict[str, Any] = {"mean": None, "sd": None, "n": 0, "low": None, "high": None}
 

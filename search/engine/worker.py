@@ -62,7 +62,7 @@ class Worker:
         try:
             match job:
                 case LatencyJob():
-                    from ..training.measuring import measure_job
+                    from ..training.latency_job import measure_job
 
                     yield measure_job(job)
                 case SupernetJob():

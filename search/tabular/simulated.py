@@ -19,7 +19,7 @@ from ...results.runs.status import Status
 from ...spaces import FeasibleNets
 from ..context import SearchContext
 from ..data.dataset import DataConfig
-from ..limits import NetLimits
+from ..net_limits import NetLimits
 from ..run import run_loop, search_driver
 from ..samplers.registry import STRATEGIES, check_strategy
 from ..samplers.sampler_context import NetCosts, SamplerContext

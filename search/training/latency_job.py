@@ -10,9 +10,9 @@ from torch import nn
 from ...archs.timm_net import Net
 from ...archs.timm_network import build_deployed
 from ...results.latency.device_command import DeviceCommand
-from ...results.latency.measure import measure
 from ...results.latency.measurements import SHORT
 from ...results.latency.on_device import DeviceError, measure_on
+from ...results.latency.on_this_machine import measure
 from ...results.runs.status import Status
 from .job import JobResult, LatencyJob
 
