@@ -180,7 +180,7 @@ class Pool:
             if self._spare:
                 self._spare -= 1
                 self._start_group()
-            elif not (self._free or self._running or self._starting):
+            elif not (self._free or self._running or self._starting or self._crowded):
                 raise OperationError("every card is left out: workers die on all of them")
         else:
             self._free.append(group)

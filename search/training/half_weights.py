@@ -15,11 +15,8 @@ from torch import Tensor, nn
 
 from ...archs.blocks.layers import Projection
 
-CAST = (
-    nn.Conv2d,
-    nn.Linear,
-    Projection,
-)  # these very classes: a subclass may do more with its weights than autocast knows
+# These very classes: a subclass may do more with its weights than autocast knows.
+CAST = (nn.Conv2d, nn.Linear, Projection)
 
 
 class HalfWeights:
