@@ -17,7 +17,6 @@ import random
 import statistics
 import tempfile
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,18 +38,20 @@ from alternas.spaces import FixedChooser, Gene, Space, get, options_of
 RUNGS = (1 / 8, 1 / 4, 1 / 2, 1.0)
 
 
-@cache
-def space_and_loader() -> tuple[Space, MemoryLoader]:
-    torch.set_num_threads(1)
-    data = shown(load(DataConfig(DATA))).without_test()
-    return get("all", data.image_size), MemoryLoader(data, torch.device("cpu"))
-
-
 class Trainings:
     """Nets that a rival has trained, in a file, and what they cost."""
 
     def __init__(self, folder: Path, seed: int, flops: float) -> None:
         self.folder, self.seed, self.flops = folder, seed, flops
+        self.space: Space = get("all", load(DataConfig(DATA)).image_size)
+        self._loader: MemoryLoader | None = None
+
+    @property
+    def loader(self) -> MemoryLoader:  # no cached_property, whose lock Tune could not send to its workers
+        if self._loader is None:
+            torch.set_num_threads(1)
+            self._loader = MemoryLoader(shown(load(DataConfig(DATA))).without_test(), torch.device("cpu"))
+        return self._loader
 
     @property
     def nets(self) -> list[dict[str, float]]:
@@ -67,21 +68,19 @@ class Trainings:
 
     def net(self, genes: dict[str, Gene]) -> tuple[Genotype, int]:
         """The net of these genes, and its MACs."""
-        space, loader = space_and_loader()
-        net = space.sample(FixedChooser(genes))
-        data = loader.data
+        net, data = self.space.sample(FixedChooser(genes)), self.loader.data
         return net, static_cost(net, len(data.classes), data.image_size, data.in_chans).macs
 
     def accuracy(self, genes: dict[str, Gene], name: str, share: float = 1.0) -> tuple[float, int]:
         """Train the net of these genes up to a share of the budget; its accuracy and MACs, chance over the limit."""
-        (net, macs), (_, loader) = self.net(genes), space_and_loader()
+        net, macs = self.net(genes)
         if macs > MAX_MACS:
             return CHANCE, MAX_MACS
         recipe = replace(recipes.get(recipes.usual(DATA)), **sized({}, {"epochs": 0.2}))
-        steps = recipe.steps(len(loader.data.train))
+        steps = recipe.steps(len(self.loader.data.train))
         stop, files = max(1, round(share * steps)), str(self.folder / name)
         job = TrainJob(0, net, recipe, self.seed, stop, steps, f"{files}.pt", f"{files}.safetensors", curve_points=1)
-        *_, result = train(job, loader)
+        *_, result = train(job, self.loader)
         assert isinstance(result, JobResult), result
         before = next((done for done in reversed(RUNGS) if done < share), 0.0) if share < 1 or name[0] == "a" else 0.0
         flops = 6.0 * macs * recipe.batch_size * (stop - round(before * steps))
@@ -96,13 +95,13 @@ def gpsampler(trainings: Trainings) -> None:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    space, _ = space_and_loader()
     study = optuna.create_study(
         directions=["maximize", "minimize"], sampler=optuna.samplers.GPSampler(seed=trainings.seed)
     )
+    choices_of = options_of(trainings.space)
     while not trainings.over:
         trial = study.ask()
-        genes = {name: trial.suggest_categorical(name, list(choices)) for name, choices in options_of(space).items()}
+        genes = {name: trial.suggest_categorical(name, list(choices)) for name, choices in choices_of.items()}
         accuracy, macs = trainings.accuracy(genes, f"g{trial.number}")
         study.tell(trial, (accuracy, math.log10(macs)))
 
@@ -111,8 +110,6 @@ def asha(trainings: Trainings) -> None:
     """Ray Tune by hand."""
     import ray
     from ray import tune
-
-    space, _ = space_and_loader()
 
     class Spent(tune.Stopper):
         def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
@@ -131,7 +128,7 @@ def asha(trainings: Trainings) -> None:
         time_attr="share", metric="accuracy", mode="max", max_t=8, grace_period=1, reduction_factor=2
     )
     how = tune.TuneConfig(scheduler=scheduler, num_samples=-1, max_concurrent_trials=1)
-    genes = {name: tune.choice(list(choices)) for name, choices in options_of(space).items()}
+    genes = {name: tune.choice(list(choices)) for name, choices in options_of(trainings.space).items()}
     run = tune.RunConfig(stop=Spent(), storage_path=str(trainings.folder / "tune"), verbose=0)
     np.random.seed(trainings.seed)  # which Tune draws by
     tune.Tuner(trainable, param_space=genes, tune_config=how, run_config=run).fit()
@@ -142,8 +139,7 @@ def neps(trainings: Trainings) -> None:
     """NePS by hand."""
     import neps  # pyright: ignore[reportMissingImports]
 
-    space, _ = space_and_loader()
-    choices_of = options_of(space)
+    choices_of = options_of(trainings.space)
     genes = {name: neps.Categorical(choices) for name, choices in choices_of.items() if len(choices) > 1}
     mine = type("Nets", (neps.PipelineSpace,), genes)()
     count = 0
