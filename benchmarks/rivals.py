@@ -17,6 +17,7 @@ import random
 import statistics
 import tempfile
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +72,8 @@ class Trainings:
         net, data = self.space.sample(FixedChooser(genes)), self.loader.data
         return net, static_cost(net, len(data.classes), data.image_size, data.in_chans).macs
 
-    def accuracy(self, genes: dict[str, Gene], name: str, share: float = 1.0) -> tuple[float, int]:
-        """Train the net of these genes up to a share of the budget; its accuracy and MACs, chance over the limit."""
+    def accuracy(self, genes: dict[str, Gene], name: str, since: float = 0.0, share: float = 1.0) -> tuple[float, int]:
+        """Train the net of these genes to a share of the budget; its accuracy and MACs, chance if over the limit."""
         net, macs = self.net(genes)
         if macs > MAX_MACS:
             return CHANCE, MAX_MACS
@@ -82,8 +83,7 @@ class Trainings:
         job = TrainJob(0, net, recipe, self.seed, stop, steps, f"{files}.pt", f"{files}.safetensors", curve_points=1)
         *_, result = train(job, self.loader)
         assert isinstance(result, JobResult), result
-        before = next((done for done in reversed(RUNGS) if done < share), 0.0) if share < 1 or name[0] == "a" else 0.0
-        flops = 6.0 * macs * recipe.batch_size * (stop - round(before * steps))
+        flops = 6.0 * macs * recipe.batch_size * (stop - round(since * steps))
         accuracy = result.accuracy or 0.0
         with open(self.folder / "nets.jsonl", "a", encoding="utf-8") as file:
             file.write(json.dumps({"accuracy": accuracy, "macs": macs, "flops": flops}) + "\n")
@@ -120,8 +120,8 @@ def asha(trainings: Trainings) -> None:
 
     def trainable(genes: dict[str, Gene]) -> None:
         name = f"a{tune.get_context().get_trial_id()}"
-        for share in RUNGS:
-            tune.report({"accuracy": trainings.accuracy(genes, name, share)[0], "share": int(8 * share)})
+        for since, share in pairwise((0.0, *RUNGS)):
+            tune.report({"accuracy": trainings.accuracy(genes, name, since, share)[0], "share": int(8 * share)})
 
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
     scheduler = tune.schedulers.ASHAScheduler(
