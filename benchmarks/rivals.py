@@ -101,7 +101,7 @@ def gpsampler(trainings: Trainings) -> None:
     choices_of = options_of(trainings.space)
     while not trainings.over:
         trial = study.ask()
-        genes = {name: trial.suggest_categorical(name, list(choices)) for name, choices in choices_of.items()}
+        genes: Any = {name: trial.suggest_categorical(name, list(choices)) for name, choices in choices_of.items()}
         accuracy, macs = trainings.accuracy(genes, f"g{trial.number}")
         study.tell(trial, (accuracy, math.log10(macs)))
 
@@ -110,6 +110,7 @@ def asha(trainings: Trainings) -> None:
     """Ray Tune by hand."""
     import ray
     from ray import tune
+    from ray.tune.schedulers import ASHAScheduler
 
     class Spent(tune.Stopper):
         def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
@@ -124,7 +125,7 @@ def asha(trainings: Trainings) -> None:
             tune.report({"accuracy": trainings.accuracy(genes, name, since, share)[0], "share": int(8 * share)})
 
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
-    scheduler = tune.schedulers.ASHAScheduler(
+    scheduler = ASHAScheduler(
         time_attr="share", metric="accuracy", mode="max", max_t=8, grace_period=1, reduction_factor=2
     )
     how = tune.TuneConfig(scheduler=scheduler, num_samples=-1, max_concurrent_trials=1)
