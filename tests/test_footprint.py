@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alternas.results.latency import footprint, measure
+from alternas.results.latency import footprint, on_this_machine
 from alternas.results.latency.footprint import EnergyMeter, energy_meter, peak_memory
 
 
@@ -33,14 +33,14 @@ def test_peak_memory_is_that_of_the_weights(tmp_path: Path) -> None:
 
 
 def test_a_meter_counts_what_a_call_uses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "ENERGY_SECONDS", 0.02)
+    monkeypatch.setattr(on_this_machine, "ENERGY_SECONDS", 0.02)
     used = [0.0]
 
     def run() -> None:
         used[0] += 2.5
 
-    assert measure.energy_of(run, EnergyMeter("fake", lambda: used[0])) == {"energy_mj": pytest.approx(2.5)}
-    assert measure.energy_of(run, EnergyMeter("not available: no meter")) == {}
+    assert on_this_machine.energy_of(run, EnergyMeter("fake", lambda: used[0])) == {"energy_mj": pytest.approx(2.5)}
+    assert on_this_machine.energy_of(run, EnergyMeter("not available: no meter")) == {}
     assert EnergyMeter("fake", wraps_at=100).between(90, 5) == 15
 
 
