@@ -308,6 +308,7 @@ def test_a_stopped_command_says_how_it_goes_on(
 ) -> None:
     before = {stop: signal.getsignal(stop) for stop in (signal.SIGINT, signal.SIGTERM)}
     monkeypatch.setattr(cli, "app", lambda **_: os.kill(os.getpid(), number))
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background job ignores
     try:
         assert alternas(command) == (code, "", f"alternas: stopped{more}\n")
     finally:

