@@ -196,7 +196,7 @@ def open_controller(folder: Path, strategy: str, scheduler: str, trials: int) ->
     for name in ("checkpoints", "weights"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     store = Store(folder)
-    study = study_of(store, strategy, context.sampler_context(), context.cost_of)
+    study = study_of(store, strategy, context.sampler_context(), context.cost_of, context.baselines)
     return SearchTrials(context, store, study), store
 
 

@@ -103,7 +103,7 @@ def controller_of(folder: Path, strategy: str, trials: int) -> tuple[Any, Any]:
     fields = {"recipe": recipe.to_dict(), "data": {"name": "digits"}, "seed": 0, "versions": {}}
     context = SearchContext(spec, no_data, space, lambda net: static_cost(net, 10, 8, 1), TICKS, folder, fields)
     store = Store(folder)
-    study = study_of(store, strategy, context.sampler_context(), context.cost_of)
+    study = study_of(store, strategy, context.sampler_context(), context.cost_of, context.baselines)
     return SearchTrials(context, store, study), store
 
 

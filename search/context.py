@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,7 @@ class SearchContext:
         trained = steps * recipe.images_a_step(len(self.data.train))
         return curve_points(trained, len(self.data.val))
 
+    @cached_property
     def baselines(self) -> tuple[Genotype, ...]:
         """The plain ResNets that may be trained beside the search; they hold the first trial numbers."""
         return candidate_baselines(self.sampler_context())

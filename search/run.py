@@ -82,7 +82,7 @@ def opened(context: SearchContext) -> Iterator[tuple[SearchTrials, Driver]]:
             context.pretrained.save()
         with closing(Store(folder, taken_records(context, sampler_context))) as store:
             context.devices.recall(store.records)
-            study = study_of(store, context.settings.strategy, sampler_context, context.cost_of)
+            study = study_of(store, context.settings.strategy, sampler_context, context.cost_of, context.baselines)
             trials = SearchTrials(context, store, study)
             yield trials, search_driver(trials)
 

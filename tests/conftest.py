@@ -23,6 +23,7 @@ from alternas.results.runs.store import Store
 from alternas.search.context import SearchContext
 from alternas.search.engine import pool
 from alternas.search.prepare import devices_of
+from alternas.search.samplers import start
 from alternas.search.spec import Budget, RunConfig
 from alternas.search.training.artifacts import ArtifactStore
 from alternas.search.trials.search_trials import SearchTrials
@@ -63,6 +64,14 @@ def no_users_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Tests, and the commands they start, keep data where they are thrown away."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ALTERNAS_DATA", str(tmp_path_factory.mktemp("data")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def few_draws() -> Iterator[None]:
+    """Searches in tests choose their first nets from few random ones."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(start, "DRAWS", 40)
         yield
 
 
@@ -226,7 +235,7 @@ def open_controller(tmp_path: Path) -> Iterator[Callable[..., SearchTrials]]:
         stores.append(Store(tmp_path))
         devices.recall(stores[-1].records)
         store, known = stores[-1], context.sampler_context()
-        study = study_of(store, strategy, known, context.cost_of)
+        study = study_of(store, strategy, known, context.cost_of, context.baselines)
         return SearchTrials(context, store, study)
 
     yield open_it

@@ -216,7 +216,7 @@ def brute_ties(rows: list[dict[str, Any]], groups: list[list[float]]) -> dict[in
 def test_ties_are_those_of_brute_force() -> None:
     chance = random.Random(0)
     sizes = set()
-    for round_ in range(60):
+    for round_ in range(30):
         records = [with_seeds(0, [0.5, 0.5 + chance.choice([0.0, 0.02, 0.1])], 50)]
         for trial in range(1, 14):
             seeds = [chance.randint(30, 70) / 100 + 0.001 * i for i in range(chance.randint(1, 3))]
@@ -228,7 +228,7 @@ def test_ties_are_those_of_brute_force() -> None:
         expected = brute_ties(rows, groups)
         assert {row["trial"]: set(row["tied_with"]) for row in rows} == expected, round_
         sizes.add(sum(map(len, expected.values())))
-    assert len(sizes) > 10
+    assert len(sizes) > 8
 
 
 def test_ties_name_the_closest_first_and_need_noise() -> None:

@@ -300,6 +300,7 @@ def test_readers_live_on_and_leave_what_was_begun(both: tuple[Any, Any]) -> None
         next(left)
 
 
+@pytest.mark.slow
 def test_readers_need_no_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A container's /dev/shm has 64 MB; a reader whose tensor does not fit there never answers."""
     monkeypatch.setattr(torch.UntypedStorage, "_share_fd_cpu_", lambda *_: os._exit(1))

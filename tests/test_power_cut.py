@@ -109,7 +109,11 @@ def check(folder: Path, ended: bool = False) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("more", [(), RUNGS, ("--start-with", "first")], ids=["plain", "rungs", "start-with"])
+@pytest.mark.parametrize(
+    "more",
+    [(), pytest.param(RUNGS, marks=pytest.mark.slow), pytest.param(("--start-with", "first"), marks=pytest.mark.slow)],
+    ids=["plain", "rungs", "start-with"],
+)
 def test_a_power_cut_at_any_sync_leaves_a_run_that_goes_on(
     alternas: Any, disk: Disk, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
 ) -> None:
@@ -203,6 +207,7 @@ def of_bank(job: Any) -> JobResult | None:
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_power_cut_while_a_bank_trains_leaves_a_run_that_goes_on(
     alternas: Any, disk: Disk, monkeypatch: pytest.MonkeyPatch

@@ -9,6 +9,7 @@ import pytest
 
 from alternas.archs import Genotype, static_cost
 from alternas.archs.blocks.spec import BLOCKS, attention_kinds, conv_kinds
+from alternas.search.samplers import start
 from alternas.search.samplers.sampler_context import NetCosts, SamplerContext
 from alternas.search.samplers.start import CHEAP, first_nets, kinds_of
 from alternas.search.trials.search_trials import SearchTrials
@@ -16,6 +17,11 @@ from alternas.spaces import FixedChooser, Genes, Space, get, random_net
 from fakes import FakeExecutor, SilentView, run_loop
 
 LIMIT = 1_500_000
+
+
+@pytest.fixture(autouse=True)
+def as_many_draws_as_searches_make(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start, "DRAWS", 400)
 
 
 def macs(net: Genotype) -> int:

@@ -70,7 +70,7 @@ def open_supernet(tmp_path: Path, pool: list[Genotype]) -> Iterator[Open]:
         while stores:
             stores.pop().close()
         stores.append(Store(tmp_path))
-        study = study_of(stores[-1], "random", context.sampler_context(), context.cost_of)
+        study = study_of(stores[-1], "random", context.sampler_context(), context.cost_of, context.baselines)
         return SearchTrials(context, stores[-1], study)
 
     yield open_it

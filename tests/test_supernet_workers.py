@@ -234,7 +234,7 @@ def controller(tmp_path: Path, pool: list[Genotype]) -> Iterator[SearchTrials]:
     nets.pool = pool
     context = SearchContext(spec, data, get("all", 8), price, STEPS, tmp_path, fields, bank=bank, nets=nets)
     with closing(Store(tmp_path)) as store:
-        study = study_of(store, "random", context.sampler_context(), context.cost_of)
+        study = study_of(store, "random", context.sampler_context(), context.cost_of, context.baselines)
         made = SearchTrials(context, store, study)
         driver = driver_of(made)
         while made.live and (job := driver.next_job()):

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,7 @@ class TabularContext(SearchContext):
             return TableNets(space, self.limits.excess)
         return super().feasible_nets()
 
+    @cached_property
     def baselines(self) -> tuple[Genotype, ...]:
         """None is trained for comparison."""
         return ()
@@ -238,7 +240,7 @@ def trials_on(table: TabularBenchmark, how: SearcherConfig, seed: int) -> Search
     store: Any = _Records()
     fields = {"recipe": {}, "data": {}, "seed": seed, "versions": {}}
     context = TabularContext(spec, no_data, table.space, cost_fn, table.steps, Path("/nowhere"), fields, table=table)
-    study = study_of(store, how.strategy, context.sampler_context(), context.cost_of, context.baselines())
+    study = study_of(store, how.strategy, context.sampler_context(), context.cost_of, context.baselines)
     return SearchTrials(context, store, study)
 
 

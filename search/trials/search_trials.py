@@ -71,7 +71,7 @@ class SearchTrials(Producer):
             self._recall(record)
             self.rungs.recall(record, context.cost_of)
         self._proposer = Proposer(context, study, store.records, self.live, self.known)
-        candidates = context.baselines()
+        candidates = context.baselines
         self.baselines = choose_baselines(candidates, context)
         for number in range(len(self.baselines), len(candidates)):
             study.fail(number)

@@ -21,8 +21,8 @@ from ...results.runs.store import Store
 from ...spaces import Genes, options_of, plain_genes
 from ..samplers.random import TrialChooser
 from ..samplers.registry import find_strategy, is_own, sampler, user_sampler_errors
-from ..samplers.sampler_context import SamplerContext, candidate_baselines
-from ..samplers.start import first_nets
+from ..samplers.sampler_context import SamplerContext
+from ..samplers.start import MAX_NETS, first_nets
 from .recorded_trials import OUT_OF_MEMORY, CostOf, RecordedTrials, StudyMemory, end_of
 
 DIRECTIONS = (StudyDirection.MAXIMIZE, StudyDirection.MINIMIZE)  # of accuracy and its cost
@@ -155,16 +155,16 @@ class StudyAdapter:
 
 
 def study_of(
-    store: Store, strategy: str, context: SamplerContext, cost_of: CostOf, baselines: Sequence[Genotype] | None = None
+    store: Store, strategy: str, context: SamplerContext, cost_of: CostOf, baselines: Sequence[Genotype]
 ) -> StudyAdapter:
     """The study of a run: its baselines, all that its records and events say, and the first proposals.
 
-    `baselines` hold the first numbers; None are the space's.
+    `baselines` hold the first numbers.
 
     Raises:
         InputError: if the records' numbers are impossible.
     """
-    options, baselines = options_of(context.space), candidate_baselines(context) if baselines is None else baselines
+    options = options_of(context.space)
     noted = {event.trial: event.attrs for event in store.events if event.attrs}
     recorded = RecordedTrials(store.records, store.under_way, options, cost_of, noted)
     adapter = StudyAdapter(strategy, context, past=recorded.count)
@@ -180,8 +180,9 @@ def study_of(
     genes = [trial.genes for trial in begun]
     adapter.enqueue([first for first in context.first if first not in genes])
     searched = [trial.genes for trial in begun if isinstance(trial, UnderWay) or trial.kind == "search"]
-    plain = {net.key for net in baselines}
-    adapter.enqueue([first for first in first_nets(context, plain) if first not in searched])
+    if len(searched) < len(context.first) + MAX_NETS:  # else all of them have been proposed
+        plain = {net.key for net in baselines}
+        adapter.enqueue([first for first in first_nets(context, plain) if first not in searched])
     return adapter
 
 
