@@ -58,11 +58,10 @@ def _narrowed(image: tuple[int, int], limit: float, make_up: float) -> SpacePres
         net = space.sample(FixedChooser(genes | {"width": space.preset.widths[-1]}))
         return static_cost(net, CLASSES, image).macs
 
-    largest = list(_largest(ModernSpace(image, preset)))
+    largest = sorted(_largest(ModernSpace(image, preset)), key=lambda genes: -macs(high, genes))
     while high - low > STEP:
         middle = (low + high) / 2
-        highest = max(macs(middle, genes) for genes in largest)
-        low, high = (middle, high) if highest < limit else (low, middle)
+        low, high = (middle, high) if all(macs(middle, genes) < limit for genes in largest) else (low, middle)
     return _of_width(preset, low, make_up)
 
 
