@@ -4,11 +4,12 @@
     python benchmarks/gallery.py [letters] [cells] [cue] [digits] [--seeds 10 11 12] [--markdown]
 
 Each is `alternas search all` with a limit of MACs. Of its front three searched nets, chosen by validation, are trained
-anew with seeds that the search had not, from fresh weights, JUDGED times as long; beside them, as long and by the same
-recipe, the run's plain ResNets, one of each net's own MACs, and nets of timm, one of them from ImageNet's weights too,
-by the better of two rates. A searched net wins if on the test split it is above every plain ResNet of at most its MACs
-by more than the 95 % interval, and above timm's nets from fresh weights of at most its MACs. Trainings resume; figures
-go to results/gallery.json, pictures to docs/pictures/. --markdown writes docs/results.md alone.
+anew with seeds that the search had not, from fresh weights, LONGER than in the search; beside them, as long and by the
+same recipe, the run's plain ResNets and one of each net's own MACs; and for as many FLOPs as the most expensive of them
+nets of timm, one from ImageNet's weights too, by the better of two rates. A searched net wins if on the test split it
+is above every plain ResNet of at most its MACs by more than the 95 % interval, and above timm's nets from fresh weights
+of at most its MACs. Trainings resume; figures go to results/gallery.json, pictures to docs/pictures/. --markdown writes
+docs/results.md alone.
 """
 
 from __future__ import annotations
@@ -53,13 +54,15 @@ from alternas.spaces.presets import preset_for
 
 PICTURES = Path() if TINY else Path(__file__).parents[1] / "docs" / "pictures"
 SEARCHES = {  # the options of each
-    "letters": ["--max-macs", "4M", "--epochs", "20", "--trials", "32"],
-    "cells": ["--max-macs", "8M", "--epochs", "10", "--trials", "24", "--metric", "balanced_accuracy"],
-    "cue": ["--max-macs", "1.5M", "--epochs", "2", "--trials", "24"],
-    "digits": ["--max-macs", "2M", "--epochs", "14", "--trials", "32"],
+    "letters": ["--max-macs", "1.5M", "--epochs", "20", "--trials", "24"],
+    "cells": ["--max-macs", "4M", "--epochs", "10", "--trials", "20", "--metric", "balanced_accuracy"],
+    "cue": ["--max-macs", "1M", "--epochs", "1", "--trials", "24"],
+    "digits": ["--max-macs", "1M", "--epochs", "10", "--trials", "24"],
 }
-NETS, JUDGED = sized((3, 2.0), (1, 1.0))
-TIMM, PRETRAINED, RATES = ("mobilenetv3_small_100", "efficientnet_lite0"), "efficientnet_lite0", (1.0, 0.25)
+NETS = sized(3, 1)
+LONGER = {"letters": 2, "cells": 2, "cue": 4, "digits": 2}  # times the search's epochs that nets are judged after
+TIMM, PRETRAINED = ("mobilenetv3_small_100", "efficientnet_lite0"), "efficientnet_lite0"
+RATES = (1.0, 0.25)  # of the recipe's rate, that a net from ImageNet's weights may take
 FRESH, IMAGENET = "timm, fresh", "timm, ImageNet"
 COLUMNS = ("trial", "family", "kind", "macs", "accuracy", "gain", "rising", "weights")
 
@@ -74,6 +77,7 @@ class Net:
     macs: int
     start: str | None = None
     rate: float = 1.0
+    share: float = 1.0  # of the epochs
 
 
 @cache
@@ -99,7 +103,7 @@ class Judge:
 
     def __call__(self, net: Net, seed: int) -> dict[str, Any]:
         torch.set_num_threads(1)
-        data, recipe = self.data_set, replace(recipe_named(usual(self.data)), epochs=self.epochs)
+        data, recipe = self.data_set, replace(recipe_named(usual(self.data)), epochs=net.share * self.epochs)
         recipe, steps = replace(recipe, lr=recipe.lr * net.rate), recipe.steps(len(data.train))
         start = InitWeights(net.start, "ImageNet", zero_head=True) if net.start else None
         files = f"judged/{self.data}-{net.of}-{net.name}-{net.rate}-{seed}".replace(" ", "_").replace(".npz", "")
@@ -138,8 +142,8 @@ def searched(name: str, seeds: list[int]) -> dict[str, Any]:
     mine = [row for row in board.front if row["kind"] == "search"]
     mine = mine or [row for row in board.rows if row["kind"] == "search"]  # where ResNets hold the whole front
     taken = [mine[round((len(mine) - 1) * (i + 1) / NETS)] for i in range(min(NETS, len(mine)))]
-    judge = Judge(data, JUDGED * float(words[words.index("--epochs") + 1]), board.query.metric.name)
-    nets = [*of_front(board, taken, judge), *timms(judge)]
+    judge = Judge(data, LONGER[name] * float(words[words.index("--epochs") + 1]), board.query.metric.name)
+    nets = [*of_front(board, taken, judge), *timms(judge, taken[-1]["macs"])]
     alternas("front", run, "--svg", str(PICTURES / f"front-{name}.svg"))
     alternas("show", f"{run}:{taken[-1]['trial']}", "--svg", str(PICTURES / f"net-{name}.svg"))
     return {
@@ -176,13 +180,15 @@ def resnets(judge: Judge) -> Iterator[Genotype]:
         yield Genotype(make_stem(preset.stem, width), stages)
 
 
-def timms(judge: Judge) -> Iterator[Net]:
-    """Nets of timm, from fresh weights and from ImageNet's, at each rate."""
+def timms(judge: Judge, most: int) -> Iterator[Net]:
+    """Nets of timm, from fresh weights and from ImageNet's, for at most the FLOPs of a net of so many MACs."""
     for name in TIMM:
         net = zoo.get(name, judge.data_set.image_size)
-        starts = {FRESH: None} | ({IMAGENET: str(imagenet(Path(), a_stage_each=False))} if name == PRETRAINED else {})
-        for (of, start), rate in product(starts.items(), RATES):
-            yield Net(of, name, net, judge.macs(net), start, rate)
+        macs = judge.macs(net)
+        share = min(1.0, most / macs)
+        yield Net(FRESH, name, net, macs, share=share)
+        for rate in RATES if name == PRETRAINED else ():
+            yield Net(IMAGENET, name, net, macs, str(imagenet(Path(), a_stage_each=False)), rate, share)
 
 
 def judged(judge: Judge, nets: Iterable[Net], seeds: list[int]) -> dict[str, Any]:
@@ -234,9 +240,10 @@ HEAD = """# Results
 
 Searches with the defaults on data that people know, each run by `python benchmarks/gallery.py` on two cores without a
 GPU; [figures](../benchmarks/results/gallery.json). Validation chose the nets; the table is of the test split, means
-over three seeds that the search had not, from fresh weights, twice as long as in the search and all by its recipe;
-timm's by the better of two rates. A searched net *wins* if it is above every plain ResNet of at most its MACs by more
-than the 95 % interval of a difference, and not below timm's nets from fresh weights of at most its MACs.
+over three seeds that the search had not, from fresh weights, for longer than in the search and all by its recipe; those
+of timm for as many FLOPs as the most expensive searched net, or as many epochs. A searched net *wins* if it is above
+every plain ResNet of at most its MACs by more than the 95 % interval of a difference, and not below timm's nets from
+fresh weights of at most its MACs.
 """
 ABOUT = {
     "letters": "Fifteen letters in 250 fonts, 32 px, colour, over lines; no family of the test split was trained on.",
@@ -253,6 +260,7 @@ def page(found: dict[str, dict[str, Any]]) -> str:
 def section(name: str, facts: dict[str, Any]) -> list[str]:
     search, result = (facts["train_flops"] + facts["eval_flops"]) / 1e12, facts["judged"]
     judging = sum(net["flops"] for net in result["nets"]) / 1e12
+    cost = f"{search:.1f} TFLOPs; judging, {result['epochs']:g} epochs a net, {judging:.1f} more"
     verdicts = {row["net"]: row["verdict"] for row in result["verdicts"]}
     rows = [
         f"| {net['name']} | {'' if net['of'] == 'ResNet' else described(net, facts)} | {net['macs'] / 1e6:.2f} M "
@@ -264,7 +272,7 @@ def section(name: str, facts: dict[str, Any]) -> list[str]:
         "",
         ABOUT[name],
         "",
-        f"`{facts['command']}`: {facts['trained']} nets trained, {search:.1f} TFLOPs; judging took {judging:.1f} more.",
+        f"`{facts['command']}`: {facts['trained']} nets trained, {cost}.",
         "",
         f"![The front](pictures/front-{name}.svg)",
         "",

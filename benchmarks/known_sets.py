@@ -22,7 +22,6 @@ from PIL import Image, ImageDraw, ImageFont
 Labelled = list[tuple[np.ndarray, int]]
 LETTERS = "ABDEGHKMNQRSagt"
 FONTS, NO_LETTERS = Path("/usr/share/fonts"), ("D050000L", "Standard")  # dingbats and Greek
-DRAWN = 2  # pictures of a letter in a font
 DEFECT = 0.5  # the probability from which a cell counts as defective
 VALIDATED, TESTED = 0.2, 0.3  # of the pictures; letters: of the font families
 
@@ -56,8 +55,7 @@ def letters() -> dict[str, Labelled]:
         at = int(hashlib.sha256(family.encode()).hexdigest(), 16) % 100 / 100
         part = "test" if at < TESTED else "val" if at < TESTED + VALIDATED else "train"
         draw = random.Random(font.name)
-        texts = DRAWN * list(enumerate(LETTERS))
-        parts[part].extend((np.asarray(letter(text, font, draw)), label) for label, text in texts)
+        parts[part].extend((np.asarray(letter(text, font, draw)), label) for label, text in enumerate(LETTERS))
     return parts
 
 
