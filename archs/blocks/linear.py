@@ -11,9 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .layers import ModernBlock, act, conv_norm
-from .linear_entries import SCALE_KERNEL, LinearSizes
+from .linear_entries import LinearSizes
 
 ATTENTION_EPS = 1e-5  # beside the sum of a query's weights
+SCALE_KERNEL = 5  # as in linear_entries.py, whose constants an exported source does not have
 
 
 class FeedForward(nn.Module):
