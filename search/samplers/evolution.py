@@ -86,12 +86,12 @@ class Evolution(JointSampler):
         return self._most_promising([best, *filter(self._is_new, neighbors)], points, floor).genes
 
     def _far_in_cost(self, number: int) -> Genes | None:
-        """Of random draws the one whose cost is furthest from those of all nets so far; None without any."""
+        """Of random draws within the limits the one whose cost is furthest from all before; None without any."""
         first = self._first.values()
         known = [self._context.priced(features).costs.objective for features in first if features.is_feasible]
         draw = random.Random(f"{self._seed}/{number}")
-        drawn = [self._net(self._context.random_genes(draw)) for _ in range(FIRST_DRAWS)]
-        new = [net for net in drawn if self._is_new(net)]
+        drawn = [self._net(genes) for genes in self._context.draws_within_limits(draw, FIRST_DRAWS)]
+        new = [net for net in drawn if self._is_new(net) and net.features.is_feasible]
         if not known or not new:
             return None
         nearest = [np.abs(np.log(known) - math.log(net.features.costs.objective)).min() for net in new]

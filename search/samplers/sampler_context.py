@@ -13,13 +13,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...archs import Encoder, Genotype, Head, Stage, Stem
 from ...archs.candidate import recipe_genes
 from ...archs.stage import OPTIONS
-from ...spaces import FixedChooser, Gene, Genes, Space, cheapest, options_of, plain_genes, priors_of, random_genes
+from ...spaces import (
+    FeasibleNets,
+    FixedChooser,
+    Gene,
+    Genes,
+    Space,
+    cheapest,
+    options_of,
+    plain_genes,
+    priors_of,
+    random_genes,
+)
 
 if TYPE_CHECKING:
     import optuna
     from optuna.trial import FrozenTrial
 
 FULL_TRAINING = sys.maxsize  # the rung behind all others
+FEW_WITHIN = 0.1  # of random draws within the limits, below which the others are moved there
 MAX_REMEMBERED = 10_000  # nets that are described once, some 10 kB each
 COMMON = ("kind", "width", "patch", "pool", "hidden")  # fields of stems and heads that are always traits
 Traits = frozenset[tuple[tuple[str | int, ...], Any]]
@@ -144,11 +156,23 @@ class SamplerContext:
         tuned = recipe_genes(self._options)
         return [name for name in self._options if name not in tuned]
 
+    @cached_property
+    def _feasible(self) -> FeasibleNets:
+        return FeasibleNets(self.space, self.excess)
+
     def random_genes(self, draw: random.Random) -> Genes:
         """Genes drawn at random: of the feasible nets where these are listed, else of all, by the space's priors."""
         if self.nets:
             return draw.choice(self.nets)
         return random_genes(draw, self._options, priors_of(self.space))
+
+    def draws_within_limits(self, draw: random.Random, count: int) -> list[Genes]:
+        """Random genes; where hardly any net is within the limits, those that are not are moved there."""
+        drawn = [self.random_genes(draw) for _ in range(count)]
+        within = sum(self.is_feasible(self.features_of(genes).net) for genes in drawn)
+        if within >= FEW_WITHIN * count:
+            return drawn
+        return [moved for genes in drawn if (moved := self._feasible.moved(genes, draw))]
 
     def is_feasible(self, net: Genotype) -> bool:
         """Whether a net is within the limits."""

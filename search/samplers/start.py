@@ -22,7 +22,7 @@ def first_nets(context: SamplerContext, known: Collection[str] = ()) -> list[Gen
     They depend on the seed alone. None where all nets have one kind. `known` are keys of nets that are trained anyway.
     """
     draw = random.Random(f"{context.seed}/start")
-    drawn = [Drawn.of(context, context.random_genes(draw)) for _ in range(DRAWS)]
+    drawn = [Drawn.of(context, genes) for genes in context.draws_within_limits(draw, DRAWS)]
     drawn = sorted((net for net in drawn if net.is_feasible and net.key not in known), key=lambda net: net.log_cost)
     cheap, chosen, seen = drawn[: math.ceil(CHEAP * len(drawn))], list[Drawn](), set[str]()
     while len(chosen) < MAX_NETS and (new := [net for net in cheap if net.kinds - seen]):
