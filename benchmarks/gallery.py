@@ -165,9 +165,9 @@ def of_front(board: Leaderboard, taken: list[Row], judge: Judge) -> Iterator[Net
         yield Net("search", f"net {row['trial']}", genotypes[row["trial"]], row["macs"])
     plain = {row["macs"]: genotypes[row["trial"]] for row in board.rows if row["kind"] == "baseline"}
     for most in (row["macs"] for row in taken):
-        macs = {judge.macs(net): net for net in resnets(judge)}
-        nearest = max(cost for cost in macs if cost <= most)
-        plain[nearest] = macs[nearest]
+        within = {macs: net for net in resnets(judge) if (macs := judge.macs(net)) <= most}
+        if within:
+            plain[max(within)] = within[max(within)]
     for macs, net in plain.items():
         yield Net("ResNet", f"ResNet {macs / 1e6:.3g} M", net, macs)
 
@@ -175,7 +175,7 @@ def of_front(board: Leaderboard, taken: list[Row], judge: Judge) -> Iterator[Net
 def resnets(judge: Judge) -> Iterator[Genotype]:
     """The baselines in any width."""
     preset = preset_for(judge.data_set.image_size)
-    for (block, _, depths), width in product(preset.baselines, range(4, 132, 4)):
+    for (block, _, depths), width in product(preset.baselines, range(2, 130, 2)):
         stages = tuple(preset.stage(number, block, width, depth) for number, depth in enumerate(depths))
         yield Genotype(make_stem(preset.stem, width), stages)
 
