@@ -5,11 +5,11 @@
 
 Each is `alternas search all` with a limit of MACs. Of its front three searched nets, chosen by validation, are trained
 anew with seeds that the search had not, from fresh weights, LONGER than in the search; beside them, as long and by the
-same recipe, the run's plain ResNets and one of each net's own MACs; and for as many FLOPs as the most expensive of them
-nets of timm, one from ImageNet's weights too, by the better of two rates. A searched net wins if on the test split it
-is above every plain ResNet of at most its MACs by more than the 95 % interval, and above timm's nets from fresh weights
-of at most its MACs. Trainings resume; figures go to results/gallery.json, pictures to docs/pictures/. --markdown writes
-docs/results.md alone.
+same recipe, the run's plain ResNets, one of each net's own MACs and one LARGER; and for as many FLOPs as the most
+expensive of them nets of timm, one from ImageNet's weights too, by the better of two rates. A searched net wins if on
+the test split it is above every plain ResNet of at most its MACs by more than the 95 % interval, and above timm's nets
+from fresh weights of at most its MACs. Trainings resume; figures go to results/gallery.json, pictures to
+docs/pictures/. --markdown writes docs/results.md alone.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ SEARCHES = {  # the options of each
 }
 NETS = sized(3, 1)
 LONGER = {"letters": 2, "cells": 2, "cue": 4, "digits": 2}  # times the search's epochs that nets are judged after
+LARGER = 4  # times the MACs of the most expensive searched net, of a plain ResNet beside it
 TIMM, PRETRAINED = ("mobilenetv3_small_100", "efficientnet_lite0"), "efficientnet_lite0"
 RATES = (1.0, 0.25)  # of the recipe's rate, that a net from ImageNet's weights may take
 FRESH, IMAGENET = "timm, fresh", "timm, ImageNet"
@@ -159,12 +160,12 @@ def searched(name: str, seeds: list[int]) -> dict[str, Any]:
 
 
 def of_front(board: Leaderboard, taken: list[Row], judge: Judge) -> Iterator[Net]:
-    """The searched nets, the run's plain ResNets, and a plain ResNet of each searched net's MACs."""
+    """The searched nets, the run's plain ResNets, one of each searched net's MACs, and one LARGER."""
     genotypes = {record.trial: Genotype.from_dict(record.genotype) for record in board.records}
     for row in taken:
         yield Net("search", f"net {row['trial']}", genotypes[row["trial"]], row["macs"])
     plain = {row["macs"]: genotypes[row["trial"]] for row in board.rows if row["kind"] == "baseline"}
-    for most in (row["macs"] for row in taken):
+    for most in (*(row["macs"] for row in taken), LARGER * taken[-1]["macs"]):
         within = {macs: net for net in resnets(judge) if (macs := judge.macs(net)) <= most}
         if within:
             plain[max(within)] = within[max(within)]
@@ -175,7 +176,7 @@ def of_front(board: Leaderboard, taken: list[Row], judge: Judge) -> Iterator[Net
 def resnets(judge: Judge) -> Iterator[Genotype]:
     """The baselines in any width."""
     preset = preset_for(judge.data_set.image_size)
-    for (block, _, depths), width in product(preset.baselines, range(2, 130, 2)):
+    for (block, _, depths), width in product(preset.baselines, range(2, 130)):
         stages = tuple(preset.stage(number, block, width, depth) for number, depth in enumerate(depths))
         yield Genotype(make_stem(preset.stem, width), stages)
 
