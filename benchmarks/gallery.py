@@ -55,9 +55,9 @@ from alternas.spaces.presets import preset_for
 PICTURES = Path() if TINY else Path(__file__).parents[1] / "docs" / "pictures"
 SEARCHES = {  # the options of each
     "letters": ["--max-macs", "1.5M", "--epochs", "20", "--trials", "24"],
-    "cells": ["--max-macs", "4M", "--epochs", "10", "--trials", "20", "--metric", "balanced_accuracy"],
-    "cue": ["--max-macs", "1M", "--epochs", "1", "--trials", "24"],
-    "digits": ["--max-macs", "1M", "--epochs", "10", "--trials", "24"],
+    "cells": ["--max-macs", "2M", "--epochs", "10", "--trials", "20", "--metric", "balanced_accuracy"],
+    "cue": ["--max-macs", "600k", "--epochs", "1", "--trials", "24"],
+    "digits": ["--max-macs", "500k", "--epochs", "8", "--trials", "24"],
 }
 NETS = sized(3, 1)
 LONGER = {"letters": 2, "cells": 2, "cue": 4, "digits": 2}  # times the search's epochs that nets are judged after
