@@ -109,7 +109,12 @@ def test_plain_resnets_are_trained_on_by_the_same_rule(opened: Open) -> None:
     baselines = [r for r in records if r.kind == "baseline"]
     assert {r.key for r in baselines} == {net.key for net in controller.baselines}
     assert all(not r.accuracies for r in records), "once each"
-    units = [r.budget["done"] * r.cost["macs"] ** 0.5 for r in records if r.budget["done"] < MAX_TRAININGS * STEPS]
+    searched, by_trial = [r for r in records if r.kind == "search"], {r.trial: r for r in controller.store.records}
+    behind = [by_trial[r.lineage["trial"]] for r in searched]
+    ahead = sum(r.budget["done"] + r.lineage.get("steps", 0) for r in behind) / len(behind) - STEPS
+    assert ahead > 0, "a searched net has ancestors"
+    own = {r.trial: r.budget["done"] - ahead * (r.kind == "baseline") for r in records}
+    units = [own[r.trial] * r.cost["macs"] ** 0.5 for r in records if r.budget["done"] < round(MAX_TRAININGS * STEPS)]
     assert max(units) < 1.1 * min(units), "steps fall with the root of the MACs, whoever is trained"
 
 

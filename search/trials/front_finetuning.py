@@ -2,13 +2,15 @@
 
 It has a share of the search's compute, `polish`. The front of its own nets is thinned to those that span most
 hypervolume; cheap ones are trained on for longest. The plain ResNets are trained on by the same rule, beside that
-compute, so that a searched net is compared with ResNets that were trained as long.
+compute, and for as many steps more as those nets have from their ancestors, so that a searched net is compared with
+ResNets that were trained as long.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from statistics import fmean
 
 from ...archs import Genotype
 from ...archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
@@ -76,7 +78,16 @@ class FrontFinetuning(Producer):
         weights = [record.training_macs**COST_POWER for record in chosen]
         unit = search.tally.polish_flops / sum(weights) if weights else 0.0
         nets = sorted([*chosen, *(r for r in trained if r.kind == "baseline")], key=self._cost)
-        return [(record, unit * record.training_macs**COST_POWER) for record in nets]
+        return [
+            (record, unit * record.training_macs**COST_POWER + self._of_ancestors(record, chosen)) for record in nets
+        ]
+
+    def _of_ancestors(self, record: Record, chosen: Sequence[Record]) -> float:
+        """FLOPs that give a plain ResNet the steps that the chosen nets have behind them, on average; else 0."""
+        if record.kind != "baseline" or self._search.shared or not chosen:
+            return 0.0
+        steps = fmean(steps_of_lineage(other) or 0 for other in chosen) - record.budget["done"]
+        return max(0.0, steps) * BACKWARD_FACTOR * record.training_macs * record.recipe["batch_size"]
 
     def _cost(self, record: Record) -> float:
         return self._search.context.cost_of(record.key, record.cost)
