@@ -245,7 +245,8 @@ GPU; [figures](../benchmarks/results/gallery.json). Validation chose the nets; t
 over three seeds that the search had not, from fresh weights, for longer than in the search and all by its recipe; those
 of timm for as many FLOPs as the most expensive searched net, or as many epochs. A searched net *wins* if it is above
 every plain ResNet of at most its MACs by more than the 95 % interval of a difference, and not below timm's nets from
-fresh weights of at most its MACs.
+fresh weights of at most its MACs. Solar cells: [pretrained.md](pretrained.md#the-gate). Both searches ran before plain
+ResNets were trained on for the steps of the others' ancestors too, so the verdicts of their fronts promise too much.
 """
 ABOUT = {
     "letters": "Fifteen letters in 250 fonts, 32 px, colour, over lines; no family of the test split was trained on.",
