@@ -249,7 +249,7 @@ fresh weights of at most its MACs. Solar cells: [pretrained.md](pretrained.md#th
 ResNets were trained on for the steps of the others' ancestors too, so the verdicts of their fronts promise too much.
 """
 ABOUT = {
-    "letters": "Fifteen letters in 250 fonts, 32 px, colour, over lines; no family of the test split was trained on.",
+    "letters": "Fifteen letters in 269 fonts, 32 px, colour, over lines; no family of the test split was trained on.",
     "cells": "Photographs of solar cells (elpv-dataset), 64 px, grey; which have a defect? Balanced accuracy.",
     "cue": "Two digits and a glyph that says which of them counts, 16x16: a local feature decides about a far one.",
     "digits": "5,000 digits of MNIST, 28 px.",

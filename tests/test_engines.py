@@ -1,4 +1,4 @@
-"""What both engines promise, on real Ray, with workers that train nothing: the same search, whoever runs it."""
+"""What both engines promise, on real Ray, with workers that train nothing: the same search, on either engine."""
 
 from __future__ import annotations
 

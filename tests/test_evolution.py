@@ -110,8 +110,8 @@ def test_the_net_of_the_largest_gain_is_chosen(
     points, front = sampler._predicted_front()
     nets = sampler._candidates(front, 40, random.Random(f"{sampler._seed}/40"))
     mean, sd = sampler._surrogate.predict(nets)
-    dearest = max(net.features.costs.objective for net in nets), max(cost for _, cost in points)
-    reference = min(accuracy for accuracy, _ in points), max(dearest)
+    highest = max(net.features.costs.objective for net in nets), max(cost for _, cost in points)
+    reference = min(accuracy for accuracy, _ in points), max(highest)
     costs = np.array([net.features.costs.objective for net in nets])
     gains = expected_hypervolume_improvement(mean, sd, costs, points, reference) / costs**power
     assert genes == nets[int(gains.argmax())].genes

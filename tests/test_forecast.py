@@ -73,7 +73,7 @@ class Watch(SilentView):
 def test_while_a_search_runs(open_controller: Open, how: dict[str, Any]) -> None:
     """The space's mean tells a random search's compute beforehand to a quarter, its first half the rest to a tenth.
 
-    Nets that a scheduler promotes are dearer than the mean, as accuracy rises with MACs here: it tells two thirds.
+    Nets that a scheduler promotes cost more than the mean, as accuracy rises with MACs here: it tells two thirds.
     """
     controller = open_controller(get("all", 8), trials=60, **how)
     view = Watch(controller)

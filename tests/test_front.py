@@ -65,7 +65,7 @@ def test_nets_over_the_limits_shape_the_curve_and_are_not_ranked() -> None:
 
 
 def test_gains_beyond_the_baselines_are_shown_as_bounds(tmp_path: Path) -> None:
-    """A net cheaper than every ResNet and better than the cheapest, one dearer than all, one cheap and worse."""
+    """A net cheaper than every ResNet and better than the cheapest, one above all in cost, one cheap and worse."""
     records = [*RECORDS, record(7, 0.938, 900_000), record(8, 0.97, 200_000_000)]
     found = {row["trial"]: row for row in leaderboard(records).rows}
     assert (found[7]["gain"], found[7]["gain_bound"]) == (pytest.approx(13.8), "lower")

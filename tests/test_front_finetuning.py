@@ -115,7 +115,7 @@ def test_plain_resnets_are_trained_on_by_the_same_rule(opened: Open) -> None:
     assert ahead > 0, "a searched net has ancestors"
     own = {r.trial: r.budget["done"] - ahead * (r.kind == "baseline") for r in records}
     units = [own[r.trial] * r.cost["macs"] ** 0.5 for r in records if r.budget["done"] < round(MAX_TRAININGS * STEPS)]
-    assert max(units) < 1.1 * min(units), "steps fall with the root of the MACs, whoever is trained"
+    assert max(units) < 1.1 * min(units), "steps fall with the root of the MACs, of searched nets and ResNets alike"
 
 
 def test_it_goes_on_at_a_lower_rate_from_the_nets_own_weights(opened: Open) -> None:

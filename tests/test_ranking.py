@@ -117,5 +117,5 @@ def test_gain_beyond_the_baselines_is_a_bound() -> None:
     assert gain(0.9375, 9e5, curve) == (pytest.approx(13.75), "lower"), "cheaper, and better than the cheapest"
     assert gain(0.80, 9e5, curve) == (0.0, "lower")
     assert gain(0.79, 9e5, curve) == (None, None), "cheaper and worse: who knows"
-    assert gain(0.92, 2e9, curve) == (pytest.approx(2.0), "upper"), "over the best, which is not the dearest"
+    assert gain(0.92, 2e9, curve) == (pytest.approx(2.0), "upper"), "over the best, which is not the most expensive"
     assert gain(0.85, 2e9, curve) == (pytest.approx(-5.0), "upper")

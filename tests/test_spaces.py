@@ -152,7 +152,7 @@ SMOOTH = ("resnet", "alternet", "hybrid", "modern", "all")
 
 
 def ends_at(name: str, size: ImageSize) -> tuple[float, float]:
-    """MACs of the cheapest and of the dearest net."""
+    """MACs of the cheapest and of the most expensive net."""
     return ends(get(name, size), lambda net: static_cost(net, 10, size).macs)
 
 
@@ -210,7 +210,7 @@ def test_ends_are_the_least_and_the_most_of_all_members(kind: type, small_scale:
     assert ends(space, lambda net: static_cost(net, 10, 8).macs) == (min(macs), max(macs))
 
 
-def test_the_dearest_net_is_found_where_only_one_kind_of_attention_makes_it() -> None:
+def test_the_most_expensive_net_is_found_where_only_one_kind_of_attention_makes_it() -> None:
     space = get("edge", 80)
     options = options_of(space)
     largest = {gene: choices[-1] for gene, choices in options.items()}

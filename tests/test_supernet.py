@@ -233,15 +233,15 @@ def test_nets_that_learn_well_are_drawn_more_often_at_the_same_cost() -> None:
     assert share[0] > 0.75
     mean = [sum(map(draws.macs, nets)) / len(nets) for nets in (drawn, before)]
     assert mean[0] == pytest.approx(mean[1], rel=0.02)
-    cheapest, dearest = (sorted(map(draws.macs, drawn))[i] for i in (32, -32))
-    assert (cheapest, dearest) == pytest.approx([sorted(map(draws.macs, before))[i] for i in (32, -32)], rel=0.1)
+    cheapest, most_expensive = (sorted(map(draws.macs, drawn))[i] for i in (32, -32))
+    assert (cheapest, most_expensive) == pytest.approx([sorted(map(draws.macs, before))[i] for i in (32, -32)], rel=0.1)
 
 
 def test_draws_keep_the_limits() -> None:
     draws = sampler(most=500_000)
     assert all(draws.macs(net) <= 500_000 for step in range(50) for net in draws.nets(step, 2))
-    cheapest, _, dearest = draws.fixed()
-    assert draws.macs(cheapest) < draws.macs(dearest) <= 500_000
+    cheapest, _, most_expensive = draws.fixed()
+    assert draws.macs(cheapest) < draws.macs(most_expensive) <= 500_000
 
 
 def test_the_budget_is_that_of_full_trainings_of_the_mean_net() -> None:

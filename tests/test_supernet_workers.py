@@ -1,4 +1,4 @@
-"""Several workers train one bank: the bank of one worker, whoever dies meanwhile."""
+"""Several workers train one bank: the bank of one worker, whichever worker dies meanwhile."""
 
 from __future__ import annotations
 
