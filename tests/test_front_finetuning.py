@@ -20,7 +20,7 @@ from alternas.search.spec import Budget
 from alternas.search.training.job import InitWeights, JobResult, Point, TrainJob, Workers
 from alternas.search.trials.front_finetuning import MAX_NETS, MAX_TRAININGS, RATE, FrontFinetuning
 from alternas.search.trials.search_trials import SearchTrials
-from alternas.search.trials.trial import Parent
+from alternas.search.trials.trial import BASELINE_SEEDS, Parent
 from alternas.spaces import get
 from fakes import RECIPE, STEPS, FakeExecutor, KilledError, SilentView, fake_accuracy, run_loop
 
@@ -108,7 +108,7 @@ def test_plain_resnets_are_trained_on_by_the_same_rule(opened: Open) -> None:
     records = polished(controller)
     baselines = [r for r in records if r.kind == "baseline"]
     assert {r.key for r in baselines} == {net.key for net in controller.baselines}
-    assert all(not r.accuracies for r in records), "once each"
+    assert all(len(r.accuracies) == (BASELINE_SEEDS if r.kind == "baseline" else 0) for r in records)
     searched, by_trial = [r for r in records if r.kind == "search"], {r.trial: r for r in controller.store.records}
     behind = [by_trial[r.lineage["trial"]] for r in searched]
     ahead = sum(r.budget["done"] + r.lineage.get("steps", 0) for r in behind) / len(behind) - STEPS
@@ -121,18 +121,20 @@ def test_plain_resnets_are_trained_on_by_the_same_rule(opened: Open) -> None:
 def test_it_goes_on_at_a_lower_rate_from_the_nets_own_weights(opened: Open) -> None:
     controller = opened(10)
     jobs = [job for job in finish(controller).ran if job.recipe.schedule == "linear"]
-    by_trial = {r.trial: r for r in controller.store.records}
-    assert jobs
+    by_trial, first = {r.trial: r for r in controller.store.records}, controller.settings.seed
+    assert {job.seed for job in jobs} == {first + seed for seed in range(BASELINE_SEEDS)}
     for job in jobs:
         record = by_trial[job.trial]
         source = by_trial[record.lineage["trial"]]
         assert job.start
-        assert Path(job.start.weights).name == f"{source.key}.safetensors"
-        assert Path(job.weights).name == f"{source.key}-polished.safetensors"
+        of_seed = f"-{job.seed}" if job.seed != first else ""
+        assert Path(job.start.weights).name == f"{source.key}{of_seed}.safetensors", "what this seed has trained"
+        assert Path(job.weights).name == f"{source.key}-polished{of_seed}.safetensors"
         assert job.recipe.lr == RATE * RECIPE.lr
         assert record.recipe["lr"] == RATE * RECIPE.lr
         assert record.lineage["steps"] == source.budget["done"] + source.lineage.get("steps", 0)
-        assert train_flops(record) == flops(record) + (train_flops(source) or 0), "with all that it came from"
+        a_training = flops(record) // max(1, len(record.accuracies))
+        assert train_flops(record) == a_training + (train_flops(source) or 0), "with all that it came from"
 
 
 @pytest.mark.parametrize("more", [{"polish": 0.0}, {"strategy": "buildup", "inherit": False, "polish": 0.0}])

@@ -2,8 +2,8 @@
 
 It has a share of the search's compute, `polish`. The front of its own nets is thinned to those that span most
 hypervolume; cheap ones are trained on for longest. The plain ResNets are trained on by the same rule, beside that
-compute, and for as many steps more as those nets have from their ancestors, so that a searched net is compared with
-ResNets that were trained as long.
+compute, with each of their seeds, and for as many steps more as those nets have from their ancestors, so that a
+searched net is compared with ResNets that were trained as long, and the noise of such long trainings is known.
 """
 
 from __future__ import annotations

@@ -160,9 +160,9 @@ class Trial:
 
     def seeds(self, repeats: int) -> int:
         """Trainings at full budget in a search that repeats each net so often."""
-        if self.weights == "polished":
-            return 1
-        return repeats if self.kind == "search" else max(repeats, BASELINE_SEEDS)
+        if self.kind == "search":
+            return 1 if self.weights == "polished" else repeats
+        return max(repeats, BASELINE_SEEDS)
 
     @property
     def accuracies(self) -> dict[int, float]:
@@ -179,7 +179,10 @@ class Trial:
         """
         repeat = len(self.results_by_seed)
         seed = settings.seed + repeat
-        name = weights_name(self.key, self.weights) + (f"-{seed}" if repeat else "")
+        of_seed, start = f"-{seed}" if repeat else "", self.parent.start if self.parent else None
+        name = weights_name(self.key, self.weights) + of_seed
+        if start and repeat and self.weights == "polished":  # of the same net by the same seed
+            start = replace(start, weights=str(folder / "weights" / f"{self.key}{of_seed}.safetensors"))
         seconds = self.last_result.seconds if self.last_result and not repeat else 0.0  # of this training so far
         to_the_end = self.kind in REFERENCE_KINDS or repeat > 0
         self.paused = False
@@ -192,7 +195,7 @@ class Trial:
             total_steps=self.total_steps,
             checkpoint=str(folder / "checkpoints" / f"{name}.pt"),
             weights=str(folder / "weights" / f"{name}.safetensors"),
-            start=self.parent.start if self.parent else None,
+            start=start,
             curve_points=MIN_CURVE_POINTS if self.weights == "polished" else curve_points,
             timeout_s=max(1.0, 60 * settings.run.budget.trial_minutes - seconds),
             store=store,
