@@ -260,10 +260,10 @@ timm's nets from fresh weights of at most its MACs.
 **No net of the default space wins.** On pictures of up to 64 px it gives all its nets the stem that does not stride,
 whose first stage takes most of the MACs. Over plain ResNets with that stem (those that stand beside a search) its nets
 win on cells, cue and digits. A plain ResNet with the strided stem of ImageNet's ResNets is four times as wide at equal
-MACs, and above them on cells and digits, on cue at the cheap end. The space `free` has stems that stride: its nets reach
-as much with half the MACs, one of digits wins, the others are tied with such ResNets or lose. It was tried because
-`all` lost, by the stem. Letters and cue were searched before plain ResNets
-were trained on for the steps of the others' ancestors too: the verdicts of their fronts promise too much; on letters no
+MACs, and above them on cells and digits, on cue at the cheap end. The space `free` has stems that stride, and was tried
+because `all` lost by the stem: its nets reach as much with half the MACs, one of digits wins, the others are tied with
+such ResNets or lose. Letters and cue were searched before plain ResNets were trained on for the steps of the others'
+ancestors too: the verdicts of their fronts promise too much; on letters no
 ResNet with a strided stem was tried.
 """
 ABOUT = {

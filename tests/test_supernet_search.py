@@ -132,6 +132,20 @@ def test_baselines_then_the_bank_then_nets_then_the_front(open_supernet: Open, t
     assert all(job.start.weights == shared[job.genotype.key] for job in polished if job.start)
 
 
+def test_a_plain_resnet_on_the_slices_front_is_trained_on_from_its_own_weights_alone(
+    open_supernet: Open, tmp_path: Path
+) -> None:
+    controller = open_supernet()
+    plain = {net.key: tmp_path / "weights" / f"{net.key}.safetensors" for net in controller.baselines}
+    for file in plain.values():
+        file.parent.mkdir(exist_ok=True)
+        file.touch()
+    polished = [job for job in run(controller, slots=1).ran if isinstance(job, TrainJob) and job.start]
+    assert plain.keys() & {record.key for record in shared_of(controller).front()}
+    assert plain.keys() < {job.genotype.key for job in polished}
+    assert len({job.weights for job in polished}) == len({(job.trial, job.seed) for job in polished}), "one file each"
+
+
 def test_the_compute_is_that_asked_for(open_supernet: Open, tmp_path: Path) -> None:
     controller = open_supernet()
     run(controller)

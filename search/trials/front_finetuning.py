@@ -73,11 +73,12 @@ class FrontFinetuning(Producer):
             if r.status == Status.OK and r.weights != "polished" and r.kind != "reference"
             and not r.taken_from and weights_file(search.folder, r).exists()
         ]  # fmt: skip
+        plain = {r.trial_key: r for r in trained if r.kind == "baseline"}  # trained on as such, not from their slices
         searched = search.shared.front() if search.shared else [r for r in trained if r.kind == "search"]
-        chosen = thinned(searched, self._cost)
-        weights = [record.training_macs**COST_POWER for record in chosen]
+        chosen = thinned([r for r in searched if r.trial_key not in plain], self._cost)
+        weights = [record.training_macs**COST_POWER for record in chosen or plain.values()]
         unit = search.tally.polish_flops / sum(weights) if weights else 0.0
-        nets = sorted([*chosen, *(r for r in trained if r.kind == "baseline")], key=self._cost)
+        nets = sorted([*chosen, *plain.values()], key=self._cost)
         return [
             (record, unit * record.training_macs**COST_POWER + self._of_ancestors(record, chosen)) for record in nets
         ]
