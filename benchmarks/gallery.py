@@ -5,13 +5,14 @@
 
 Each is a search of the default space, or of `free`, with a limit of MACs. Of its front some searched nets, chosen by
 validation, are trained anew with seeds that the search had not, from fresh weights, LONGER than in the search. Beside
-them, as long and by the same recipe: the run's plain ResNets, one of each net's own MACs and one LARGER, with the run's
-stem and with the strided one of ImageNet's ResNets, which leaves four times the width. And for as many FLOPs as the
-most expensive of them nets of timm, one from ImageNet's weights too, by the better of two rates. A searched net wins if
-on the test split it is above every plain ResNet of at most its MACs by more than the 95 % interval, and above timm's
-nets from fresh weights of at most its MACs. The interval is alternas's own, from the noise of the searched nets and
-plain ResNets of about these accuracies; timm's, trained for other lengths, say nothing of it. Trainings resume; figures
-go to results/gallery.json, pictures to docs/pictures/. --markdown writes docs/results.md alone.
+them, as long and by the same recipe: the run's plain ResNets, one of each net's own MACs and one LARGER, with each stem
+of the space: a 3x3 conv, one that strides by 2, and that of ImageNet's ResNets, which strides by 4. And for as many
+FLOPs as the most expensive of them nets of timm, one from ImageNet's weights too, by the better of two rates. A
+searched net wins if on the test split it is above every plain ResNet of at most its MACs by more than the 95 %
+interval, and above timm's nets from fresh weights of at most its MACs. The interval is alternas's own, from the noise
+of the searched nets and plain ResNets of about these accuracies; timm's, trained for other lengths, say nothing of it.
+Trainings resume; figures go to results/gallery.json, pictures to docs/pictures/. --markdown writes docs/results.md
+alone.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from alternas.search.training.loaders import MemoryLoader
 from alternas.search.training.loop import train
 from alternas.search.training.recipes import get as recipe_named
 from alternas.search.training.recipes import usual
-from alternas.spaces.fit import make_stem
+from alternas.spaces.fit import PLAIN_STEMS, make_stem
 from alternas.spaces.presets import preset_for
 
 PICTURES = Path() if TINY else Path(__file__).parents[1] / "docs" / "pictures"
@@ -67,7 +68,6 @@ NETS = {"cells": 2, "cue": 2, "digits": 2}  # searched nets that are judged, els
 LONGER = {"cue": 4}  # times the search's epochs that they are judged after, else 2
 LARGER = 4  # times the MACs of the most expensive searched net, of a plain ResNet beside it
 TIMM, PRETRAINED = ("mobilenetv3_small_100", "efficientnet_lite0"), "efficientnet_lite0"
-STRIDED = "imagenet"  # the stem of ResNets for large pictures
 RATES = (1.0, 0.25)  # of the recipe's rate, that a net from ImageNet's weights may take
 FRESH, IMAGENET = "timm, fresh", "timm, ImageNet"
 COLUMNS = ("trial", "family", "kind", "macs", "accuracy", "gain", "rising", "weights")
@@ -113,7 +113,7 @@ class Judge:
         data, recipe = self.data_set, replace(recipe_named(usual(self.data)), epochs=net.share * self.epochs)
         recipe, steps = replace(recipe, lr=recipe.lr * net.rate), recipe.steps(len(data.train))
         start = InitWeights(net.start, "ImageNet", zero_head=True) if net.start else None
-        files = f"judged/{self.run}-{net.of}-{net.name}-{net.rate}-{seed}".replace(" ", "_")
+        files = f"judged/{self.run}-{net.of}-{net.name}-{net.rate}-{seed}".replace(" ", "_").replace("_/_", "_")
         job = TrainJob(0, net.genotype, recipe, seed, steps, steps, f"{files}.pt", f"{files}.safetensors",
                        start=start, test=True, curve_points=1, metric=Metric(self.metric))  # fmt: skip
         *_, result = train(job, MemoryLoader(data, torch.device("cpu")))
@@ -174,13 +174,12 @@ def of_front(board: Leaderboard, taken: list[Row], judge: Judge) -> Iterator[Net
         yield Net("search", f"net {row['trial']}", genotypes[row["trial"]], row["macs"])
     plain = {row["macs"]: genotypes[row["trial"]] for row in board.rows if row["kind"] == "baseline"}
     limits = (*(row["macs"] for row in taken), LARGER * taken[-1]["macs"])
-    for stem, most in product({preset_for(judge.data_set.image_size).stem: 0, STRIDED: 0}, limits):
-        within = {macs: net for net in resnets(judge, stem) if (macs := judge.macs(net)) <= most}
+    for stride, most in product(preset_for(judge.data_set.image_size).strides, limits):
+        within = {macs: net for net in resnets(judge, PLAIN_STEMS[stride]) if (macs := judge.macs(net)) <= most}
         if within:
             plain[max(within)] = within[max(within)]
     for macs, net in plain.items():
-        of_stem = ", strided stem" if net.stem.kind == STRIDED else ""
-        yield Net("ResNet", f"ResNet {macs / 1e6:.3g} M{of_stem}", net, macs)
+        yield Net("ResNet", f"ResNet {macs / 1e6:.3g} M, stem / {net.stem.stride}", net, macs)
 
 
 def resnets(judge: Judge, stem: str) -> Iterator[Genotype]:

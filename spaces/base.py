@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar, cast
 from ..archs import Genotype
 from ..archs.candidate import candidate_key
 from ..archs.errors import InputError
+from .fit import stem_name
 
 Gene = int | float | str
 Genes = dict[str, Gene]
@@ -185,12 +186,13 @@ def members(space: Space) -> Iterator[tuple[Genes, Genotype]]:
 
 
 def plain_genes(space: Space, net: Genotype) -> Genes | None:
-    """The genes of a plain ResNet, such as a baseline, or None if it is not in the space: its block, width, depths.
+    """The genes of a plain ResNet, such as a baseline, or None if it is not in the space: stem, block, width, depths.
 
     With the recipe's own genes, where these are searched.
     """
     stages = enumerate(net.stages, start=1)
     known: Genes = {"family": "resnet", "block": net.stages[0].block, "width": net.stages[0].width}
+    known |= {"stem": stem_name(net.stem), "stem_stride": net.stem.stride}
     known |= {f"depth{number}": stage.depth for number, stage in stages}
     fitting = {name: known[name] for name, choices in options_of(space).items() if known.get(name) in choices}
     genes = first_genes(space) | fitting

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
+from itertools import product
 from math import prod
 
-from ..archs import Genotype, Head, Stage, Stem
+from ..archs import Genotype, Head, Stage, Stem, static_cost
 from ..archs.blocks.spec import BLOCKS, attention_kinds, conv_kinds
 from ..archs.layout import ImageSize, Map
 from ..archs.parts import POOLS
 from .base import Chooser, Gene, RecordingChooser, options_of
-from .fit import make_stem, maps_of, pixels, varied, window_of
+from .fit import MODERN_STEMS, PLAIN_STEMS, make_stem, maps_of, pixels, varied, window_of
 from .presets import SpacePreset, preset_for
 from .priors import MODERN
 
@@ -34,13 +35,21 @@ class PresetSpace:
     def __init__(self, image_size: ImageSize, preset: SpacePreset | None = None) -> None:
         self.image_size, self.preset = image_size, preset or preset_for(image_size)
 
+    stems = PLAIN_STEMS  # by stride
+
     def baselines(self) -> tuple[Genotype, ...]:
-        return plain_resnets(self.preset)
+        """The preset's plain ResNets behind a stem of each stride, cheapest first."""
+        s = self.preset
+        nets = [plain_resnet(s, self.stems[stride], baseline) for stride in s.strides for baseline in s.baselines]
+        return tuple(sorted(nets, key=lambda net: static_cost(net, 10, self.image_size).macs))
 
     @cached_property
-    def _maps(self) -> list[Map]:
-        """The map after each stage: of all nets of the preset with its own stem, whose strides are alike."""
-        return maps_of(plain_resnets(self.preset)[0], self.image_size)
+    def _maps(self) -> dict[int, list[Map]]:
+        """By the stem's stride, the map after each stage."""
+        return {
+            stride: maps_of(plain_resnet(self.preset, self.stems[stride]), self.image_size)
+            for stride in self.preset.strides
+        }
 
     def num_attentions(self, i: int, at: Map, attention: str) -> int:
         """Heads and windows that attention blocks of this kind may have in stage `i`, on the map `at`."""
@@ -51,7 +60,7 @@ class PresetSpace:
 
 
 class ResNetSpace(PresetSpace):
-    """Plain pre-activation ResNets. Genes: block, width, depth1, depth2, ..."""
+    """Plain pre-activation ResNets. Genes: stem_stride where there are several, block, width, depth1, depth2, ..."""
 
     name = "resnet"
 
@@ -60,26 +69,25 @@ class ResNetSpace(PresetSpace):
 
     def size(self) -> int:
         s = self.preset
-        return len(s.blocks) * len(s.widths) * prod(len(options) for options in s.depths)
+        return len(s.strides) * len(s.blocks) * len(s.widths) * prod(len(options) for options in s.depths)
 
 
 def draw_trunk(chooser: Chooser, preset: SpacePreset) -> tuple[Stem, tuple[Stage, ...]]:
     """Draw the genes that all families share: a stem and its plain conv stages."""
+    stride = preset.strides[0] if len(preset.strides) == 1 else chooser.choose("stem_stride", preset.strides)
     block = chooser.choose("block", preset.blocks)
     width = chooser.choose("width", preset.widths)
     stages = []
     for i, options in enumerate(preset.depths):
         depth = chooser.choose(f"depth{i + 1}", options)
         stages.append(preset.stage(i, block, width, depth))
-    return make_stem(preset.stem, width), tuple(stages)
+    return make_stem(PLAIN_STEMS[stride], width), tuple(stages)
 
 
-def plain_resnets(preset: SpacePreset) -> tuple[Genotype, ...]:
-    """The preset's baselines, cheapest first."""
-    return tuple(
-        Genotype(make_stem(preset.stem, width), tuple(preset.stage(i, block, width, n) for i, n in enumerate(depths)))
-        for block, width, depths in preset.baselines
-    )
+def plain_resnet(preset: SpacePreset, stem: str, baseline: tuple[str, int, tuple[int, ...]] | None = None) -> Genotype:
+    """A baseline of the preset, by default the first, behind the stem of this name."""
+    block, width, depths = baseline or preset.baselines[0]
+    return Genotype(make_stem(stem, width), tuple(preset.stage(i, block, width, n) for i, n in enumerate(depths)))
 
 
 class AlterNetSpace(PresetSpace):
@@ -96,29 +104,30 @@ class AlterNetSpace(PresetSpace):
         for i, stage in enumerate(stages):
             msa = chooser.choose(f"msa{i + 1}", s.msa[i])
             heads = chooser.choose(f"heads{i + 1}", s.heads[i])
-            drawn.append(self._variant(i, stage, msa, heads, chooser.choose(f"window{i + 1}", s.windows)))
+            window = chooser.choose(f"window{i + 1}", s.windows)
+            drawn.append(self._variant(stage, self._maps[stem.stride][i], msa, heads, window))
         return Genotype(stem, tuple(drawn))
 
     def size(self) -> int:
-        return len(self.preset.blocks) * len(self.preset.widths) * self.placements()
+        return len(self.preset.blocks) * len(self.preset.widths) * sum(map(self.placements, self.preset.strides))
 
-    def placements(self, attention: str = "msa") -> int:
-        """Nets of one width and kind of conv block, by what makes a difference to attention blocks of this kind."""
-        return prod(self._variants(i, attention) for i in range(len(self.preset.depths)))
+    def placements(self, stride: int, attention: str = "msa") -> int:
+        """Nets of one stem, width and kind of conv block, by what makes a difference to attention of this kind."""
+        return prod(self._variants(i, at, attention) for i, at in enumerate(self._maps[stride]))
 
-    def attends(self, i: int) -> bool:
-        """Whether stage `i` may have MSA blocks."""
-        return any(window_of(window, self._maps[i]) is not None for window in self.preset.windows)
+    def attends(self, stride: int, i: int) -> bool:
+        """Whether stage `i` may have MSA blocks behind a stem of this stride."""
+        return any(window_of(window, self._maps[stride][i]) is not None for window in self.preset.windows)
 
-    def _variant(self, i: int, stage: Stage, msa: int, heads: int, window: int) -> Stage:
-        fit = window_of(window, self._maps[i])
+    def _variant(self, stage: Stage, at: Map, msa: int, heads: int, window: int) -> Stage:
+        fit = window_of(window, at)
         msa = 0 if fit is None else min(msa, stage.depth // 2)
         head_dim = self.preset.head_dim
         return varied(stage, ("msa", msa), ("heads", heads), ("head_dim", head_dim), ("window", fit or 0))
 
-    def _variants(self, i: int, attention: str) -> int:
-        """Distinct stages `i`."""
-        depths, msa, ways = self.preset.depths[i], self.preset.msa[i], self.num_attentions(i, self._maps[i], attention)
+    def _variants(self, i: int, at: Map, attention: str) -> int:
+        """Distinct stages `i` on the map `at`."""
+        depths, msa, ways = self.preset.depths[i], self.preset.msa[i], self.num_attentions(i, at, attention)
         return sum(1 + ways * len({min(blocks, depth // 2) for blocks in msa} - {0}) for depth in depths)
 
 
@@ -133,7 +142,7 @@ class HybridSpace(PresetSpace):
     def sample(self, chooser: Chooser) -> Genotype:
         s = self.preset
         stem, stages = draw_trunk(chooser, s)
-        trunk, patch, embed_dim, depth = draw_encoder(chooser, s, self._maps)
+        trunk, patch, embed_dim, depth = draw_encoder(chooser, s, self._maps[stem.stride])
         ratio = chooser.choose("mlp_ratio", s.mlp_ratios)
         pool = chooser.choose("pool", POOLS)
         return Genotype(stem, stages[:trunk], s.encoder(embed_dim, depth, ratio, patch), Head(pool))
@@ -141,7 +150,8 @@ class HybridSpace(PresetSpace):
     def size(self) -> int:
         s = self.preset
         encoders = len(s.embed_dims) * len(s.encoder_depths) * len(s.mlp_ratios) * len(POOLS)
-        trunks = sum(prod(map(len, s.depths[:used])) for used, _ in encoder_places(s, self._maps))
+        places = [place for maps in self._maps.values() for place in encoder_places(s, maps)]
+        trunks = sum(prod(map(len, s.depths[:used])) for used, _ in places)
         return len(s.blocks) * len(s.widths) * encoders * trunks
 
 
@@ -179,6 +189,7 @@ class ModernSpace(AlterNetSpace):
     """
 
     name = "modern"
+    stems = MODERN_STEMS
     priors = MODERN
 
     def __init__(self, image_size: ImageSize, preset: SpacePreset | None = None) -> None:
@@ -187,7 +198,7 @@ class ModernSpace(AlterNetSpace):
 
     def sample(self, chooser: Chooser) -> Genotype:
         net = super().sample(chooser)
-        stem = make_stem(self.preset.modern_stem or self.preset.stem, net.stem.width)
+        stem = make_stem(self.stems[net.stem.stride], net.stem.width)
         conv = chooser.choose("conv", self.convs)
         attention = chooser.choose("attention", self.attentions)
         ratio = chooser.choose("mlp_ratio", self.preset.mlp_ratios)
@@ -198,15 +209,11 @@ class ModernSpace(AlterNetSpace):
 
     def size(self) -> int:
         plain = prod(len(options) for options in self.preset.depths)
-        nets = sum(self.num_options(conv) * plain for conv in self.convs)
-        for attention in self.attentions:
-            placed = self.placements(attention) - plain
+        nets = len(self.preset.strides) * plain * sum(map(self.num_options, self.convs))
+        for stride, attention in product(self.preset.strides, self.attentions):
+            placed = self.placements(stride, attention) - plain
             nets += placed * sum(self.num_options(conv, attention) for conv in self.convs)
         return len(self.preset.widths) * nets
-
-    def baselines(self) -> tuple[Genotype, ...]:
-        name = self.preset.modern_stem or self.preset.stem
-        return tuple(replace(net, stem=make_stem(name, net.stem.width)) for net in super().baselines())
 
     def num_options(self, *kinds: str) -> int:
         """Values that mlp_ratio and the options may have together in nets of these kinds."""
@@ -247,8 +254,9 @@ class AllSpace:
 
     def size(self) -> int:
         """Every plain ResNet is an AlterNet without MSAs; those of basic blocks are modern nets, by their stem."""
-        a, own = self.alternet, self.modern.preset.modern_stem
-        basic = 0 if own or "basic" not in a.preset.blocks else len(a.preset.widths) * a.placements()
+        a = self.alternet
+        common = [stride for stride in a.preset.strides if a.stems[stride] == self.modern.stems[stride]]
+        basic = sum(map(a.placements, common)) * len(a.preset.widths) if "basic" in a.preset.blocks else 0
         return a.size() + self.hybrid.size() + self.modern.size() - basic
 
     def baselines(self) -> tuple[Genotype, ...]:
@@ -263,7 +271,7 @@ class AllSpace:
         if net.family == "alternet":
             return net
         stages = list(net.stages)
-        able = [i for i, stage in enumerate(stages) if stage.depth >= 2 and self.alternet.attends(i)]
+        able = [i for i, stage in enumerate(stages) if stage.depth >= 2 and self.alternet.attends(net.stem.stride, i)]
         at = able[-1] if able else len(stages) - 1
         depth = stages[at].depth if able else min(d for d in self.alternet.preset.depths[-1] if d >= 2)
         stages[at] = replace(stages[at], depth=depth, msa=1)

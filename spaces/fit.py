@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 from math import prod
@@ -11,7 +10,8 @@ from typing import Any
 from ..archs import Genotype, Stage, Stem
 from ..archs.layout import ImageSize, Map
 
-MODERN_STEMS = {"imagenet": "conv4"}  # where the preset's own stem costs more than a small modern net after it
+PLAIN_STEMS = {1: "cifar", 2: "conv2", 4: "imagenet"}  # by their stride
+MODERN_STEMS = PLAIN_STEMS | {4: "conv4"}  # the plain one of stride 4 costs more than a small modern net after it
 KEPT = 2**16  # stages
 WHOLE = 400  # pixels of the largest map over the whole of which a block attends
 WIDEST = 8  # the side of windows on a larger map, where the whole of it was asked for
@@ -58,12 +58,14 @@ def fit_patch(patch: int, at: Map, most_tokens: int) -> int:
     return patch if fits else 1
 
 
-def other_stems(stem: str, stride: int, image: Map) -> Iterable[str]:
-    """Patches of the preset's own stride where they divide the image, and of twice it, or convs."""
-    if stride > 1 and _divides(stride, image):
-        yield f"patchify{stride}"
-    yield from (MODERN_STEMS[stem],) if stem in MODERN_STEMS else ()
-    yield f"patchify{2 * stride}" if _divides(2 * stride, image) else f"conv{2 * stride}"
+def free_stems(strides: tuple[int, ...], image: Map) -> tuple[str, ...]:
+    """Stems of these strides; patches of the least where they divide the image, and of twice it, or convs."""
+    least = strides[0]
+    plain = [PLAIN_STEMS[stride] for stride in strides]
+    patches = [f"patchify{least}"] if least > 1 and _divides(least, image) else []
+    modern = [MODERN_STEMS[stride] for stride in strides]
+    twice = f"patchify{2 * least}" if _divides(2 * least, image) else f"conv{2 * least}"
+    return tuple(dict.fromkeys([*plain, *patches, *modern, twice]))
 
 
 def make_stem(name: str, width: int) -> Stem:
@@ -74,6 +76,11 @@ def make_stem(name: str, width: int) -> Stem:
         return Stem(kind, width, stride if kind == "patchify" else 0)
     halvings = stride.bit_length() - 1
     return Stem(kind, width, before=tuple(max(1, width >> n) for n in range(halvings - 1, 0, -1)), halvings=halvings)
+
+
+def stem_name(stem: Stem) -> str:
+    """The name by which `make_stem` gives a stem of this kind and stride."""
+    return stem.kind + (str(stem.stride) if stem.kind in ("patchify", "conv") else "")
 
 
 def _divides(patch: int, image: Map) -> bool:

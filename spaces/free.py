@@ -7,7 +7,6 @@ stage 3. So one more MSA block at the end of any stage is one gene, and a deeper
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -23,7 +22,7 @@ from .families import (
     draw_encoder,
     draw_options,
     encoder_places,
-    plain_resnets,
+    plain_resnet,
 )
 from .fit import make_stem, maps_of, pixels, varied, window_of
 from .presets import SpacePreset
@@ -54,9 +53,10 @@ class FreeSpace(PresetSpace):
     def __init__(self, image_size: ImageSize, preset: SpacePreset | None = None) -> None:
         super().__init__(image_size, preset)
         self.convs, self.attentions = convs(), attentions()
-        self._stems = {name: self._maps_after(name) for name in (self.preset.stem, *self.preset.other_stems)}
+        self._stems = {name: maps_of(plain_resnet(self.preset, name), image_size) for name in self.preset.free_stems}
         height, width = as_map(image_size)
-        most = pixels(self._maps[min(1, len(self._maps) - 1)])
+        own = next(iter(self._stems.values()))
+        most = pixels(own[min(1, len(own) - 1)])
         divide = [patch for patch in self.preset.vit_patches if height % patch == width % patch == 0]
         self._vit_patches = tuple(p for p in divide if p * p < height * width <= most * p * p)
         self._families = FAMILIES if self._vit_patches else FAMILIES[:-1]
@@ -87,11 +87,6 @@ class FreeSpace(PresetSpace):
         encoders = len(s.embed_dims) * len(s.encoder_depths) * len(POOLS)
         behind_stems = sum(self._behind(maps, encoders) for maps in self._stems.values())
         return len(s.widths) * behind_stems + len(s.mlp_ratios) * encoders * len(self._vit_patches)
-
-    def _maps_after(self, stem: str) -> list[Map]:
-        """Each stage's map."""
-        net = plain_resnets(self.preset)[0]
-        return maps_of(replace(net, stem=make_stem(stem, net.stem.width)), self.image_size)
 
     def _draw_body(self, chooser: Chooser) -> Stage:
         """Draw the genes that all stages share."""

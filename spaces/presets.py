@@ -14,10 +14,10 @@ from itertools import pairwise
 from math import exp, log
 from typing import NamedTuple
 
-from ..archs import Encoder, Genotype, Head, Stage, static_cost
+from ..archs import Encoder, Genotype, Head, Stage, Stem, static_cost
 from ..archs.layout import ImageSize, Map, as_map
 from .base import Gene
-from .fit import MODERN_STEMS, make_stem, maps_of, other_stems, window_of
+from .fit import PLAIN_STEMS, free_stems, make_stem, maps_of, window_of
 
 BLOCKS = ("basic", "bottleneck")
 MLP_RATIOS = (1.0, 2.0, 3.0, 4.0)
@@ -30,6 +30,7 @@ DEPTHS = (1, 2, 3, 4, 6, 9)  # of a stage, up to its own most
 HEADS = ((1, 2, 3), (2, 4, 6), (4, 8, 12), (8, 16, 24))  # by stage
 ENCODER_DEPTHS = (1, 2, 3, 4, 6, 8, 12)
 SPREAD = (0, 1 / 4, 0.396, 1 / 2, 0.646, 3 / 4, 0.896, 1)  # of widths between the least and the most, in logarithms
+STRIDED = 16  # the side from which on stems may stride
 SMALL = 32  # the side below which
 SMALL_SPREAD = (0, 0.4, 0.6, 1)  # most widths are narrow, for nets that train in seconds
 SMALL_EMBED_SPREAD = (0, 0.25, 0.5, 1)
@@ -42,8 +43,8 @@ MIN_TOKENS = 4  # on a side of a ViT's image
 class SpacePreset:
     """Options of every gene at one image size, cheapest first; tuples by stage where marked."""
 
-    stem: str  # its name, as of `make_stem`
-    other_stems: tuple[str, ...]  # further stems of the space `free`
+    strides: tuple[int, ...]  # of stems
+    free_stems: tuple[str, ...]  # of the space `free`: names, as of `make_stem`
     blocks: tuple[str, ...]  # residual blocks
     widths: tuple[int, ...]  # base width of stage 1; it doubles with each stage
     depths: tuple[tuple[int, ...], ...]  # by stage, blocks in the stage
@@ -57,12 +58,11 @@ class SpacePreset:
     patches: tuple[int, ...]
     vit_patches: tuple[int, ...]  # of a ViT's image, where they divide it
     encoder_head_dim: int  # channels of an encoder's head, about
-    # plain ResNets as (block, width, depths), cheapest first. A search trains those that span what it may find: the
-    # cheapest are for tight limits, and for nets cheaper than any ResNet of the space
+    # plain ResNets as (block, width, depths), with the stem of the least stride cheapest first. A search trains those
+    # that span what it may find: the cheapest are for tight limits, and for nets cheaper than any ResNet of the space
     baselines: tuple[tuple[str, int, tuple[int, ...]], ...]
     free: int = 5  # the last blocks of a stage, each of which may be an attention block in the space `free`
     options: tuple[tuple[str, tuple[Gene, ...]], ...] = OPTIONS  # of modern nets, of the kinds that have them
-    modern_stem: str = ""  # of the space `modern`, if not the same
     solved: tuple[tuple[int, ...], ...] = ()  # widths by stage, of base widths that do not just double
 
     def stage(self, number: int, block: str, width: int, depth: int) -> Stage:
@@ -108,8 +108,8 @@ def _preset(height: int, width: int) -> SpacePreset:
     widths = _between(low[0], high[0], SMALL_SPREAD if side < SMALL else SPREAD, 4)
     ones, twos = (tuple(depth for _ in trunk.depths) for depth in (1, 2))
     preset = SpacePreset(
-        stem=trunk.stem,
-        other_stems=tuple(other_stems(trunk.stem, trunk.stride, image)),
+        strides=trunk.strides,
+        free_stems=free_stems(trunk.strides, image),
         blocks=BLOCKS,
         widths=widths,
         depths=tuple(_up_to(DEPTHS, most) for most in trunk.depths),
@@ -127,14 +127,13 @@ def _preset(height: int, width: int) -> SpacePreset:
             *(("basic", width, ones) for width in (low[0] // 2, *(widths if side < SMALL else low[:1]))),
             *(("basic", width, twos) for width in widths),
         ),
-        modern_stem=MODERN_STEMS.get(trunk.stem, ""),
         solved=(low, high),
     )
 
     def macs(baseline: tuple[str, int, tuple[int, ...]]) -> int:
         block, width, depths = baseline
         stages = tuple(preset.stage(i, block, width, depth) for i, depth in enumerate(depths))
-        return _macs(Genotype(make_stem(trunk.stem, width), stages), image)
+        return _macs(Genotype(trunk.stem(width), stages), image)
 
     return replace(preset, baselines=tuple(sorted(preset.baselines, key=macs)))
 
@@ -142,25 +141,26 @@ def _preset(height: int, width: int) -> SpacePreset:
 class Trunk(NamedTuple):
     """The part of a preset that follows from the side alone."""
 
-    stem: str
-    stride: int
+    strides: tuple[int, ...]  # of stems; the widths are solved for the first
     depths: tuple[int, ...]  # the most by stage
     encoder_depth: int  # the most
     encoder_head_dim: int
     windows: tuple[int, ...]
 
+    def stem(self, width: int) -> Stem:
+        """The stem of plain nets of the least stride."""
+        return make_stem(PLAIN_STEMS[self.strides[0]], width)
+
 
 def _trunk(side: float) -> Trunk:
-    stem, stride = ("cifar", 1) if side <= 64 else ("conv2", 2) if side <= 160 else ("imagenet", 4)
+    strides = (1,) if side < STRIDED else (1, 2, 4) if side <= 64 else (2, 4) if side <= 160 else (4,)
     small, large = min(1.0, (side - 8) / 24), max(0.0, min(1.0, log(side / 32) / log(7)))
     depths = (2 + small, 3 + small, 2 + 4 * small + 3 * large, 4 * small)
     stages = 3 if side <= 16 else 4
     encoder_depth = 3 + 5 * max(0.0, small) + 4 * large
     head_dim = _rounded(side if side < 32 else 32 + 32 * large, 8)
-    windows = (2, 4, 0) if side <= 16 else (2, 4, 8, 0) if stride < 4 else (7, 14)
-    return Trunk(
-        stem, stride, tuple(max(2, round(d)) for d in depths[:stages]), round(encoder_depth), head_dim, windows
-    )
+    windows = (2, 4, 0) if side <= 16 else (2, 4, 8, 0) if strides[0] < 4 else (7, 14)
+    return Trunk(strides, tuple(max(2, round(d)) for d in depths[:stages]), round(encoder_depth), head_dim, windows)
 
 
 def _solved(trunk: Trunk, image: Map, side: float, end: int) -> tuple[int, ...]:
@@ -218,7 +218,7 @@ def _resnet(trunk: Trunk, widths: tuple[int, ...], end: int) -> Genotype:
     """The cheapest plain ResNet of these widths, or the most expensive."""
     stages = zip(trunk.depths, widths, strict=True)
     return Genotype(
-        make_stem(trunk.stem, widths[0]),
+        trunk.stem(widths[0]),
         tuple(Stage(BLOCKS[end], most if end else 1, w, 2 if i else 1) for i, (most, w) in enumerate(stages)),
     )
 

@@ -49,8 +49,8 @@ class EdgeSpace(ModernSpace):
 def _narrowed(image: tuple[int, int], limit: float, make_up: float) -> SpacePreset:
     """The preset of the image with the widest stages whose largest net stays below `limit` MACs, or the narrowest."""
     preset = preset_for(image)
-    if preset.stem == "cifar" and pixels(image) >= STRIDED**2:
-        preset = replace(preset, stem="conv2")
+    stride = 2 if preset.strides[0] == 1 and pixels(image) >= STRIDED**2 else preset.strides[0]
+    preset = replace(preset, strides=(stride,))
     low, high = float(MIN_WIDTH), max(MIN_WIDTH + STEP, float(preset.widths[-1]))
 
     def macs(width: float, genes: Genes) -> int:

@@ -25,8 +25,7 @@ from ..archs.json_files import Integer, Number, Text, convert
 from ..archs.layout import ImageSize, as_map
 from ..archs.user_code import time_limit, user_code_errors
 from .base import Chooser, FixedChooser, Gene, Genes, Option, RandomChooser, RecordingChooser, members
-from .families import plain_resnets
-from .presets import preset_for
+from .families import ResNetSpace
 from .user_modules import UserModules
 
 COUNTED = 10_000  # combinations of genes that are tried to count the distinct nets
@@ -65,7 +64,7 @@ class FileSpace:
             with user_code_errors(f"{self._what}: {kind.__name__}({self._image_size})"):
                 self._own: Any = kind(self._image_size)
             self.options = check(self._own, self._what, self._image_size)
-            self._baselines = plain_resnets(preset_for(self._image_size))
+            self._baselines = ResNetSpace(self._image_size).baselines()
             if hasattr(self._own, "baselines"):
                 with user_code_errors(self._what):
                     nets = self._own.baselines()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from alternas.spaces.presets import SpacePreset
 
 TINY = SpacePreset(
-    stem="cifar",
-    other_stems=("patchify2", "patchify4"),
+    strides=(1,),
+    free_stems=("cifar", "patchify2", "patchify4"),
     blocks=("basic",),
     widths=(4, 6, 8, 12, 16),
     depths=((1, 2), (1, 2, 3), (1, 2)),

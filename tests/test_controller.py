@@ -21,7 +21,7 @@ from alternas.archs import Genotype, InputError, static_cost
 from alternas.results.ranking.front import leaderboard
 from alternas.results.runs.record import Record
 from alternas.search.samplers.registry import STRATEGIES
-from alternas.search.samplers.sampler_context import candidate_baselines
+from alternas.search.samplers.sampler_context import NetCosts, SamplerContext, candidate_baselines
 from alternas.search.training.job import JobResult, Point, TrainJob
 from alternas.search.trials import live, schedulers
 from alternas.search.trials.schedulers import SCHEDULERS, RungResult, RungTable, Scheduler
@@ -480,3 +480,19 @@ def test_a_run_that_goes_on_keeps_its_baselines_and_may_train_more(open_controll
 def test_a_space_with_baselines_of_its_own_has_them_all(open_controller: Open, small_scale: SpacePreset) -> None:
     space = ResNetSpace(8, small_scale)
     assert candidate_baselines(open_controller(space).context.sampler_context()) == space.baselines()
+
+
+@pytest.mark.parametrize(("most", "strides"), [(10**10, [4, 4, 4, 1]), (1_500_000, [4, 4, 2, 4])])
+def test_baselines_are_as_wide_as_their_cost_allows(most: int, strides: list[int]) -> None:
+    """A 3x3 conv that keeps the image's side makes nets narrow for what they cost."""
+
+    def macs(net: Genotype) -> int:
+        return static_cost(net, 10, 32).macs
+
+    def costs_of(net: Genotype) -> NetCosts:
+        return NetCosts(macs(net), static_cost(net, 10, 32).params)
+
+    context = SamplerContext(get("all", 32), 0, costs_of, lambda net: macs(net) - most)
+    within = [net for net in candidate_baselines(context) if macs(net) <= most]
+    assert [net.stem.stride for net in within] == strides
+    assert sorted(within, key=macs) == within

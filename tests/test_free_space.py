@@ -13,12 +13,13 @@ from scales import TINY
 from alternas.archs import Encoder, Genotype, Head, Stage, Stem, zoo
 from alternas.spaces import FixedChooser, Genes, RandomChooser, RecordingChooser, free, get, options_of
 from alternas.spaces.base import neighbors
+from alternas.spaces.fit import stem_name
 from alternas.spaces.free import FAMILIES, FreeSpace
-from alternas.spaces.presets import SpacePreset, preset_for
+from alternas.spaces.presets import SpacePreset
 
 CUT = replace(
     TINY,
-    other_stems=(),
+    free_stems=("cifar",),
     widths=(4,),
     depths=((1,), (2,)),
     msa=((0, 1), (0, 1)),
@@ -32,8 +33,8 @@ CUT = replace(
     baselines=(("basic", 4, (1, 2)),),
 )
 CUTS = {
-    "stems and patches": replace(CUT, other_stems=("patchify2",), patches=(2, 1)),
-    "windows": replace(CUT, windows=(2, 4, 0), depths=((1,), (1,)), other_stems=("patchify2",)),
+    "stems and patches": replace(CUT, free_stems=("cifar", "patchify2"), patches=(2, 1)),
+    "windows": replace(CUT, windows=(2, 4, 0), depths=((1,), (1,)), free_stems=("cifar", "patchify2")),
     "heads and widths": replace(CUT, heads=((1, 2), (2,)), widths=(4, 8)),
     "blocks": replace(CUT, blocks=("basic", "bottleneck")),
     "bottlenecks alone": replace(CUT, blocks=("bottleneck",)),
@@ -102,10 +103,10 @@ def test_a_stem_is_there_where_it_leaves_a_map() -> None:
     assert stems == {
         8: ("cifar", "patchify2"),
         13: ("cifar", "conv2"),
-        16: ("cifar", "patchify2"),
-        28: ("cifar", "patchify2"),
-        32: ("cifar", "patchify2"),
-        96: ("conv2", "patchify2", "patchify4"),
+        16: ("cifar", "conv2", "imagenet", "conv4", "patchify2"),
+        28: ("cifar", "conv2", "imagenet", "conv4", "patchify2"),
+        32: ("cifar", "conv2", "imagenet", "conv4", "patchify2"),
+        96: ("conv2", "imagenet", "patchify2", "conv4", "patchify4"),
         224: ("imagenet", "patchify4", "conv4", "patchify8"),
     }
 
@@ -121,9 +122,9 @@ def test_vits_are_there_where_a_patch_divides_the_image() -> None:
 
 def renamed(genes: Genes, stem: str) -> Genes:
     """Genes of the other spaces in the words of `free`: places for counts, kinds by stage."""
-    found = dict(genes)
+    found = genes | {"stem": stem}
     if "conv" in genes:
-        found |= {"block": "basic", "stem": stem}
+        found["block"] = "basic"
     for i in [name[5:] for name in genes if name.startswith("depth")]:
         count = min(int(found.pop(f"msa{i}", 0)), int(genes[f"depth{i}"]) // 2)
         found |= {f"msa{i}_{2 * n + 1}": 1 for n in range(count)}
@@ -140,8 +141,7 @@ def test_every_net_of_the_other_spaces_is_a_member(name: str, family: str, size:
     for _ in range(30):
         memo = RecordingChooser(chooser)
         net = other.sample(memo)
-        stem = preset_for(size).modern_stem or preset_for(size).stem
-        assert free.sample(FixedChooser(renamed(memo.genes, stem) | {"family": family})).key == net.key
+        assert free.sample(FixedChooser(renamed(memo.genes, stem_name(net.stem)) | {"family": family})).key == net.key
 
 
 def test_a_papers_vit_is_a_member() -> None:

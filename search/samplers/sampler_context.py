@@ -246,7 +246,8 @@ def candidate_baselines(context: SamplerContext) -> tuple[Genotype, ...]:
     """The space's baselines worth training, cheapest first: from about its cheapest net up to the limits.
 
     Within the limits at most `MAX_BASELINES`, evenly over the logarithm of the cost (of the parameters where the
-    cost is a latency, unknown beforehand). The last one, over the limits, would end the curve that gains refer to.
+    cost is a latency, unknown beforehand), of nets that cost about as much those of most parameters: behind a stem that
+    strides they are wider. The last one, over the limits, would end the curve that gains refer to.
     """
 
     def cost(net: Genotype) -> float:
@@ -265,7 +266,11 @@ def candidate_baselines(context: SamplerContext) -> tuple[Genotype, ...]:
     if len(within) > MAX_BASELINES:  # the first, the last, and those nearest to even steps between
         logs = [math.log(cost(net)) for net in within]
         targets = [logs[0] + (logs[-1] - logs[0]) * i / (MAX_BASELINES - 1) for i in range(MAX_BASELINES)]
-        nearest = {min(range(len(logs)), key=lambda i: abs(logs[i] - target)) for target in targets}
+        nearest = set[int]()
+        for target in targets:
+            closest = min(range(len(logs)), key=lambda i: abs(logs[i] - target))
+            alike = [i for i in range(closest + 1) if logs[i] > logs[closest] - math.log(NEAR)]
+            nearest.add(max(alike, key=lambda i: context.costs_of(within[i]).params))
         within = [within[i] for i in sorted(nearest)]
     over = [net for net in nets if not context.is_feasible(net)]
     return (*within, *over[:1])
