@@ -44,6 +44,7 @@ from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.ranking.stats import Noise, pooled_noise, resolution_of
 from alternas.results.ranking.verdict import verdict_of
+from alternas.results.render.tables import short
 from alternas.results.runs.overview import run_row
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
@@ -250,18 +251,12 @@ HEAD = """# Results
 Searches with the defaults on data that people know, each run by `python benchmarks/gallery.py` on two cores without a
 GPU; [figures](../benchmarks/results/gallery.json). Validation chose the nets; the table is of the test split, means
 and standard deviations over seeds that the search had not, from fresh weights, for longer than in the search and all by
-its recipe; those of timm for as many FLOPs as the most expensive searched net, or as many epochs. A searched net *wins*
+its recipe; of the plain ResNets, of three stems and up to four times the MACs, those that no cheaper one beats, and the
+best; those of timm for as many FLOPs as the most expensive searched net, or as many epochs. A searched net *wins*
 if it is above every plain ResNet of at most its MACs by more than the 95 % interval of a difference, and not below
 timm's nets from fresh weights of at most its MACs.
 
-**No net of the default space wins.** On pictures of up to 64 px it gives all its nets the stem that does not stride,
-whose first stage takes most of the MACs. Over plain ResNets with that stem (those that stand beside a search) its nets
-win on cells, cue and digits. A plain ResNet with the strided stem of ImageNet's ResNets is four times as wide at equal
-MACs, and above them on cells and digits, on cue at the cheap end. The space `free` has stems that stride, and was tried
-because `all` lost by the stem: its nets reach as much with half the MACs, one of digits wins, the others are tied with
-such ResNets or lose. Letters and cue were searched before plain ResNets were trained on for the steps of the others'
-ancestors too: the verdicts of their fronts promise too much; on letters no
-ResNet with a strided stem was tried.
+Timm's nets are made for larger pictures and longer trainings; from fresh weights none of them comes far here.
 """
 ABOUT = {
     "letters": "Fifteen letters in 269 fonts, 32 px, colour, over lines; no family of the test split was trained on.",
@@ -272,7 +267,19 @@ ABOUT = {
 
 
 def page(found: dict[str, dict[str, Any]]) -> str:
-    return "\n".join([HEAD, *(line for name in sorted(found) for line in section(name, found[name]))])
+    outcomes = [
+        f"- {name.replace('-', ', seed ')}: {outcome(facts['judged'])}" for name, facts in sorted(found.items())
+    ]
+    return "\n".join([HEAD, *outcomes, "", *(line for name in sorted(found) for line in section(name, found[name]))])
+
+
+def outcome(result: dict[str, Any]) -> str:
+    """What the searched nets of one search came to, in words."""
+    said = []
+    for row in result["verdicts"]:
+        net = next(net for net in result["nets"] if net["name"] == row["net"])
+        said.append(f"{short(net['macs'])} MACs {row['verdict'] or 'cheaper than any plain ResNet'}")
+    return ", ".join(said)
 
 
 def section(name: str, facts: dict[str, Any]) -> list[str]:
@@ -282,9 +289,9 @@ def section(name: str, facts: dict[str, Any]) -> list[str]:
     cost = f"{search:.1f} TFLOPs; judging, {result['epochs']:g} epochs a net, {seeds} seeds, {judging:.1f} more"
     verdicts = {row["net"]: row["verdict"] for row in result["verdicts"]}
     rows = [
-        f"| {net['name']} | {'' if net['of'] == 'ResNet' else described(net, facts)} | {net['macs'] / 1e6:.2f} M "
+        f"| {net['name']} | {'' if net['of'] == 'ResNet' else described(net, facts)} | {short(net['macs'])} "
         f"| {net['test']:.3f} ± {net['sd']:.3f} | {verdicts.get(net['name'], '')} |"
-        for net in result["nets"]
+        for net in shown(result["nets"])
     ]
     return [
         f"## {name.replace('-', ', seed ')}",
@@ -300,6 +307,14 @@ def section(name: str, facts: dict[str, Any]) -> list[str]:
         told(result),
         "",
     ]
+
+
+def shown(nets: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """All but plain ResNets that a cheaper one beats, or that no searched net can afford, but for the best."""
+    plain, most = [net for net in nets if net["of"] == "ResNet"], max(n["macs"] for n in nets if n["of"] == "search")
+    front = [net for net in plain if all(net["test"] > other["test"] for other in plain if other["macs"] < net["macs"])]
+    kept = [net["name"] for net in front if net["macs"] <= most or net is front[-1]]
+    return [net for net in nets if net["of"] != "ResNet" or net["name"] in kept]
 
 
 def described(net: dict[str, Any], facts: dict[str, Any]) -> str:
