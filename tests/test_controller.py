@@ -496,3 +496,14 @@ def test_baselines_are_as_wide_as_their_cost_allows(most: int, strides: list[int
     within = [net for net in candidate_baselines(context) if macs(net) <= most]
     assert [net.stem.stride for net in within] == strides
     assert sorted(within, key=macs) == within
+
+
+def test_of_baselines_of_equal_parameters_that_of_most_macs_is_taken() -> None:
+    """Where parameters are the cost, a stem that strides saves nothing."""
+
+    def costs_of(net: Genotype) -> NetCosts:
+        params = static_cost(net, 10, 32).params
+        return NetCosts(params, params)
+
+    chosen = candidate_baselines(SamplerContext(get("all", 32), 0, costs_of))
+    assert [net.stem.stride for net in chosen[:3]] == [1, 1, 1]

@@ -266,10 +266,10 @@ def candidate_baselines(context: SamplerContext) -> tuple[Genotype, ...]:
     if len(within) > MAX_BASELINES:  # the first, the last, and those nearest to even steps between
         logs = [math.log(cost(net)) for net in within]
         targets = [logs[0] + (logs[-1] - logs[0]) * i / (MAX_BASELINES - 1) for i in range(MAX_BASELINES)]
-        nearest = set[int]()
+        nearest, last_first = set[int](), range(len(logs))[::-1]  # of nets of equal parameters that of most MACs
         for target in targets:
-            closest = min(range(len(logs)), key=lambda i: abs(logs[i] - target))
-            alike = [i for i in range(closest + 1) if logs[i] > logs[closest] - math.log(NEAR)]
+            closest = min(last_first, key=lambda i: abs(logs[i] - target))
+            alike = [i for i in last_first if logs[closest] - math.log(NEAR) < logs[i] <= logs[closest]]
             nearest.add(max(alike, key=lambda i: context.costs_of(within[i]).params))
         within = [within[i] for i in sorted(nearest)]
     over = [net for net in nets if not context.is_feasible(net)]
