@@ -111,7 +111,8 @@ class Judge:
         data, recipe = self.data_set, replace(recipe_named(usual(self.data)), epochs=net.share * self.epochs)
         recipe, steps = replace(recipe, lr=recipe.lr * net.rate), recipe.steps(len(data.train))
         start = InitWeights(net.start, "ImageNet", zero_head=True) if net.start else None
-        files = f"judged/{self.run}-{net.of}-{net.name}-{net.rate}-{seed}".replace(" ", "_").replace("_/_", "_")
+        parts = (self.run, net.of, net.name, net.rate, net.share, seed)
+        files = "judged/" + "-".join(map(str, parts)).replace(" ", "_").replace("/", "")
         job = TrainJob(0, net.genotype, recipe, seed, steps, steps, f"{files}.pt", f"{files}.safetensors",
                        start=start, test=True, curve_points=1, metric=Metric(self.metric))  # fmt: skip
         *_, result = train(job, MemoryLoader(data, torch.device("cpu")))
@@ -249,12 +250,12 @@ def verdict(net: dict[str, Any], lines: list[dict[str, Any]], noise: Noise) -> d
 HEAD = """# Results
 
 Searches with the defaults on data that people know, each run by `python benchmarks/gallery.py` on two cores without a
-GPU; [figures](../benchmarks/results/gallery.json). Validation chose the nets; the table is of the test split, means
-and standard deviations over seeds that the search had not, from fresh weights, for longer than in the search and all by
-its recipe; of the plain ResNets, of three stems and up to four times the MACs, those that no cheaper one beats, and the
-best; those of timm for as many FLOPs as the most expensive searched net, or as many epochs. A searched net *wins*
-if it is above every plain ResNet of at most its MACs by more than the 95 % interval of a difference, and not below
-timm's nets from fresh weights of at most its MACs.
+GPU; [figures](../benchmarks/results/gallery.json). The nets are those of the front that the search trained on; the
+table is of the test split, means and standard deviations over seeds that the search had not, from fresh weights, for
+longer than in the search and all by its recipe; of the plain ResNets, of three stems and up to four times the MACs,
+those that no cheaper one beats, and the best; those of timm for as many FLOPs as the most expensive searched net, or as
+many epochs. A searched net *wins* if it is above every plain ResNet of at most its MACs by more than the 95 % interval
+of a difference, and not below timm's nets from fresh weights of at most its MACs.
 
 Timm's nets are made for larger pictures and longer trainings; from fresh weights none of them comes far here.
 """
