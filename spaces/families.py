@@ -31,11 +31,10 @@ class PresetSpace:
     """Base of the spaces over one `SpacePreset`."""
 
     name = ""
+    stems = PLAIN_STEMS  # by stride
 
     def __init__(self, image_size: ImageSize, preset: SpacePreset | None = None) -> None:
         self.image_size, self.preset = image_size, preset or preset_for(image_size)
-
-    stems = PLAIN_STEMS  # by stride
 
     def baselines(self) -> tuple[Genotype, ...]:
         """The preset's plain ResNets behind a stem of each stride, cheapest first."""

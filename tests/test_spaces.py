@@ -74,6 +74,14 @@ def test_size_counts_the_members(kind: type, size: int, small_scale: SpacePreset
     assert len(set(keys)) == len(keys) == space.size()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_size_counts_the_members_behind_each_stem(kind: type, small_scale: SpacePreset) -> None:
+    few = replace(small_scale, strides=(1, 4), widths=(4, 8), depths=((1,), (1, 2), (2,)), embed_dims=(16,))
+    space: Space = kind(16, few)
+    keys = [net.key for _, net in members(space)]
+    assert len(set(keys)) == len(keys) == space.size()
+
+
 def test_size_counts_options(small_scale: SpacePreset) -> None:
     options = (("kernel", (3, 5)), ("expand", (2.0, 4.0)), ("se", (0.0, 0.25)))
     scale = replace(small_scale, widths=(4,), depths=((1,), (1, 2)), msa=((0,), (0, 1)), options=options)
