@@ -288,7 +288,7 @@ def section(name: str, facts: dict[str, Any]) -> list[str]:
     judging = sum(net["flops"] for net in result["nets"]) / 1e12
     seeds = max(len(net["tests"]) for net in result["nets"])
     cost = f"{search:.1f} TFLOPs; judging, {result['epochs']:g} epochs a net, {seeds} seeds, {judging:.1f} more"
-    verdicts = {row["net"]: row["verdict"] for row in result["verdicts"]}
+    verdicts = {row["net"]: told(row) for row in result["verdicts"]}
     rows = [
         f"| {net['name']} | {'' if net['of'] == 'ResNet' else described(net, facts)} | {short(net['macs'])} "
         f"| {net['test']:.3f} ± {net['sd']:.3f} | {verdicts.get(net['name'], '')} |"
@@ -301,11 +301,9 @@ def section(name: str, facts: dict[str, Any]) -> list[str]:
         f"`{facts['command']}`: {facts['trained']} nets trained, {cost}.",
         "",
         *([f"![The front](pictures/front-{name}.svg)", ""] if name in ABOUT else []),
-        "| net | | MACs | test | |",
+        "| net | | MACs | test | points |",
         "| --- | --- | --- | --- | --- |",
         *rows,
-        "",
-        told(result),
         "",
     ]
 
@@ -324,15 +322,11 @@ def described(net: dict[str, Any], facts: dict[str, Any]) -> str:
     return families.get(net["name"], net["of"])
 
 
-def told(result: dict[str, Any]) -> str:
-    """What each searched net is above or below, in words."""
-    said = []
-    for row in result["verdicts"]:
-        parts = [f"{100 * gain:+.1f} points to {of}" for of, gain in row["above"].items()]
-        noise = f"noise {100 * row['noise']:.1f}, {row['verdict']}" if row["noise"] else "no ResNet costs as little"
-        parts.append(noise)
-        said.append(f"{row['net'].capitalize()}: {', '.join(parts)}.")
-    return " ".join(said)
+def told(row: dict[str, Any]) -> str:
+    """What a searched net is above or below the best ResNet that costs no more, in words."""
+    if not row["noise"]:
+        return ""
+    return f"{row['verdict']}, {100 * row['above']['ResNet']:+.1f} ± {100 * row['noise']:.1f}"
 
 
 def alternas(*words: str) -> None:
