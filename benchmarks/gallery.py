@@ -254,8 +254,8 @@ GPU; [figures](../benchmarks/results/gallery.json). The nets are those of the fr
 table is of the test split, means and standard deviations over seeds that the search had not, from fresh weights, for
 longer than in the search and all by its recipe; of the plain ResNets, of three stems and up to four times the MACs,
 those that no cheaper one beats, and the best; those of timm for as many FLOPs as the most expensive searched net, or as
-many epochs. A searched net *wins* if it is above every plain ResNet of at most its MACs by more than the 95 % interval
-of a difference, and not below timm's nets from fresh weights of at most its MACs.
+many epochs. A searched net *wins* if it is above every plain ResNet of at most its MACs by more points than the 95 %
+interval of a difference (±), and not below timm's nets from fresh weights of at most its MACs.
 
 Timm's nets are made for larger pictures and longer trainings; from fresh weights none of them comes far here.
 """
