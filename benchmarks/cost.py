@@ -86,7 +86,7 @@ def main() -> None:
     for name, times in (("formula", formula()), ("counter", counter())):
         found[name] = {"first_ms": 1e3 * times[0], "later_ms": summary([1e3 * t for t in times[1:]])}
     shown = {name: round(of_zoo[name], 3) for name in list(of_zoo)[:10]}
-    found |= {"zoo, cpu ms": {"nets": len(of_zoo), "dearest": shown}}
+    found |= {"zoo, cpu ms": {"nets": len(of_zoo), "most expensive": shown}}
     keep("cost", found | {"random nets that cost what is counted": check_members(draws)})
 
 

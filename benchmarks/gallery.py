@@ -149,7 +149,8 @@ def searched(name: str, seeds: list[int]) -> dict[str, Any]:
     board, facts = leaderboard_of(folder, RankingQuery()), run_row(folder)
     mine = [row for row in board.front if row["kind"] == "search"]
     mine = mine or [row for row in board.rows if row["kind"] == "search"]  # where ResNets hold the whole front
-    taken = [row for row in mine if row["weights"] == "polished"] or mine[-1:]
+    taken = [row for row in mine if row["weights"] == "polished"] or [max(mine, key=lambda row: row["accuracy"])]
+    taken.sort(key=lambda row: row["macs"])
     judge = Judge(run, data, LONGER.get(of, 2) * float(words[words.index("--epochs") + 1]), board.query.metric.name)
     nets = [*of_front(board, taken, judge), *timms(judge, taken[-1]["macs"])]
     if not seed:
@@ -268,10 +269,14 @@ ABOUT = {
 
 
 def page(found: dict[str, dict[str, Any]]) -> str:
-    outcomes = [
-        f"- {name.replace('-', ', seed ')}: {outcome(facts['judged'])}" for name, facts in sorted(found.items())
-    ]
-    return "\n".join([HEAD, *outcomes, "", *(line for name in sorted(found) for line in section(name, found[name]))])
+    ordered = sorted(found.items())
+    outcomes = [f"- {titled(name)}: {outcome(facts['judged'])}" for name, facts in ordered]
+    return "\n".join([HEAD, *outcomes, "", *(line for name, facts in ordered for line in section(name, facts))])
+
+
+def titled(name: str) -> str:
+    """ "digits, seed 1" for "digits-1"."""
+    return name.replace("-", ", seed ")
 
 
 def outcome(result: dict[str, Any]) -> str:
@@ -295,7 +300,7 @@ def section(name: str, facts: dict[str, Any]) -> list[str]:
         for net in shown(result["nets"])
     ]
     return [
-        f"## {name.replace('-', ', seed ')}",
+        f"## {titled(name)}",
         "",
         *([ABOUT[name], ""] if name in ABOUT else []),
         f"`{facts['command']}`: {facts['trained']} nets trained, {cost}.",

@@ -151,7 +151,9 @@ class FreeSpace(PresetSpace):
             for kind in self._beside(block):
                 variants[told, self._shared(block, kind)] += some * self.num_attentions(i, at, kind)
         for kind in self.attentions:  # where no conv block is left, only the output's width tells of it
-            alone = [frozenset({block}) for block in s.blocks if kind in self._beside(block) and _expands(block)]
+            alone = [
+                frozenset({block}) for block in s.blocks if kind in self._beside(block) and BLOCKS[block].expansion > 1
+            ]
             for told in (any_block, *alone):
                 variants[told, self._shared(kind)] += whole * self.num_attentions(i, at, kind)
         return variants
@@ -174,10 +176,6 @@ def _with_options(stage: Stage, options: dict[str, Any]) -> Stage:
     """The stage with the options that its kinds of blocks have."""
     kinds = (stage.block, stage.attention) if stage.places else (stage.block,)
     return varied(stage, *(o for o in options.items() if any(o[0] in BLOCKS[kind].options for kind in kinds)))
-
-
-def _expands(block: str) -> bool:
-    return BLOCKS[block].expansion > 1
 
 
 def _joined(ways: Counter[Told], more: Counter[Told]) -> Counter[Told]:

@@ -14,7 +14,7 @@ from itertools import pairwise
 from math import exp, log
 from typing import NamedTuple
 
-from ..archs import Encoder, Genotype, Head, Stage, Stem, static_cost
+from ..archs import Encoder, Genotype, Head, Stage, static_cost
 from ..archs.layout import ImageSize, Map, as_map
 from .base import Gene
 from .fit import PLAIN_STEMS, free_stems, make_stem, maps_of, window_of
@@ -30,7 +30,7 @@ DEPTHS = (1, 2, 3, 4, 6, 9)  # of a stage, up to its own most
 HEADS = ((1, 2, 3), (2, 4, 6), (4, 8, 12), (8, 16, 24))  # by stage
 ENCODER_DEPTHS = (1, 2, 3, 4, 6, 8, 12)
 SPREAD = (0, 1 / 4, 0.396, 1 / 2, 0.646, 3 / 4, 0.896, 1)  # of widths between the least and the most, in logarithms
-STRIDED = 16  # the side from which on stems may stride
+SEVERAL_STRIDES = 16  # the side from which on stems may stride
 SMALL = 32  # the side below which
 SMALL_SPREAD = (0, 0.4, 0.6, 1)  # most widths are narrow, for nets that train in seconds
 SMALL_EMBED_SPREAD = (0, 0.25, 0.5, 1)
@@ -58,8 +58,8 @@ class SpacePreset:
     patches: tuple[int, ...]
     vit_patches: tuple[int, ...]  # of a ViT's image, where they divide it
     encoder_head_dim: int  # channels of an encoder's head, about
-    # plain ResNets as (block, width, depths), with the stem of the least stride cheapest first. A search trains those
-    # that span what it may find: the cheapest are for tight limits, and for nets cheaper than any ResNet of the space
+    # plain ResNets as (block, width, depths), each behind a stem of each stride. A search trains those that span what
+    # it may find: the cheapest are for tight limits, and for nets cheaper than any ResNet of the space
     baselines: tuple[tuple[str, int, tuple[int, ...]], ...]
     free: int = 5  # the last blocks of a stage, each of which may be an attention block in the space `free`
     options: tuple[tuple[str, tuple[Gene, ...]], ...] = OPTIONS  # of modern nets, of the kinds that have them
@@ -107,7 +107,7 @@ def _preset(height: int, width: int) -> SpacePreset:
     embed_low, embed_high = (_solved_embed(trunk, widths, image, side, end) for end, widths in enumerate((low, high)))
     widths = _between(low[0], high[0], SMALL_SPREAD if side < SMALL else SPREAD, 4)
     ones, twos = (tuple(depth for _ in trunk.depths) for depth in (1, 2))
-    preset = SpacePreset(
+    return SpacePreset(
         strides=trunk.strides,
         free_stems=free_stems(trunk.strides, image),
         blocks=BLOCKS,
@@ -130,13 +130,6 @@ def _preset(height: int, width: int) -> SpacePreset:
         solved=(low, high),
     )
 
-    def macs(baseline: tuple[str, int, tuple[int, ...]]) -> int:
-        block, width, depths = baseline
-        stages = tuple(preset.stage(i, block, width, depth) for i, depth in enumerate(depths))
-        return _macs(Genotype(trunk.stem(width), stages), image)
-
-    return replace(preset, baselines=tuple(sorted(preset.baselines, key=macs)))
-
 
 class Trunk(NamedTuple):
     """The part of a preset that follows from the side alone."""
@@ -147,13 +140,9 @@ class Trunk(NamedTuple):
     encoder_head_dim: int
     windows: tuple[int, ...]
 
-    def stem(self, width: int) -> Stem:
-        """The stem of plain nets of the least stride."""
-        return make_stem(PLAIN_STEMS[self.strides[0]], width)
-
 
 def _trunk(side: float) -> Trunk:
-    strides = (1,) if side < STRIDED else (1, 2, 4) if side <= 64 else (2, 4) if side <= 160 else (4,)
+    strides = (1,) if side < SEVERAL_STRIDES else (1, 2, 4) if side <= 64 else (2, 4) if side <= 160 else (4,)
     small, large = min(1.0, (side - 8) / 24), max(0.0, min(1.0, log(side / 32) / log(7)))
     depths = (2 + small, 3 + small, 2 + 4 * small + 3 * large, 4 * small)
     stages = 3 if side <= 16 else 4
@@ -218,7 +207,7 @@ def _resnet(trunk: Trunk, widths: tuple[int, ...], end: int) -> Genotype:
     """The cheapest plain ResNet of these widths, or the most expensive."""
     stages = zip(trunk.depths, widths, strict=True)
     return Genotype(
-        trunk.stem(widths[0]),
+        make_stem(PLAIN_STEMS[trunk.strides[0]], widths[0]),
         tuple(Stage(BLOCKS[end], most if end else 1, w, 2 if i else 1) for i, (most, w) in enumerate(stages)),
     )
 

@@ -27,7 +27,9 @@ from alternas.search.training.job import Progress
 from fakes import RECIPE, SilentView, run_loop, spec_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-LOST = re.compile(r"trial 1: (its worker died|a worker that trains beside this one is gone)")  # whoever says it first
+LOST = re.compile(
+    r"trial 1: (its worker died|a worker that trains beside this one is gone)"
+)  # by which of the two says it first
 
 
 class OnCpu(Worker):

@@ -263,14 +263,24 @@ def candidate_baselines(context: SamplerContext) -> tuple[Genotype, ...]:
         below = [net for net in within if cost(net) < least]
         covered = any(least <= cost(net) <= NEAR * least for net in within)
         within = within[len(below) - (bool(below) and not covered) :]
-    if len(within) > MAX_BASELINES:  # the first, the last, and those nearest to even steps between
-        logs = [math.log(cost(net)) for net in within]
-        targets = [logs[0] + (logs[-1] - logs[0]) * i / (MAX_BASELINES - 1) for i in range(MAX_BASELINES)]
-        nearest, last_first = set[int](), range(len(logs))[::-1]  # of nets of equal parameters that of most MACs
-        for target in targets:
-            closest = min(last_first, key=lambda i: abs(logs[i] - target))
-            alike = [i for i in last_first if logs[closest] - math.log(NEAR) < logs[i] <= logs[closest]]
-            nearest.add(max(alike, key=lambda i: context.costs_of(within[i]).params))
-        within = [within[i] for i in sorted(nearest)]
+    if len(within) > MAX_BASELINES:
+        within = _spread(within, cost, lambda net: context.costs_of(net).params)
     over = [net for net in nets if not context.is_feasible(net)]
     return (*within, *over[:1])
+
+
+def _spread(
+    nets: Sequence[Genotype], cost: Callable[[Genotype], float], params: Callable[[Genotype], float]
+) -> list[Genotype]:
+    """Those nearest to even steps over the logarithm of the cost, or of most parameters among a little cheaper ones.
+
+    Of nets of equal cost and parameters it is the last.
+    """
+    logs = [math.log(cost(net)) for net in nets]
+    chosen, last_first = set[int](), range(len(logs))[::-1]
+    for step in range(MAX_BASELINES):
+        target = logs[0] + (logs[-1] - logs[0]) * step / (MAX_BASELINES - 1)
+        closest = min(last_first, key=lambda i: abs(logs[i] - target))
+        alike = [i for i in last_first if logs[closest] - math.log(NEAR) < logs[i] <= logs[closest]]
+        chosen.add(max(alike, key=lambda i: params(nets[i])))
+    return [nets[i] for i in sorted(chosen)]
