@@ -6,6 +6,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -107,7 +108,8 @@ def test_the_net_of_the_largest_gain_is_chosen(
     monkeypatch.setattr(evolution, "N_NEIGHBORS", 0)
     genes = sampler.propose(study, 40)
     assert genes is not None
-    points, front = sampler._predicted_front()
+    points = [(mean, net.features.costs.objective) for mean, net in sampler._expected.values()]
+    front = sampler._predicted_front(points, -math.inf)
     nets = sampler._candidates(front, 40, random.Random(f"{sampler._seed}/40"))
     mean, sd = sampler._surrogate.predict(nets)
     highest = max(net.features.costs.objective for net in nets), max(cost for _, cost in points)
@@ -118,6 +120,19 @@ def test_the_net_of_the_largest_gain_is_chosen(
     monkeypatch.setattr(evolution, "N_NEIGHBORS", 1000)
     climbed = sampler.propose(study, 40)
     assert climbed == genes or climbed in neighbors(genes, options_of(controller.context.space))
+
+
+@pytest.mark.parametrize(("needed", "floor"), [(-math.inf, 0.5), (0.3, 0.5), (0.7, 0.7)])
+def test_every_second_net_is_to_be_of_use(open_controller: Open, needed: float, floor: float) -> None:
+    sampler, _ = sampler_after(12, open_controller)
+    sampler._context = replace(sampler._context, min_accuracy=needed)
+    points = [(0.2, 1e5), (0.8, 3e5), (0.6, 2e5)]
+    assert [sampler._floor(points, number) for number in (8, 9)] == [0.2, pytest.approx(floor)]
+    known = [*sampler._expected.values()][:3]
+    sampler._expected = dict(enumerate((mean, net) for (mean, _), (_, net) in zip(points, known, strict=True)))
+    useful = [net for (mean, _), (_, net) in zip(points, known, strict=True) if mean >= floor]
+    assert sampler._predicted_front(points, floor) == useful
+    assert len(sampler._predicted_front(points, 0.9)) == 3, "where none is of use, all are parents"
 
 
 class Stopping(FakeExecutor):

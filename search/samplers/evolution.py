@@ -38,6 +38,7 @@ NEAR_KEPT = 64  # parents whose neighbours are kept
 N_NEIGHBORS = 4  # mutations of the one chosen, of which one may take its place
 REFRESH = 0.01  # readings, as a share of the nets that train or wait, after which these are predicted anew
 COST_POWER = 0.5  # by the cost itself, nets would be left out where prices differ by hundreds (docs/log.md)
+USEFUL = 0.5  # of the way from the lowest to the highest accuracy, where nets begin to be of use
 LEARNED = "surrogate"  # attribute of the study: what was learned last, from how many readings
 
 
@@ -74,12 +75,12 @@ class Evolution(JointSampler):
         if self._curves.count < MIN_OBSERVATIONS:
             return self._far_in_cost(number)
         self._condition(study)
-        points, front = self._predicted_front()
+        points = [(mean, net.features.costs.objective) for mean, net in self._expected.values()]
+        floor = self._floor(points, number)
         draw = random.Random(f"{self._seed}/{number}")
-        candidates = self._candidates(front, number, draw)
+        candidates = self._candidates(self._predicted_front(points, floor), number, draw)
         if not candidates:
             return None
-        floor = self._floor(points, number)
         best = self._most_promising(candidates, points, floor)
         steps = mutations(best.genes, self._options)
         neighbors = [self._net(best.genes | step) for step in draw.sample(steps, min(N_NEIGHBORS, len(steps)))]
@@ -152,22 +153,22 @@ class Evolution(JointSampler):
         } | {t.number: (float(mean), net) for t, mean, net in zip(training, of_pending, pending, strict=True)}
 
     def _floor(self, points: Sequence[tuple[float, float]], number: int) -> float:
-        """The accuracy that improvement counts from.
+        """The accuracy that improvement counts from, of nets with these expected accuracies and costs.
 
-        By turns that of use and the lowest: nets that are just good enough may be among those expected not to be.
+        By turns the lowest, and one that is of use, half of the way to the highest unless the user asks for more: nets
+        that are just good enough may be among those expected not to be.
         """
-        lowest = min(accuracy for accuracy, _ in points)
-        return max(lowest, self._context.min_accuracy) if number % 2 else lowest
+        accuracies = [accuracy for accuracy, _ in points]
+        lowest, highest = min(accuracies), max(accuracies)
+        return max(lowest + USEFUL * (highest - lowest), self._context.min_accuracy) if number % 2 else lowest
 
-    def _predicted_front(self) -> tuple[list[tuple[float, float]], list[Net]]:
-        """Expected accuracy and cost of all nets that were trained or are in training, and the useful of their front.
+    def _predicted_front(self, points: Sequence[tuple[float, float]], floor: float) -> list[Net]:
+        """The front, from this accuracy on, of all nets that were trained or are in training.
 
         Measured accuracy is partly luck: a front of lucky nets would hide those that are as good as it looks.
         """
-        points = [(mean, net.features.costs.objective) for mean, net in self._expected.values()]
         front = front_of(self._expected.values(), points)
-        useful = [(mean, net) for mean, net in front if mean >= self._context.min_accuracy]
-        return points, [net for _, net in useful or front]
+        return [net for mean, net in front if mean >= floor] or [net for _, net in front]
 
     def _is_due(self, study: optuna.Study) -> bool:
         """Whether the surrogate's constants should be learned anew."""
