@@ -482,7 +482,7 @@ def test_a_space_with_baselines_of_its_own_has_them_all(open_controller: Open, s
     assert candidate_baselines(open_controller(space).context.sampler_context()) == space.baselines()
 
 
-@pytest.mark.parametrize(("most", "strides"), [(10**10, [4, 4, 4, 1]), (1_500_000, [4, 4, 2, 4])])
+@pytest.mark.parametrize(("most", "strides"), [(10**10, [2, 4, 2, 1]), (1_500_000, [2, 4, 2, 4])])
 def test_baselines_are_as_wide_as_their_cost_allows(most: int, strides: list[int]) -> None:
     """A 3x3 conv that keeps the image's side makes nets narrow for what they cost."""
 
@@ -502,8 +502,8 @@ def test_of_baselines_of_equal_parameters_that_of_most_macs_is_taken() -> None:
     """Where parameters are the cost, a stem that strides saves nothing."""
 
     def costs_of(net: Genotype) -> NetCosts:
-        params = static_cost(net, 10, 32).params
-        return NetCosts(params, params)
+        cost = static_cost(net, 10, 32)
+        return NetCosts(cost.params, cost.params, cost.macs)
 
     chosen = candidate_baselines(SamplerContext(get("all", 32), 0, costs_of))
-    assert [net.stem.stride for net in chosen[:3]] == [1, 1, 1]
+    assert [net.stem.stride for net in chosen] == [1, 1, 1, 1]

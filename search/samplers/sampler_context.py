@@ -21,7 +21,6 @@ from ...spaces import (
     Space,
     cheapest,
     options_of,
-    plain_genes,
     priors_of,
     random_genes,
 )
@@ -239,6 +238,7 @@ def rung_accuracies(trial: FrozenTrial) -> list[tuple[int, float]]:
 
 
 MAX_BASELINES = 4  # baselines within the limits
+FEW_CHANNELS = 8  # of a baseline's last stage, at the most
 NEAR = 1.5  # times the cost of the cheapest net: with a baseline that cheap there is no need of one below them all
 
 
@@ -256,31 +256,36 @@ def candidate_baselines(context: SamplerContext) -> tuple[Genotype, ...]:
 
     nets = sorted(context.space.baselines(), key=cost)
     within = [net for net in nets if context.is_feasible(net)]
-    # Narrower ones than the space has hardly learn, and differ most by seed: for limits that leave no other.
-    within = [net for net in within if plain_genes(context.space, net) is not None] or within
+    # With few channels in the end they hardly learn, and differ most by seed: for limits that leave no other.
+    within = [net for net in within if net.stages[-1].width > FEW_CHANNELS] or within
     if within:
         least, _ = cheapest(context.space, cost)
         below = [net for net in within if cost(net) < least]
         covered = any(least <= cost(net) <= NEAR * least for net in within)
         within = within[len(below) - (bool(below) and not covered) :]
     if len(within) > MAX_BASELINES:
-        within = _spread(within, cost, lambda net: context.costs_of(net).params)
+        within = _spread(within, cost, context.costs_of)
     over = [net for net in nets if not context.is_feasible(net)]
     return (*within, *over[:1])
 
 
 def _spread(
-    nets: Sequence[Genotype], cost: Callable[[Genotype], float], params: Callable[[Genotype], float]
+    nets: Sequence[Genotype], cost: Callable[[Genotype], float], costs_of: Callable[[Genotype], NetCosts]
 ) -> list[Genotype]:
     """Those nearest to even steps over the logarithm of the cost, or of most parameters among a little cheaper ones.
 
-    Of nets of equal cost and parameters it is the last.
+    Of nets of about as many parameters it is that of most MACs, or the last.
     """
+
+    def capacity(number: int) -> tuple[float, float]:
+        costs = costs_of(nets[number])
+        return round(math.log(costs.params), 1), costs.training
+
     logs = [math.log(cost(net)) for net in nets]
     chosen, last_first = set[int](), range(len(logs))[::-1]
     for step in range(MAX_BASELINES):
         target = logs[0] + (logs[-1] - logs[0]) * step / (MAX_BASELINES - 1)
         closest = min(last_first, key=lambda i: abs(logs[i] - target))
         alike = [i for i in last_first if logs[closest] - math.log(NEAR) < logs[i] <= logs[closest]]
-        chosen.add(max(alike, key=lambda i: params(nets[i])))
+        chosen.add(max(alike, key=capacity))
     return [nets[i] for i in sorted(chosen)]
