@@ -8,7 +8,7 @@ that escapes is a bug and keeps its traceback.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 MAX_SEEDS = 1000
 
@@ -55,6 +55,11 @@ def check_choice(what: str, value: object, known: Iterable[str]) -> str:
     options = list(known)
     if isinstance(value, str) and value in options:
         return value
-    near = difflib.get_close_matches(str(value), options, n=1)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    hint = did_you_mean(str(value), options)
     raise InputError(f"{what}: unknown value {short_repr(value)}{hint}; known: {', '.join(options)}")
+
+
+def did_you_mean(value: str, known: Sequence[str]) -> str:
+    """The nearest of some names, in brackets behind a space; "" if none is near."""
+    near = difflib.get_close_matches(value, known, n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""

@@ -15,6 +15,7 @@ from ..archs import Cost, Genotype, InputError, deployed_cost
 from ..results.export.formats import check_formats
 from ..results.latency.device_command import split_number
 from ..results.ranking.metric import class_of
+from ..results.ranking.objectives import title
 from ..results.runs.bank_progress import read_about, read_progress
 from ..results.runs.record import Record, versions
 from ..results.runs.store import find_run, has_trained, read_records, read_settings, run_folder
@@ -229,7 +230,7 @@ def _check_limits(space: Space, settings: SearchSpec, data: DataSet, cost_fn: Ca
     for cost, most in settings.limits.static.items():
         least, _ = spaces.cheapest(space, lambda net, cost=cost: getattr(cost_fn(net), cost))
         if least > most:
-            rule = f"no net of space {space.name!r} at {size} px is so small; the cheapest found has {least}"
+            rule = f"no net of space {space.name!r} at {size} px has so few {title(cost)}; the least found are {least}"
             raise InputError(f"max-{cost}: {rule}, got {most}")
     over, nearest = spaces.cheapest(space, NetLimits(settings.limits, cost_fn, Devices()).excess, 0)
     if over > 0:

@@ -191,7 +191,7 @@ def test_a_run_without_a_front(run: alternas.SavedRun) -> None:
     assert "no net has been trained" in run._repr_html_()
     with pytest.raises(alternas.InputError, match="no trained net"):
         run.best()
-    with pytest.raises(alternas.InputError, match="no run 'photos' here"):
+    with pytest.raises(alternas.InputError, match="no run 'photos' in runs/ here"):
         alternas.load_run("photos")
 
 

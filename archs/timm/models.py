@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
 
 import timm
 from torch import nn
 
-from ..errors import InputError
+from ..errors import InputError, did_you_mean
 from ..layout import Map
 
 
@@ -31,8 +30,7 @@ def create(
     if name not in known and name not in tagged:
         base = name.split(".")[0]
         candidates = [n for n in tagged if n.startswith(f"{base}.")] if base in known else known
-        near = difflib.get_close_matches(name, candidates, n=1)
-        raise InputError(f"timm has no model {name!r}" + (f" (did you mean {near[0]!r}?)" if near else ""))
+        raise InputError(f"timm has no model {name!r}{did_you_mean(name, candidates)}")
     more: dict[str, Any] = {"drop_path_rate": drop_path} if drop_path else {}
     try:
         given = create_args(name, num_classes, in_chans, image_size)

@@ -173,10 +173,13 @@ class Noise:
         variance = max(0.0, squares[high] - squares[low]) / known
         return max(math.sqrt(variance), self.resolution / math.sqrt(12)), known
 
+    def standard_error(self, score: float, seeds: int) -> float:
+        """Standard error of a net's mean over so many seeds."""
+        return self.at(score)[0] / math.sqrt(seeds)
+
     def half_width(self, score: float, seeds: int) -> float:
         """Half width of the 95 % interval of a net's mean over so many seeds."""
-        sd, degrees = self.at(score)
-        return t_quantile(degrees) * sd / math.sqrt(seeds)
+        return t_quantile(self.at(score)[1]) * self.standard_error(score, seeds)
 
     def interval(self, score: float, seeds: int) -> tuple[float, float]:
         """The 95 % interval of a net's mean over so many seeds."""

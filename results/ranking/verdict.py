@@ -15,7 +15,7 @@ from .front import Leaderboard
 from .metric import OF_IMAGES, guessing
 from .objectives import ACCURACY, LATENCY, title
 from .remarks import sentence, why_empty
-from .stats import LEVEL, Row, count_nets
+from .stats import LEVEL, Row
 
 RECOMMENDED = "recommended"
 PICKS = (RECOMMENDED, "accuracy", "gain", "cheapest")
@@ -28,16 +28,18 @@ WEIGHTS = {
 
 
 def recommended(board: Leaderboard) -> Row:
-    """The net to take of a front: the cheapest of those that the noise does not tell from the most accurate.
+    """The net to take of a front: the cheapest within one standard error of the most accurate.
 
-    Nets that only guess are left out where others do not. Where the noise is unknown, it is the most accurate net.
-    As the one-standard-error rule (Breiman, Friedman, Olshen & Stone, Classification and Regression Trees, 1984).
+    The one-standard-error rule (Breiman, Friedman, Olshen & Stone, Classification and Regression Trees, 1984); a tie
+    may be a wide interval of few repeats. Nets that only guess are left out where others do not. Where the noise is
+    unknown, it is the most accurate net.
 
     Raises:
         InputError: if the front is empty.
     """
     best = pick(board.front, "accuracy", board.query.cost)
-    as_good = [row for row in board.front if row["trial"] in (best["trial"], *(best["tied_with"] or ()))]
+    error = board.noise.standard_error(best[ACCURACY], best["seeds"]) if board.noise else 0.0
+    as_good = [row for row in board.front if row[ACCURACY] >= best[ACCURACY] - error]
     return pick([row for row in as_good if is_above_chance(board, row)] or [best], "cheapest", board.query.cost)
 
 
@@ -217,7 +219,9 @@ def _doubts(board: Leaderboard, row: Row) -> list[str]:
     if not board.noise:
         said.append("Too few nets were trained again: the seed noise is not known, nor which nets are tied.")
     elif row["seeds"] == 1 and row["weights"] != "shared":
-        said.append(f"It was trained once; ± is 95 % by the noise of {count_nets(board.noise.nets)} trained again.")
+        sd, degrees = board.noise.at(row[ACCURACY])
+        noise = f"{100 * sd:.2g} {board.query.metric.points}, known from {degrees} degrees of freedom"
+        said.append(f"It was trained once; ± is 95 % by the seed noise of nets about as good: {noise}.")
     if not any(r.kind == "baseline" and r.status == Status.OK for r in board.records):
         said.append("No plain ResNet was trained, so what it gains over one is not known.")
     elif row["gain"] is None:

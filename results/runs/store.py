@@ -29,7 +29,7 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 from msgspec import Meta
 
-from ...archs.errors import InputError, short_repr
+from ...archs.errors import InputError, did_you_mean, short_repr
 from ...archs.files import atomic_write, check_own, make_folder, naming, open_own, sync_folder
 from ...archs.json_files import Amount, Number, Share, Whole, convert, parse_line, read_json
 from ...archs.parts import MAX_CLASSES, Width
@@ -130,8 +130,9 @@ def find_run(run: str | Path) -> Path:
             return folder
         if os.path.isdir(folder) and not os.access(folder, os.R_OK | os.X_OK):
             raise InputError(f"{folder}: cannot be read ({os.strerror(errno.EACCES)})")
-    names = ", ".join(sorted(path.parent.name for path in RUNS.glob("*/run.json")))
-    raise InputError(f"no run {short_repr(str(run))} here; {f'runs: {names}' if names else 'there are no runs'}")
+    names = sorted(path.parent.name for path in RUNS.glob("*/run.json"))
+    there = f"runs: {', '.join(names)}" if names else "there are no runs"
+    raise InputError(f"no run {short_repr(str(run))} in {RUNS}/ here{did_you_mean(str(run), names)}; {there}")
 
 
 def read_settings(folder: Path) -> dict[str, Any]:

@@ -70,7 +70,9 @@ class ComputeForecast:
         """Nets to train in all, baselines and references too; those that are trained on at the end count again."""
         baselines = len(self._trials.baselines)
         taken = sum(trial >= baselines for trial in self._tally.taken)
-        again = min(MAX_NETS, self._searched_nets) + baselines if self._context.settings.polish else 0
+        again = self._trials.finetuned
+        if again is None:
+            again = min(MAX_NETS, self._searched_nets) + baselines if self._context.settings.polish else 0
         return self._searched_nets + baselines + self._tally.references + taken + again
 
     @property

@@ -47,7 +47,7 @@ class FrontFinetuning(Producer):
         search = self._search
         if not search.proposed_all or any(not t.paused and t.weights != "polished" for t in search.live.values()):
             return None
-        waiting = self._waiting()
+        waiting, search.finetuned = self._waiting(), len(self._shares())
         if not waiting:
             return None
         trial = self._trial(*waiting[0])

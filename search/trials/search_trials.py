@@ -48,6 +48,7 @@ class SearchTrials(Producer):
         pretrained: the net from outside that all nets, baselines too, inherit from; None if there is none.
         baselines: the plain ResNets that are trained beside the search.
         exhausted: whether the strategy or the space has no new net to give.
+        finetuned: nets that are trained on in the end, once it is known which.
         patience: when the search has stopped getting better.
     """
 
@@ -65,6 +66,7 @@ class SearchTrials(Producer):
         self.parents = ParentPool(self.folder) if settings.inherit else None
         self.pretrained = Parent(context.pretrained.start) if context.pretrained else None
         self.exhausted = False
+        self.finetuned: int | None = None
         self.patience = Patience(settings, context.cost_of)
         self._attempts = 0  # proposals in a row that needed no training
         for record in store.records:

@@ -5,13 +5,12 @@ A reader is a function from `DataConfig` to `RawDataset` and imports what is hea
 
 from __future__ import annotations
 
-import difflib
 import os
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ....archs.errors import InputError, short_repr
+from ....archs.errors import InputError, did_you_mean, short_repr
 
 if TYPE_CHECKING:
     from ..dataset import DataConfig, RawDataset
@@ -143,6 +142,5 @@ def find_reader(name: str) -> Reader:
         if reader.takes(name):
             return reader
     names = [known for reader in READERS for known in reader.names]
-    near = difflib.get_close_matches(name.lower(), names, n=1)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
-    raise InputError(f"data: unknown value {short_repr(name)}{hint}; known: {FORMS}")
+    hint = did_you_mean(name.lower(), names)
+    raise InputError(f"data: no such folder, file or set: {short_repr(name)}{hint}; known: {FORMS}")
