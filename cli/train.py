@@ -94,7 +94,7 @@ def retrain(
     searched = {r.trial: r.accuracy for r in read_records(folder) if r.status == Status.OK}
     rows = summary(records, searched, read_data_facts(folder).get("images", {}), metric)
     best = f"{as_argument(folder)}:{rows[0]['trial']}" if numbers and rows else as_argument(folder)
-    _print_trained(records, rows, metric, best, f"{folder.name}-best", rows if as_json else None)
+    _print_trained(records, rows, metric, best, f"{folder.name}-retrained", rows if as_json else None)
 
 
 def _print_trained(
