@@ -60,10 +60,10 @@ PICTURES = Path() if TINY else Path(__file__).parents[1] / "docs" / "pictures"
 SEARCHES = {  # by data set, the options
     "letters": ["--max-macs", "1.5M", "--epochs", "20", "--trials", "24"],
     "cells": ["--max-macs", "2M", "--epochs", "40", "--trials", "20", "--metric", "balanced_accuracy"],
-    "cue": ["--max-macs", "1M", "--epochs", "4", "--trials", "24"],
+    "cue": ["--max-macs", "1M", "--epochs", "1", "--trials", "24"],
     "digits": ["--max-macs", "500k", "--epochs", "8", "--trials", "24"],
 }
-LONGER = 2  # times the search's epochs that they are judged after
+LONGER = {"cue": 4}  # times the search's epochs that they are judged after, else 2
 LARGER = 2  # times the MACs of the most expensive searched net, of a plain ResNet beside it
 TIMM, PRETRAINED = ("mobilenetv3_small_100", "efficientnet_lite0"), "efficientnet_lite0"
 RATES = (1.0, 0.25)  # of the recipe's rate, that a net from ImageNet's weights may take
@@ -151,7 +151,7 @@ def searched(name: str, seeds: list[int]) -> dict[str, Any]:
     mine = mine or [row for row in board.rows if row["kind"] == "search"]  # where ResNets hold the whole front
     taken = [row for row in mine if row["weights"] == "polished"] or [max(mine, key=lambda row: row["accuracy"])]
     taken.sort(key=lambda row: row["macs"])
-    judge = Judge(run, data, LONGER * float(words[words.index("--epochs") + 1]), board.query.metric.name)
+    judge = Judge(run, data, LONGER.get(of, 2) * float(words[words.index("--epochs") + 1]), board.query.metric.name)
     nets = [*of_front(board, taken, judge), *timms(judge, taken[-1]["macs"])]
     if not seed:
         alternas("front", run, "--svg", str(PICTURES / f"front-{name}.svg"))

@@ -50,8 +50,10 @@ def test_they_have_most_kinds_of_blocks(seed: int) -> None:
         assert kinds_of(net) - seen
         seen |= kinds_of(net)
     convs = {name for name in conv_kinds() if BLOCKS[name].searched} | {"basic", "bottleneck"}
-    assert len(seen & convs) >= 4
+    assert len(seen & convs) >= 5
     assert seen & {name for name in attention_kinds() if BLOCKS[name].searched} or "encoder" in seen
+    assert [len(kinds_of(net)) for net in nets] == sorted(len(kinds_of(net)) for net in nets)
+    assert len(kinds_of(nets[4])) == 1, "what a kind is worth shows where it is alone"
 
 
 def test_they_are_cheap_and_far_apart() -> None:

@@ -19,15 +19,17 @@ MAX_NETS = 7  # that are proposed before the strategy's own
 def first_nets(context: SamplerContext, known: Collection[str] = ()) -> list[Genes]:
     """Genes of cheap nets within the limits, each of a kind of block that none before it has, far apart in cost.
 
-    They depend on the seed alone. None where all nets have one kind. `known` are keys of nets that are trained anyway.
+    Nets of few kinds come first: a net of two says of neither what it is worth. They depend on the seed alone. None
+    where all nets have one kind. `known` are keys of nets that are trained anyway.
     """
     draw = random.Random(f"{context.seed}/start")
     drawn = [Drawn.of(context, genes) for genes in context.draws_within_limits(draw, DRAWS)]
     drawn = sorted((net for net in drawn if net.is_feasible and net.key not in known), key=lambda net: net.log_cost)
     cheap, chosen, seen = drawn[: math.ceil(CHEAP * len(drawn))], list[Drawn](), set[str]()
     while len(chosen) < MAX_NETS and (new := [net for net in cheap if net.kinds - seen]):
-        costs = [net.log_cost for net in chosen]
-        chosen.append(max(new, key=lambda net: min((abs(net.log_cost - cost) for cost in costs), default=0.0)))
+        fewest, costs = min(len(net.kinds) for net in new), [net.log_cost for net in chosen]
+        purest = [net for net in new if len(net.kinds) == fewest]
+        chosen.append(max(purest, key=lambda net: min((abs(net.log_cost - cost) for cost in costs), default=0.0)))
         seen |= chosen[-1].kinds
     return [net.genes for net in chosen] if len(chosen) > 1 else []
 
