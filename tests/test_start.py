@@ -53,7 +53,7 @@ def test_they_have_most_kinds_of_blocks(seed: int) -> None:
     assert len(seen & convs) >= 5
     assert seen & {name for name in attention_kinds() if BLOCKS[name].searched} or "encoder" in seen
     assert [len(kinds_of(net)) for net in nets] == sorted(len(kinds_of(net)) for net in nets)
-    assert len(kinds_of(nets[4])) == 1, "what a kind is worth shows where it is alone"
+    assert len(kinds_of(nets[3])) == 1, "what a kind is worth shows where it is alone"
 
 
 def test_they_are_cheap_and_far_apart() -> None:
@@ -87,7 +87,7 @@ def test_the_same_seed_gives_the_same_whatever_is_known_of_costs() -> None:
 
 
 def test_none_where_all_nets_are_of_one_kind() -> None:
-    assert not first_nets(context("placements"))
+    assert not first_nets(context("resnet", limit=70_000))
 
 
 def test_a_resumed_search_proposes_none_of_them_twice(open_controller: Callable[..., SearchTrials]) -> None:
