@@ -69,6 +69,13 @@ def board_drawing(board: Leaderboard, rows: list[Row], heading: str, ranks: bool
     return Group(table, plain(*summary_lines(board, rows), style="dim"))
 
 
+def _latency_line(board: Leaderboard, rows: Sequence[Row]) -> list[str]:
+    """In which setting latencies were measured, and of how many of these nets; nothing where none was."""
+    measured = sum(bool(row[LATENCY]) for row in rows)
+    some = f", of {measured} of these {count_nets(len(rows))}" if measured < len(rows) else ""
+    return [f"latency: {board.latency_setting}{some}"] if measured else []
+
+
 def summary_lines(board: Leaderboard, rows: Sequence[Row]) -> list[str]:
     """What must be known to read these rows of a leaderboard, a line each; marks that none of them has are left out."""
     counts = Counter(r.status for r in board.records)
@@ -82,7 +89,7 @@ def summary_lines(board: Leaderboard, rows: Sequence[Row]) -> list[str]:
         f"{sum(r.spent_seconds for r in board.records):.0f} s of training",
         f"hypervolume ({' x '.join(of)}) {board.hypervolume():.4f}; "
         f"gain: {metric.points} above plain ResNets of equal {title(board.query.cost)}",
-        *([f"latency: {board.latency_setting}"] if any(row[LATENCY] for row in rows) else []),
+        *_latency_line(board, rows),
         *(f"measured in {setting}" for setting in board.extra.settings),
         *(line for bound, line in BOUNDS.items() if bound in bounds),
         board.noise.line(metric.points) if board.noise else UNKNOWN_NOISE,
