@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from operator import le
 from typing import TypeVar
 
@@ -63,6 +63,11 @@ def pareto_ranks(points: Sequence[Point]) -> list[int]:
 def front_of(items: Iterable[T], points: Sequence[Point]) -> list[T]:
     """The items whose points are on the front, in their order."""
     return [item for item, rank in zip(items, pareto_ranks(points), strict=True) if rank == 1]
+
+
+def useful_from(accuracies: Collection[float]) -> float:
+    """The accuracy from which on nets are of use: half of the way from the worst to the best."""
+    return (min(accuracies) + max(accuracies)) / 2
 
 
 def min_max(costs: Sequence[float]) -> Bounds:

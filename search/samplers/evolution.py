@@ -16,7 +16,7 @@ import numpy as np
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from ...results.ranking.pareto import front_of
+from ...results.ranking.pareto import front_of, useful_from
 from ...spaces import Genes
 from ...spaces.base import mutations
 from .learning_curves import LearningCurves
@@ -38,7 +38,6 @@ NEAR_KEPT = 64  # parents whose neighbours are kept
 N_NEIGHBORS = 4  # mutations of the one chosen, of which one may take its place
 REFRESH = 0.01  # readings, as a share of the nets that train or wait, after which these are predicted anew
 COST_POWER = 0.5  # by the cost itself, nets would be left out where prices differ by hundreds (docs/log.md)
-USEFUL = 0.5  # of the way from the lowest to the highest accuracy, where nets begin to be of use
 LEARNED = "surrogate"  # attribute of the study: what was learned last, from how many readings
 
 
@@ -155,12 +154,11 @@ class Evolution(JointSampler):
     def _floor(self, points: Sequence[tuple[float, float]], number: int) -> float:
         """The accuracy that improvement counts from, of nets with these expected accuracies and costs.
 
-        By turns the lowest, and one that is of use, half of the way to the highest unless the user asks for more: nets
-        that are just good enough may be among those expected not to be.
+        By turns the lowest, and one that is of use: nets that are just good enough may be among those expected not to
+        be.
         """
         accuracies = [accuracy for accuracy, _ in points]
-        lowest, highest = min(accuracies), max(accuracies)
-        return max(lowest + USEFUL * (highest - lowest), self._context.min_accuracy) if number % 2 else lowest
+        return max(useful_from(accuracies), self._context.min_accuracy) if number % 2 else min(accuracies)
 
     def _predicted_front(self, points: Sequence[tuple[float, float]], floor: float) -> list[Net]:
         """The front, from this accuracy on, of all nets that were trained or are in training.

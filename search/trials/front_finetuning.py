@@ -1,6 +1,6 @@
 """`FrontFinetuning`: trains the nets of the front on, once all nets of a search have been proposed and have ended.
 
-It has a share of the search's compute, `polish`. The front of its own nets is thinned to those that span most
+It has a share of the search's compute, `polish`. The front of its own useful nets is thinned to those that span most
 hypervolume; cheap ones are trained on for longest. The plain ResNets are trained on by the same rule, beside that
 compute, with each of their seeds, and for as many steps more as those nets have from their ancestors, so that a
 searched net is compared with ResNets that were trained as long, and the noise of such long trainings is known.
@@ -15,7 +15,7 @@ from statistics import fmean
 from ...archs import Genotype
 from ...archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
 from ...results.ranking.objectives import train_flops
-from ...results.ranking.pareto import dominated_volume, front_of, min_max, normalized_cost
+from ...results.ranking.pareto import dominated_volume, front_of, min_max, normalized_cost, useful_from
 from ...results.runs.record import Record
 from ...results.runs.status import Status
 from ...results.runs.store import weights_file
@@ -74,7 +74,7 @@ class FrontFinetuning(Producer):
             and not r.taken_from and weights_file(search.folder, r).exists()
         ]  # fmt: skip
         plain = {r.trial_key: r for r in trained if r.kind == "baseline"}  # trained on as such, not from their slices
-        searched = search.shared.front() if search.shared else [r for r in trained if r.kind == "search"]
+        searched = search.shared.front() if search.shared else useful([r for r in trained if r.kind == "search"])
         chosen = thinned([r for r in searched if r.trial_key not in plain], self._cost)
         weights = [record.training_macs**COST_POWER for record in chosen or plain.values()]
         unit = search.tally.polish_flops / sum(weights) if weights else 0.0
@@ -112,6 +112,12 @@ class FrontFinetuning(Producer):
         spent = shared.bank_training.progress.get("train_flops", 0) if shared else train_flops(record)
         trial.parent = Parent(start, record.trial, spent, features(net))
         return trial
+
+
+def useful(trained: Sequence[Record]) -> list[Record]:
+    """The nets that are of use: others take as long, a step of a small net being no quicker, and stay of none."""
+    floor = useful_from([r.accuracy or 0.0 for r in trained] or [0.0])
+    return [r for r in trained if (r.accuracy or 0.0) >= floor]
 
 
 def thinned(trained: Sequence[Record], cost_of: Callable[[Record], float]) -> list[Record]:
