@@ -40,14 +40,15 @@ class FrontFinetuning(Producer):
 
     @property
     def complete(self) -> bool:
-        return not self._waiting()
+        return not self._waiting(self._shares())
 
     def next_job(self, workers: Workers) -> Job | None:
         """The training of the front's next net, once nothing else is left; the cheapest is the first."""
         search = self._search
         if not search.proposed_all or any(not t.paused and t.weights != "polished" for t in search.live.values()):
             return None
-        waiting, search.finetuned = self._waiting(), len(self._shares())
+        shares = self._shares()
+        search.finetuned, waiting = len(shares), self._waiting(shares)
         if not waiting:
             return None
         trial = self._trial(*waiting[0])
@@ -58,12 +59,12 @@ class FrontFinetuning(Producer):
         """What a result ends: the search has the trial."""
         return self._search.take(job, result)
 
-    def _waiting(self) -> list[tuple[Record, float]]:
+    def _waiting(self, shares: list[tuple[Record, float]]) -> list[tuple[Record, float]]:
         """The nets that are still to be trained on, each with its FLOPs."""
         search = self._search
         done = {r.lineage.get("trial") for r in search.store.records if r.weights == "polished"}
         done |= {t.parent and t.parent.trial for t in search.live.values() if t.weights == "polished"}
-        return [(record, flops) for record, flops in self._shares() if record.trial not in done]
+        return [(record, flops) for record, flops in shares if record.trial not in done]
 
     def _shares(self) -> list[tuple[Record, float]]:
         """The nets of the front and the plain ResNets, and the FLOPs that each is trained on for."""
