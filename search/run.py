@@ -37,6 +37,7 @@ from .training.job_files import collect_outputs, send_inputs
 from .trials.front_finetuning import FrontFinetuning
 from .trials.measuring import Measuring
 from .trials.producer import Producer
+from .trials.proposer import choose_baselines
 from .trials.search_trials import SearchTrials
 from .trials.study import study_of
 
@@ -82,7 +83,9 @@ def opened(context: SearchContext) -> Iterator[tuple[SearchTrials, Driver]]:
             context.pretrained.save()
         with closing(Store(folder, taken_records(context, sampler_context))) as store:
             context.devices.recall(store.records)
-            study = study_of(store, context.settings.strategy, sampler_context, context.cost_of, context.baselines)
+            candidates, strategy = context.baselines, context.settings.strategy
+            trained = choose_baselines(candidates, context)
+            study = study_of(store, strategy, sampler_context, context.cost_of, candidates, trained)
             trials = SearchTrials(context, store, study)
             yield trials, search_driver(trials)
 

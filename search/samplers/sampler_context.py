@@ -279,7 +279,7 @@ def _spread(
 
     def capacity(number: int) -> tuple[float, float]:
         costs = costs_of(nets[number])
-        return round(math.log(costs.params), 1), costs.training
+        return round(math.log1p(costs.params), 1), costs.training
 
     logs = [math.log(cost(net)) for net in nets]
     chosen, last_first = set[int](), range(len(logs))[::-1]

@@ -155,11 +155,18 @@ class StudyAdapter:
 
 
 def study_of(
-    store: Store, strategy: str, context: SamplerContext, cost_of: CostOf, baselines: Sequence[Genotype]
+    store: Store,
+    strategy: str,
+    context: SamplerContext,
+    cost_of: CostOf,
+    baselines: Sequence[Genotype],
+    trained: Sequence[Genotype] = (),
 ) -> StudyAdapter:
     """The study of a run: its baselines, all that its records and events say, and the first proposals.
 
-    `baselines` hold the first numbers.
+    Args:
+        baselines: they hold the first numbers.
+        trained: those of them that the run trains.
 
     Raises:
         InputError: if the records' numbers are impossible.
@@ -181,8 +188,7 @@ def study_of(
     adapter.enqueue([first for first in context.first if first not in genes])
     searched = [trial.genes for trial in begun if isinstance(trial, UnderWay) or trial.kind == "search"]
     if len(searched) < len(context.first) + MAX_NETS:  # else all of them have been proposed
-        plain = {net.key for net in baselines}
-        adapter.enqueue([first for first in first_nets(context, plain) if first not in searched])
+        adapter.enqueue([first for first in first_nets(context, trained) if first not in searched])
     return adapter
 
 
