@@ -65,9 +65,10 @@ def front_of(items: Iterable[T], points: Sequence[Point]) -> list[T]:
     return [item for item, rank in zip(items, pareto_ranks(points), strict=True) if rank == 1]
 
 
-def useful_from(accuracies: Collection[float]) -> float:
-    """The accuracy from which on nets are of use: half of the way from the worst to the best."""
-    return (min(accuracies) + max(accuracies)) / 2
+def useful_from(accuracies: Collection[float], share: float) -> float:
+    """The accuracy from which on nets are of use: this share of the way from the worst to the best."""
+    worst, best = min(accuracies), max(accuracies)
+    return worst + share * (best - worst)
 
 
 def min_max(costs: Sequence[float]) -> Bounds:

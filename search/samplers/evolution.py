@@ -38,6 +38,7 @@ NEAR_KEPT = 64  # parents whose neighbours are kept
 N_NEIGHBORS = 4  # mutations of the one chosen, of which one may take its place
 REFRESH = 0.01  # readings, as a share of the nets that train or wait, after which these are predicted anew
 COST_POWER = 0.5  # by the cost itself, nets would be left out where prices differ by hundreds (docs/log.md)
+USEFUL = 0.5  # of the way from the worst to the best accuracy, where nets begin to be of use
 LEARNED = "surrogate"  # attribute of the study: what was learned last, from how many readings
 
 
@@ -158,7 +159,7 @@ class Evolution(JointSampler):
         be.
         """
         accuracies = [accuracy for accuracy, _ in points]
-        return max(useful_from(accuracies), self._context.min_accuracy) if number % 2 else min(accuracies)
+        return max(useful_from(accuracies, USEFUL), self._context.min_accuracy) if number % 2 else min(accuracies)
 
     def _predicted_front(self, points: Sequence[tuple[float, float]], floor: float) -> list[Net]:
         """The front, from this accuracy on, of all nets that were trained or are in training.

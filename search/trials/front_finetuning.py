@@ -1,6 +1,6 @@
 """`FrontFinetuning`: trains the nets of the front on, once all nets of a search have been proposed and have ended.
 
-It has a share of the search's compute, `polish`. The front of its own useful nets is thinned to those that span most
+It has a share of the search's compute, `polish`. The front of its own nets is thinned to those that span most
 hypervolume; cheap ones are trained on for longest. The plain ResNets are trained on by the same rule, beside that
 compute, with each of their seeds, and for as many steps more as those nets have from their ancestors, so that a
 searched net is compared with ResNets that were trained as long, and the noise of such long trainings is known.
@@ -29,6 +29,7 @@ from .trial import Parent, Trial, steps_of_lineage
 MAX_NETS = 4  # of the front: more of them would each be trained for less
 MAX_TRAININGS = 16.0  # full trainings that a cheap net is trained on for, at most
 COST_POWER = 0.5  # compute of a net goes by its MACs to this power: 1 would be equal steps, 0 equal compute
+HOPEFUL = 0.25  # of the way from the worst to the best accuracy, from which on nets are trained on
 RATE = 0.75  # of the recipe's learning rate
 
 
@@ -116,8 +117,8 @@ class FrontFinetuning(Producer):
 
 
 def useful(trained: Sequence[Record]) -> list[Record]:
-    """The nets that are of use: others take as long, a step of a small net being no quicker, and stay of none."""
-    floor = useful_from([r.accuracy or 0.0 for r in trained] or [0.0])
+    """The nets that are worth training on: a step of a small net is no quicker, and those far below stay there."""
+    floor = useful_from([r.accuracy or 0.0 for r in trained] or [0.0], HOPEFUL)
     return [r for r in trained if (r.accuracy or 0.0) >= floor]
 
 
