@@ -99,13 +99,13 @@ def test_the_nets_chosen_keep_the_most_hypervolume(opened: Open) -> None:
     controller = opened(12)
     finish(controller)
     nets = [r for r in before(controller) if r.kind == "search"]
-    worst, best = (choose(r.accuracy or 0.0 for r in nets) for choose in (min, max))
-    least = 0.75 * worst + 0.25 * best
-    points = {r.trial: (r.accuracy or 0.0, float(r.cost["macs"])) for r in nets if (r.accuracy or 0.0) >= least}
-    assert len(points) < len(nets), "some are of no use"
+    points = {r.trial: (r.accuracy or 0.0, float(r.cost["macs"])) for r in nets}
+    floor, best = (choose(a for a, _ in points.values()) for choose in (min, max))
     ranks = pareto_ranks(list(points.values()))
-    front = [trial for trial, rank in zip(points, ranks, strict=True) if rank == 1]
-    floor, costs = min(a for a, _ in points.values()), [c for _, c in points.values()]
+    whole = [trial for trial, rank in zip(points, ranks, strict=True) if rank == 1]
+    front = [trial for trial in whole if points[trial][0] >= 0.75 * floor + 0.25 * best]
+    assert len(front) < len(whole), "some are not worth it"
+    costs = [c for _, c in points.values()]
 
     def kept(trials: list[int]) -> float:
         return hypervolume([*(points[t] for t in trials), (floor, max(costs))], floor, [(min(costs), max(costs))])

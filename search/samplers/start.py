@@ -16,17 +16,20 @@ CHEAP = 0.6  # of the drawn nets, those of lowest cost
 MAX_NETS = 7  # that are proposed before the strategy's own
 
 
-def first_nets(context: SamplerContext, known: Collection[Genotype] = ()) -> list[Genes]:
+def first_nets(
+    context: SamplerContext, baselines: Collection[Genotype] = (), trained: Collection[Genotype] = ()
+) -> list[Genes]:
     """Genes of cheap nets within the limits, each of a kind of block that none before it has, far apart in cost.
 
     Nets of few kinds come first: a net of two says of neither what it is worth. They depend on the seed alone. None
-    where all nets have one kind. `known` are nets that are trained anyway.
+    where all nets have one kind. None is among the run's `baselines`, of which it trains those that are `trained`.
     """
     draw = random.Random(f"{context.seed}/start")
     drawn = [Drawn.of(context, genes) for genes in context.draws_within_limits(draw, DRAWS)]
-    drawn = sorted((net for net in drawn if net.is_feasible), key=lambda net: net.log_cost)
+    plain = {net.key for net in baselines}
+    drawn = sorted((net for net in drawn if net.is_feasible and net.key not in plain), key=lambda net: net.log_cost)
     cheap, chosen = drawn[: math.ceil(CHEAP * len(drawn))], list[Drawn]()
-    seen = set[str]().union(*map(kinds_of, known))
+    seen = set[str]().union(*map(kinds_of, trained))
     while len(chosen) < MAX_NETS and (new := [net for net in cheap if net.kinds - seen]):
         fewest, costs = min(len(net.kinds) for net in new), [net.log_cost for net in chosen]
         purest = [net for net in new if len(net.kinds) == fewest]
@@ -44,6 +47,7 @@ class Drawn:
     """
 
     genes: Genes
+    key: str
     is_feasible: bool
     kinds: set[str]
     log_cost: float
@@ -52,7 +56,7 @@ class Drawn:
     def of(cls, context: SamplerContext, genes: Genes) -> Drawn:
         features = context.features_of(genes)
         cost = features.costs.objective if context.cost_is_exact else features.costs.params
-        return cls(genes, features.is_feasible, kinds_of(features.net), math.log(cost))
+        return cls(genes, features.net.key, features.is_feasible, kinds_of(features.net), math.log(cost))
 
 
 def kinds_of(net: Genotype) -> set[str]:

@@ -76,8 +76,9 @@ class FrontFinetuning(Producer):
             and not r.taken_from and weights_file(search.folder, r).exists()
         ]  # fmt: skip
         plain = {r.trial_key: r for r in trained if r.kind == "baseline"}  # trained on as such, not from their slices
-        searched = search.shared.front() if search.shared else useful([r for r in trained if r.kind == "search"])
-        chosen = thinned([r for r in searched if r.trial_key not in plain], self._cost)
+        searched = search.shared.front() if search.shared else [r for r in trained if r.kind == "search"]
+        least = 0.0 if search.shared else HOPEFUL
+        chosen = thinned([r for r in searched if r.trial_key not in plain], self._cost, least)
         weights = [record.training_macs**COST_POWER for record in chosen or plain.values()]
         unit = search.tally.polish_flops / sum(weights) if weights else 0.0
         nets = sorted([*chosen, *plain.values()], key=self._cost)
@@ -116,23 +117,19 @@ class FrontFinetuning(Producer):
         return trial
 
 
-def useful(trained: Sequence[Record]) -> list[Record]:
-    """The nets that are worth training on: a step of a small net is no quicker, and those far below stay there."""
-    floor = useful_from([r.accuracy or 0.0 for r in trained] or [0.0], HOPEFUL)
-    return [r for r in trained if (r.accuracy or 0.0) >= floor]
-
-
-def thinned(trained: Sequence[Record], cost_of: Callable[[Record], float]) -> list[Record]:
+def thinned(trained: Sequence[Record], cost_of: Callable[[Record], float], least: float) -> list[Record]:
     """The nets of the front that together span most hypervolume, `MAX_NETS` at most, the cheapest first.
 
     Above the worst of all nets and up to the largest cost, in its logarithm, as fronts are measured. The net goes
-    whose loss is least, until few enough are left.
+    whose loss is least, until few enough are left. Nets that are not this share of the way from the worst accuracy to
+    the best are left out: they stay far below, and a step of a small net is no quicker.
     """
+    if not trained:
+        return []
     points = [(r.accuracy or 0.0, cost_of(r)) for r in trained]
-    front = sorted(front_of(trained, points), key=cost_of)
-    if len(front) <= MAX_NETS:
-        return front
     floor, costs = min(accuracy for accuracy, _ in points), min_max([cost for _, cost in points])
+    worthwhile = useful_from([accuracy for accuracy, _ in points], least)
+    front = sorted((r for r in front_of(trained, points) if (r.accuracy or 0.0) >= worthwhile), key=cost_of)
 
     def spanned(nets: Sequence[Record]) -> float:
         return dominated_volume([((r.accuracy or 0.0) - floor, normalized_cost(cost_of(r), costs)) for r in nets])

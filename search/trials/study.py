@@ -188,7 +188,7 @@ def study_of(
     adapter.enqueue([first for first in context.first if first not in genes])
     searched = [trial.genes for trial in begun if isinstance(trial, UnderWay) or trial.kind == "search"]
     if len(searched) < len(context.first) + MAX_NETS:  # else all of them have been proposed
-        adapter.enqueue([first for first in first_nets(context, trained) if first not in searched])
+        adapter.enqueue([first for first in first_nets(context, baselines, trained) if first not in searched])
     return adapter
 
 
