@@ -30,6 +30,7 @@ from alternas.spaces import get, members, random_net
 from alternas.spaces.families import ResNetSpace
 from alternas.spaces.presets import SpacePreset
 from fakes import FakeExecutor, KilledError, SilentView, driver_of, finish, lose, run_loop
+from nets import vit
 
 Open = Callable[..., SearchTrials]
 
@@ -480,6 +481,19 @@ def test_a_run_that_goes_on_keeps_its_baselines_and_may_train_more(open_controll
 def test_a_space_with_baselines_of_its_own_has_them_all(open_controller: Open, small_scale: SpacePreset) -> None:
     space = ResNetSpace(8, small_scale)
     assert candidate_baselines(open_controller(space).context.sampler_context()) == space.baselines()
+
+
+def test_a_baseline_of_a_users_space_may_have_no_stages(monkeypatch: pytest.MonkeyPatch) -> None:
+    def costs_of(net: Genotype) -> NetCosts:
+        cost = static_cost(net, 10, 8, 1)
+        macs = cost.macs if net.stages else 10 * cost.macs  # else it is cheaper than all nets of the space
+        return NetCosts(macs, cost.params, macs)
+
+    space = get("resnet", 8)
+    monkeypatch.setattr(space, "baselines", lambda: (vit(), *space.__class__.baselines(space)[:2]))
+    chosen = candidate_baselines(SamplerContext(space, 0, costs_of))
+    assert vit() in chosen
+    assert len(chosen) >= 2
 
 
 @pytest.mark.parametrize(("most", "strides"), [(10**10, [2, 4, 2, 1]), (1_500_000, [2, 4, 2, 4])])

@@ -27,9 +27,7 @@ from alternas.search.training.job import Progress
 from fakes import RECIPE, SilentView, run_loop, spec_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-LOST = re.compile(
-    r"trial 1: (its worker died|a worker that trains beside this one is gone)"
-)  # by which of the two says it first
+LOST = re.compile(r"trial 1: (its worker died|a worker that trains beside this one is gone)")  # either may be first
 
 
 class OnCpu(Worker):

@@ -257,7 +257,7 @@ def candidate_baselines(context: SamplerContext) -> tuple[Genotype, ...]:
     nets = sorted(context.space.baselines(), key=cost)
     within = [net for net in nets if context.is_feasible(net)]
     # With few channels in the end they hardly learn, and differ most by seed: for limits that leave no other.
-    within = [net for net in within if net.stages[-1].width > FEW_CHANNELS] or within
+    within = [net for net in within if not net.stages or net.stages[-1].width > FEW_CHANNELS] or within
     if within:
         least, _ = cheapest(context.space, cost)
         below = [net for net in within if cost(net) < least]
