@@ -59,7 +59,7 @@ from alternas.spaces.presets import preset_for
 PICTURES = Path() if TINY else Path(__file__).parents[1] / "docs" / "pictures"
 SEARCHES = {  # by data set, the options
     "letters": ["--max-macs", "1.5M", "--epochs", "20", "--trials", "24"],
-    "cells": ["--max-macs", "2M", "--epochs", "10", "--trials", "20", "--metric", "balanced_accuracy"],
+    "cells": ["--max-macs", "500k", "--epochs", "40", "--trials", "20", "--metric", "balanced_accuracy"],
     "cue": ["--max-macs", "1M", "--epochs", "1", "--trials", "24"],
     "digits": ["--max-macs", "500k", "--epochs", "8", "--trials", "24"],
 }
