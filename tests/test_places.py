@@ -51,7 +51,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
 
 
 def kill_worker(rank: int) -> None:
-    children = psutil.Process().children(recursive=True)
+    children = [c for c in psutil.Process().children(recursive=True) if c.status() != psutil.STATUS_ZOMBIE]
     workers = [child for child in children if "ray::OnCpu" in " ".join(child.cmdline())]
     sorted(workers, key=psutil.Process.create_time)[rank].send_signal(signal.SIGKILL)
 
