@@ -86,7 +86,7 @@ def no_waiting_for_the_disk() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def what_is_written_is_read_again() -> Iterator[None]:
-    """Whoever makes a record in any test: its line gives it back."""
+    """The line of each record that a test makes gives the record back."""
     append = Store.append
 
     def checked(store: Store, record: Record) -> None:

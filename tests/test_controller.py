@@ -376,7 +376,7 @@ def test_who_is_passed_over_for_long_ends_before_the_search(
 
 
 def test_a_parked_net_keeps_what_is_known_of_it(open_controller: Open) -> None:
-    """Whoever stopped the search while it waited, its record is that of a net that was not interrupted."""
+    """If a search was stopped while it waited, its record is that of a net that was not interrupted."""
 
     def told(job: TrainJob) -> JobResult:
         curve = (Point(job.stop_step, math.nan, 0.5),)

@@ -155,7 +155,8 @@ def test_damaged_runs_are_one_line(folder: Path, tmp_path: Path) -> None:
     """Whatever is broken in a run's folder, export and search say so in a line."""
     good = folder / "runs" / "first"
     trained = [r for r in records(folder, "first") if r["kind"] == "search" and r["status"] == "ok"]
-    (trial, key), other = (trained[0]["trial"], trained[0]["key"]), trained[1]["key"]
+    trial, key, params = trained[0]["trial"], trained[0]["key"], trained[0]["cost"]["params"]
+    other = next(r["key"] for r in trained if r["cost"]["params"] != params)  # whose weights do not fit
     weights = f"weights/{key}.safetensors"
     facts = json.loads((good / "run.json").read_text(encoding="utf-8"))
     fewer = facts | {"data": facts["data"] | {"classes": ["a", "b"]}}
