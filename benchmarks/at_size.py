@@ -40,7 +40,6 @@ from alternas.search.spec import SearchSpec
 from alternas.search.training import recipes
 from alternas.search.training.job import Job, JobId, JobResult, Point, Progress, TrainJob
 from alternas.search.trials.search_trials import SearchTrials
-from alternas.search.trials.study import study_of
 from alternas.spaces import get
 
 NODES, WORKERS_A_NODE, TRIALS = sized(256, 2), 4, sized(100_000, 60)
@@ -196,8 +195,7 @@ def open_controller(folder: Path, strategy: str, scheduler: str, trials: int) ->
     for name in ("checkpoints", "weights"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     store = Store(folder)
-    study = study_of(store, strategy, context.sampler_context(), context.cost_of, context.baselines)
-    return SearchTrials(context, store, study), store
+    return SearchTrials(context, store), store
 
 
 def grow(folder: Path, trials: int) -> None:

@@ -93,7 +93,6 @@ def controller_of(folder: Path, strategy: str, trials: int) -> tuple[Any, Any]:
     from alternas.search.spec import SearchSpec
     from alternas.search.training import recipes
     from alternas.search.trials.search_trials import SearchTrials
-    from alternas.search.trials.study import study_of
     from alternas.spaces import get
 
     space, recipe = get("free", 8), recipes.get("smoke")  # "all" has but 9,320 nets of this size
@@ -103,8 +102,7 @@ def controller_of(folder: Path, strategy: str, trials: int) -> tuple[Any, Any]:
     fields = {"recipe": recipe.to_dict(), "data": {"name": "digits"}, "seed": 0, "versions": {}}
     context = SearchContext(spec, no_data, space, lambda net: static_cost(net, 10, 8, 1), TICKS, folder, fields)
     store = Store(folder)
-    study = study_of(store, strategy, context.sampler_context(), context.cost_of, context.baselines)
-    return SearchTrials(context, store, study), store
+    return SearchTrials(context, store), store
 
 
 def busy(strategy: str) -> dict[str, Any]:

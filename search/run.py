@@ -37,9 +37,7 @@ from .training.job_files import collect_outputs, send_inputs
 from .trials.front_finetuning import FrontFinetuning
 from .trials.measuring import Measuring
 from .trials.producer import Producer
-from .trials.proposer import choose_baselines
 from .trials.search_trials import SearchTrials
-from .trials.study import study_of
 
 POLL_SECONDS = 0.25
 STALL_SECONDS = 300.0
@@ -76,17 +74,14 @@ def opened(context: SearchContext) -> Iterator[tuple[SearchTrials, Driver]]:
     Raises:
         InputError: if another process works on it, or its folder cannot be written.
     """
-    folder, sampler_context = context.folder, context.sampler_context()
+    folder = context.folder
     with locked(folder):
         write_facts(folder, context)
         if context.pretrained:
             context.pretrained.save()
-        with closing(Store(folder, taken_records(context, sampler_context))) as store:
+        with closing(Store(folder, taken_records(context))) as store:
             context.devices.recall(store.records)
-            candidates, strategy = context.baselines, context.settings.strategy
-            trained = choose_baselines(candidates, context)
-            study = study_of(store, strategy, sampler_context, context.cost_of, candidates, trained)
-            trials = SearchTrials(context, store, study)
+            trials = SearchTrials(context, store)
             yield trials, search_driver(trials)
 
 

@@ -22,7 +22,6 @@ from .data.load import keep_sample
 from .known_nets import taken_over
 from .prepare import previous_settings
 from .redact import redact_words
-from .samplers.sampler_context import SamplerContext, candidate_baselines
 from .spec import differences
 from .training.artifacts import ArtifactStore
 from .trials.trial import BASELINE_SEEDS
@@ -80,13 +79,13 @@ def write_facts(folder: Path, context: SearchContext) -> None:
     write_run_json(folder, context.data, context.artifacts, **facts)
 
 
-def taken_records(context: SearchContext, sampler_context: SamplerContext) -> list[Record]:
+def taken_records(context: SearchContext) -> list[Record]:
     """The records that a new run begins with, those of another; the weights of their nets are copied."""
     known, seeds = context.known, max(BASELINE_SEEDS, context.settings.repeats)
     if not known.records or has_trained(context.folder):
         return []
     assert known.run is not None
-    taken = taken_over(known, candidate_baselines(sampler_context), seeds)
+    taken = taken_over(known, context.baselines, seeds)
     for record in taken:
         weights = weights_file(known.run, record)
         if weights.exists():

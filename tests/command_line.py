@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -11,10 +12,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from alternas.cli import app as cli
@@ -55,7 +56,7 @@ def run(folder: Path, *words: str) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-@contextmanager
+@contextlib.contextmanager
 def command_server() -> Iterator[str]:
     """A server of commands, by its socket."""
     with tempfile.TemporaryDirectory() as folder:
@@ -95,6 +96,16 @@ def wait_for(what: Any, seconds: float = 120) -> Any:
     raise AssertionError("waited in vain")
 
 
+def ray_workers(driver: int | None = None, name: str = "Worker") -> list[psutil.Process]:
+    """Processes below `driver`, or this one, that hold an actor of a class, the eldest first."""
+    found = []
+    for child in psutil.Process(driver).children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # it has ended meanwhile, or is a zombie
+            if f"ray::{name}" in " ".join(child.cmdline()):
+                found.append((child.create_time(), child.pid, child))
+    return [child for *_, child in sorted(found)]
+
+
 def doctor(folder: Path, *words: str, **env: str) -> tuple[int, Any, str]:
     done = subprocess.run(
         [sys.executable, "-m", "alternas", "doctor", "--json", *words],
@@ -113,7 +124,7 @@ def obeyed(text: str) -> set[str]:
     }
 
 
-@contextmanager
+@contextlib.contextmanager
 def within(seconds: int) -> Iterator[None]:
     """Fail where it takes longer: a FIFO is waited for without end."""
 

@@ -26,9 +26,7 @@ from alternas.search.prepare import devices_of
 from alternas.search.samplers import start
 from alternas.search.spec import Budget, RunConfig
 from alternas.search.training.artifacts import ArtifactStore
-from alternas.search.trials.proposer import choose_baselines
 from alternas.search.trials.search_trials import SearchTrials
-from alternas.search.trials.study import study_of
 from alternas.spaces import Space, get
 from alternas.spaces.presets import SpacePreset
 from command_line import Run, command_server, run_here, run_served
@@ -235,10 +233,7 @@ def open_controller(tmp_path: Path) -> Iterator[Callable[..., SearchTrials]]:
             stores.pop().close()
         stores.append(Store(tmp_path))
         devices.recall(stores[-1].records)
-        store, known = stores[-1], context.sampler_context()
-        trained = choose_baselines(context.baselines, context)
-        study = study_of(store, strategy, known, context.cost_of, context.baselines, trained)
-        return SearchTrials(context, store, study)
+        return SearchTrials(context, stores[-1])
 
     yield open_it
     for store in stores:

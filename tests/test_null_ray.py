@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections import Counter
@@ -13,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import ray
 from ray import cloudpickle
@@ -25,6 +23,7 @@ from alternas.search.engine.resources import Resources
 from alternas.search.engine.worker import Worker
 from alternas.search.engine.worker_group import WorkerGroup, open_workers
 from alternas.search.training.job import JobResult, Progress
+from command_line import ray_workers
 from null_cuda.kernels import replace_cudnn
 from null_cuda.training import SMALL, job, recipe_of
 
@@ -111,18 +110,13 @@ def test_a_net_outlives_the_worker_on_its_card(cluster: Any) -> None:
                 workers.submit(long)
             for event in workers.poll(1.0):
                 if isinstance(event, Progress) and not ends:
-                    _kill_worker()
+                    for worker in ray_workers(name="OnNullCard"):
+                        worker.kill()
                 elif isinstance(event, JobResult):
                     ends.append(event)
         assert [end.status for end in ends] == ["lost", "ok"]
         assert ends[1].device == "NVIDIA H100 80GB HBM3"
         assert ends[1].step == 400
-
-
-def _kill_worker() -> None:
-    for child in psutil.Process().children(recursive=True):
-        if "ray::OnNullCard" in " ".join(child.cmdline()):
-            child.send_signal(signal.SIGKILL)
 
 
 COUNTED = """

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from ray import cloudpickle
 from ray.cluster_utils import Cluster
@@ -24,6 +22,7 @@ from alternas.search.prepare import prepare
 from alternas.search.run import opened
 from alternas.search.spec import RunConfig
 from alternas.search.training.job import Progress
+from command_line import ray_workers
 from fakes import RECIPE, SilentView, run_loop, spec_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -50,20 +49,14 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     made.shutdown()
 
 
-def kill_worker(rank: int) -> None:
-    children = [c for c in psutil.Process().children(recursive=True) if c.status() != psutil.STATUS_ZOMBIE]
-    workers = [child for child in children if "ray::OnCpu" in " ".join(child.cmdline())]
-    sorted(workers, key=psutil.Process.create_time)[rank].send_signal(signal.SIGKILL)
-
-
 def lose_node(cluster: Any) -> None:
     cluster.remove_node(cluster.second, allow_graceful=False)
     cluster.add_node(num_cpus=1, num_gpus=1)
 
 
 DEATHS: dict[str, Callable[[Any], None]] = {
-    "one worker": lambda cluster: kill_worker(0),
-    "the other": lambda cluster: kill_worker(-1),
+    "one worker": lambda cluster: ray_workers(name="OnCpu")[0].kill(),
+    "the other": lambda cluster: ray_workers(name="OnCpu")[-1].kill(),
     "a node": lose_node,
 }
 

@@ -49,7 +49,7 @@ def pretrained(folder: Path) -> Pretrained:
 def begun(controller: SearchTrials, folder: Path) -> SearchTrials:
     """The controller of the same search with weights to start from."""
     context = replace(controller.context, pretrained=pretrained(folder))
-    return SearchTrials(context, controller.store, controller.study)
+    return SearchTrials(context, controller.store)
 
 
 @pytest.mark.parametrize("scheduler", ["none", "mo-asha"])

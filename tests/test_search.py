@@ -18,7 +18,7 @@ import torch
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from command_line import QUICK, records, run, start, wait_for
+from command_line import QUICK, ray_workers, records, run, start, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -198,12 +198,6 @@ def test_a_run_that_was_moved_goes_on_there(folder: Path, tmp_path: Path) -> Non
     assert (here / "out" / "model.py").exists()
 
 
-def ray_workers(driver: int) -> list[psutil.Process]:
-    """Processes below `driver` that hold one of our actors."""
-    below = psutil.Process(driver).children(recursive=True)
-    return [p for p in below if "ray::Worker" in " ".join(p.cmdline())]
-
-
 @pytest.mark.slow
 def test_killed_worker_and_killed_driver(tmp_path: Path, reaper: list[subprocess.Popen[str]]) -> None:
     words = [
@@ -330,10 +324,9 @@ def test_workers_share_the_data_and_stay_small(tmp_path: Path) -> None:
     )
     most: dict[int, int] = {}
     while process.poll() is None:
-        for child in psutil.Process(process.pid).children(recursive=True):
+        for worker in ray_workers(process.pid, ""):
             with contextlib.suppress(psutil.Error):
-                if "Worker" in child.name() or "ray::" in " ".join(child.cmdline()):
-                    most[child.pid] = max(most.get(child.pid, 0), child.memory_full_info().uss)
+                most[worker.pid] = max(most.get(worker.pid, 0), worker.memory_full_info().uss)
         time.sleep(0.5)
     assert process.returncode == 0
     assert len(most) >= 2

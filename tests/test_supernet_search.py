@@ -28,7 +28,6 @@ from alternas.search.training.bank_jobs import EvaluateJob, SupernetJob
 from alternas.search.training.job import Job, JobResult, Point, TrainJob
 from alternas.search.trials.bank_training import SEGMENTS
 from alternas.search.trials.search_trials import SearchTrials
-from alternas.search.trials.study import study_of
 from alternas.spaces import get
 from fakes import RECIPE, FakeExecutor, KilledError, SilentView, driver_of, fake_accuracy, run_loop, shared_of, spec_of
 
@@ -70,8 +69,7 @@ def open_supernet(tmp_path: Path, pool: list[Genotype]) -> Iterator[Open]:
         while stores:
             stores.pop().close()
         stores.append(Store(tmp_path))
-        study = study_of(stores[-1], "random", context.sampler_context(), context.cost_of, context.baselines)
-        return SearchTrials(context, stores[-1], study)
+        return SearchTrials(context, stores[-1])
 
     yield open_it
     for store in stores:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import pickle
-import signal
 import subprocess
 import sys
 import threading
@@ -17,7 +16,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import psutil
 import pytest
 import torch
 from rich.console import Console
@@ -46,9 +44,8 @@ from alternas.search.training.recipe import Recipe
 from alternas.search.trials.bank_training import MAX_LOST, SEGMENTS, TRIES
 from alternas.search.trials.forecast import USUAL_PACE, SupernetForecast
 from alternas.search.trials.search_trials import SearchTrials
-from alternas.search.trials.study import study_of
 from alternas.spaces import get
-from command_line import run, start, wait_for
+from command_line import ray_workers, run, start, wait_for
 from fakes import STEPS, FakeExecutor, driver_of, lose, price, shared_of, spec_of
 
 SMOKE = recipes.get("smoke")
@@ -234,8 +231,7 @@ def controller(tmp_path: Path, pool: list[Genotype]) -> Iterator[SearchTrials]:
     nets.pool = pool
     context = SearchContext(spec, data, get("all", 8), price, STEPS, tmp_path, fields, bank=bank, nets=nets)
     with closing(Store(tmp_path)) as store:
-        study = study_of(store, "random", context.sampler_context(), context.cost_of, context.baselines)
-        made = SearchTrials(context, store, study)
+        made = SearchTrials(context, store)
         driver = driver_of(made)
         while made.live and (job := driver.next_job()):
             driver.take(JobResult(job.id, "error", error="not of interest"))
@@ -391,10 +387,9 @@ def test_a_killed_worker_leaves_the_bank_of_the_unbroken_run(
     reaper.append(driver)
     folder = tmp_path / "runs" / "two"
     wait_for(lambda: (read_progress(folder) or {"step": 0})["step"] and list(folder.glob("checkpoints/rendezvous*")))
-    children = psutil.Process(driver.pid).children(recursive=True)
-    workers = [child for child in children if "ray::Worker" in " ".join(child.cmdline())]
+    workers = ray_workers(driver.pid)
     assert len(workers) == 2
-    workers[0].send_signal(signal.SIGKILL)
+    workers[0].kill()
     _, err = driver.communicate(timeout=400)
     assert driver.returncode == 0, err
     assert "its segment is tried again" in err

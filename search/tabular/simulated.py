@@ -30,7 +30,6 @@ from ..training.recipe import Recipe
 from ..training.recipes import get as recipe
 from ..trials.schedulers import SCHEDULERS, Scheduler
 from ..trials.search_trials import SearchTrials
-from ..trials.study import study_of
 from .benchmark_table import TabularBenchmark
 from .table_space import TableNet, TableNets, TableSpace
 
@@ -240,8 +239,7 @@ def trials_on(table: TabularBenchmark, how: SearcherConfig, seed: int) -> Search
     store: Any = _Records()
     fields = {"recipe": {}, "data": {}, "seed": seed, "versions": {}}
     context = TabularContext(spec, no_data, table.space, cost_fn, table.steps, Path("/nowhere"), fields, table=table)
-    study = study_of(store, how.strategy, context.sampler_context(), context.cost_of, context.baselines)
-    return SearchTrials(context, store, study)
+    return SearchTrials(context, store)
 
 
 ORACLE, LARGEST = "oracle", "largest"  # orders rather than strategies: the true front, and from the largest net down

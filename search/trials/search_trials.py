@@ -28,7 +28,7 @@ from .proposer import MAX_PROPOSALS, Proposer, choose_baselines
 from .recorded_trials import record_for_study
 from .schedulers import RungResult, RungTable
 from .shared_weights import SharedWeights
-from .study import StudyAdapter
+from .study import study_of
 from .tally import RunTally, part_of
 from .trial import BUDGET_SHARE, Parent, ParentPool, Trial
 
@@ -52,9 +52,10 @@ class SearchTrials(Producer):
         patience: when the search has stopped getting better.
     """
 
-    def __init__(self, context: SearchContext, store: Store, study: StudyAdapter) -> None:
+    def __init__(self, context: SearchContext, store: Store) -> None:
         self.context, self.settings, self.folder = context, context.settings, context.folder
-        self.store, self.study = store, study
+        self.store, self.baselines = store, choose_baselines(context.baselines, context)
+        self.study = study_of(store, context, self.baselines)
         self.shared = SharedWeights(context) if context.settings.supernet else None
         settings = context.settings
         self.live = LiveTrials(context.artifacts)
@@ -72,22 +73,20 @@ class SearchTrials(Producer):
         for record in store.records:
             self._recall(record)
             self.rungs.recall(record, context.cost_of)
-        self._proposer = Proposer(context, study, store.records, self.live, self.known)
-        candidates = context.baselines
-        self.baselines = choose_baselines(candidates, context)
-        for number in range(len(self.baselines), len(candidates)):
-            study.fail(number)
+        self._proposer = Proposer(context, self.study, store.records, self.live, self.known)
+        for number in range(len(self.baselines), len(context.baselines)):
+            self.study.fail(number)
         for trial in self._proposer.baselines(self.baselines):
             trial.inherit(self.pretrained, self._short_rungs)
             self.live.enqueue(trial)
         for trial in self._proposer.references():
             self.live.enqueue(trial)
         for unfinished in store.under_way:
-            if study.is_open(unfinished.trial):
+            if self.study.is_open(unfinished.trial):
                 self._resume(unfinished)
         if self.shared and not store.records:  # evaluated first: the same nets trained alone tell what sharing is worth
             genes = [plain_genes(context.space, net) for net in self.baselines]
-            study.enqueue([known for known in genes if known])
+            self.study.enqueue([known for known in genes if known])
         if context.bank and self.shared and self.shared.ready and not self.complete:
             read_about(context.bank)  # before every net fails that would be evaluated on it
 

@@ -19,6 +19,7 @@ from ...results.runs.record import Record
 from ...results.runs.status import Status
 from ...results.runs.store import Store
 from ...spaces import Genes, options_of, plain_genes
+from ..context import SearchContext
 from ..samplers.random import TrialChooser
 from ..samplers.registry import find_strategy, is_own, sampler, user_sampler_errors
 from ..samplers.sampler_context import SamplerContext
@@ -154,27 +155,20 @@ class StudyAdapter:
         return self.study.get_trials(deepcopy=False)
 
 
-def study_of(
-    store: Store,
-    strategy: str,
-    context: SamplerContext,
-    cost_of: CostOf,
-    baselines: Sequence[Genotype],
-    trained: Sequence[Genotype] = (),
-) -> StudyAdapter:
+def study_of(store: Store, search: SearchContext, trained: Sequence[Genotype]) -> StudyAdapter:
     """The study of a run: its baselines, all that its records and events say, and the first proposals.
 
     Args:
-        baselines: they hold the first numbers.
-        trained: those of them that the run trains.
+        trained: those of the baselines that the run trains; they all hold the first numbers.
 
     Raises:
         InputError: if the records' numbers are impossible.
     """
+    context, baselines = search.sampler_context(), search.baselines
     options = options_of(context.space)
     noted = {event.trial: event.attrs for event in store.events if event.attrs}
-    recorded = RecordedTrials(store.records, store.under_way, options, cost_of, noted)
-    adapter = StudyAdapter(strategy, context, past=recorded.count)
+    recorded = RecordedTrials(store.records, store.under_way, options, search.cost_of, noted)
+    adapter = StudyAdapter(search.settings.strategy, context, past=recorded.count)
     for number in range(max(len(baselines), recorded.count)):
         trial = recorded.frozen(number)
         if number < len(baselines) and not recorded.has(number):
