@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import logging
 import os
+from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +232,21 @@ def test_streamed_images_are_those_in_memory(both: tuple[Any, Any]) -> None:
         for (x, y), (u, v) in zip(*pairs, strict=True):
             torch.testing.assert_close(x, u)
             assert torch.equal(y, v)
+
+
+def test_readers_end_once_nobody_holds_their_loader(tmp_path: Path) -> None:
+    """At once, not when a cycle of references is found: then torch cannot tell them to, and waits 5 s for each."""
+    others = {*active_children()}
+    loader = open_loader(load(DataConfig(str(draw(tmp_path / "set")), loader="stream")), CPU, 2)
+    list(loader.images("val", 6))
+    readers = {*active_children()} - others
+    assert len(readers) == 2
+    gc.disable()
+    try:
+        del loader
+        assert not readers & {*active_children()}
+    finally:
+        gc.enable()
 
 
 def test_streamed_batches(both: tuple[Any, Any]) -> None:

@@ -38,6 +38,20 @@ class SampleIndex(NamedTuple):
     seed: tuple[int, ...] = ()
 
 
+class BatchLists:
+    """The samples of the batches that are read next. An object of its own, as the DataLoader keeps it.
+
+    In a cycle of references the DataLoader's queues would be gone before its `__del__`: it could tell no reader to end,
+    and would wait 5 s for each.
+    """
+
+    def __init__(self) -> None:
+        self.next: Iterable[list[SampleIndex]] = ()
+
+    def __iter__(self) -> Iterator[list[SampleIndex]]:
+        return iter(self.next)
+
+
 class Readers:
     """Processes that read batches of pictures, kept from one list of batches to the next.
 
@@ -46,25 +60,22 @@ class Readers:
     """
 
     def __init__(self, data: DataSet, processes: int, pinned: bool) -> None:
-        self.batches: Iterable[list[SampleIndex]] = ()
+        self.lists = BatchLists()
         self.loader: Any = DataLoader(
             _PictureSet(data),
-            batch_sampler=self,  # pyright: ignore[reportArgumentType]
+            batch_sampler=self.lists,  # pyright: ignore[reportArgumentType]
             num_workers=processes,
             persistent_workers=processes > 0,
             collate_fn=_collate,
             pin_memory=pinned,  # arrays stay as they are, but are taken in by a thread of its own
         )
 
-    def __iter__(self) -> Iterator[list[SampleIndex]]:
-        return iter(self.batches)
-
     def read(self, batches: Iterable[list[SampleIndex]]) -> Iterator[Arrays]:
         """(x_BCHW uint8, y_B or y_BK) of each batch; ends what was read before."""
-        self.batches = batches
+        self.lists.next = batches
         for arrays in self.loader:
             yield arrays
-            assert self.batches is batches, "read on after another list was begun"
+            assert self.lists.next is batches, "read on after another list was begun"
 
 
 def _collate(samples: list[tuple[np.ndarray, int | np.ndarray]]) -> Arrays:
