@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from alternas.archs import Genotype
+from alternas.archs import Genotype, static_cost
 from alternas.results.ranking.objectives import train_flops
 from alternas.results.ranking.pareto import hypervolume, pareto_ranks
 from alternas.results.runs.record import Record
@@ -92,6 +93,20 @@ def test_a_share_of_the_compute_trains_the_front_on(opened: Open) -> None:
     assert steps == sorted(steps, reverse=True), "cheap ones are trained longest"
     assert max(steps) <= MAX_TRAININGS * STEPS
     assert controller.complete
+
+
+def test_the_longest_training_is_the_first(opened: Open) -> None:
+    """However cheap a net is, a step takes time of its own; a baseline is trained with each of its seeds."""
+
+    def timed(job: TrainJob) -> JobResult:
+        return replace(trained(job), seconds=job.stop_step * (1 + static_cost(job.genotype, 10, 8, 1).macs / 1e5))
+
+    controller = opened(12)
+    finish(controller, timed)
+    records = sorted(polished(controller), key=lambda record: record.trial)
+    seconds, costs = [r.seconds for r in records], [r.cost["macs"] for r in records]
+    assert seconds == sorted(seconds, reverse=True)
+    assert costs not in (sorted(costs), sorted(costs, reverse=True)), "which costs alone do not say"
 
 
 def test_the_nets_chosen_keep_the_most_hypervolume(opened: Open) -> None:

@@ -44,7 +44,7 @@ class FrontFinetuning(Producer):
         return not self._waiting(self._shares())
 
     def next_job(self, workers: Workers) -> Job | None:
-        """The training of the front's next net, once nothing else is left; the cheapest is the first."""
+        """The training of the front's next net, once nothing else is left; the longest is the first."""
         search = self._search
         if not search.proposed_all or any(not t.paused and t.weights != "polished" for t in search.live.values()):
             return None
@@ -60,15 +60,18 @@ class FrontFinetuning(Producer):
         """What a result ends: the search has the trial."""
         return self._search.take(job, result)
 
-    def _waiting(self, shares: list[tuple[Record, float]]) -> list[tuple[Record, float]]:
-        """The nets that are still to be trained on, each with its FLOPs."""
+    def _waiting(self, shares: list[tuple[Record, int]]) -> list[tuple[Record, int]]:
+        """The nets that are still to be trained on, each with its steps."""
         search = self._search
         done = {r.lineage.get("trial") for r in search.store.records if r.weights == "polished"}
         done |= {t.parent and t.parent.trial for t in search.live.values() if t.weights == "polished"}
-        return [(record, flops) for record, flops in shares if record.trial not in done]
+        return [(record, steps) for record, steps in shares if record.trial not in done]
 
-    def _shares(self) -> list[tuple[Record, float]]:
-        """The nets of the front and the plain ResNets, and the FLOPs that each is trained on for."""
+    def _shares(self) -> list[tuple[Record, int]]:
+        """The nets of the front and the plain ResNets, and the steps that each is trained on for, the longest first.
+
+        Else the last would be trained by one worker while all others have nothing left to do.
+        """
         search = self._search
         trained = [
             r for r in search.store.records
@@ -81,10 +84,10 @@ class FrontFinetuning(Producer):
         chosen = thinned([r for r in searched if r.trial_key not in plain], self._cost, least)
         weights = [record.training_macs**COST_POWER for record in chosen or plain.values()]
         unit = search.tally.polish_flops / sum(weights) if weights else 0.0
-        nets = sorted([*chosen, *plain.values()], key=self._cost)
-        return [
-            (record, unit * record.training_macs**COST_POWER + self._of_ancestors(record, chosen)) for record in nets
-        ]
+        nets = [*chosen, *plain.values()]
+        flops = [unit * record.training_macs**COST_POWER + self._of_ancestors(record, chosen) for record in nets]
+        shares = [*zip(nets, map(self._steps, nets, flops), strict=True)]
+        return sorted(shares, key=lambda share: self._seconds(*share), reverse=True)
 
     def _of_ancestors(self, record: Record, chosen: Sequence[Record]) -> float:
         """FLOPs that give a plain ResNet the steps that the chosen nets have behind them, on average; else 0."""
@@ -96,15 +99,23 @@ class FrontFinetuning(Producer):
     def _cost(self, record: Record) -> float:
         return self._search.context.cost_of(record.key, record.cost)
 
-    def _trial(self, record: Record, flops: float) -> Trial:
-        """A trial that trains a net on for so many FLOPs, evaluation included."""
-        context, batch = self._search.context, record.recipe["batch_size"]
-        net, data = Genotype.from_dict(record.genotype), context.data
+    def _steps(self, record: Record, flops: float) -> int:
+        """Steps that a net can be trained on for by so many FLOPs, evaluation included."""
+        context = self._search.context
+        evaluated = (MIN_CURVE_POINTS + 1) * len(context.data.val)  # at each point, and as many training images after
+        measured = FORWARD_FACTOR * record.training_macs * evaluated
+        steps = round((flops - measured) / (BACKWARD_FACTOR * record.training_macs * record.recipe["batch_size"]))
+        return max(1, min(round(MAX_TRAININGS * context.steps), steps))
+
+    def _seconds(self, record: Record, steps: int) -> float:
+        """What so many steps take, with each of the net's seeds, by what its training took, or evaluating its slice."""
+        evaluated = FORWARD_FACTOR * len(self._search.context.data.val) / record.recipe["batch_size"] / BACKWARD_FACTOR
+        return record.seconds * steps / (record.budget["done"] or max(1.0, evaluated))
+
+    def _trial(self, record: Record, steps: int) -> Trial:
+        """A trial that trains a net on for so many steps."""
+        context, net = self._search.context, Genotype.from_dict(record.genotype)
         cost = context.cost_fn(net)
-        evaluated = (MIN_CURVE_POINTS + 1) * len(data.val)  # at each point, and as many training images at the end
-        measured = FORWARD_FACTOR * cost.training_macs * evaluated
-        steps = round((flops - measured) / (BACKWARD_FACTOR * cost.training_macs * batch))
-        steps = max(1, min(round(MAX_TRAININGS * context.steps), steps))
         recipe = polish_recipe(Recipe.from_dict(record.recipe))
         fields = context.record_fields | {"recipe": recipe.to_dict()}
         fields |= {"training_id": record.training_id} if record.training_id else {}
