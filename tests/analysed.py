@@ -10,7 +10,6 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor
 
 from alternas.archs import build
-from alternas.results.analysis.cka import centred
 from alternas.results.analysis_tools.inputs import AnalysisInput, Images
 from nets import NETS, lively
 
@@ -41,9 +40,3 @@ def images(count: int) -> Images:
 
 def subject(name: str, count: int = 8, seed: int = 0) -> AnalysisInput:
     return AnalysisInput(name, net_of(name, seed), images(count))
-
-
-def hsic(k_NN: Tensor, l_NN: Tensor) -> float:
-    """Unbiased HSIC of two symmetric Gram matrices of the same N >= 4 images."""
-    count = len(k_NN)
-    return ((centred(k_NN) * centred(l_NN)).sum() / (count * (count - 3))).item()

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from analysed import hsic, subject
+from analysed import subject
 from torch import Tensor, nn
 
 from alternas.archs import InputError
 from alternas.results.analysis import cka
-from alternas.results.analysis.cka import CkaSums, analyse, centred, cka_map, gram
+from alternas.results.analysis.cka import CkaSums, analyse, centred, cka_map, gram, hsic
 from alternas.results.analysis_tools.findings import Finding
 from alternas.results.analysis_tools.hooks import HookPoint, all_sites, residual_points
 from nets import NETS

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from analysed import hsic, images, subject
+from analysed import images, subject
 from sklearn.decomposition import PCA
 from sklearn.metrics.pairwise import cosine_similarity
 from torch import Tensor
@@ -17,6 +17,7 @@ from alternas.results.analysis import head_cka as heads
 from alternas.results.analysis import patch_filters as filters
 from alternas.results.analysis import position_embeddings as positions
 from alternas.results.analysis import rollout
+from alternas.results.analysis.cka import hsic
 from alternas.results.analysis_tools.hooks import captured, residual_points
 
 

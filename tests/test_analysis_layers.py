@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from analysed import hsic, images, net_of, subject
+from analysed import images, net_of, subject
 from sklearn.linear_model import Ridge
 from torch import Tensor, nn
 
@@ -194,6 +194,8 @@ def test_tokens_that_are_their_patches_are_found() -> None:
 
 
 def test_a_token_and_patch_have_the_cka_of_their_values() -> None:
+    from alternas.results.analysis.cka import hsic
+
     net, x = net_of("vit"), images(30).x_NCHW
     site = residual_points(net)[-1]
     found, _ = token_map(net, site, [x])

@@ -88,6 +88,12 @@ def centred(k_NN: Tensor) -> Tensor:
     return (k_NN - rows[..., :, None] - rows[..., None, :] + mean[..., None, None]) * others
 
 
+def hsic(k_NN: Tensor, l_NN: Tensor) -> float:
+    """Unbiased HSIC of two symmetric Gram matrices of the same N >= 4 images."""
+    count = len(k_NN)
+    return ((centred(k_NN) * centred(l_NN)).sum() / (count * (count - 3))).item()
+
+
 @torch.no_grad()
 def grams(net: nn.Module, sites: Sequence[HookPoint], x_BCHW: Tensor) -> list[Tensor]:
     """The `centred` Gram matrix of what is at each of `sites` for these images, in eval mode."""

@@ -16,7 +16,7 @@ from .table_file import GENE, read_table
 from .table_space import TableSpace
 
 FILE = Path(__file__).with_name("table.parquet")
-IMAGE_SIZE, CLASSES = 16, 10
+IMAGE_SIZE, CLASSES, IN_CHANS = 16, 10, 1
 CHANCE = 1 / CLASSES
 
 
