@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -18,16 +20,20 @@ from typing import Any
 
 import pytest
 import torch
+from ray import cloudpickle
 from rich.console import Console
 
 from alternas.archs import Genotype, OperationError
 from alternas.results.runs.bank_progress import read_progress
+from alternas.results.runs.status import Status
 from alternas.results.runs.store import Store
 from alternas.search import run as search_run
 from alternas.search.context import SearchContext
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
+from alternas.search.engine import pool as engine_pool
 from alternas.search.engine.progress import PlainView
+from alternas.search.engine.resources import Resources
 from alternas.search.engine.shown import ShownSearch
 from alternas.search.spec import UNLIMITED, Supernet
 from alternas.search.supernet import draws
@@ -37,6 +43,7 @@ from alternas.search.supernet.draws import NetSampler
 from alternas.search.supernet.trainer import train_bank
 from alternas.search.training import recipes
 from alternas.search.training.bank_jobs import BankJobId, EvaluateJob, SupernetJob
+from alternas.search.training.group import open_group
 from alternas.search.training.job import Job, JobResult, Point, Progress, Workers
 from alternas.search.training.loaders import DeviceLoader, open_loader
 from alternas.search.training.member import Member
@@ -395,6 +402,45 @@ def test_a_killed_worker_leaves_the_bank_of_the_unbroken_run(
     assert "its segment is tried again" in err
     assert apart(tmp_path / "runs" / "one" / "bank.safetensors", folder / "bank.safetensors") < 1e-5
     assert not list(folder.glob("checkpoints/rendezvous*"))
+
+
+class DiesConnecting:
+    """A worker that trains with others; the second dies when all have met, before they know each other's address."""
+
+    def __init__(self, threads: int, device: str, share: float) -> None: ...
+    def take(self, data: Any) -> str:
+        return ""
+
+    def run(self, job: SupernetJob) -> Iterator[JobResult]:
+        if job.member.rank:
+            store = torch.distributed.FileStore(job.member.rendezvous, 2)  # type: ignore[attr-defined]
+            store.set("card 1", "none")
+            store.get("card 0")
+            os.kill(os.getpid(), signal.SIGKILL)
+        with open_group(job.member, torch.device("cpu"), 0):
+            yield JobResult(job.id, Status.OK)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(200)
+def test_nobody_waits_for_long_for_a_worker_that_died_as_all_met(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To gloo it is one that has not come yet, for which it waits five minutes."""
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not find it on their path
+    monkeypatch.setattr(engine_pool, "Worker", DiesConnecting)
+    monkeypatch.setattr(engine_pool, "PARTING_SECONDS", 1.0)
+    meet = tmp_path / "rendezvous"
+    meet.touch()
+    with closing(engine_pool.Pool(Resources(workers=2), load(DataConfig("digits")), 2)) as workers:
+        while workers.idle < 2:
+            workers.poll(1.0)
+        for rank in (0, 1):
+            workers.submit(replace(job_of(tmp_path, 0, 1), member=Member(rank, 2, str(meet))))
+        results = list[Any]()
+        while len(results) < 2:
+            results += workers.poll(1.0)
+    assert {result.job.rank: result.status for result in results} == {0: Status.LOST, 1: Status.LOST}
 
 
 def test_the_time_left_is_learned_in_seconds_of_each_kind_of_work(controller: SearchTrials) -> None:

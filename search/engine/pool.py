@@ -24,6 +24,7 @@ from ...archs.errors import OperationError
 from ...results.latency.measurements import LatencySetting
 from ...results.runs.status import Status
 from ..data.dataset import DataSet
+from ..training.bank_jobs import SupernetJob
 from ..training.job import Job, JobResult, Progress, TrainJob
 from .cards import BadCards, BrokenCardError
 from .connection import check_raylet, connect, disconnect, first_line
@@ -33,7 +34,8 @@ from .worker_group import WorkerGroup, open_workers
 
 MAX_START_FAILURES = 3  # in a row
 log = logging.getLogger("alternas")
-PARTING_SECONDS = 30.0  # that workers of a group have to end once one of them has failed
+PARTING_SECONDS = 30.0  # that workers have to end once one with which they share a job has failed
+ALONE_NOW = "a worker that trained beside this one has failed"
 
 
 @dataclass(eq=False)
@@ -42,7 +44,7 @@ class _Running:
 
     Attributes:
         streams: of events, of the workers that have not ended, and the rank of each.
-        results: of those that have ended.
+        results: of those that have ended, and what is said of others that do not end in time.
         alone: whether no other worker uses the card.
         step: of the last sign of life.
     """
@@ -59,6 +61,11 @@ class _Running:
     def result(self) -> JobResult:
         """The result with the lowest priority number, of the lowest rank."""
         return min((result for _, result in sorted(self.results.items())), key=lambda result: result.priority)
+
+    @property
+    def rendezvous(self) -> str:
+        """Where its workers meet, or those of one step of a bank; "" for a worker that is alone."""
+        return self.job.member.rendezvous if isinstance(self.job, TrainJob | SupernetJob) else ""
 
 
 class Pool:
@@ -201,24 +208,31 @@ class Pool:
                 self._bad_cards.note(error, running.job.id)
                 why = f"{error.card} broke ({error.why})"
             running.results[rank] = JobResult(running.job.id, Status.LOST, error=why)
+            self._part(running)
             return self._end(running, broken=True)
         if isinstance(event, Progress):
             running.step = event.point.step
             return event
         running.results[rank] = event
         del self._running[stream], running.streams[stream]
-        if not running.streams:
-            return self._end(running, broken=False)
-        if event.status != Status.OK:  # the others learn of it when they next exchange gradients, or never
-            running.deadline = min(running.deadline, time.monotonic() + PARTING_SECONDS)
-        return None
+        if event.status != Status.OK:
+            self._part(running)
+        return None if running.streams else self._end(running, broken=False)
+
+    def _part(self, failed: _Running) -> None:
+        """The workers that share a job with one that failed learn of it when they next exchange gradients, or never."""
+        for running in set(self._running.values()):
+            if failed.rendezvous and running.rendezvous == failed.rendezvous:
+                running.deadline = min(running.deadline, time.monotonic() + PARTING_SECONDS)
+                for rank in running.streams.values():
+                    running.results.setdefault(rank, JobResult(running.job.id, Status.LOST, error=ALONE_NOW))
 
     def _end(self, running: _Running, broken: bool) -> JobResult | None:
         """Take a job from its workers, which are replaced if they are broken. None of one that is tried once more."""
         for stream in running.streams:
             del self._running[stream]
-        if isinstance(running.job, TrainJob) and running.job.member.rendezvous:
-            Path(running.job.member.rendezvous).unlink(missing_ok=True)  # nobody waits there any more
+        if isinstance(running.job, TrainJob) and running.rendezvous:
+            Path(running.rendezvous).unlink(missing_ok=True)  # nobody waits there any more
         group, fed = running.group, running.result.how.get("fed")
         if fed and not self._starved:
             log.warning("the loader feeds %d images/s, the net could take %d", *fed)
