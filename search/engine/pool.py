@@ -35,7 +35,6 @@ from .worker_group import WorkerGroup, open_workers
 MAX_START_FAILURES = 3  # in a row
 log = logging.getLogger("alternas")
 PARTING_SECONDS = 30.0  # that workers have to end once one with which they share a job has failed
-ALONE_NOW = "a worker that trained beside this one has failed"
 
 
 @dataclass(eq=False)
@@ -208,7 +207,7 @@ class Pool:
                 self._bad_cards.note(error, running.job.id)
                 why = f"{error.card} broke ({error.why})"
             running.results[rank] = JobResult(running.job.id, Status.LOST, error=why)
-            self._part(running)
+            self._part(running, why)
             return self._end(running, broken=True)
         if isinstance(event, Progress):
             running.step = event.point.step
@@ -216,16 +215,16 @@ class Pool:
         running.results[rank] = event
         del self._running[stream], running.streams[stream]
         if event.status != Status.OK:
-            self._part(running)
+            self._part(running, event.error)
         return None if running.streams else self._end(running, broken=False)
 
-    def _part(self, failed: _Running) -> None:
+    def _part(self, failed: _Running, why: str) -> None:
         """The workers that share a job with one that failed learn of it when they next exchange gradients, or never."""
         for running in set(self._running.values()):
             if failed.rendezvous and running.rendezvous == failed.rendezvous:
                 running.deadline = min(running.deadline, time.monotonic() + PARTING_SECONDS)
                 for rank in running.streams.values():
-                    running.results.setdefault(rank, JobResult(running.job.id, Status.LOST, error=ALONE_NOW))
+                    running.results.setdefault(rank, JobResult(running.job.id, Status.LOST, error=why))
 
     def _end(self, running: _Running, broken: bool) -> JobResult | None:
         """Take a job from its workers, which are replaced if they are broken. None of one that is tried once more."""
