@@ -49,8 +49,21 @@ class Breaking:
     def run(self, job: TrainJob) -> Iterator[JobResult]:
         if card_name().startswith("GPU 0 "):
             raise BrokenCardError(card_name(), "AcceleratorError: device-side assert triggered")
-        time.sleep(2)  # in which the other card's worker is replaced, and breaks again
         yield result_of(job)
+
+
+class BreakingSlowly(Breaking):
+    """Such a worker, which starts slowly on that card, so that the other one takes the net that broke there."""
+
+    def take(self, data: DataSet) -> str:
+        if card_name().startswith("GPU 0 "):
+            time.sleep(4)
+        return card_name()
+
+    def run(self, job: TrainJob) -> Iterator[JobResult]:
+        if not card_name().startswith("GPU 0 "):
+            time.sleep(2)
+        yield from super().run(job)
 
 
 class BreakingFirst(Breaking):
@@ -108,7 +121,7 @@ def test_a_card_that_breaks_time_and_again_is_left_out(
     cluster: Any, open_controller: Open, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        records = search_with(Breaking, cluster.address, open_controller, monkeypatch, gpus=1.0)
+        records = search_with(BreakingSlowly, cluster.address, open_controller, monkeypatch, gpus=1.0)
     assert {(record.status, record.device[:5]) for record in records} == {("ok", "GPU 1")}
     assert [line[:5] for line in caplog.messages if "is left out" in line] == ["GPU 0"]
 
