@@ -135,7 +135,7 @@ class SavedNet:
         return input_spec(self.run.folder).cost(self.genotype)
 
     def build(self) -> Network | TimmNetwork:
-        """The trained torch module, on the CPU, in evaluation mode; of a net that was retrained, its best retraining.
+        """The trained torch module, on the CPU, in evaluation mode; of a net that was retrained, its better weights.
 
         It takes normalised images (B, C, H, W): (raw - mean) / std by channel, with those of `run.data`.
 

@@ -132,6 +132,15 @@ def test_the_best_retraining_of_the_best_net_is_meant(run: Path) -> None:
         trained_weights(home, found)
 
 
+@pytest.mark.parametrize(("searched", "home"), [(0.94, "retrain"), (0.96, "")])
+def test_weights_that_retraining_made_worse_stay_in_the_run(searched: float, home: str, run: Path) -> None:
+    """The search's may have inherited and been trained on; the best retraining has 0.95."""
+    rows = [json.loads(line) for line in (run / "records.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows = [row | ({"accuracy": searched} if row["trial"] == 1 else {}) for row in rows]
+    (run / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    assert select_net(run, 1)[0] == run / home
+
+
 def test_a_net_beyond_the_front_is_not_the_best_for_having_been_retrained(run: Path) -> None:
     """Over the run's limit, or behind the front: only its number takes it."""
     over = zoo.alternet("basic", (1, 1), (0, 0), (1, 1), 0, width=6)

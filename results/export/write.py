@@ -51,7 +51,7 @@ def export_net(
     """Export one net of a run to the new folder `out`; return what was exported and how it was checked.
 
     Args:
-        run: folder of the run. Of a net that was retrained, the best of its retrainings is taken.
+        run: folder of the run. Of a net that was retrained, the better weights on validation are taken.
         out: folder to create; it must not exist, or be empty.
         trial: which net; None takes from the front, under the run's own limits, the one that `how` picks.
         how: recommended, accuracy, gain or cheapest.

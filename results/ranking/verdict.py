@@ -180,10 +180,10 @@ def _name(board: Leaderboard, trial: int) -> str:
 
 
 def _names(board: Leaderboard, trials: Sequence[int]) -> str:
-    """ "net 7", "nets 7 and 12", "nets 7, 12, timm:resnet18 and 5 more"."""
+    """ "net 7", "nets 7 and 12", "nets 7, 12, timm:resnet18 and 5 others"."""
     words = [_name(board, trial).removeprefix("net ") for trial in trials[:NAMED]]
     if len(trials) > NAMED:
-        words.append(f"{len(trials) - NAMED} more")
+        words.append(f"{len(trials) - NAMED} other{'s' * (len(trials) > NAMED + 1)}")
     listed = f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
     return f"net{'s' * (len(trials) > 1)} {listed}"
 

@@ -72,7 +72,8 @@ def nets_table(
     optional = {"steps": len(budgets) > len({weights for weights, _ in budgets}), "rank": ranks}
     names = [name for name in cells[0] if optional.get(name, any(row[name] for row in cells))]
     if more := {*names} - {*BASE, metric.name, "note"}:  # 80 columns are few; the JSON has all
-        gone = ("acc/GMAC", "net", "params", "family")[: 4 if tuned else 1 if more == {objective_title(LATENCY)} else 2]
+        many = 4 if tuned or "retrained" in more else 1 if more == {objective_title(LATENCY)} else 2
+        gone = ("acc/GMAC", "net", "params", "family")[:many]
         names = [name for name in names if name not in gone]
     whole = ("trial", metric.name, "MACs", *tuned) if tuned else ("trial",)  # what a net is asked for by is never cut
     wrapped = () if any(row["kind"] == "reference" for row in rows) else WRAPPED  # names of references are not broken
@@ -82,7 +83,7 @@ def nets_table(
             table.add_column(name, style="dim" * (name == "net"))
         else:
             justify = "left" if name in ("run", "note") else "right"
-            least = max(len(row[name]) for row in cells) if name in whole else None
+            least = max(len(row[name]) for row in cells) if name in whole else len(name) * (name in WRAPPED)
             head = name.replace("_" if name in (metric.name, *tuned) else " ", "\n")
             table.add_column(Text(head), justify=justify, no_wrap=name not in wrapped, min_width=least)
     for row in cells:
@@ -129,7 +130,7 @@ def _cells(
         "steps": str(row["budget_steps"]),
         "retrained": ""
         if again is None
-        else f"{metric.text(again)} {_deviation(row['retrained_sd'], row['retrained_seeds'])}",
+        else f"{metric.text(again)} ±{_deviation(row['retrained_sd'], row['retrained_seeds'])}".removesuffix(" ±"),
         "family": row["family"],
         "net": row["key"],
         "note": ", ".join([*ties, *marks]),

@@ -71,7 +71,7 @@ def _leaderboard_row(run: Run, row: dict[str, Any], tuned: Mapping[str, Any]) ->
 def note_of(row: Mapping[str, Any]) -> str:
     """A net's marks: the knee, its kind, and the nets it is tied with within the noise."""
     tied = row["tied_with"] or []
-    more = f" and {len(tied) - 3} more" if len(tied) > 3 else ""
+    more = f" and {len(tied) - 3} other{'s' * (len(tied) > 4)}" if len(tied) > 3 else ""
     notes = ["knee"] * row["knee"] + [row["kind"]] * (row["kind"] in REFERENCE_KINDS)
     notes += [f"tied with {', '.join(map(str, tied[:3]))}{more}"] if tied else []
     return "; ".join(notes)

@@ -1,7 +1,8 @@
-"""The trained weights of a run's nets. Of a net that was retrained, the best retraining's are taken."""
+"""The trained weights of a run's nets: the search's or a retraining's, whichever are better on validation."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,10 @@ from .store import read_data_facts, read_records, weights_file
 
 
 def select_net(run: Path, trial: int | None = None, how: str = "recommended") -> tuple[Path, Record]:
-    """The folder and the record of the weights to take: of a net that was retrained, its best retraining's.
+    """The folder and the record of the weights to take.
+
+    Those of a net's best retraining where they are as good on validation as the search's, which may have inherited and
+    been trained on: retraining begins with nothing.
 
     Args:
         run: folder of the run.
@@ -32,7 +36,14 @@ def select_net(run: Path, trial: int | None = None, how: str = "recommended") ->
     """
     record = find_trial(run, best_trial(run, how) if trial is None else trial)
     same = [group for group in by_net(retrained(run)) if group[0].key == record.key]
-    return (run / FOLDER, best_of(max(same, key=mean_of))) if same else (run, record)
+    again = best_of(max(same, key=mean_of)) if same else record
+    return (run / FOLDER, again) if same and _score(again) >= _score(record) else (run, record)
+
+
+def _score(record: Record) -> float:
+    """What a net has on validation; nothing is less than that of one that was not trained to the end."""
+    trained = record.status in (Status.OK, Status.DUPLICATE)
+    return record.accuracy if trained and record.accuracy is not None else -math.inf
 
 
 def trained_weights(home: Path, record: Record) -> Path:

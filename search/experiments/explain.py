@@ -104,7 +104,7 @@ def explain(config: Explain, console: Console) -> dict[str, Any]:
     facts = {
         "run": run.resolve().name,
         "nets": [
-            {"name": n.name, "trial": n.record.trial, "key": n.record.key}
+            {"name": n.name, "trial": n.record.factors.get("trial", n.record.trial), "key": n.record.key}
             | as_shown({"accuracy": n.record.own_accuracy}, metric)
             for n in nets
         ],
