@@ -95,3 +95,12 @@ def test_a_stranger_s_numbers_are_refused(alternas: Any, flops: Any, caplog: pyt
     code, out, _ = alternas("runs", "--json")
     assert (code, [row["status"] for row in json.loads(out)]) == (0, ["unreadable"])
     assert "train_flops must be a number from 0" in caplog.text
+
+
+def test_names_are_whole_beside_a_long_metric(alternas: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    rows = [record(0, get("all", 8).baselines()[0], {}, random.Random(0))]
+    made_run(Path("runs/all-photos-balanced"), rows, settings={"metric": {"name": "balanced_accuracy"}})
+    made_run(Path("runs/mine"), [], settings={"space": "my_space.py of source c95a561b1531a0b2"})
+    lines = alternas("runs")[1].splitlines()
+    assert {line.split()[0] for line in lines if line[0] != " "} == {"run", "all-photos-balanced", "mine"}

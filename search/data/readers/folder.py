@@ -126,7 +126,7 @@ def root_of(name: str) -> str:
         raise InputError(f"data: {name} is a tar file: unpack it, or read it as wds/{name}")
     if root.suffix in (".zip", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z"):
         raise InputError(f"data: {name} is an archive: unpack it")
-    raise InputError(f"data: {name} is a file, not a folder with a folder for each class")
+    raise InputError(f"data: {name} is a file, not a folder with a folder for each class or with labels.csv, nor .npz")
 
 
 def _parts(root: str, listing: Listing) -> dict[str, str]:
