@@ -72,8 +72,10 @@ def nets_table(
     optional = {"steps": len(budgets) > len({weights for weights, _ in budgets}), "rank": ranks}
     names = [name for name in cells[0] if optional.get(name, any(row[name] for row in cells))]
     if more := {*names} - {*BASE, metric.name, "note"}:  # 80 columns are few; the JSON has all
-        many = 4 if tuned or "retrained" in more else 1 if more == {objective_title(LATENCY)} else 2
-        gone = ("acc/GMAC", "net", "params", "family")[:many]
+        narrow = 1 if more == {objective_title(LATENCY)} else 2
+        retrained = 3 + (objective_title(LATENCY) in more) if "retrained" in more else 0
+        many = 4 if tuned else retrained or narrow
+        gone = ("acc/GMAC", "net", "family", "params")[:many]
         names = [name for name in names if name not in gone]
     whole = ("trial", metric.name, "MACs", *tuned) if tuned else ("trial",)  # what a net is asked for by is never cut
     wrapped = () if any(row["kind"] == "reference" for row in rows) else WRAPPED  # names of references are not broken
