@@ -17,6 +17,7 @@ from alternas.archs import Genotype, InputError, Stage, Stem, build
 from alternas.results.analysis import linear_probe as linear
 from alternas.results.analysis import receptive_field as field
 from alternas.results.analysis import token_localization as tokens
+from alternas.results.analysis.cka import hsic
 from alternas.results.analysis.linear_probe import PENALTIES, Labelled, draw_shots, features_of
 from alternas.results.analysis.receptive_field import outside_share, receptive_fields, square_side
 from alternas.results.analysis.token_localization import patches, token_map, token_rows
@@ -194,8 +195,6 @@ def test_tokens_that_are_their_patches_are_found() -> None:
 
 
 def test_a_token_and_patch_have_the_cka_of_their_values() -> None:
-    from alternas.results.analysis.cka import hsic
-
     net, x = net_of("vit"), images(30).x_NCHW
     site = residual_points(net)[-1]
     found, _ = token_map(net, site, [x])

@@ -72,11 +72,7 @@ def nets_table(
     optional = {"steps": len(budgets) > len({weights for weights, _ in budgets}), "rank": ranks}
     names = [name for name in cells[0] if optional.get(name, any(row[name] for row in cells))]
     if more := {*names} - {*BASE, metric.name, "note"}:  # 80 columns are few; the JSON has all
-        narrow = 1 if more == {objective_title(LATENCY)} else 2
-        retrained = 3 + (objective_title(LATENCY) in more) if "retrained" in more else 0
-        many = 4 if tuned else retrained or narrow
-        gone = ("acc/GMAC", "net", "family", "params")[:many]
-        names = [name for name in names if name not in gone]
+        names = [name for name in names if name not in _given_up(more, bool(tuned))]
     whole = ("trial", metric.name, "MACs", *tuned) if tuned else ("trial",)  # what a net is asked for by is never cut
     wrapped = () if any(row["kind"] == "reference" for row in rows) else WRAPPED  # names of references are not broken
     table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
@@ -91,6 +87,16 @@ def nets_table(
     for row in cells:
         table.add_row(*(row[name] for name in names))
     return table
+
+
+def _given_up(more: set[str], tuned: bool) -> Sequence[str]:
+    """Columns that give way to others than every front has."""
+    columns, latency = ("acc/GMAC", "net", "family", "params"), objective_title(LATENCY)
+    if tuned or more >= {"retrained", latency}:
+        return columns
+    if "retrained" in more:
+        return columns[:3]
+    return columns[:1] if more == {latency} else columns[:2]
 
 
 def tuned_columns(rows: Sequence[dict[str, Any]]) -> dict[str, set[Any]]:
@@ -112,6 +118,7 @@ def _cells(
 ) -> dict[str, str]:
     """One row's text by column; `tuned` are fields of the recipe, `names` those of trials that have one."""
     again, tied = row["retrained_accuracy"], row["tied_with"] or ()
+    deviation = _deviation(row["retrained_sd"], row["retrained_seeds"])
     ties = (
         [f"= {names.get(tied[0], tied[0])}" + f" +{len(tied) - 1}" * (len(tied) > 1)] if tied else []
     )  # the closest net, and how many
@@ -130,9 +137,7 @@ def _cells(
         "gain": gain_text(row["gain"], row["gain_bound"]),
         "acc/GMAC": short(row["accuracy_per_gmac"]) if metric.is_accuracy else "",
         "steps": str(row["budget_steps"]),
-        "retrained": ""
-        if again is None
-        else f"{metric.text(again)} ±{_deviation(row['retrained_sd'], row['retrained_seeds'])}".removesuffix(" ±"),
+        "retrained": "" if again is None else " ±".join(filter(None, (metric.text(again), deviation))),
         "family": row["family"],
         "net": row["key"],
         "note": ", ".join([*ties, *marks]),

@@ -207,7 +207,7 @@ class Pool:
                 self._bad_cards.note(error, running.job.id)
                 why = f"{error.card} broke ({error.why})"
             running.results[rank] = JobResult(running.job.id, Status.LOST, error=why)
-            self._part(running, why)
+            self._hurry_others(running, why)
             return self._end(running, broken=True)
         if isinstance(event, Progress):
             running.step = event.point.step
@@ -215,10 +215,10 @@ class Pool:
         running.results[rank] = event
         del self._running[stream], running.streams[stream]
         if event.status != Status.OK:
-            self._part(running, event.error)
+            self._hurry_others(running, event.error)
         return None if running.streams else self._end(running, broken=False)
 
-    def _part(self, failed: _Running, why: str) -> None:
+    def _hurry_others(self, failed: _Running, why: str) -> None:
         """The workers that share a job with one that failed learn of it when they next exchange gradients, or never."""
         for running in set(self._running.values()):
             if failed.rendezvous and running.rendezvous == failed.rendezvous:
