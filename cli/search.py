@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..results.latency.measurements import LatencySetting
     from ..results.runs.weights_spec import WeightsSpec
     from ..search.known_nets import StartWith
-    from ..search.spec import SearchSpec, Supernet
+    from ..search.spec import ProbeSpec, SearchSpec, Supernet
 
 
 def _search(spec: SearchSpec, as_json: bool) -> None:
@@ -66,6 +66,8 @@ def search(
     patience: int | None = None,
     baselines: float = 0.25,
     with_nets: tuple[TimmNet, ...] | None = None,
+    nets: tuple[str, ...] | None = None,
+    weights_dir: str = "",
     weights: str = "",
     arch: str = "",
     from_size: tuple[int, int] | None = None,
@@ -101,13 +103,13 @@ def search(
         polish = 0.0 if apart else POLISH
     recipe, genes = training.tuned_on(data, tune or ())
     run_name = name or plain_name(space, data)
-    nets = trials if trials is not None else UNLIMITED if supernet or max_train_flops else TRIALS
+    most = trials if trials is not None else UNLIMITED if supernet or max_train_flops else TRIALS
     return SearchSpec(
         space=space,
         data=images.of(data),
         recipe=recipe,
         name=run_name,
-        trials=nets,
+        trials=most,
         run=running.config(
             train_flops=max_train_flops or math.inf,
             patience=patience,
@@ -133,7 +135,20 @@ def search(
         start_with=start_with,
         references=with_nets or (),
         pretrained=_pretrained(weights, arch, from_size),
+        probe=_probe(space, nets, weights_dir),
     )
+
+
+def _probe(space: str, nets: tuple[str, ...] | None, weights_dir: str) -> ProbeSpec | None:
+    from ..search.spec import ProbeSpec
+    from ..spaces import PRETRAINED
+
+    if space == PRETRAINED:
+        return ProbeSpec(nets or (), weights_dir)
+    if nets or weights_dir:
+        name = "nets" if nets else "weights-dir"
+        raise InputError(f"{name}: is of space {PRETRAINED!r}; leave it out, or search that one, got {space!r}")
+    return None
 
 
 def _pretrained(weights: str, arch: str, from_size: tuple[int, int] | None) -> WeightsSpec | None:

@@ -64,7 +64,7 @@ def prepare(settings: SearchSpec, console: Console) -> SearchContext:
     whole = folder.absolute()  # a worker's current folder may be another
     pretrained = load_pretrained(settings.pretrained, whole, data.classes) if settings.pretrained else None
     run_settings = _run_settings(settings, data, nets, pretrained)
-    _check_same_run(folder, settings, run_settings)
+    check_same_run(folder, settings, run_settings)
     artifacts = artifact_store(folder, settings.run.resources.storage_path)
     image = (data.in_chans, *data.image_size)
     devices = devices_of(settings, whole, cost_fn, image, len(data.classes))
@@ -239,7 +239,7 @@ def _check_limits(space: Space, settings: SearchSpec, data: DataSet, cost_fn: Ca
         raise InputError(f"{' and '.join(f'max-{cost}' for cost in settings.limits.static)}: {rule}")
 
 
-def _check_same_run(folder: Path, spec: SearchSpec, settings: dict[str, Any]) -> None:
+def check_same_run(folder: Path, spec: SearchSpec, settings: dict[str, Any]) -> None:
     """Raise InputError if the run in `folder` is another search. One that has trained nothing yet may be any."""
     if not (folder / "run.json").exists():
         if has_trained(folder):

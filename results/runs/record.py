@@ -15,7 +15,7 @@ from ...archs.errors import InputError, check_choice, short_repr
 from ...archs.json_files import Choice, Count, Number, Share, Text, Whole, convert, parse_line
 from .status import RECORDED, Status
 
-WEIGHTS = ("alone", "inherited", "shared", "polished")
+WEIGHTS = ("alone", "inherited", "shared", "polished", "frozen", "finetuned")
 KINDS = ("search", "baseline", "reference", "retrain", "study")
 REFERENCE_KINDS = ("baseline", "reference")  # trained beside the nets of a search, to compare them with
 PACKAGES = ("alternas", "torch", "timm", "optuna", "ray")
@@ -61,7 +61,7 @@ class Record:
     data: dict[str, Any] = field(default_factory=dict)  # name, fraction and split hash
     seed: Whole = 0  # of the training
     # alone (from fresh ones), inherited (from another net's), shared (slices of a supernet's bank) or polished
-    # (trained on from such slices)
+    # (trained on from such slices); of a cut of a pretrained net frozen (as it was, with a classifier on it) or finetuned
     weights: Text = "alone"
     # the weights it started from, what was taken of them part by part, and the steps they cost
     lineage: dict[str, Any] = field(default_factory=dict)

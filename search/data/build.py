@@ -85,11 +85,12 @@ def build_dataset(config: DataConfig, raw: RawDataset, report: Report) -> DataSe
     places, note = places_of(config.name, labels, classes, groups)
     splits = {to: read[part].split.at(at) for to, (part, at) in places.items()}
     notes = {"split": note} | _shared(config.name, read, places, groups) | notes | raw.notes
+    group_N = [groups[places[to][0]][places[to][1]] for to in ("train", "val")] if groups else []
     mean, std = raw.moments or moments(_seen_images(splits["train"]))
     split_hash = digest(*hashed, *(at for _, at in places.values()))[:12]
     return DataSet(
         config.name, size, classes, splits["train"], splits["val"], splits.get("test"), mean, std,
-        raw.white_level, split_hash, notes, broken,
+        raw.white_level, split_hash, notes, broken, tuple(int(group) for part in group_N for group in part),
     )  # fmt: skip
 
 

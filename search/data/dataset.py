@@ -172,6 +172,7 @@ class DataSet:
     split_hash: str  # identifies images, labels and their split
     notes: dict[str, Any] = field(default_factory=dict)  # such as where the validation split comes from
     broken: tuple[Broken, ...] = ()  # the pictures that were skipped
+    group_N: tuple[int, ...] = ()  # number of the group of each image of train, then of val; () where there are none
 
     @property
     def in_chans(self) -> int:

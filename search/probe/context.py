@@ -1,0 +1,64 @@
+"""`ProbeContext`: a search among cuts of pretrained nets that was found possible, with what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from ..data.dataset import DataSet
+from ..samplers.probe_order import ProbePair
+from ..spec import SearchSpec
+
+FOLDS = 5  # of the cross-validation
+PATIENCE = 12  # probes in a row that add less than a hundredth of the hypervolume, after which a search ends
+
+
+@dataclass(frozen=True)
+class ProbeContext:
+    """A search among cuts of pretrained nets. Nothing is written yet.
+
+    Attributes:
+        pairs: of net and image side, which may be probed.
+        sources: where the weights of each net are, as `archs.timm` finds them.
+        record_fields: fields that every record of the run shares.
+        run_settings: what `run.json` holds as the settings; equal ones resume a run.
+        group_N: number of the group of each training and validation picture; empty where there are none.
+    """
+
+    spec: SearchSpec
+    data: DataSet
+    pairs: tuple[ProbePair, ...]
+    sources: Mapping[str, str]
+    folder: Path
+    record_fields: dict[str, Any]
+    run_settings: dict[str, Any]
+    group_N: tuple[int, ...] = ()
+    folds: int = FOLDS
+
+    @property
+    def images(self) -> int:
+        """Pictures that each cut is judged on: those for training and for validation."""
+        return len(self.data.train) + len(self.data.val)
+
+    @property
+    def patience(self) -> int:
+        return self.spec.run.budget.patience or PATIENCE
+
+    def pair_of(self, name: str, side: int) -> ProbePair | None:
+        """The pair of a net and a side; None if this search has none."""
+        return next((pair for pair in self.pairs if (pair.name, pair.side) == (name, side)), None)
+
+    def cuts_of(self, name: str) -> int:
+        """How many blocks a net of timm has, after each of which it can be cut."""
+        return count_cuts(name)
+
+
+@lru_cache(maxsize=256)
+def count_cuts(name: str) -> int:
+    """How many cuts a net of timm has; timm and torch are loaded."""
+    from ...archs.timm.cuts import cut_points
+
+    return len(cut_points(name))

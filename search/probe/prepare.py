@@ -1,0 +1,128 @@
+"""Check a search among cuts of pretrained nets, and load what it needs: a `ProbeContext`. Nothing is written here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from rich.console import Console
+
+from ...archs.errors import InputError
+from ...results.ranking.metric import class_of
+from ...results.runs.record import versions
+from ...results.runs.store import run_folder
+from ...spaces.pretrained import PretrainedNet, nets_named, sides_of
+from ..data.dataset import DataSet
+from ..data.load import load_showing, one_class_each
+from ..data.readers.registry import find_reader
+from ..prepare import check_same_run
+from ..samplers.probe_order import ProbePair
+from ..spec import SearchSpec
+from .context import ProbeContext
+
+LARGEST_SIDE = 224  # px that pictures are kept at, where nobody asks for another side
+DEEPER = 64.0  # times a limit on MACs that a whole net may cost for its first cuts to be within it
+
+
+def prepare_probe(spec: SearchSpec, console: Console) -> ProbeContext:
+    """Check a search among cuts of pretrained nets, and load its data.
+
+    Raises:
+        InputError: if a setting is wrong or of another kind of search, no weights can be had, or the run exists with
+            other settings.
+    """
+    assert spec.probe is not None
+    _check_settings(spec)
+    nets = nets_named(spec.probe.nets)
+    data = _load(spec, console)
+    side = max(data.image_size) if spec.data.image_size else LARGEST_SIDE
+    pairs = tuple(pair for net in nets for pair in _pairs(net, side, spec))
+    if not pairs:
+        raise InputError(f"max-macs: no net of --nets has cuts of so few MACs, got {spec.limits.get('macs'):g}")
+    sources = _sources(nets, spec, console)
+    pairs = tuple(pair for pair in pairs if pair.name in sources)
+    folder = run_folder(spec.name)
+    settings = _run_settings(spec, data, [net.name for net in nets])
+    check_same_run(folder, spec, settings)
+    record_fields = {
+        "data": {"name": data.name, "fraction": 1.0, "split": data.split_hash},
+        "versions": versions(),
+    }
+    return ProbeContext(spec, data, pairs, sources, folder.absolute(), record_fields, settings, data.group_N)
+
+
+def _check_settings(spec: SearchSpec) -> None:
+    """Raise InputError if a setting is of searches that train nets."""
+    trained_only = {
+        "supernet": spec.supernet, "start-with": spec.start_with, "from": spec.pretrained, "tune": spec.tune,
+        "trainer": spec.trainer, "with": spec.references, "repeats": spec.repeats > 1,
+        "scheduler": spec.scheduler != "none", "strategy": spec.strategy != "evolution",
+    }  # fmt: skip
+    for name, given in trained_only.items():
+        if given:
+            raise InputError(f"{name}: space 'pretrained' judges nets without training them; leave it out")
+    if spec.measured:
+        cost = spec.measured[0]
+        raise InputError(f"{cost}: of cuts it is measured in the end, for the front; rank by it: --objective macs,{cost}")
+
+
+def _load(spec: SearchSpec, console: Console) -> DataSet:
+    """The data, pictures with values from 0 to 1: each pretrained net normalises them in its own way.
+
+    Raises:
+        InputError: if the data cannot be read, or nets of pictures cannot see them.
+    """
+    config = spec.data
+    if config.image_size is None and not find_reader(config.name).arrays:
+        config = replace(config, image_size=(LARGEST_SIDE, LARGEST_SIDE))
+    data = one_class_each(load_showing(config, console))
+    class_of(spec.metric, data.classes)
+    if data.in_chans not in (1, 3):
+        raise InputError(f"data: pretrained nets see pictures of 1 or 3 channels, {data.name} has {data.in_chans}")
+    low, high = zip(*(_range_of(data, channel) for channel in range(data.in_chans)), strict=True)
+    return replace(data, mean=low, std=tuple(b - a for a, b in zip(low, high, strict=True)))
+
+
+def _range_of(data: DataSet, channel: int) -> tuple[float, float]:
+    """The raw values of black and white; without a white level two standard deviations around the mean."""
+    if data.white_level:
+        return 0.0, data.white_level
+    return data.mean[channel] - 2 * data.std[channel], data.mean[channel] + 2 * data.std[channel]
+
+
+def _pairs(net: PretrainedNet, largest: int, spec: SearchSpec) -> list[ProbePair]:
+    """A net with each image side at which its first cuts may be within the limits."""
+    most = DEEPER * spec.limits.get("macs", math.inf)
+    pairs = [net.at(side) for side in sides_of(net) if side <= largest]
+    return [pair for pair in pairs if pair.macs <= most]
+
+
+def _sources(nets: Sequence[PretrainedNet], spec: SearchSpec, console: Console) -> dict[str, str]:
+    """Where the weights of each net are; those of others are said to be left out.
+
+    Raises:
+        InputError: if the weights of no net can be had.
+    """
+    from ...archs.timm.weights_files import find_sources
+
+    assert spec.probe is not None
+    found, missing = find_sources([net.name for net in nets], spec.probe.weights_dir)
+    if missing:
+        first = next(iter(missing))
+        others = f" and {len(missing) - 1} other nets" if len(missing) > 1 else ""
+        console.print(f"left out: {first}{others}: {missing[first]}", highlight=False, soft_wrap=True)
+    if not found:
+        reason = next(iter(missing.values()))
+        hint = "--weights-dir DIR reads DIR/NAME.safetensors, .pth, .pt or .bin"
+        raise InputError(f"nets: the weights of none of {len(nets)} nets can be had ({reason}); {hint}")
+    return found
+
+
+def _run_settings(spec: SearchSpec, data: DataSet, nets: list[str]) -> dict[str, Any]:
+    """The settings in `run.json`."""
+    facts = spec.to_dict()
+    kept = ("space", "data", "objective", "other_costs", "limits", "metric", "latency", "devices", "seed")
+    about = {"data_split": data.split_hash, "loader": data.loader, "image_size": list(data.image_size), "nets": nets}
+    return {name: facts[name] for name in kept} | about
