@@ -74,29 +74,6 @@ class ImageSource(ABC):
 
 
 @dataclass(frozen=True)
-class JoinedSource(ImageSource):
-    """The pictures of two sources, those of the first one first."""
-
-    one: ImageSource
-    other: ImageSource
-
-    def __len__(self) -> int:
-        return len(self.one) + len(self.other)
-
-    def open(self, place: int, shrink: Shrink | None = None) -> Image:
-        source, own = self._at(place)
-        return source.open(own, shrink)
-
-    def name(self, place: int) -> str:
-        source, own = self._at(place)
-        return source.name(own)
-
-    def _at(self, place: int) -> tuple[ImageSource, int]:
-        first = len(self.one)
-        return (self.one, place) if place < first else (self.other, place - first)
-
-
-@dataclass(frozen=True)
 class RawSplit:
     """Split as it was read: pictures, or images x_NCHW in their raw values, and labels y_N, see `Split`."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...results.runs.status import Status
 from ..data.dataset import DataSet
-from ..data.splits import WHOLE, View, seen
+from ..data.views import WHOLE, View, seen
 from ..probe.job import ProbeJob
 from ..training.bank_jobs import EvaluateJob, SupernetJob
 from ..training.failures import failure

@@ -23,7 +23,7 @@ from ...results.runs.record import Record, versions
 from ...results.runs.status import Status
 from ...results.runs.store import Store
 from ..data.dataset import DataSet
-from ..data.splits import WHOLE, View
+from ..data.views import WHOLE, View
 from ..pretrained import Pretrained
 from ..spec import RunConfig
 from ..training.artifacts import ArtifactStore

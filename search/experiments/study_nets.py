@@ -13,7 +13,7 @@ from ...archs.stage import attention_beside
 from ...spaces.fit import fit_window
 from ...spaces.presets import preset_for
 from ..data.dataset import DataSet
-from ..data.splits import WHOLE, View
+from ..data.views import WHOLE, View
 from ..training.recipe import Recipe
 from .plan import Training
 

@@ -28,7 +28,7 @@ from ...results.runs.trained_weights import trained_weights
 from ..data.build import images_at
 from ..data.dataset import DataConfig, DataSet
 from ..data.load import load_showing
-from ..data.splits import View, seen
+from ..data.views import View, seen
 from ..training.loaders import open_loader, sample
 from ..training.optim import class_weights, loss_of, optimizer_for
 from ..training.recipe import Recipe

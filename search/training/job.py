@@ -13,7 +13,7 @@ from ...results.latency.device_command import LATENCY, TIMEOUT_SECONDS, DeviceCo
 from ...results.latency.measurements import LatencySetting
 from ...results.ranking.metric import Metric
 from ...results.runs.status import Status
-from ..data.splits import WHOLE, View
+from ..data.views import WHOLE, View
 from ..probe.job import CutResult, ProbeJob
 from .artifacts import ArtifactStore
 from .bank_jobs import BankJobId, EvaluateJob, SupernetJob
