@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from ...archs.errors import InputError
+from ...archs.timm_net import picture_moments
 from ...results.ranking.metric import class_of
 from ...results.runs.record import versions
 from ...results.runs.store import run_folder
@@ -81,15 +82,8 @@ def _load(spec: SearchSpec, console: Console) -> DataSet:
     class_of(spec.metric, data.classes)
     if data.in_chans not in (1, 3):
         raise InputError(f"data: pretrained nets see pictures of 1 or 3 channels, {data.name} has {data.in_chans}")
-    low, high = zip(*(_range_of(data, channel) for channel in range(data.in_chans)), strict=True)
-    return replace(data, mean=low, std=tuple(b - a for a, b in zip(low, high, strict=True)))
-
-
-def _range_of(data: DataSet, channel: int) -> tuple[float, float]:
-    """The raw values of black and white; without a white level two standard deviations around the mean."""
-    if data.white_level:
-        return 0.0, data.white_level
-    return data.mean[channel] - 2 * data.std[channel], data.mean[channel] + 2 * data.std[channel]
+    mean, std = picture_moments(data.mean, data.std, data.white_level)
+    return replace(data, mean=mean, std=std)
 
 
 def _pairs(net: PretrainedNet, largest: int, spec: SearchSpec) -> list[ProbePair]:

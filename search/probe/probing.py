@@ -9,7 +9,7 @@ import logging
 from collections import defaultdict, deque
 from typing import Any
 
-from ...archs.timm_net import CountedCost, CutNet
+from ...archs.timm_net import CountedCost, CutNet, net_from_dict
 from ...results.ranking.pareto import front_of
 from ...results.runs.record import Record, now
 from ...results.runs.status import Status
@@ -101,7 +101,8 @@ class Probing(Producer):
         if record.kind != "search" or record.weights != "frozen":
             self._next_number = max(self._next_number, record.trial + 1)
             return
-        net = CutNet.from_dict(record.genotype)
+        net = net_from_dict(record.genotype)
+        assert isinstance(net, CutNet)
         pair = self.context.pair_of(net.name, net.side)
         self._next_number = max(self._next_number, record.trial + 1)
         if pair is None:
