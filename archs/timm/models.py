@@ -48,5 +48,17 @@ def create_args(name: str, num_classes: int | None, in_chans: int | None, image_
     return {name: value for name, value in given.items() if value is not None}
 
 
+def config_of(name: str) -> Any:
+    """timm's pretrained config of `name`; InputError if timm does not know the name."""
+    try:
+        config = timm.get_pretrained_cfg(name)
+    except RuntimeError:  # an unknown tag
+        config = None
+    if config is None:
+        create(name)  # refuses an unknown name, with the nearest known one
+        raise InputError(f"timm says nothing of how {name!r} is trained")
+    return config
+
+
 def first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
