@@ -83,7 +83,8 @@ def build_dataset(config: DataConfig, raw: RawDataset, report: Report) -> DataSe
         keys = {name: [raw.parts[name].key(at) for at in part.places_N.tolist()] for name, part in read.items()}
         groups = group_numbers(config.group_by, keys)
     places, note = places_of(config.name, labels, classes, groups)
-    splits = {to: read[part].split.at(at) for to, (part, at) in places.items()}
+    whole = {part: replace(one.split, group_N=groups[part] if groups else None) for part, one in read.items()}
+    splits = {to: whole[part].at(at) for to, (part, at) in places.items()}
     notes = {"split": note} | _shared(config.name, read, places, groups) | notes | raw.notes
     mean, std = raw.moments or moments(_seen_images(splits["train"]))
     split_hash = digest(*hashed, *(at for _, at in places.values()))[:12]

@@ -265,4 +265,4 @@ def _of_classes(split: Split, classes: tuple[int, ...]) -> Split:
     part = split.at(np.flatnonzero(np.isin(split.y_N, classes)))
     new = np.full(max(classes) + 1, -1)
     new[list(classes)] = np.arange(len(classes))
-    return Split(part.images, new[part.y_N].astype(split.y_N.dtype))
+    return replace(part, y_N=new[part.y_N].astype(split.y_N.dtype))

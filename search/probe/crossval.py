@@ -57,13 +57,14 @@ def labelled(y: np.ndarray, classes: int, group_N: np.ndarray | None = None) -> 
 
     Args:
         y: labels y_N from 0, or y_NK of 0 and 1.
-        group_N: number of each picture's group, from 0; None is a group for each.
+        group_N: number of each picture's group; None is a group for each.
 
     Raises:
         InputError: if there are fewer than two groups.
     """
     y_NK = y if y.ndim == 2 else (y[:, None] == np.arange(classes)).astype(np.uint8)
     fold_N = np.zeros(len(y), np.int64)
+    group_N = None if group_N is None else np.unique(group_N, return_inverse=True)[1]
     for fold, places in enumerate(iterative_split(y_NK, (1 / FOLDS,) * FOLDS, group_N)):
         fold_N[places] = fold
     if len(np.unique(fold_N)) < 2:
