@@ -175,6 +175,11 @@ def test_a_group_stays_in_one_split(tmp_path: Path, by: str) -> None:
     split = [{owner[image] for image in keys(part)} for part in (data.train, data.val, data.test)]
     assert sum(map(len, split)) == len(set.union(*split)) == 12
     assert all(split)
+    numbered = set()
+    for part in (data.train, data.val, data.test):
+        images = images_at(part, np.arange(len(part)))
+        numbered |= {(owner[x.tobytes()], group) for x, group in zip(images, part.group_N, strict=True)}
+    assert len(numbered) == 12, "a number for each patient, alike in all splits"
     plain = load(DataConfig(name))
     assert {owner[image] for image in keys(plain.train)} & {owner[image] for image in keys(plain.val)}
 

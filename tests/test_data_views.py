@@ -89,7 +89,7 @@ def test_folds_hold_each_image_once_and_keep_groups_and_classes_together() -> No
     counts = [np.bincount(y_N[fold_N == fold], minlength=3) for fold in range(5)]
     assert np.ptp(counts, axis=0).max() <= np.ptp(theirs, axis=0).max() + 1
     group_N = np.repeat(np.arange(40), 6)
-    of_group = [np.unique(fold_numbers(y_N, 3, 5, group_N.tolist())[group_N == group]) for group in range(40)]
+    of_group = [np.unique(fold_numbers(y_N, 3, 5, group_N)[group_N == group]) for group in range(40)]
     assert all(len(folds) == 1 for folds in of_group)
 
 

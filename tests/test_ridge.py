@@ -34,8 +34,9 @@ def both(sample: Sample) -> list[Axes]:
 
 
 def standardised(sample: Sample) -> np.ndarray:
-    mean_F = np.average(sample.f_NF, axis=0, weights=sample.w_N)
-    return (sample.f_NF - mean_F) / np.sqrt(np.average((sample.f_NF - mean_F) ** 2, axis=0, weights=sample.w_N))
+    mean_F = np.average(sample.f_NF[sample.rows], axis=0, weights=sample.w_N)
+    z_NF = sample.f_NF[sample.rows] - mean_F
+    return z_NF / np.sqrt(np.average(z_NF**2, axis=0, weights=sample.w_N))
 
 
 @pytest.mark.parametrize("shape", SHAPES)

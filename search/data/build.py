@@ -83,14 +83,14 @@ def build_dataset(config: DataConfig, raw: RawDataset, report: Report) -> DataSe
         keys = {name: [raw.parts[name].key(at) for at in part.places_N.tolist()] for name, part in read.items()}
         groups = group_numbers(config.group_by, keys)
     places, note = places_of(config.name, labels, classes, groups)
-    splits = {to: read[part].split.at(at) for to, (part, at) in places.items()}
+    whole = {part: replace(one.split, group_N=groups[part] if groups else None) for part, one in read.items()}
+    splits = {to: whole[part].at(at) for to, (part, at) in places.items()}
     notes = {"split": note} | _shared(config.name, read, places, groups) | notes | raw.notes
-    group_N = [groups[places[to][0]][places[to][1]] for to in ("train", "val")] if groups else []
     mean, std = raw.moments or moments(_seen_images(splits["train"]))
     split_hash = digest(*hashed, *(at for _, at in places.values()))[:12]
     return DataSet(
         config.name, size, classes, splits["train"], splits["val"], splits.get("test"), mean, std,
-        raw.white_level, split_hash, notes, broken, tuple(int(group) for part in group_N for group in part),
+        raw.white_level, split_hash, notes, broken,
     )  # fmt: skip
 
 

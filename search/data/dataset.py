@@ -136,10 +136,12 @@ class Split:
     """Split of a data set: images (x_NCHW in their raw values, or pictures still to be read) and labels y_N.
 
     Labels are whole numbers from 0; in a set of several labels a picture y is (N, K), uint8, 1 of those that it has.
+    Where pictures belong together, group_N numbers their groups, alike in all splits.
     """
 
     images: np.ndarray | Pictures
     y_N: np.ndarray
+    group_N: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.y_N)
@@ -150,10 +152,10 @@ class Split:
 
     def at(self, places_N: np.ndarray) -> Split:
         """The images at these places, or where a mask is true."""
-        images = self.images
+        images, group_N = self.images, None if self.group_N is None else self.group_N[places_N]
         if isinstance(images, Pictures):
-            return Split(replace(images, places_N=images.places_N[places_N]), self.y_N[places_N])
-        return Split(images[places_N], self.y_N[places_N])
+            return Split(replace(images, places_N=images.places_N[places_N]), self.y_N[places_N], group_N)
+        return Split(images[places_N], self.y_N[places_N], group_N)
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,6 @@ class DataSet:
     split_hash: str  # identifies images, labels and their split
     notes: dict[str, Any] = field(default_factory=dict)  # such as where the validation split comes from
     broken: tuple[Broken, ...] = ()  # the pictures that were skipped
-    group_N: tuple[int, ...] = ()  # number of the group of each image of train, then of val; () where there are none
 
     @property
     def in_chans(self) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +53,7 @@ def seen(data: DataSet, view: View) -> DataSet:
     train, val, test, classes = data.train, data.val, data.test, data.classes
     if view.folds:
         both = joined(train, val)
-        own_N = fold_numbers(both.y_N, len(classes), view.folds, data.group_N) == view.fold
+        own_N = fold_numbers(both.y_N, len(classes), view.folds, both.group_N) == view.fold
         train, val = both.at(~own_N), both.at(own_N)
     if view.classes:
         missing = [label for label in view.classes if not 0 <= label < len(classes)]
@@ -74,23 +73,19 @@ def seen(data: DataSet, view: View) -> DataSet:
     return replace(data, classes=classes, train=train, val=val, test=test, split_hash=mark)
 
 
-def fold_numbers(y_N: np.ndarray, classes: int, folds: int, group_N: Sequence[int] = ()) -> np.ndarray:
+def fold_numbers(y_N: np.ndarray, classes: int, folds: int, group_N: np.ndarray | None = None) -> np.ndarray:
     """The fold of each image, from 0: as many of each class in each as can be, a group in one.
 
     Args:
         y_N: labels, (N, K) of several labels.
-        group_N: number of each image's group; () is a group for each.
+        group_N: number of each image's group; None is a group for each.
     """
     y_NK = y_N if y_N.ndim == 2 else np.eye(classes, dtype=np.uint8)[y_N]
     fold_N = np.zeros(len(y_N), np.int64)
-    for fold, places in enumerate(iterative_split(y_NK, [1 / folds] * folds, _from_zero(group_N))):
+    own_N = None if group_N is None else np.unique(group_N, return_inverse=True)[1]  # from 0, without gaps
+    for fold, places in enumerate(iterative_split(y_NK, (1 / folds,) * folds, own_N)):
         fold_N[places] = fold
     return fold_N
-
-
-def _from_zero(group_N: Sequence[int]) -> np.ndarray | None:
-    """Groups numbered from 0 without gaps; None of none."""
-    return np.unique(np.asarray(group_N), return_inverse=True)[1] if len(group_N) else None
 
 
 @dataclass(frozen=True)
@@ -118,18 +113,20 @@ class JoinedSource(ImageSource):
 
 def joined(one: Split, other: Split) -> Split:
     """The images of both splits, those of the first one first."""
-    y_N = np.concatenate([one.y_N, other.y_N])
+    y_N, group_N = np.concatenate([one.y_N, other.y_N]), None
+    if one.group_N is not None and other.group_N is not None:
+        group_N = np.concatenate([one.group_N, other.group_N])
     if isinstance(one.images, Pictures) and isinstance(other.images, Pictures):
         source = JoinedSource(one.images.source, other.images.source)
         places_N = np.concatenate([one.images.places_N, len(one.images.source) + other.images.places_N])
-        return Split(replace(one.images, source=source, places_N=places_N), y_N)
+        return Split(replace(one.images, source=source, places_N=places_N), y_N, group_N)
     assert isinstance(one.images, np.ndarray)
     assert isinstance(other.images, np.ndarray)
-    return Split(np.concatenate([one.images, other.images]), y_N)
+    return Split(np.concatenate([one.images, other.images]), y_N, group_N)
 
 
 def _of_classes(split: Split, classes: tuple[int, ...]) -> Split:
     part = split.at(np.flatnonzero(np.isin(split.y_N, classes)))
     new = np.full(max(classes) + 1, -1)
     new[list(classes)] = np.arange(len(classes))
-    return Split(part.images, new[part.y_N].astype(split.y_N.dtype))
+    return replace(part, y_N=new[part.y_N].astype(split.y_N.dtype))

@@ -12,7 +12,6 @@ from ..data.dataset import DataSet
 from ..samplers.probe_order import ProbePair
 from ..spec import SearchSpec
 
-FOLDS = 5  # of the cross-validation
 PATIENCE = 12  # probes in a row that add less than a hundredth of the hypervolume, after which a search ends
 
 
@@ -25,7 +24,6 @@ class ProbeContext:
         sources: where the weights of each net are, as `archs.timm` finds them.
         record_fields: fields that every record of the run shares.
         run_settings: what `run.json` holds as the settings; equal ones resume a run.
-        group_N: number of the group of each training and validation picture; empty where there are none.
     """
 
     spec: SearchSpec
@@ -35,8 +33,6 @@ class ProbeContext:
     folder: Path
     record_fields: dict[str, Any]
     run_settings: dict[str, Any]
-    group_N: tuple[int, ...] = ()
-    folds: int = FOLDS
 
     @property
     def images(self) -> int:

@@ -58,9 +58,8 @@ def probe_job(job: ProbeJob, loader: DeviceLoader) -> JobResult:
     trunk = cut_trunk(job.net, job.side, state)
     trunk.cut_to(blocks)
     trunk.to(loader.device)
-    y = joined(data.train, data.val).y_N
-    group_N = np.unique(job.group_N, return_inverse=True)[1] if job.group_N else None
-    pictures = labelled(y, len(data.classes), group_N, job.metric.name in BALANCED)
+    both = joined(data.train, data.val)
+    pictures = labelled(both.y_N, len(data.classes), both.group_N, job.metric.name in BALANCED)
     with torch.inference_mode():
         results = list(probe(trunk, _batches(loader), pictures, job.metric, data.classes))
     judged = [result for result in results if isinstance(result, ProbeResult)]

@@ -22,8 +22,6 @@ class ProbeJob:
         front: (cost, score) of the cuts that nothing dominates so far.
         objective: the cost of that front, "macs" or "params".
         limits: largest cost of a cut, by "macs" and "params"; others are not judged.
-        folds: of the cross-validation over training and validation pictures.
-        group_N: number of the group of each of these pictures; a group stays in one fold. Empty where there are none.
         metric: what cuts are ranked by.
         timeout_s: the worker of a job that takes longer is killed.
     """
@@ -36,8 +34,6 @@ class ProbeJob:
     front: tuple[tuple[float, float], ...] = ()
     objective: str = "macs"
     limits: Mapping[str, float] = field(default_factory=dict)
-    folds: int = 5
-    group_N: tuple[int, ...] = ()
     metric: Metric = field(default_factory=Metric)
     timeout_s: float = math.inf
 

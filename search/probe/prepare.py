@@ -51,7 +51,7 @@ def prepare_probe(spec: SearchSpec, console: Console) -> ProbeContext:
         "data": {"name": data.name, "fraction": 1.0, "split": data.split_hash},
         "versions": versions(),
     }
-    return ProbeContext(spec, data, pairs, sources, folder.absolute(), record_fields, settings, data.group_N)
+    return ProbeContext(spec, data, pairs, sources, folder.absolute(), record_fields, settings)
 
 
 def _check_settings(spec: SearchSpec) -> None:

@@ -74,7 +74,7 @@ class Probing(Producer):
         self.running[number] = pair
         return ProbeJob(
             number, pair.name, pair.side, context.sources[pair.name], str(context.folder / "weights"),
-            self.front, context.spec.objective, dict(context.spec.limits), context.folds, context.group_N,
+            self.front, context.spec.objective, dict(context.spec.limits),
             context.spec.metric, 60 * context.spec.run.budget.trial_minutes,
         )  # fmt: skip
 

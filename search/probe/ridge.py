@@ -59,11 +59,15 @@ class Sample:
         """Features in float64, targets and weights of all of its pictures."""
         return self.f_NF[self.rows].astype(np.float64), self.t_NK[self.rows], self.w_N[self.rows]
 
+    def of(self, rows: np.ndarray) -> Sample:
+        """These pictures instead."""
+        return replace(self, rows=rows)
+
     def thinned(self, most: int) -> Sample:
         """At most so many of its pictures, spread evenly."""
         if len(self.rows) <= most:
             return self
-        return replace(self, rows=self.rows[np.linspace(0, len(self.rows) - 1, most).round().astype(int)])
+        return self.of(self.rows[np.linspace(0, len(self.rows) - 1, most).round().astype(int)])
 
     @property
     def is_wide(self) -> bool:

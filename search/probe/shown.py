@@ -15,6 +15,7 @@ from ...results.render.tables import nets_table, short
 from ...results.runs.record import Record
 from ...results.runs.status import FAILED, UNTRAINED, Status
 from ..training.job import Job
+from .crossval import FOLDS
 from .job import ProbeJob
 from .probing import Probing
 
@@ -30,7 +31,7 @@ def announce(probing: Probing, console: Console) -> None:
     console.print(
         f"{nets} pretrained nets at {sides[0]} to {sides[-1]} px, cut after each block: {len(context.pairs)} probes at "
         f"most, each one forward pass of {context.images} pictures, the cheapest first{done}. Every cut is judged by "
-        f"{context.folds}-fold cross-validation over training and validation pictures; what the pretraining cost is "
+        f"{FOLDS}-fold cross-validation over training and validation pictures; what the pretraining cost is "
         f"not counted",
         highlight=False, soft_wrap=True,
     )  # fmt: skip
