@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
-from .cost import BACKWARD_FACTOR, Cost, deployed_cost
+from .cost import BACKWARD_FACTOR, Cost, static_cost
 from .errors import InputError, check_choice, check_int, short_repr
 from .genotype import TIMM_FIELD, Genotype
 from .layout import ImageSize, Map, as_map
@@ -103,11 +103,6 @@ class CountedCost:
     params: int  # parameters
     macs: int  # multiply-accumulates of a forward pass
 
-    @property
-    def training_macs(self) -> int:
-        """The same while it is trained, as `Cost.training_macs`."""
-        return self.macs
-
     def training_flops(self, images: float) -> float:
         """FLOPs of training on so many images, as `Cost.training_flops`."""
         return BACKWARD_FACTOR * self.macs * images
@@ -133,7 +128,7 @@ def net_from_dict(data: Any) -> Net:
 
 
 def net_cost(net: Net, num_classes: int, image_size: ImageSize, in_chans: int = 3) -> Cost | CountedCost:
-    """Cost of a net as it is shipped: of a genotype in closed form; one of timm's is counted, with torch and timm.
+    """Cost of a net: of a genotype in closed form; one of timm's is counted, with torch and timm.
 
     Args:
         net: which one.
@@ -145,7 +140,7 @@ def net_cost(net: Net, num_classes: int, image_size: ImageSize, in_chans: int = 
         InputError: if the net cannot be built at that size, or timm does not know it.
     """
     if isinstance(net, Genotype):
-        return deployed_cost(net, num_classes, image_size, in_chans)
+        return static_cost(net, num_classes, image_size, in_chans)
     if isinstance(net, CutNet):
         return cut_cost(net, num_classes)
     return counted_cost(net, num_classes, as_map(image_size), in_chans)

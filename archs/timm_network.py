@@ -6,7 +6,6 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from .fusing import fused
 from .genotype import Genotype
 from .layout import ImageSize, as_map
 from .network import Network, build
@@ -67,9 +66,3 @@ def build_net(
     if isinstance(net, Genotype):
         return build(net, num_classes, image_size, in_chans, dropout, drop_path)
     return TimmNetwork(net, num_classes, image_size, in_chans, drop_path)
-
-
-def build_deployed(net: Net, num_classes: int, image_size: ImageSize, in_chans: int = 3) -> nn.Module:
-    """Build the net as it is shipped, each reparametrised conv as one: what latency is measured on."""
-    network = build_net(net, num_classes, image_size, in_chans)
-    return fused(network) if isinstance(net, Genotype) and net.reparametrised else network

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from .. import spaces
-from ..archs import Cost, Genotype, InputError, deployed_cost
+from ..archs import Cost, Genotype, InputError, static_cost
 from ..results.export.formats import check_formats
 from ..results.latency.device_command import split_number
 from ..results.ranking.metric import class_of
@@ -57,7 +57,7 @@ def prepare(settings: SearchSpec, console: Console) -> SearchContext:
     space = JointSpace(nets, settings.tune, own_genes(settings.recipe, settings.tune)) if settings.tune else nets
 
     def cost_fn(net: Genotype) -> Cost:
-        return deployed_cost(net, len(data.classes), data.image_size, data.in_chans)
+        return static_cost(net, len(data.classes), data.image_size, data.in_chans)
 
     _check_limits(space, settings, data, cost_fn)
     references = count_references(settings.references, data, settings.recipe)
@@ -105,7 +105,7 @@ def _with_bank(context: SearchContext) -> SearchContext:
     bank = find_bank(other, facts) if other else context.folder / "bank.safetensors"
 
     def macs(net: Genotype) -> float:
-        return float(context.cost_fn(net).training_macs)
+        return float(context.cost_fn(net).macs)
 
     nets = NetSampler(context.space, macs, context.limits.excess, settings.seed)
     nets.check_shared()

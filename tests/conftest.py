@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from scales import TINY
 
-from alternas.archs import Cost, Genotype, deployed_cost
+from alternas.archs import Cost, Genotype, static_cost
 from alternas.archs.timm_net import CountedCost
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import Store
@@ -199,7 +199,7 @@ def small_scale() -> SpacePreset:
 
 
 def _cost_fn(net: Genotype) -> Cost:
-    return deployed_cost(net, 10, 8, 1)
+    return static_cost(net, 10, 8, 1)
 
 
 @pytest.fixture

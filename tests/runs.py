@@ -32,7 +32,7 @@ def made_run(folder: Path, records: list[dict[str, Any]], **told: Any) -> Path:
     """A run's folder with these records; `told` goes into run.json."""
     folder.mkdir(parents=True, exist_ok=True)
     settings = {"space": "all", "strategy": "random", "scheduler": "mo-asha", "objective": "macs", "recipe": RECIPE}
-    facts = {"format": 3, "settings": settings, "trials": 8, "command": COMMAND, "data": DATA}
+    facts = {"format": 4, "settings": settings, "trials": 8, "command": COMMAND, "data": DATA}
     facts |= {"versions": {"python": "3.11"}}
     (folder / "run.json").write_text(json.dumps(facts | told), encoding="utf-8")
     (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in records), encoding="utf-8")
@@ -70,7 +70,7 @@ def record(
         {"step": step, "accuracy": curve[step - 1]["accuracy"], "promoted": i + 1 < rungs}
         for i, step in enumerate(STEPS[:rungs])
     ]
-    found = {"format": 3, "trial": trial, "kind": kind, "family": net.family, "key": net.key, "genotype": net.to_dict()}
+    found = {"format": 4, "trial": trial, "kind": kind, "family": net.family, "key": net.key, "genotype": net.to_dict()}
     found |= {"genes": genes, "cost": cost.totals(), "status": "ok" if rungs == len(STEPS) else "pruned"}
     found |= {"accuracy": curve[-1]["accuracy"], "curve": curve, "rung": rungs, "rungs": reached, "recipe": RECIPE}
     found |= {"budget": {"full": STEPS[-1], "done": STEPS[rungs - 1]}, "seconds": 0.1 * STEPS[rungs - 1]}
@@ -79,7 +79,7 @@ def record(
 
 def net_row(trial: int, net: Genotype = NET, **more: Any) -> dict[str, Any]:
     """A line of records.jsonl, of a net that was trained to its end."""
-    row = {"format": 3, "trial": trial, "kind": "search", "family": net.family, "key": net.key}
+    row = {"format": 4, "trial": trial, "kind": "search", "family": net.family, "key": net.key}
     row |= {"genotype": net.to_dict(), "genes": {}, "status": "ok"}
     return row | {"cost": {"params": 900, "macs": 40_000, "activation_bytes": 100}} | more
 

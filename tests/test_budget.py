@@ -234,7 +234,7 @@ def test_a_scheduler_where_it_pays(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for kept, trials, there in (("none", 99, "none"), ("asha", 3, "asha")):
         folder = run_folder("old")
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / "run.json", {"format": 3, "settings": {"scheduler": kept}})
+        write_json(folder / "run.json", {"format": 4, "settings": {"scheduler": kept}})
         assert default_scheduler("old", "evolution", trials) == there
     with pytest.raises(InputError, match="name"):
         default_scheduler("../elsewhere", "evolution", 99)

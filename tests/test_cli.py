@@ -251,11 +251,11 @@ def test_a_run_of_another_format_is_refused(alternas: Any, line: str) -> None:
     for file in ("run.json", "records.jsonl"):
         text = (folder / file).read_text(encoding="utf-8")
         for of, other in (('"format": 1, ', 1), ("", 1), ('"format": 2, ', 2)):
-            (folder / file).write_text(text.replace('"format": 3, ', of), encoding="utf-8")
+            (folder / file).write_text(text.replace('"format": 4, ', of), encoding="utf-8")
             (folder / "lock").touch()
             before = sorted(Path().rglob("*"))
             code, _, err = alternas(*line.split())
-            rule = f"has format {other}, this alternas reads 3; train it again or use the alternas that made it"
+            rule = f"has format {other}, this alternas reads 4; train it again or use the alternas that made it"
             assert (code, len(err.splitlines())) == (2, 1)
             assert f"run 'mine': {rule}" in err
             assert sorted(Path().rglob("*")) == before, "nothing is written"

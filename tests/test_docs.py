@@ -205,16 +205,11 @@ FILE = re.compile(r"(?<![\w.*<])((?:[\w.-]+/)*[A-Za-z][\w-]*\.(?:py|md|sh|yaml))
 OTHERS = {
     *(
         "attention2d.py",
-        "byobnet.py",
         "convnext.py",
-        "efficientformer_v2.py",
-        "repvit.py",
         "_efficientnet_blocks.py",
-        "metaformer.py",
         "efficientvit_mit.py",
         "mambaout.py",
         "maxxvit.py",
-        "shvit.py",
         "vision_transformer.py",
         "vision_transformer_hybrid.py",
         "fewshot_lsr.py",

@@ -232,7 +232,7 @@ def test_training_goes_on_from_its_checkpoint_and_timm_loads_the_weights(tmp_pat
 def reference_record(trial: int, net: TimmNet, accuracy: float) -> dict[str, Any]:
     cost = counted_cost(net, 10, (8, 8), 1).totals()
     return {
-        "format": 3, "trial": trial, "kind": "reference", "family": "timm", "key": net.key, "genotype": net.to_dict(),
+        "format": 4, "trial": trial, "kind": "reference", "family": "timm", "key": net.key, "genotype": net.to_dict(),
         "genes": {}, "cost": cost, "status": "ok", "accuracy": accuracy, "accuracies": {"0": accuracy, "1": accuracy},
         "budget": {"full": 32, "done": 32}, "recipe": RECIPE, "seconds": 2.0, "device": "cpu",
         "started_at": "", "finished_at": "",

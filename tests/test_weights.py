@@ -320,7 +320,7 @@ def timm_file(model: nn.Module, path: str = "theirs.safetensors") -> str:
         ("vit_tiny_patch16_224", {}),
         ("vit_tiny_r_s16_p8_224", {"num_classes": 3}),
         ("mobilenetv3_small_100", {"num_classes": 7, "in_chans": 1}),
-        ("repvit_m0_9", {"num_classes": 7, "in_chans": 1}),
+        ("efficientvit_b0", {"num_classes": 7, "in_chans": 1}),
         ("vit_tiny_patch16_224", {"num_classes": 7, "in_chans": 1, "img_size": (32, 48)}),
     ],
 )

@@ -86,7 +86,6 @@ def measured(facts: Mapping[str, Any]) -> dict[str, str]:
         **_training(facts),
         "MACs": f"{facts['macs']:,} (batch 1; multiply-accumulates of conv, linear and attention)",
         "parameters": f"{facts['params']:,}",
-        **_trained_wider(facts),
         "input": f"{facts['in_chans']} x {height} x {width}",
         "mean, standard deviation": f"{facts['mean']}, {facts['std']}, in the data's own values",
         labels: f"{len(names)}: {markdown_text(', '.join(names[:20]))}{more}",
@@ -116,14 +115,6 @@ def found_text(name: str, of: Mapping[str, Any]) -> str:
     if metric not in of:
         return agreement
     return f"{metric} {of[metric]:.4f}, in float32 {of[f'float_{metric}']:.4f}; {agreement}"
-
-
-def _trained_wider(facts: Mapping[str, Any]) -> dict[str, str]:
-    """Of a net with reparametrised convs, which is shipped with fewer parameters and MACs, those of its training."""
-    if "training_params" not in facts:
-        return {}
-    wide = f"{facts['training_params']:,} parameters, {facts['training_macs']:,} MACs"
-    return {"while it is trained": f"{wide}: `weights.safetensors` and `model.py`, whose `fused` makes it the above"}
 
 
 def _accuracies(facts: Mapping[str, Any]) -> dict[str, str]:

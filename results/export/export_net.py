@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
-from ...archs import Genotype, Network, deployed_cost, fused
+from ...archs import Network, static_cost
 from ...archs.timm_net import counted_cost
 from ...archs.timm_network import TimmNetwork
 from ..runs.record import versions
@@ -60,11 +60,6 @@ class ExportNet:
     def calibration(self) -> np.ndarray:
         """Normalised training images for calibration; without data the images of the check."""
         return self.normalised(self.scoring.train_NCHW if self.scoring else self.images_NCHW).numpy()
-
-    def deployed(self) -> nn.Module:
-        """The net as it is shipped: reparametrised convs are one conv each."""
-        net = self.network.genotype
-        return fused(self.network) if isinstance(net, Genotype) and net.reparametrised else self.network
 
     def traced(self, network: nn.Module) -> ExportedProgram:
         """Trace a module that takes the net's images by torch.export."""
@@ -122,12 +117,11 @@ def export_net_of(
 def _facts(network: Network) -> dict[str, Any]:
     """Facts of a net of alternas, without its run."""
     net = network.genotype
-    cost = deployed_cost(net, network.num_classes, network.image_size, network.in_chans)
+    cost = static_cost(net, network.num_classes, network.image_size, network.in_chans)
     global_attention = any(stage.places and not stage.window for stage in net.stages)
     fixed_size = global_attention or (net.encoder is not None and net.encoder.position != "none")
     facts = {"name": f"{net.family}_{net.key}", "stages": len(net.stages), "fixed_size": fixed_size}
-    trained = {"training_macs": cost.training_macs, "training_params": cost.training_params} if cost.trained else {}
-    return facts | {"macs": cost.macs, "params": cost.params} | trained
+    return facts | {"macs": cost.macs, "params": cost.params}
 
 
 def _facts_of_timm(network: TimmNetwork) -> dict[str, Any]:

@@ -128,7 +128,7 @@ def _is_large(net: ExportNet) -> bool:
 def _converted(net: ExportNet) -> Any:
     """torch's ONNX program of the net."""
     with _PlainOperators():
-        program = net.traced(net.deployed())
+        program = net.traced(net.network)
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

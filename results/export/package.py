@@ -33,10 +33,6 @@ training. `python model.py` loads the net and prints what it is.
 OF_TIMM = """
 The net is timm's own: `timm.create_model(ARGUMENTS)` takes the weights by `load_state_dict`, too.
 """
-FUSED = """
-`net` is as it was trained, and can be trained on. `model.fused(net)` gives it as it is shipped: each reparametrised \
-conv is one conv, and the outputs are the same. `model.onnx` and `model.pt2` are of that net.
-"""
 
 
 def usage(facts: Mapping[str, Any]) -> str:
@@ -45,7 +41,7 @@ def usage(facts: Mapping[str, Any]) -> str:
     if made := facts.get("timm"):
         arguments = [repr(made["name"]), *(f"{name}={value!r}" for name, value in made["arguments"].items())]
         text += OF_TIMM.replace("ARGUMENTS", ", ".join(arguments))
-    return text + FUSED * ("training_params" in facts)
+    return text
 
 
 def write(net: ExportNet, folder: Path) -> dict[str, Any]:

@@ -97,8 +97,8 @@ def source_of(network: Network | TimmNetwork, more: str, pictures: bool) -> tupl
         net = OF_TIMM.replace("ARGUMENTS", ", ".join(arguments))
     else:
         genotype = network.genotype
-        names += [*MODULES[:-2], *more_modules(genotype), *["fusing"] * genotype.reparametrised, *MODULES[-2:]]
-        used |= {"Network", "fused", *(_form(genotype, kind).partition(":")[2] for kind in genotype.kinds)}
+        names += [*MODULES[:-2], *more_modules(genotype), *MODULES[-2:]]
+        used |= {"Network", *(_form(genotype, kind).partition(":")[2] for kind in genotype.kinds)}
         without = {"load_class"} | ({"TransformerEncoder"} if genotype.encoder is None else set())
         without |= {"conv_stem"} if genotype.stem.kind != "conv" else set()
         sizes = f"{network.num_classes}, {network.image_size}, {network.in_chans}"
@@ -150,7 +150,7 @@ def _values_of(network: Network) -> _Read:
         net = Network(noted, network.num_classes, network.image_size, network.in_chans, 0.0).eval()
         net(torch.zeros(2, network.in_chans, *network.image_size))
         net.train()(torch.zeros(2, network.in_chans, *network.image_size))
-    for part, name in (("head", "norm hidden hidden_norm pool conv distilled"), ("stem", "kind stride")):
+    for part, name in (("head", "norm hidden hidden_norm pool conv"), ("stem", "kind stride")):
         for field in name.split():
             getattr(getattr(noted, part), field)
     for stage in noted.stages:

@@ -19,7 +19,7 @@ from torch import nn
 from ...archs.cost import FLOAT_BYTES, Cost
 from ...archs.errors import InputError, OperationError
 from ...archs.timm_net import TIMM, Net, net_from_dict
-from ...archs.timm_network import build_deployed
+from ...archs.timm_network import build_net
 from ..ranking.metric import Metric, as_shown
 from ..ranking.objectives import ACCURACY, RankingQuery
 from ..ranking.pareto import pareto_ranks
@@ -105,7 +105,7 @@ def _nets_of_run(folder: Path, image_size: str, top: int) -> list[TimedNet]:
 def timed_net(name: str, net: Net, scene: InputSpec, facts: dict[str, Any]) -> TimedNet:
     """A net of a run or of the zoo, to be measured on images of the run."""
     cost, size = scene.cost(net), scene.image_size
-    make = partial(build_deployed, net, scene.classes, size, scene.channels)
+    make = partial(build_net, net, scene.classes, size, scene.channels)
     facts = facts | {"macs": cost.macs, "params": cost.params}
     known = cost if isinstance(cost, Cost) else None
     return TimedNet(name, net.key, make, (scene.channels, *size), facts, known)

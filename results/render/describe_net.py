@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ...archs import Cost, Genotype, InputError, deployed_cost, static_cost, zoo
+from ...archs import Cost, Genotype, InputError, static_cost, zoo
 from ...archs.errors import check_count, is_whole, short_repr
 from ...archs.json_files import read_json
 from ...archs.layout import as_map
@@ -225,10 +225,6 @@ def cost_facts(
         f"{short(step_bytes)}B a training step with AdamW, batch {batch}",
         f"on a GPU in bfloat16: {short(gpu_bytes)}B a training step, CUDA itself included, the data not",
     ]
-    if net.reparametrised:
-        shipped = deployed_cost(net, spec.classes, spec.image_size, spec.channels)
-        facts["deployed"] = {"params": shipped.params, "macs": shipped.macs}
-        lines.append(f"shipped, its reparametrised convs fused: {shipped.params:,} params, {shipped.macs:,} MACs")
     if images:
         facts["training_flops"] = cost.training_flops(images)
         lines.append(_compute_line(facts["training_flops"], images))

@@ -19,7 +19,7 @@ WEIGHTS = ("alone", "inherited", "shared", "polished", "frozen", "finetuned")
 KINDS = ("search", "baseline", "reference", "retrain", "study")
 REFERENCE_KINDS = ("baseline", "reference")  # trained beside the nets of a search, to compare them with
 PACKAGES = ("alternas", "torch", "timm", "optuna", "ray")
-FORMAT = 3  # of run.json and records.jsonl; raised when what they hold changes
+FORMAT = 4  # of run.json and records.jsonl; raised when what they hold changes
 
 Trial = Annotated[int, Meta(ge=0, le=10**7)]
 Seconds = Annotated[float, Meta(ge=0, le=1e10)]  # three centuries
@@ -99,9 +99,9 @@ class Record:
         return self.label if self.kind == "reference" else f"trial {self.trial}"
 
     @property
-    def training_macs(self) -> int:
-        """MACs of a forward pass while the net is trained; its `cost` is of what is shipped."""
-        return self.cost.get("training_macs", self.cost["macs"])
+    def macs(self) -> int:
+        """MACs of a forward pass."""
+        return self.cost["macs"]
 
     @property
     def trial_key(self) -> str:

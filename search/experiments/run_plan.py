@@ -156,7 +156,7 @@ class ShownPlan:
     def _step_macs(self, training: Training) -> float:
         """Forward and backward."""
         if training.id not in self._known:
-            macs = training.cost(self.trials.context.data).training_macs
+            macs = training.cost(self.trials.context.data).macs
             self._known[training.id] = 3.0 * macs * training.recipe.batch_size
         return self._known[training.id]
 

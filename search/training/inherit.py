@@ -245,9 +245,8 @@ def init_weights(net: Network | TimmNetwork, start: InitWeights | None) -> Initi
     assert isinstance(net, Network), "a search gives references no weights"
     policy, rows = FREEZE_POLICIES[start.freeze], inherit(net, read(Path(start.weights)))
     if start.zero_head:  # all classes are equally likely then (Dosovitskiy et al., 2021, section 3.2)
-        for last in net.classifiers:
-            nn.init.zeros_(last.weight)
-            nn.init.zeros_(last.bias)
+        nn.init.zeros_(net.classifier.weight)
+        nn.init.zeros_(net.classifier.bias)
         rows = [row if row.place != "head" else Inherited("head", "", "zero", row.params, 0) for row in rows]
     places = parts(net)
     if policy.new:

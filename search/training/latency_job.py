@@ -8,7 +8,7 @@ from dataclasses import replace
 from torch import nn
 
 from ...archs.timm_net import Net
-from ...archs.timm_network import build_deployed
+from ...archs.timm_network import build_net
 from ...results.latency.device_command import DeviceCommand
 from ...results.latency.measurements import SHORT
 from ...results.latency.on_device import DeviceError, measure_on
@@ -41,4 +41,4 @@ def measure_job(job: LatencyJob) -> JobResult:
 
 def _network(job: LatencyJob, net: Net) -> nn.Module:
     channels, height, width = job.image
-    return build_deployed(net, job.classes, (height, width), channels)
+    return build_net(net, job.classes, (height, width), channels)

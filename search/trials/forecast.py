@@ -40,11 +40,11 @@ class ComputeForecast:
     def amount(self, job: Job, step: int) -> float:
         """FLOPs of a training under way from its first step to `step`."""
         assert not isinstance(job, SupernetJob), "there is no bank"
-        return self._flops(self._trials.live[job.trial].cost.training_macs * step)
+        return self._flops(self._trials.live[job.trial].cost.macs * step)
 
     def left(self) -> float:
         """FLOPs of all that has not ended; a job that runs counts from its first step to where it will stop."""
-        steps = sum(trial.cost.training_macs * self._steps_left(trial) for trial in self._trials.live.values())
+        steps = sum(trial.cost.macs * self._steps_left(trial) for trial in self._trials.live.values())
         left = self._flops(steps + self.net_macs * self._steps_to_come())
         return min(left, self._trials.tally.flops_left) + self._to_polish(left)
 
@@ -62,7 +62,7 @@ class ComputeForecast:
     @property
     def net_macs(self) -> float:
         """MACs of a net to come."""
-        ended, live = self._tally, [trial.cost.training_macs for trial in self._searched()]
+        ended, live = self._tally, [trial.cost.macs for trial in self._searched()]
         return (PRIOR_NETS * self._drawn + ended.macs + sum(live)) / (PRIOR_NETS + ended.begun + len(live))
 
     @property
@@ -149,7 +149,7 @@ class SupernetForecast:
             case EvaluateJob():
                 return self.paces["shared"] * self._shared.evaluation_flops(job.genotype)
             case _:
-                macs = self._trials.live[job.trial].cost.training_macs
+                macs = self._trials.live[job.trial].cost.macs
                 return self.paces["alone"] * BACKWARD_FACTOR * macs * step * self._trials.settings.recipe.batch_size
 
     def left(self) -> float:
@@ -165,7 +165,7 @@ class SupernetForecast:
         """FLOPs still to be spent: "alone" on baselines, references and polish, "bank", and "shared" on slices."""
         trials, shared = self._trials, self._shared
         waiting = [trial for trial in trials.live.values() if trial.kind in REFERENCE_KINDS]
-        macs = BASELINE_SEEDS * sum(trial.cost.training_macs for trial in waiting)
+        macs = BASELINE_SEEDS * sum(trial.cost.macs for trial in waiting)
         alone = BACKWARD_FACTOR * macs * trials.context.steps * trials.settings.recipe.batch_size
         alone += max(0.0, trials.tally.polish_flops - trials.tally.flops("polish"))
         evaluation = self._to_evaluate * shared.mean_evaluation

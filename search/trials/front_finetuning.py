@@ -82,10 +82,10 @@ class FrontFinetuning(Producer):
         searched = search.shared.front() if search.shared else [r for r in trained if r.kind == "search"]
         least = 0.0 if search.shared else HOPEFUL
         chosen = thinned([r for r in searched if r.trial_key not in plain], self._cost, least)
-        weights = [record.training_macs**COST_POWER for record in chosen or plain.values()]
+        weights = [record.macs**COST_POWER for record in chosen or plain.values()]
         unit = search.tally.polish_flops / sum(weights) if weights else 0.0
         nets = [*chosen, *plain.values()]
-        flops = [unit * record.training_macs**COST_POWER + self._of_ancestors(record, chosen) for record in nets]
+        flops = [unit * record.macs**COST_POWER + self._of_ancestors(record, chosen) for record in nets]
         shares = [*zip(nets, map(self._steps, nets, flops), strict=True)]
         return sorted(shares, key=lambda share: self._seconds(*share), reverse=True)
 
@@ -94,7 +94,7 @@ class FrontFinetuning(Producer):
         if record.kind != "baseline" or self._search.shared or not chosen:
             return 0.0
         steps = fmean(steps_of_lineage(other) or 0 for other in chosen) - record.budget["done"]
-        return max(0.0, steps) * BACKWARD_FACTOR * record.training_macs * record.recipe["batch_size"]
+        return max(0.0, steps) * BACKWARD_FACTOR * record.macs * record.recipe["batch_size"]
 
     def _cost(self, record: Record) -> float:
         return self._search.context.cost_of(record.key, record.cost)
@@ -103,8 +103,8 @@ class FrontFinetuning(Producer):
         """Steps that a net can be trained on for by so many FLOPs, evaluation included."""
         context = self._search.context
         evaluated = (MIN_CURVE_POINTS + 1) * len(context.data.val)  # at each point, and as many training images after
-        measured = FORWARD_FACTOR * record.training_macs * evaluated
-        steps = round((flops - measured) / (BACKWARD_FACTOR * record.training_macs * record.recipe["batch_size"]))
+        measured = FORWARD_FACTOR * record.macs * evaluated
+        steps = round((flops - measured) / (BACKWARD_FACTOR * record.macs * record.recipe["batch_size"]))
         return max(1, min(round(MAX_TRAININGS * context.steps), steps))
 
     def _seconds(self, record: Record, steps: int) -> float:

@@ -48,7 +48,7 @@ def choose_baselines(candidates: Sequence[Genotype], context: SearchContext) -> 
     settings, search, spent, chosen = context.settings, search_macs(context), 0.0, list[Genotype]()
     for net in candidates:
         cost = context.cost_fn(net)
-        macs, is_over = max(BASELINE_SEEDS, settings.repeats) * cost.training_macs, context.limits.excess(net) > 0
+        macs, is_over = max(BASELINE_SEEDS, settings.repeats) * cost.macs, context.limits.excess(net) > 0
         is_needed = not is_over and (not chosen or settings.strategy == "buildup")
         too_expensive = spent + macs >= search and not is_needed
         if too_expensive or (is_over and macs >= MAX_SHARE_OVER_LIMIT * (search + spent)):
@@ -78,8 +78,8 @@ def drawn_macs(context: SearchContext) -> list[float]:
     """MACs of random draws within the limits; of the cheapest net where none of them is."""
     space, limits = context.space, context.limits
     nets = [random_net(space, seed) for seed in range(DRAWS)]
-    macs = [float(context.cost_fn(net).training_macs) for net in nets if limits.excess(net) <= 0]
-    return macs or [cheapest(space, lambda net: context.cost_fn(net).training_macs)[0]]
+    macs = [float(context.cost_fn(net).macs) for net in nets if limits.excess(net) <= 0]
+    return macs or [cheapest(space, lambda net: context.cost_fn(net).macs)[0]]
 
 
 class Proposer:

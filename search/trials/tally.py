@@ -49,7 +49,7 @@ class RunTally:
             self.taken.append(record.trial)
         elif part_of(record) == "search" and record.status not in UNTRAINED:
             self.begun += 1
-            self.macs += record.training_macs
+            self.macs += record.macs
             self.promotions[sum(bool(rung["promoted"]) for rung in record.rungs)] += 1
             self.whole += record.status == Status.OK
 
@@ -74,7 +74,7 @@ class RunTally:
     def flops(self, part: str) -> float:
         """FLOPs of all trainings of a part so far, see `part_of`."""
         live = (trial for trial in self._live.values() if part_of(trial) == part)
-        return self._flops[part] + sum(self._flops_a_mac * t.cost.training_macs * t.steps_done for t in live)
+        return self._flops[part] + sum(self._flops_a_mac * t.cost.macs * t.steps_done for t in live)
 
     @property
     def polish_flops(self) -> float:
