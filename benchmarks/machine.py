@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
 import statistics
 import sys
@@ -17,6 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
+from alternas.archs.cpus import usable_cpus
 from alternas.results.latency.measurements import cpu_name
 
 TINY = "--tiny" in sys.argv  # processes that a benchmark spawns have its arguments
@@ -45,7 +45,7 @@ def options(description: str | None) -> argparse.ArgumentParser:
 def machine() -> dict[str, Any]:
     """CPU, cores and versions."""
     versions = {name: version(name) for name in ("alternas", "torch", "timm", "ray", "optuna")}
-    return {"cpu": cpu_name(), "cores": os.cpu_count(), "python": platform.python_version(), "versions": versions}
+    return {"cpu": cpu_name(), "cores": usable_cpus(), "python": platform.python_version(), "versions": versions}
 
 
 def summary(seconds: list[float]) -> dict[str, float]:

@@ -307,7 +307,7 @@ def test_the_doctors_own_part(s3: S3, tmp_path: Path, monkeypatch: pytest.Monkey
     from alternas.search.engine import doctor
 
     monkeypatch.setattr(checkup, "_trial", lambda digits: "left out")
-    monkeypatch.setattr(doctor, "_cluster", lambda address, place: checkup.look("a node", place, 0))
+    monkeypatch.setattr(doctor, "_cluster", lambda address, place: checkup.look("a node", place, {}))
     checks = doctor.examine("", "digits", tmp_path / "runs", s3.uri())
     found = {(c.node, c.check): c.ok for c in checks}
     assert found["driver", "checkpoints"]

@@ -21,6 +21,7 @@ from alternas.search.data.dataset import BrokenPicturesError, DataConfig, DataSe
 from alternas.search.data.load import load
 from alternas.search.data.readers import registry, synthetic
 from alternas.search.data.splits import moments, places_of
+from image_files import noise, write
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -137,6 +138,23 @@ def test_the_cache_keeps_and_checks(own_cache: Path, caplog: pytest.LogCaptureFi
     assert cached("a", make)["x"].tolist() == [0, 1, 2, 3, 4]
     assert len(made) == 5
     assert not list(own_cache.rglob("*.part"))
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_without_a_home_pictures_are_read_and_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As for `docker run --user 54321`, whom the password file does not know."""
+    for i in range(20):
+        write(tmp_path / "photos" / "ab"[i % 2] / f"{i}.png", noise(i))
+    for name in ("ALTERNAS_DATA", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+    assert len(load(DataConfig(str(tmp_path / "photos"))).train) == 12
+    assert "this user has no home folder; set ALTERNAS_DATA to a folder" in caplog.text
+    for name in ("cifar10", "~/photos", "~nobody-of-this-name/photos", "wds/~/shards"):
+        with pytest.raises(InputError, match=r"ALTERNAS_DATA|no such (file or )?folder"):
+            load(DataConfig(name))
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(

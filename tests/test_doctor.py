@@ -34,13 +34,13 @@ def no_trial(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 def wrong(given: CheckInputs, gpus: float = 0) -> dict[str, str]:
     """The checks that fail, and what they say."""
-    checks = look("here", given, gpus)
-    assert [c.check for c in checks if c.check != "data"] == ["versions", "gpus", "storage", "disk", "trial"]
+    checks = look("here", given, {"CPU": 1, "GPU": gpus})
+    assert [c.check for c in checks if c.check != "data"] == ["versions", "cpus", "gpus", "storage", "disk", "trial"]
     return {c.check: c.found for c in checks if not c.ok}
 
 
 def test_a_fit_machine_is_fit_and_has_trained(given: CheckInputs, tmp_path: Path) -> None:
-    checks = look("here", given, 0)
+    checks = look("here", given, {"CPU": 1})
     assert [c.found for c in checks if not c.ok] == []
     assert "2 steps on" in checks[-1].found
     assert [path.name for path in tmp_path.iterdir()] == [TOKEN], "nothing is left behind"
@@ -65,6 +65,13 @@ def test_cards_that_ray_does_not_count(given: CheckInputs, monkeypatch: pytest.M
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
     remedy = "ray start --num-gpus 3 has them used"
     assert wrong(given, gpus=2) == {"gpus": f"Ray counts 2, torch sees 3; {remedy}"}
+
+
+def test_cpus_that_the_node_may_not_use(given: CheckInputs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {5}, raising=False)
+    found = {c.check: c for c in look("here", given, {"CPU": 64})}["cpus"]
+    remedy = "nets would share them; ray start --num-cpus 1 has each net on its own"
+    assert (found.ok, found.found) == (False, f"Ray counts 64, its processes may use 1: {remedy}")
 
 
 def test_a_folder_of_the_nodes_own(given: CheckInputs, tmp_path: Path) -> None:
@@ -116,7 +123,7 @@ def test_this_machine(tmp_path: Path) -> None:
     assert (code, found["ok"]) == (0, True), err
     assert [c["check"] for c in found["checks"]] == [
         *("versions", "data", "storage", "cluster"),
-        *("versions", "gpus", "data", "storage", "disk", "trial"),
+        *("versions", "cpus", "gpus", "data", "storage", "disk", "trial"),
     ]
     assert not list(tmp_path.iterdir()), "the folder that was made is gone"
 

@@ -96,10 +96,12 @@ CPU, CUDA = LatencySetting(), LatencySetting("cuda")
 
 def test_where_latency_cannot_be_measured() -> None:
     with pytest.raises(InputError, match="workers: 2 asked for"):
-        check_alone(Resources(workers=2, gpus=0.0), CPU)
+        check_alone(Resources(workers=2, gpus=0.0), CPU, [{"CPU": 4}])
     with pytest.raises(InputError, match="no GPU"):
-        check_alone(Resources(gpus=0.0), CUDA)
-    check_alone(Resources(workers=1, gpus=1.0), CUDA)
+        check_alone(Resources(gpus=0.0), CUDA, [{"CPU": 4}])
+    check_alone(Resources(workers=1, gpus=1.0), CUDA, [{"CPU": 4}])
+    with pytest.raises(InputError, match="latency cpu/1/float32/eager/8: 8 threads asked for, 4 CPUs there"):
+        check_alone(Resources(gpus=0.0), LatencySetting(threads=8), [{"CPU": 1}, {"CPU": 4}])
 
 
 def test_of_rays_messages_a_worker_s_death_is_not_repeated(caplog: pytest.LogCaptureFixture) -> None:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.utils.benchmark import Timer
 
 from ...archs import Network
+from ...archs.cpus import usable_cpus
 from ...archs.errors import InputError, OperationError
 from ..export.export_net import export_net_of
 from ..export.formats import check_formats, format_of
@@ -81,7 +82,7 @@ def measure(
     full effort, energy is read where this machine has a meter of it, and of runtime onnx peak memory.
 
     Raises:
-        InputError: if this machine has not the device.
+        InputError: if this machine has not the device, or not a CPU for each thread.
         OperationError: if the net does not run so.
     """
     check_device(setting)
@@ -125,7 +126,9 @@ def measure(
 
 
 def check_device(setting: LatencySetting) -> None:
-    """Raise InputError if this machine has not the device."""
+    """Raise InputError if this machine has not the device, or not a CPU for each thread."""
+    if setting.threads > (cpus := usable_cpus()):
+        raise InputError(f"threads: {setting.threads} asked for, this process may use {cpus} CPUs")
     if setting.device == "cuda" and not torch.cuda.is_available():
         raise InputError("device cuda: this machine has none that torch can use")
 

@@ -221,9 +221,17 @@ def missing_package(what: str, package: str) -> InputError:
 
 
 def home() -> Path:
-    """Where sets are downloaded to and made ones kept: $ALTERNAS_DATA, or alternas in the user's cache folder."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("ALTERNAS_DATA") or Path(cache) / "alternas")
+    """Where sets are downloaded to and made ones kept: $ALTERNAS_DATA, or alternas in the user's cache folder.
+
+    Raises:
+        InputError: if neither is set and the user has no home, as in `docker run --user 54321`.
+    """
+    if own := os.environ.get("ALTERNAS_DATA"):
+        return Path(own)
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    if cache.startswith("~"):
+        raise InputError("home: this user has no home folder; set ALTERNAS_DATA to a folder, to keep files in")
+    return Path(cache) / "alternas"
 
 
 def downloads() -> Path:
@@ -249,9 +257,13 @@ def hash_of(arrays: Arrays) -> str:
 def cached(name: str, make: Callable[[], Arrays]) -> Arrays:
     """The arrays in NAME.npz of the cache if the file is whole, else what `make` gives, which is then written there.
 
-    A damaged file is made anew, and a cache that cannot be written is done without; both are logged.
+    A damaged file is made anew, and a cache that is not there or cannot be written is done without; all are logged.
     """
-    path = home() / "made" / f"{name}.npz"
+    try:
+        path = home() / "made" / f"{name}.npz"
+    except InputError as error:
+        log.warning("%s: what was read is not kept", error)
+        return make()
     if (arrays := _read_cached(path)) is not None:
         return arrays
     arrays = make()

@@ -14,12 +14,14 @@ from textwrap import shorten
 import numpy as np
 from PIL import Image
 
+from ...archs.cpus import usable_cpus
 from ...archs.pictures import form_of, to_array, to_mode
 from .dataset import ImageSource, Pictures
 
 # What a broken file makes Pillow raise, found by feeding it tens of thousands of them.
 BROKEN = (OSError, ValueError, SyntaxError, EOFError, struct.error, zlib.error, Image.DecompressionBombError)
 CHUNK = 256
+WAITING = 4  # threads more than CPUs, as some wait for the disk
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)  # Pillow's, from 89 million pixels on
 
 Report = Callable[[int, int], None]
@@ -74,7 +76,7 @@ def _read(
         return ""
 
     broken: dict[int, str] = {}
-    with ThreadPoolExecutor() as pool:  # Pillow decodes side by side
+    with ThreadPoolExecutor(usable_cpus() + WAITING) as pool:  # Pillow decodes side by side
         for start in range(0, len(places_N), CHUNK):
             rows = range(start, min(start + CHUNK, len(places_N)))
             reasons = pool.map(attempt, rows)
@@ -98,6 +100,6 @@ def survey(sources: Sequence[ImageSource], most: int = 256) -> tuple[list[tuple[
         except BROKEN:
             return None
 
-    with ThreadPoolExecutor() as pool:
+    with ThreadPoolExecutor(usable_cpus() + WAITING) as pool:
         forms = [form for form in pool.map(attempt, chosen) if form]
     return [(height, width) for height, width, _ in forms], not any(coloured for *_, coloured in forms)

@@ -29,6 +29,7 @@ from ray._raylet import (
 from ray.exceptions import AuthenticationError, RayError
 
 from ...archs.children import VARIABLE, ended_after
+from ...archs.cpus import usable_cpus
 from ...archs.errors import InputError, OperationError
 
 # Else the colorama that Ray brings, once tqdm has begun it, writes an escape sequence at the very end.
@@ -169,7 +170,8 @@ def _start() -> None:
     try:
         with _environment(own):
             gpus = None if _is_installed(NVML) else torch_gpus() or None  # None: Ray counts
-            _init("local", include_dashboard=False, num_gpus=gpus, _temp_dir=_short_folder())
+            given = {"num_cpus": usable_cpus(), "num_gpus": gpus}  # Ray counts CPUs that `taskset` keeps from us
+            _init("local", include_dashboard=False, _temp_dir=_short_folder(), **given)
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = clusters
 

@@ -1,4 +1,4 @@
-"""`alternas doctor`: versions, GPUs, data, storage, disk, a tiny trial; on driver and every node."""
+"""`alternas doctor`: versions, CPUs, GPUs, data, storage, disk, a tiny trial; on driver and every node."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...archs import zoo
+from ...archs.cpus import usable_cpus
 from ...archs.errors import InputError, OperationError
 from ...archs.files import atomic_write
 from ...results.render.terminal import plain
@@ -32,6 +33,7 @@ from ..training.artifacts import ArtifactStore, StoreError, check_uri, scratch
 from ..training.job import JobResult, TrainJob
 from ..training.recipes import get
 from .connection import connect, disconnect
+from .resources import Node
 from .worker import Worker
 
 MIN_FREE = 2**30  # bytes; a search writes checkpoints and weights
@@ -45,7 +47,7 @@ class Check:
     """Result of one check on one node."""
 
     node: str  # "driver" or a node's name
-    check: str  # cluster, versions, gpus, data, storage, checkpoints, disk, trial
+    check: str  # cluster, versions, cpus, gpus, data, storage, checkpoints, disk, trial
     ok: bool  # whether a search can do with it
     found: str  # what was found, in a line
 
@@ -65,10 +67,11 @@ class CheckInputs:
     store: ArtifactStore | None = None  # in which nodes and driver meet instead of `folder`; holds such a file too
 
 
-def look(node: str, inputs: CheckInputs, gpus: float) -> list[Check]:
-    """Run all checks on this machine, which Ray calls `node` and on which it counts so many GPUs."""
+def look(node: str, inputs: CheckInputs, counted: Node) -> list[Check]:
+    """Run all checks on this machine, which Ray calls `node` and of which it counts so many CPUs and GPUs."""
     folder, store, data = Path(inputs.folder), inputs.store, inputs.data
-    checks = {"versions": lambda: _versions(inputs.versions), "gpus": lambda: _gpus(gpus)}
+    checks = {"versions": lambda: _versions(inputs.versions), "cpus": lambda: _cpus(counted.get("CPU", 0))}
+    checks["gpus"] = lambda: _gpus(counted.get("GPU", 0))
     if data is not None:
         checks["data"] = lambda: _data(data)
     if store is not None:
@@ -95,6 +98,14 @@ def _versions(driver: dict[str, str]) -> str:
     if other:
         raise OperationError("; ".join(other))
     return ", ".join(f"{name} {version}" for name, version in here.items())
+
+
+def _cpus(counted: float) -> str:
+    """Check that Ray counts no CPUs that its processes may not use, as it does under `taskset`."""
+    if counted > (usable := usable_cpus()):
+        rule = f"nets would share them; ray start --num-cpus {usable} has each net on its own"
+        raise OperationError(f"Ray counts {counted:g}, its processes may use {usable}: {rule}")
+    return f"Ray counts {counted:g} of {usable}"
 
 
 def _gpus(counted: float) -> str:
@@ -266,7 +277,7 @@ def _cluster(address: str, inputs: CheckInputs) -> list[Check]:
             name = f"{node['NodeManagerHostname']} {node['NodeID'][:6]}"  # a machine may hold several nodes
             on_node = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
             task = ray.remote(look).options(num_cpus=0, max_retries=0, scheduling_strategy=on_node)
-            started.append((name, task.remote(name, shared, node["Resources"].get("GPU", 0.0))))
+            started.append((name, task.remote(name, shared, node["Resources"])))
         checks = [Check("driver", "cluster", True, size)]
         for name, ref in started:
             try:

@@ -15,6 +15,7 @@ import torch
 
 from ... import spaces
 from ...archs import Genotype, Stage, Stem, static_cost
+from ...archs.cpus import usable_cpus
 from ...archs.errors import OperationError
 from ..data.dataset import DataSet
 from ..training.loaders import open_loader
@@ -208,7 +209,7 @@ def _mps_runs() -> bool:
 
 def loader(data: DataSet, device: torch.device, effort: Effort) -> Found:
     """Images a second that reach the card from a data set, augmented."""
-    threads = os.cpu_count() or 1
+    threads = usable_cpus()
     recipe = replace(FAST, batch_size=min(effort.batch, len(data.train)))
     opened = open_loader(data, device, threads)
     batches = opened.batches(recipe, 0, 0, 10**9)

@@ -89,7 +89,7 @@ class Pool:
             nodes: list[Node] = [node["Resources"] for node in ray.nodes() if node["Alive"]]
             self._resources = resolve_gpus(resources, nodes)
             if setting is not None:
-                check_alone(self._resources, setting)
+                check_alone(self._resources, setting, nodes)
                 self._resources = replace(self._resources, workers=1)
             self.size = min(worker_slots(self._resources, nodes), most)
             self._spare = worker_slots(replace(self._resources, workers=0), nodes) - self.size

@@ -62,13 +62,15 @@ def resolve_gpus(resources: Resources, nodes: Sequence[Node]) -> Resources:
     return replace(resources, gpus=1.0 if sum(n.get("GPU", 0) for n in nodes) >= 1 else 0.0)
 
 
-def check_alone(resources: Resources, setting: LatencySetting) -> None:
+def check_alone(resources: Resources, setting: LatencySetting, nodes: Sequence[Node]) -> None:
     """Raise InputError if the one worker cannot both train and measure latency."""
     if resources.workers > 1:
         rule = "nothing may train beside it, so one worker trains and measures in turn"
         raise InputError(f"workers: {resources.workers} asked for with latency as objective; {rule}")
     if setting.device == "cuda" and not resources.gpus:
         raise InputError(f"latency {setting}: the worker has no GPU")
+    if setting.threads > (most := max((node.get("CPU", 0) for node in nodes), default=0)):
+        raise InputError(f"latency {setting}: {setting.threads} threads asked for, {most:g} CPUs there")
 
 
 def worker_slots(resources: Resources, nodes: Sequence[Node]) -> int:

@@ -16,6 +16,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from ...archs import Genotype, InputError
+from ...archs.cpus import usable_cpus
 from ...archs.errors import short_repr
 from ...archs.files import read_own
 from ...archs.timm import create
@@ -117,8 +118,8 @@ def analysis_context(data: DataSet, most: int, device: torch.device) -> Analysis
 def threads_for(nets: Sequence[TrainedNet]) -> Iterator[None]:
     """One thread of torch where all nets are small: theirs wait for each other most of the time, and not idly."""
     before = torch.get_num_threads()
-    if all(net.record.cost["macs"] < THREADED_MACS for net in nets):
-        torch.set_num_threads(1)
+    small = all(net.record.cost["macs"] < THREADED_MACS for net in nets)
+    torch.set_num_threads(1 if small else min(before, usable_cpus()))
     try:
         yield
     finally:

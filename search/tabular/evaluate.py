@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import random
 import signal
 import statistics
@@ -17,6 +16,7 @@ from typing import Any
 
 from rich.table import Table
 
+from ...archs.cpus import usable_cpus
 from ...archs.errors import InputError
 from ..trials.schedulers import Scheduler
 from .benchmark_table import TabularBenchmark
@@ -32,7 +32,7 @@ REFERENCE = SearcherConfig("random")
 
 @dataclass(frozen=True)
 class BenchmarkConfig:
-    """Settings of a benchmark: table, seeds, how many simulated workers, over how many processes (0: one per core).
+    """Settings of a benchmark: table, seeds, how many simulated workers, over how many processes (0: one per CPU).
 
     Attributes:
         data: name of a published table; of `file` the data set, "" where it has one.
@@ -67,7 +67,7 @@ def run_benchmark(
     for searcher in searchers:
         _check_readings(table, searcher)
     traces: dict[SearcherConfig, list[Trace]] = {}
-    count, ignore_ctrl_c = config.processes or os.cpu_count(), (signal.SIGINT, signal.SIG_IGN)  # the parent ends them
+    count, ignore_ctrl_c = config.processes or usable_cpus(), (signal.SIGINT, signal.SIG_IGN)  # the parent ends them
     with ProcessPoolExecutor(count, get_context("spawn"), signal.signal, ignore_ctrl_c) as pool:
         try:
             seeds = range(config.seeds)

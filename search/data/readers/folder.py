@@ -117,7 +117,7 @@ def read_folder(config: DataConfig) -> RawDataset:
 
 
 def root_of(name: str) -> str:
-    root = Path(name).expanduser()
+    root = Path(os.path.expanduser(name))  # Path's own fails without a home
     if not os.path.exists(root):  # unlike Path's, False where a folder above cannot be read
         raise InputError(f"data: no such folder: {short_repr(name)}")
     if root.is_dir():

@@ -116,12 +116,13 @@ def _load(config: DataConfig) -> dict[str, Any]:
 
     name = config.name.partition("/")[2]
     saved = any(os.path.isfile(os.path.join(name, file)) for file in ("dataset_dict.json", "state.json"))
+    cache = "" if saved else str(downloads())
     modules: list[Any] = [datasets.config, huggingface_hub.constants]  # each keeps what the variable said on import
     before = [module.HF_HUB_OFFLINE for module in modules]
     for module in modules:
         module.HF_HUB_OFFLINE = module.HF_HUB_OFFLINE or not config.download
     try:
-        loaded = datasets.load_from_disk(name) if saved else datasets.load_dataset(name, cache_dir=str(downloads()))
+        loaded = datasets.load_from_disk(name) if saved else datasets.load_dataset(name, cache_dir=cache)
     except (OSError, ValueError, RuntimeError, DatasetsError) as error:
         if isinstance(error, ConnectionError) and not config.download:
             hint = "--download fetches it from the Hugging Face Hub"

@@ -73,7 +73,7 @@ def read_webdataset(config: DataConfig) -> RawDataset:
     Raises:
         InputError: if there are no shards, a shard is compressed or cut short, or a sample is not of that form.
     """
-    path = Path(config.name.partition("/")[2]).expanduser().absolute()
+    path = Path(os.path.expanduser(config.name.partition("/")[2])).absolute()
     shards = _shards(path)
     by_part: dict[str, list[Path]] = {}
     for shard in shards:
