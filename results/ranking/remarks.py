@@ -98,7 +98,7 @@ def rising_lines(board: Leaderboard) -> list[str]:
 
     More are `LONGER` times the most that one of them has had, its ancestors' counted: training begins anew. No command
     where no net rose, all were retrained for as long, or none can be: a study has no recipe, a URL is not opened again,
-    and what a net has had with the weights that it started from may be unknown.
+    and how long the weights were trained that a net started from may be unknown.
     """
     if ACCURACY not in board.query.objectives or not board.front:
         return []
@@ -108,8 +108,8 @@ def rising_lines(board: Leaderboard) -> list[str]:
     enough = (1 - NEAR_HALF) * LONGER  # epochs were rounded
     most = _longest(board)
     rows = [row for row in rows if most.get(row["key"], 0) < enough * row["steps_in_all"]]
-    epochs = (read_settings(board.folder).get("settings", {}).get("recipe") or {}).get("epochs")
-    if not rows or not alone or not isinstance(epochs, (int, float)) or "://" in read_data_facts(board.folder)["name"]:
+    epochs = recipe_epochs(board)
+    if not rows or not alone or epochs is None:
         return [count_rising(board.front)]
     steps = LONGER * max(row["steps_in_all"] for row in rows)
     longer = math.ceil(1000 * epochs * steps / alone) / 1000
@@ -117,6 +117,15 @@ def rising_lines(board: Leaderboard) -> list[str]:
     command = f"alternas retrain {run} --trials {trials} --epochs {longer:.10g} --seeds 1"
     of = "the steps" if len({row["steps_in_all"] for row in rows}) == 1 else "the most of these steps"
     return [f"{count_rising(board.front)}{_cost_text([trained[row['trial']] for row in rows], steps, of)}", command]
+
+
+def recipe_epochs(board: Leaderboard) -> float | None:
+    """Epochs of a search's recipe; None where its nets cannot be retrained."""
+    if not board.folder.name:
+        return None
+    epochs = (read_settings(board.folder).get("settings", {}).get("recipe") or {}).get("epochs")
+    known = isinstance(epochs, (int, float)) and "://" not in read_data_facts(board.folder)["name"]
+    return epochs if known else None
 
 
 def _longest(board: Leaderboard) -> dict[str, int]:

@@ -13,7 +13,7 @@ from .chance import above_chance, chance_of, interval_for_all
 from .front import Leaderboard
 from .metric import OF_IMAGES
 from .objectives import ACCURACY, LATENCY, title
-from .remarks import number_range, sentence, why_empty
+from .remarks import number_range, recipe_epochs, sentence, why_empty
 from .stats import Row, count_nets
 from .ties import why_unknown
 
@@ -207,8 +207,11 @@ def _measured_again(board: Leaderboard, row: Row) -> list[str]:
         return [f"Retrained with {seeds} it has {metric.value(again):.3f}{sd}{on_test}."]
     if row["kind"] != "search" or len(board.rows) == 1:
         return []
+    lucky = f"Best of {len(board.rows)}, so in part the luckiest"
+    if recipe_epochs(board) is None:
+        return [f"{lucky}."]
     command = f"alternas retrain {shlex.quote(as_argument(board.folder))} --trials {row['trial']}"
-    return [f"Best of {len(board.rows)}, so in part the luckiest; to measure it anew, and on test: {command}"]
+    return [f"{lucky}; to measure it anew, and on test: {command}"]
 
 
 def _doubts(board: Leaderboard, row: Row) -> list[str]:
