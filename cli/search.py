@@ -29,8 +29,8 @@ def _search(spec: SearchSpec, as_json: bool) -> None:
     from ..search.run import search as run_search
 
     folder = run_search(spec, console_for(as_json))
-    on_front = print_front(folder, RankingQuery(), as_json)
-    if on_front and not as_json:
+    worth_it = print_front(folder, RankingQuery(), as_json)
+    if worth_it and not as_json:
         print_lines("", f"export the best:  alternas export {folder.name} --out {folder.name}-best")
 
 

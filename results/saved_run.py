@@ -12,6 +12,7 @@ from ..archs.timm_net import CountedCost, net_from_dict
 from .ranking.metric import as_shown, run_metric
 from .ranking.objectives import RankingQuery, parse_objectives
 from .ranking.run_leaderboard import best_trial, leaderboard_of
+from .ranking.verdict import verdict_of
 from .render.board import board_drawing
 from .render.describe_net import draw_trial, find_trial, input_spec
 from .render.terminal import html_of, plain, print_text
@@ -84,6 +85,10 @@ class SavedRun:
             InputError: if no trained net qualifies.
         """
         return SavedNet(self, best_trial(self.folder, pick))
+
+    def verdict(self) -> list[str]:
+        """The sentences that `alternas front` begins with: which net to take, what is as good, what is not known."""
+        return verdict_of(leaderboard_of(self.folder))
 
     def report(self, out: str | Path | None = None) -> Path:
         """Write the HTML report, and return its path: report.html in the run's folder, or `out`.

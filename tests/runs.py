@@ -91,11 +91,11 @@ def finished_run(name: str = "mine") -> Path:
 
 
 def near_noise(groups: Sequence[Sequence[float]], score: float) -> tuple[float, float]:
-    """Standard deviation and degrees of freedom of the nets within 0.05 of a score, or of the nearest that give 3."""
+    """Standard deviation and degrees of freedom of the nets within 0.05 of a score, or of the nearest that give 4."""
     apart = sorted(groups, key=lambda group: abs(statistics.mean(group) - score))
     used, degrees = list[Sequence[float]](), 0
     for group in apart:
-        if abs(statistics.mean(group) - score) <= 0.05 or degrees < 3:
+        if abs(statistics.mean(group) - score) <= 0.05 or degrees < 4:
             used.append(group)
             degrees += len(group) - 1
     return math.sqrt(sum((len(g) - 1) * statistics.variance(g) for g in used) / degrees), degrees
@@ -105,5 +105,5 @@ def width_of(groups: Sequence[Sequence[float]], one: tuple[float, int], other: t
     """Half width of the 95 % interval of the difference of two nets, each a score and its seeds."""
     from scipy.stats import t
 
-    (sd, degrees), (other_sd, others) = near_noise(groups, one[0]), near_noise(groups, other[0])
-    return float(t.ppf(0.975, min(degrees, others))) * math.sqrt(sd**2 / one[1] + other_sd**2 / other[1])
+    known = [(sd / math.sqrt(n), degrees) for score, n in (one, other) for sd, degrees in [near_noise(groups, score)]]
+    return math.hypot(*(float(t.ppf(0.975, degrees)) * error for error, degrees in known))

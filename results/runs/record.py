@@ -114,6 +114,12 @@ class Record:
         return self.accuracies.get(str(self.seed), self.accuracy)
 
     @property
+    def steps_in_all(self) -> int | None:
+        """Optimiser steps of its training and of what it started from; None where those are not known."""
+        before = self.lineage.get("steps") if self.lineage else 0
+        return None if before is None else self.budget.get("done", 0) + before
+
+    @property
     def spent_seconds(self) -> float:
         """Seconds of training and evaluation in this run."""
         return 0.0 if self.taken_from else self.seconds

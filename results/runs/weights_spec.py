@@ -22,8 +22,10 @@ from ...archs.timm.weights_files import load_tensors, timm_pretrained
 from ...archs.timm_net import TIMM
 from ...archs.weights import WeightsFile, describe, digest, open_weights, read
 from ..render.describe_net import find_arch
+from .nets import trained_twin
 from .run_spec import parse_run_spec
-from .trained_weights import facts_of, file_digest, select_net, trained_twin, trained_weights
+from .store import read_records
+from .trained_weights import facts_of, file_digest, select_net, trained_weights
 
 FORMS = "timm:NAME, FILE.safetensors or .pth, an exported folder, RUN, RUN:TRIAL"
 
@@ -105,9 +107,8 @@ def _from_run(text: str) -> LoadedWeights:
     _check_facts(home / "run.json", facts, network)
     label = f"run {run.resolve().name}, trial {record.factors.get('trial', record.trial)}"
     label += f", retrained with seed {record.seed}" if home != run else ""
-    record = trained_twin(home, record)
-    done, before = record.budget.get("done"), record.lineage.get("steps", None if record.lineage else 0)
-    steps = None if done is None or before is None else done + before
+    record = trained_twin(read_records(home), record)
+    steps = record.steps_in_all if "done" in record.budget else None
     return _loaded(network, label, facts | {"data": facts["name"]}, file_digest(path), steps)
 
 
