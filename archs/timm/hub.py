@@ -55,6 +55,21 @@ def hub_file(config: Any, tell: Tell | None = None) -> Path:
         raise OperationError(f"timm: the weights of {full} cannot be had ({reason})") from None
 
 
+def why_missing(config: Any) -> str:
+    """Why a pretrained net's weights cannot be had, without downloading them; "" where the cache or the hub has them."""
+    from huggingface_hub import constants
+
+    if not config.hf_hub_id:
+        return "not on the hub"
+    repository, _, revision = config.hf_hub_id.partition("@")
+    if _cached(repository, _file_names(config.hf_hub_filename), revision):
+        return ""
+    if constants.HF_HUB_OFFLINE:
+        return "not in the hub's cache, and HF_HUB_OFFLINE is set"
+    minute = int(time.monotonic() / ASKED_AGAIN_SECONDS)
+    return "" if _is_reachable(constants.ENDPOINT, minute) else "not in the hub's cache, and the hub does not answer"
+
+
 def _file_names(name: str | None) -> tuple[str, ...]:
     """Names of the file in its repository, safetensors first, as timm looks for it."""
     if not name:

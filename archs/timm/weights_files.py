@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ..errors import InputError
 from ..weights import WeightsFile, open_weights
-from .hub import Tell, hub_file
+from .hub import Tell, hub_file, why_missing
 from .models import config_of, create
 
 ENDINGS = (".safetensors", ".pth", ".pt", ".bin")
@@ -46,13 +46,28 @@ def find_weights(name: str, weights_dir: str = "", tell: Tell | None = None) -> 
     """
     config = config_of(name)
     full = f"{config.architecture}.{config.tag}" if config.tag else config.architecture
+    path = _in_folder(config, full, weights_dir)
+    return NetWeights(full, str(path or hub_file(config, tell)))
+
+
+def why_no_weights(name: str, weights_dir: str = "") -> str:
+    """Why a net's weights cannot be had; "" where they are in the folder, or on the hub or in its cache.
+
+    Raises:
+        InputError: as `find_weights`.
+    """
+    config = config_of(name)
+    full = f"{config.architecture}.{config.tag}" if config.tag else config.architecture
+    return "" if _in_folder(config, full, weights_dir) else why_missing(config)
+
+
+def _in_folder(config: Any, full: str, weights_dir: str) -> Path | None:
+    """The file of a net's weights in a folder; None if it has none, or there is no folder."""
     if weights_dir and not Path(weights_dir).is_dir():
         raise InputError(f"weights-dir: must be a folder, got {weights_dir!r}")
-    for stem in (full, config.architecture) if weights_dir else ():
-        for ending in ENDINGS:
-            if (path := Path(weights_dir) / f"{stem}{ending}").is_file():
-                return NetWeights(full, str(path))
-    return NetWeights(full, str(hub_file(config, tell)))
+    stems = dict.fromkeys((full, config.architecture)) if weights_dir else ()
+    paths = (Path(weights_dir) / f"{stem}{ending}" for stem in stems for ending in ENDINGS)
+    return next((path for path in paths if path.is_file()), None)
 
 
 def load_into(model: nn.Module, source: NetWeights) -> tuple[str, ...]:

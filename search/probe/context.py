@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -21,7 +20,6 @@ class ProbeContext:
 
     Attributes:
         pairs: of net and image side, which may be probed.
-        sources: where the weights of each net are, as `archs.timm` finds them.
         record_fields: fields that every record of the run shares.
         run_settings: what `run.json` holds as the settings; equal ones resume a run.
     """
@@ -29,7 +27,6 @@ class ProbeContext:
     spec: SearchSpec
     data: DataSet
     pairs: tuple[ProbePair, ...]
-    sources: Mapping[str, str]
     folder: Path
     record_fields: dict[str, Any]
     run_settings: dict[str, Any]
@@ -38,6 +35,13 @@ class ProbeContext:
     def images(self) -> int:
         """Pictures that each cut is judged on: those for training and for validation."""
         return len(self.data.train) + len(self.data.val)
+
+    @property
+    def weights_dir(self) -> str:
+        """Folder of files of weights, absolute: a worker's current folder may be another; "" where there is none."""
+        assert self.spec.probe is not None
+        given = self.spec.probe.weights_dir
+        return str(Path(given).absolute()) if given else ""
 
     @property
     def patience(self) -> int:

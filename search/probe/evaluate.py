@@ -51,7 +51,7 @@ def probe_job(job: ProbeJob, loader: DeviceLoader) -> JobResult:
     blocks = _blocks_within(job, len(data.classes))
     if not blocks:
         return JobResult(job.id, Status.OK, seconds=time.monotonic() - began)
-    source = find_weights(job.net, job.source)
+    source = find_weights(job.net, job.weights_dir)
     whole = create(job.net)
     load_into(whole, source)
     state = whole.state_dict()

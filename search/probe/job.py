@@ -17,7 +17,7 @@ class ProbeJob:
         trial: number of the trial of the first cut; the others have the numbers after it.
         net: timm's name, with the tag of its weights.
         side: of the pictures that the net sees, in pixels.
-        source: where its weights are, as `archs.timm` finds them: a file, or the hub.
+        weights_dir: folder where its weights may be; the hub's cache and the hub are looked in too.
         weights: folder for the weights of the cuts that are on the front.
         front: (cost, score) of the cuts that nothing dominates so far.
         objective: the cost of that front, "macs" or "params".
@@ -29,7 +29,7 @@ class ProbeJob:
     trial: int
     net: str
     side: int
-    source: str
+    weights_dir: str
     weights: str
     front: tuple[tuple[float, float], ...] = ()
     objective: str = "macs"

@@ -36,14 +36,12 @@ def prepare_probe(spec: SearchSpec, console: Console) -> ProbeContext:
     """
     assert spec.probe is not None
     _check_settings(spec)
-    nets = nets_named(spec.probe.nets)
+    nets = _with_weights(nets_named(spec.probe.nets), spec.probe.weights_dir, console)
     data = _load(spec, console)
     side = max(data.image_size) if spec.data.image_size else LARGEST_SIDE
     pairs = tuple(pair for net in nets for pair in _pairs(net, side, spec))
     if not pairs:
         raise InputError(f"max-macs: no net of --nets has cuts of so few MACs, got {spec.limits.get('macs'):g}")
-    sources = _sources(nets, spec, console)
-    pairs = tuple(pair for pair in pairs if pair.name in sources)
     folder = run_folder(spec.name)
     settings = _run_settings(spec, data, [net.name for net in nets])
     check_same_run(folder, spec, settings)
@@ -51,7 +49,7 @@ def prepare_probe(spec: SearchSpec, console: Console) -> ProbeContext:
         "data": {"name": data.name, "fraction": 1.0, "split": data.split_hash},
         "versions": versions(),
     }
-    return ProbeContext(spec, data, pairs, sources, folder.absolute(), record_fields, settings)
+    return ProbeContext(spec, data, pairs, folder.absolute(), record_fields, settings)
 
 
 def _check_settings(spec: SearchSpec) -> None:
@@ -93,25 +91,25 @@ def _pairs(net: PretrainedNet, largest: int, spec: SearchSpec) -> list[ProbePair
     return [pair for pair in pairs if pair.macs <= most]
 
 
-def _sources(nets: Sequence[PretrainedNet], spec: SearchSpec, console: Console) -> dict[str, str]:
-    """Where the weights of each net are; those of others are said to be left out.
+def _with_weights(nets: Sequence[PretrainedNet], weights_dir: str, console: Console) -> list[PretrainedNet]:
+    """The nets whose weights can be had; the others are said to be left out.
 
     Raises:
         InputError: if the weights of no net can be had.
     """
-    from ...archs.timm.weights_files import find_sources
+    from ...archs.timm.weights_files import why_no_weights
 
-    assert spec.probe is not None
-    found, missing = find_sources([net.name for net in nets], spec.probe.weights_dir)
-    if missing:
-        first = next(iter(missing))
-        others = f" and {len(missing) - 1} other nets" if len(missing) > 1 else ""
-        console.print(f"left out: {first}{others}: {missing[first]}", highlight=False, soft_wrap=True)
-    if not found:
-        reason = next(iter(missing.values()))
+    reasons = {net.name: why_no_weights(net.name, weights_dir) for net in nets}
+    missing = [name for name, reason in reasons.items() if reason]
+    if len(missing) == len(nets):
         hint = "--weights-dir DIR reads DIR/NAME.safetensors, .pth, .pt or .bin"
+        reason = f"{missing[0]}: {reasons[missing[0]]}"
         raise InputError(f"nets: the weights of none of {len(nets)} nets can be had ({reason}); {hint}")
-    return found
+    if missing:
+        more = f" and {len(missing) - 1} others" if len(missing) > 1 else ""
+        line = f"left out for want of weights: {missing[0]}{more} ({reasons[missing[0]]})"
+        console.print(line, highlight=False, soft_wrap=True)
+    return [net for net in nets if not reasons[net.name]]
 
 
 def _run_settings(spec: SearchSpec, data: DataSet, nets: list[str]) -> dict[str, Any]:

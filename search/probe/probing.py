@@ -73,7 +73,7 @@ class Probing(Producer):
         self._next_number += context.cuts_of(pair.name)
         self.running[number] = pair
         return ProbeJob(
-            number, pair.name, pair.side, context.sources[pair.name], str(context.folder / "weights"),
+            number, pair.name, pair.side, context.weights_dir, str(context.folder / "weights"),
             self.front, context.spec.objective, dict(context.spec.limits),
             context.spec.metric, 60 * context.spec.run.budget.trial_minutes,
         )  # fmt: skip
