@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypedDict
 from msgspec import Meta
 
 from ...archs.errors import InputError, check_choice, short_repr
+from ...archs.genotype import TIMM_FIELD
 from ...archs.json_files import Choice, Count, Number, Share, Text, Whole, convert, parse_line
 from .status import RECORDED, Status
 
@@ -90,8 +91,11 @@ class Record:
 
     @property
     def label(self) -> str:
-        """Its family; of timm's nets the name there."""
-        return f"timm:{self.genotype.get('timm')}" if self.family == "timm" else self.family
+        """Its family; of timm's nets the name there, and of a cut one its side."""
+        name = str(self.genotype.get(TIMM_FIELD, "")).split(".")[0]
+        if "side" in self.genotype:
+            return f"{name} {self.genotype['side']}px"
+        return f"timm:{name}" if name else self.family
 
     @property
     def name(self) -> str:
