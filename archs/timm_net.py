@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
@@ -109,6 +110,20 @@ class CountedCost:
 
     def totals(self) -> dict[str, int]:
         return asdict(self)
+
+
+def picture_moments(
+    mean: Sequence[float], std: Sequence[float], white_level: float
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """(mean, std) by channel that make raw values the pictures of 0 to 1 that cut nets take: (raw - mean) / std.
+
+    Args:
+        mean, std: of the data, in raw values.
+        white_level: raw value of white; 0 where there is none, and 0 to 1 is two deviations to both sides then.
+    """
+    if white_level:
+        return (0.0,) * len(mean), (white_level,) * len(mean)
+    return tuple(m - 2 * s for m, s in zip(mean, std, strict=True)), tuple(4 * s for s in std)
 
 
 def net_from_dict(data: Any) -> Net:
