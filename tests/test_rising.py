@@ -226,7 +226,10 @@ def test_steps_that_nobody_knows_offer_no_command(alternas: Any) -> None:
     """Of a start from outside, and of slices, each of which was in some of its bank's steps."""
     folder = run_of("runs/mine", [0.3, 0.9])
     rows = rows_of(folder)
-    for source, lineage in (({}, {"weights": "timm", "steps": None}), ({"weights": "shared"}, {"trial": 0, "steps": 9})):
+    for source, lineage in (
+        ({}, {"weights": "timm", "steps": None}),
+        ({"weights": "shared"}, {"trial": 0, "steps": 9}),
+    ):
         written(folder, [rows[0] | source, rows[1] | {"weights": "inherited", "lineage": lineage}])
         out = alternas("front", "mine")[1]
         assert "1 of 2 nets on the front still rose at the end of their training" in " ".join(out.split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +12,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from alternas.results import load_run
 from alternas.results.latency.measurements import Measurement
-from alternas.results.ranking.chance import is_above_chance
+from alternas.results.ranking.chance import above_chance
 from alternas.results.ranking.front import ExtraResults, Leaderboard, rank_rows
 from alternas.results.ranking.metric import Metric
 from alternas.results.ranking.objectives import RankingQuery
+from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.ranking.verdict import order_by_time, recommended, verdict_of
 from alternas.results.runs.record import Record
 from runs import DATA, drawn_records, made_run
@@ -97,7 +100,7 @@ def test_of_nets_that_guess_none_is_recommended(tmp_path: Path) -> None:
     for best, above in ((0.13, False), (0.14, True)):
         nets = [net(i, 0.06, 1_000 - i) for i in range(9)] + [net(9, best, 2_000)]
         found = replace(board(*nets, extra=ExtraResults(images=100)), folder=folder)
-        assert is_above_chance(found, recommended(found)) == above
+        assert (recommended(found) in above_chance(found)) == above
         low, high = proportion_interval(0.13, 100, 0.05 / 10)
         of = f"({low:.3f} to {high:.3f}, the best of 10 nets on 100 images)"
         said = f"No net is above chance (0.067) by more than the noise; the best, net 9, has 0.130 {of}: train longer."
@@ -182,10 +185,15 @@ def test_other_metrics_and_fronts_of_costs() -> None:
 def test_front_and_report_say_it(alternas: Any, tmp_path: Path) -> None:
     rows = drawn_records(20, stops=False)
     folder = made_run(tmp_path / "mine", rows)
-    (first, *_) = verdict_of(rank_rows([Record.from_dict(row) for row in rows], QUERY))
-    assert " ".join(alternas("front", str(folder))[1].split()).startswith(first)
-    assert json.loads(alternas("report", str(folder), "--json")[1])["verdict"].startswith(first)
-    assert first in (folder / "report.html").read_text(encoding="utf-8")
+    said = verdict_of(leaderboard_of(folder))
+    assert len(said) > 2
+    assert load_run(folder).verdict() == said
+    out = alternas("front", str(folder))[1]
+    assert " ".join(out.split()).startswith(" ".join(said))
+    assert f"{said[-1]}\n" in out, "the command, whole"
+    assert json.loads(alternas("report", str(folder), "--json")[1])["verdict"] == " ".join(said)
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert all(html.escape(sentence) in page for sentence in said)
     assert alternas("front", str(folder), "--json")[1].startswith("[\n")
 
 

@@ -35,12 +35,7 @@ def interval_for_all(board: Leaderboard, row: Row) -> tuple[float, float]:
     return low, high
 
 
-def is_above_chance(board: Leaderboard, row: Row) -> bool:
-    """Whether the whole interval of a net is better than guessing; True where nobody knows what guessing gives."""
-    chance = chance_of(board)
-    return chance is None or interval_for_all(board, row)[0] > chance
-
-
 def above_chance(board: Leaderboard) -> list[Row]:
-    """The nets that are better than guessing by more than the noise."""
-    return [row for row in board.rows if is_above_chance(board, row)]
+    """The nets whose whole interval is better than guessing; all where nobody knows what guessing gives."""
+    chance = chance_of(board)
+    return [row for row in board.rows if chance is None or interval_for_all(board, row)[0] > chance]

@@ -46,6 +46,8 @@ def hypervolume_plots(run: Run, changes: list[Change]) -> list[Plot]:
 def hypervolumes(run: Run) -> list[Change]:
     """(seconds, FLOPs, area) after each record that changed the area, and after the last; references as at the end.
 
+    A net that was trained on counts with the weights that it had by then.
+
     Seconds are those of the clock since the run began, as `elapsed` has them, or of training in older runs.
     """
     costs = [row[run.objective] for row in run.rows]
@@ -58,9 +60,10 @@ def hypervolumes(run: Run) -> list[Change]:
     flops = list(accumulate(map(spent_on_training, run.records)))
     front, changes = list[tuple[float, float]](), [(0.0, 0.0, 0.0)]
     for record, second, flop in zip(run.records, seconds, flops, strict=True):
-        if (row := run.row_of.get(record.trial)) is None:
+        row = run.row_of.get(run.best_of.get(record.trial, -1))
+        if row is None or record.accuracy is None:
             continue
-        y, x = above_chance(row["accuracy"], *scores), normalized_cost(row[run.objective], bounds)
+        y, x = above_chance(record.accuracy, *scores), normalized_cost(row[run.objective], bounds)
         if y > 0 and not any(other >= y and right >= x for other, right in front):
             front = [*((other, right) for other, right in front if other > y or right > x), (y, x)]
             changes.append((round(second, 3), flop, round(dominated_volume(front), 5)))
