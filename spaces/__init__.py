@@ -28,6 +28,7 @@ from .bench import BenchSpace, PlacementSpace
 from .families import AllSpace, AlterNetSpace, HybridSpace, ModernSpace, ResNetSpace
 from .feasible import FeasibleNets, cheapest, ends, find_genes
 from .free import FreeSpace
+from .pretrained import PRETRAINED
 from .small import EdgeSpace, MobileSpace
 from .user_file import FileSpace, check, is_file
 
@@ -45,6 +46,7 @@ SPACES: dict[str, Callable[[ImageSize], Space]] = {
 }
 
 __all__ = [
+    "PRETRAINED",
     "SPACES",
     "Chooser",
     "FeasibleNets",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ...archs.cut_network import CutNetwork, cut_trunk
 from ...archs.files import atomic_write
+from ...archs.timm.cuts import cut_points, prune
 from ...archs.timm.models import create
 from ...archs.timm.weights_files import find_weights, load_into
 from ...archs.timm_net import CountedCost, CutNet, net_cost
@@ -27,9 +28,10 @@ from ..training.job import JobResult
 from ..training.loaders import DeviceLoader
 from .crossval import LabelledPictures, labelled
 from .job import CutResult, ProbeJob
-from .probe import BALANCED, ProbeResult, metrics_of, probe
+from .probe import ProbeResult, metrics_of, probe
 
 BATCH = 32
+STATES = 4  # nets whose weights a worker keeps in memory
 
 
 class Cut(NamedTuple):
@@ -51,31 +53,35 @@ def probe_job(job: ProbeJob, loader: DeviceLoader) -> JobResult:
     blocks = _blocks_within(job, len(data.classes))
     if not blocks:
         return JobResult(job.id, Status.OK, seconds=time.monotonic() - began)
-    source = find_weights(job.net, job.weights_dir)
-    whole = create(job.net)
-    load_into(whole, source)
-    state = whole.state_dict()
+    state, source = _pretrained_state(job.net, job.weights_dir)
     trunk = cut_trunk(job.net, job.side, state)
-    trunk.cut_to(blocks)
+    prune(trunk.model, trunk.points[blocks - 1])
+    trunk.points = trunk.points[:blocks]
     trunk.to(loader.device)
     both = joined(data.train, data.val)
-    pictures = labelled(both.y_N, len(data.classes), both.group_N, job.metric.name in BALANCED)
+    pictures = labelled(both.y_N, len(data.classes), both.group_N)
     with torch.inference_mode():
         results = list(probe(trunk, _batches(loader), pictures, job.metric, data.classes))
     judged = [result for result in results if isinstance(result, ProbeResult)]
     cuts = _best_poolings(job, judged, len(data.classes))
     kept = {cut.net.key: _keep(job, cut, state, pictures, loader) for cut in _on_front(job, cuts)}
     found = tuple(_result(cut, pictures, job, data.classes, kept.get(cut.net.key, "")) for cut in cuts)
-    how = {"loader": data.loader, "source": Path(source.path).name}
+    how = {"loader": data.loader, "source": source}
     return JobResult(
         job.id, Status.OK, seconds=time.monotonic() - began, device=device_name(loader.device), how=how, cuts=found
     )
 
 
+@lru_cache(maxsize=STATES)
+def _pretrained_state(name: str, weights_dir: str) -> tuple[dict[str, Tensor], str]:
+    """Weights of a whole net by timm's names, and the name of their file; kept, for its next image side is near."""
+    source, model = find_weights(name, weights_dir), create(name)
+    load_into(model, source)
+    return model.state_dict(), Path(source.path).name
+
+
 def _blocks_within(job: ProbeJob, classes: int) -> int:
     """How many blocks of the net, from its first, give a cut within the limits."""
-    from ...archs.timm.cuts import cut_points
-
     for block in range(len(cut_points(job.net))):
         cost = net_cost(CutNet(job.net, block, job.side), classes, job.side)
         if any(getattr(cost, name) > most for name, most in job.limits.items()):

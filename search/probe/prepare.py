@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from ...archs.errors import InputError
-from ...archs.timm_net import picture_moments
+from ...archs.timm_net import CutNet, picture_moments
 from ...results.ranking.metric import class_of
 from ...results.runs.record import versions
 from ...results.runs.store import run_folder
@@ -87,7 +87,11 @@ def _load(spec: SearchSpec, console: Console) -> DataSet:
 def _pairs(net: PretrainedNet, largest: int, spec: SearchSpec) -> list[ProbePair]:
     """A net with each image side at which its first cuts may be within the limits."""
     most = DEEPER * spec.limits.get("macs", math.inf)
-    pairs = [net.at(side) for side in sides_of(net) if side <= largest]
+    pairs = [
+        ProbePair(net.name, side, net.macs * (side / net.side) ** 2, net.top1, CutNet(net.name, 0, side).family)
+        for side in sides_of(net)
+        if side <= largest
+    ]
     return [pair for pair in pairs if pair.macs <= most]
 
 

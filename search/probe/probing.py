@@ -14,7 +14,7 @@ from ...results.ranking.pareto import front_of
 from ...results.runs.record import Record, now
 from ...results.runs.status import Status
 from ...results.runs.store import Store, weights_file
-from ..samplers.probe_order import ProbePair, next_pair
+from ..samplers.probe_order import ProbePair, ask
 from ..training.job import JobResult, Workers
 from ..trials.producer import Producer
 from .context import ProbeContext
@@ -133,8 +133,8 @@ class Probing(Producer):
         if self._again:
             return self._again[0]
         under_way = {*self.running.values()}
-        left = [pair for pair in self.context.pairs if pair not in self.judged and pair not in under_way]
-        return next_pair(left, self.judged, self.context.patience)
+        pairs = [pair for pair in self.context.pairs if pair not in under_way]
+        return ask(pairs, list(self.judged.items()))
 
     def _record(self, job: ProbeJob, pair: ProbePair, cut: CutResult, result: JobResult) -> Record:
         deepest = max(result.cuts, key=lambda other: other.block)
@@ -153,7 +153,7 @@ class Probing(Producer):
         status, error = result.status, result.error
         if status == Status.OK:
             status, error = Status.INFEASIBLE, "no cut is within the limits"
-        net, cost = CutNet(pair.name, 0, pair.side, "mean"), CountedCost(0, round(pair.macs))
+        net, cost = CutNet(pair.name, 0, pair.side, "mean"), CountedCost(1, max(1, round(pair.macs)))
         about = {"cuts": 1, "evaluated": 0}
         return self._finished(job.trial, net, cost, status, result, error=error, runtime=about)
 
