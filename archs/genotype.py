@@ -140,7 +140,7 @@ class Genotype(Part):
         Raises:
             InputError: if a field is unknown, missing, of the wrong type or breaks a rule, or the net is one of timm's.
         """
-        if isinstance(data, Mapping) and set(data) == {TIMM_FIELD}:
+        if isinstance(data, Mapping) and TIMM_FIELD in data:
             raise InputError(f"genotype: timm's net {short_repr(data[TIMM_FIELD])} has none, and this needs one")
         return convert(data, cls, "genotype")
 
