@@ -32,9 +32,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from known_sets import write
+from known_sets import lite0_file, write
 from machine import RESULTS, TINY, keep, options, sized
-from pretrained import imagenet
 
 from alternas.archs import Genotype, static_cost, zoo
 from alternas.archs.cost import BACKWARD_FACTOR
@@ -199,7 +198,7 @@ def timms(judge: Judge, most: int) -> Iterator[Net]:
         share = min(1.0, most / macs)
         yield Net(FRESH, name, net, macs, share=share)
         for rate in RATES if name == PRETRAINED else ():
-            yield Net(IMAGENET, name, net, macs, str(imagenet(Path(), a_stage_each=False)), rate, share)
+            yield Net(IMAGENET, name, net, macs, str(lite0_file()), rate, share)
 
 
 def judged(judge: Judge, nets: Iterable[Net], seeds: list[int]) -> dict[str, Any]:
