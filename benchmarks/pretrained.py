@@ -144,9 +144,7 @@ def summary(name: str, rows: list[Row]) -> Row:
     thirds = [[row for row in best.values() if row["third"] == third] for third in range(HELD_BACK)]
     fronts = [front(third) for third in thirds]
     gaps = [fmean(row["cv"] - row["held back"] for row in found) for found in fronts]
-    ranks = [
-        float(spearmanr(*zip(*((r["cv"], r["held back"]) for r in found), strict=True)).statistic) for found in thirds
-    ]
+    ranks = [rank_correlation([[row["cv"], row["held back"]] for row in found]) for found in thirds]
     passes = {(row["net"], row["side"]): row for row in rows}.values()
     return {
         "candidates": len(thirds[0]),
@@ -185,7 +183,12 @@ def rank_of_means(rows: list[Row]) -> float:
     for row in rows:
         by_net.setdefault((row["net"], row["side"], row["block"]), []).append(row)
     means = [[fmean(row[score] for row in found) for score in ("cv", "held back")] for found in by_net.values()]
-    return float(spearmanr(means).statistic)
+    return rank_correlation(means)
+
+
+def rank_correlation(pairs: list[list[float]]) -> float:
+    found: Any = spearmanr(pairs)
+    return float(found.statistic)
 
 
 def shown(row: Row) -> Row:
