@@ -8,13 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from threadpoolctl import threadpool_info, threadpool_limits
 from torch import Tensor, nn
 
+from alternas.archs.cut_network import CutNetwork, cut_trunk
 from alternas.archs.errors import OperationError
+from alternas.archs.timm.pooling import pooled
+from alternas.archs.timm_net import CutNet
 from alternas.results.metrics import scores
 from alternas.results.ranking.metric import Metric
 from alternas.search.probe import features
-from alternas.search.probe.crossval import cross_validate, labelled
+from alternas.search.probe import probe as probing
+from alternas.search.probe.crossval import Judged, cross_validate, labelled
 from alternas.search.probe.features import FeatureMatrix
 from alternas.search.probe.probe import ProbeResult, flops_of, metrics_of, probe
 
@@ -106,6 +111,49 @@ def test_the_metric_is_the_score() -> None:
         value = getattr(theirs, metric.name)
         assert result.score == pytest.approx(metric.score(value))
         assert metrics_of(result.logits_NK, Y_N, metric, CLASSES)["auroc"] == pytest.approx(theirs.auroc)
+
+
+def test_balanced_metrics_weigh_classes_alike() -> None:
+    few = labelled((np.arange(90) % 6 == 0).astype(int), 2)
+    net, metrics = Net(), (ACCURACY, Metric("balanced_accuracy"))
+    with torch.no_grad():
+        f_NF = net.maps(pictures())[0].mean((2, 3)).numpy()
+    for metric, balanced in zip(metrics, (False, True), strict=True):
+        result: Any = next(probe(net.maps, pictures().split(32), few, metric, CLASSES[:2]))
+        expected = cross_validate(f_NF, few, balanced).logits_NK
+        np.testing.assert_allclose(result.logits_NK, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_the_closed_form_has_the_threads_that_torch_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = set()
+
+    def spied(*how: Any) -> Judged:
+        seen.update(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+        return cross_validate(*how)
+
+    monkeypatch.setattr(probing, "cross_validate", spied)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpool_limits(2, "blas"):
+            judged(Net())
+    finally:
+        torch.set_num_threads(before)
+    assert seen == {1}
+
+
+def test_the_head_stands_on_the_cut_net() -> None:
+    """Of a net of timm, with the pooling whose features come from several maps."""
+    name, block, x_BCHW = "mobilenetv3_small_050", 3, torch.rand(30, 3, 32, 32)
+    trunk = cut_trunk(name, 32)
+    found: list[Any] = list(probe(trunk, x_BCHW.split(8), labelled(Y_N[:30], 3), ACCURACY, CLASSES))
+    head = next(each.head for each in found if (each.block, each.pooling) == (block, "all"))
+    net = CutNetwork(CutNet(name, block, 32, "all"), 3, state=trunk.model.state_dict()).eval()
+    net.head.load_state_dict({"weight": torch.tensor(head.weight_KF), "bias": torch.tensor(head.bias_K)})
+    with torch.no_grad():
+        features_NF = pooled(trunk(x_BCHW)[: block + 1], "all").numpy()
+        logits = net(x_BCHW).numpy()
+    np.testing.assert_allclose(logits, head.logits(features_NF, np.arange(30)), rtol=1e-3, atol=1e-3)
 
 
 def test_a_forward_pass_takes_two_flops_a_mac() -> None:

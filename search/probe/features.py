@@ -17,8 +17,9 @@ from ...archs.errors import OperationError
 from ...archs.timm.pooling import pooled
 
 MEMORY_LIMIT = 256 * 2**20  # bytes of features that are kept in memory
-MAX_AXES = 2048  # pictures or features, whichever are fewer: beyond it only the mean is judged
+MAX_AXES = 1024  # pictures or features, whichever are fewer: beyond it only the mean is judged
 OF_ONE_MAP = ("mean", "mean-max", "grid")
+MIN_SIDES = {"mean-max": 2, "grid": 4}  # of a map, below which a pooling says nothing more than its mean, or hardly
 MapsOf = Callable[[Tensor], Sequence[Tensor]]
 
 
@@ -102,7 +103,7 @@ class FeatureMatrix:
             channels, *sides = map_BCHW.shape[1:]
             for pooling, times in zip(OF_ONE_MAP, (1, 2, 4), strict=True):
                 is_small = min(self.pictures, times * channels) <= MAX_AXES
-                if pooling == "mean" or (is_small and max(sides) > 1):  # of one place all three are the same
+                if pooling == "mean" or (is_small and min(sides) >= MIN_SIDES[pooling]):
                     self.spans[block, pooling] = slice(start, start := start + times * channels)
         self.finite_F = np.ones(start, bool)
         if self.pictures * start * 4 <= MEMORY_LIMIT:

@@ -9,16 +9,17 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
 from ...archs.cost import FORWARD_FACTOR
+from ...archs.timm_net import POOLINGS
 from ...results.metrics import label_scores, scores
 from ...results.ranking.metric import Metric, all_numbers
 from .crossval import LabelledPictures, cross_validate
 from .features import FeatureMatrix, MapsOf
 from .ridge import LinearHead
 
-POOLINGS = ("mean", "mean-max", "grid", "all")
 BALANCED = ("balanced_accuracy", "macro_f1")  # metrics to which each class counts the same
 
 
@@ -61,8 +62,8 @@ def probe(
 ) -> Iterator[ProbeResult | ProbeFailure]:
     """Judge each block and pooling of a net at one image side; block by block, POOLINGS of each.
 
-    The forward pass comes first, once for all; `flops_of` says what it takes. The best pooling of a block is one
-    chosen among a few by the same cross-validation that judges it.
+    The forward pass comes first, once for all: `flops_of` says what it takes. The closed form then has the threads that
+    torch has. Whoever takes the best pooling of a block chooses by the same cross-validation that judges it.
 
     Args:
         maps_of: maps x_BCHW after each block of the frozen net in eval mode, for a batch of pictures.
@@ -74,6 +75,7 @@ def probe(
     Raises:
         OperationError: if features cannot be written there.
     """
+    threads = ThreadpoolController()
     with tempfile.TemporaryDirectory(dir=folder, prefix="probe-") as room:
         matrix = FeatureMatrix(len(pictures.y), Path(room) / "features")
         matrix.fill(maps_of, batches)
@@ -85,7 +87,8 @@ def probe(
                 if not matrix.is_finite(columns):
                     yield ProbeFailure(block, pooling, "features that are not finite")
                     continue
-                judged = cross_validate(columns, pictures, metric.name in BALANCED)
+                with threads.limit(limits=torch.get_num_threads(), user_api="blas"):
+                    judged = cross_validate(columns, pictures, metric.name in BALANCED)
                 score, accuracy = score_of(judged.logits_NK, pictures.y, metric, classes)
                 yield ProbeResult(block, pooling, score, accuracy, judged.logits_NK, judged.head)
 
