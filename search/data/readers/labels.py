@@ -12,7 +12,8 @@ import numpy as np
 from ....archs.errors import InputError, short_repr
 from ..dataset import MEMORY_LIMIT, DataConfig, RawDataset, RawSplit
 from ..groups import read_csv
-from .folder import Files, Listing, identity_of, is_picture, root_of
+from .folder import Files, root_of
+from .listing import Listing, identity_of, is_picture
 
 FILE, LABELS, SEPARATOR = "file", "labels", ";"
 
