@@ -15,6 +15,8 @@ SEED = 0  # the split belongs to the data, not to the run: runs stay comparable
 SHARES = (0.6, 0.2, 0.2)  # train, validation, test of a set in one piece
 VAL_SHARE = 0.1  # of train, where a set has no validation split
 CHUNK = 1024
+# Labels, beside those below 0, that often say that there is none: the largest of a kind of numbers, or nines.
+NO_LABEL = (255, *(2**bits - 1 for bits in (15, 16, 31, 32, 63)), 99, 999, 9999)
 Places = dict[str, tuple[str, np.ndarray]]  # of each split: its part, and the places there
 log = logging.getLogger("alternas")
 
@@ -174,7 +176,8 @@ def numbered(
     if any(len(names.get(part, ())) for part in labels):
         y, classes = _by_name(name, labels, names)
     else:
-        known = np.unique(np.concatenate(list(labels.values())))
+        known, count_K = np.unique(np.concatenate(list(labels.values())), return_counts=True)
+        _warn_of_no_label(name, known, count_K)
         y, classes = {part: np.searchsorted(known, v) for part, v in labels.items()}, tuple(map(str, known))
     trained = np.unique(y["all"] if "all" in y else y["train"])
     if len(trained) == 1:
@@ -185,6 +188,17 @@ def numbered(
         if len(new := np.setdiff1d(y_N, trained)):
             raise InputError(f"data: {name}: {part} has a class that train lacks: {short_repr(classes[new[0]])}")
     return y, classes
+
+
+def _warn_of_no_label(name: str, known: np.ndarray, count_K: np.ndarray) -> None:
+    """Warn of numbers among labels that often say that there is none; -1 and 1 alone are two classes."""
+    if known.dtype.kind not in "iu" or known.tolist() == [-1, 1]:
+        return
+    far = known[-1] - known[-2] > 1 if len(known) > 1 else False
+    odd_K = (known < 0) | (np.isin(known, NO_LABEL) & far & (known == known[-1]))
+    for label, count in zip(known[odd_K], count_K[odd_K], strict=True):
+        rule = f"{count:,} images have the label {label}, which becomes a class"
+        log.warning("data: %s: %s: if it says that there is no label, leave them out", name, rule)
 
 
 def _by_name(
