@@ -94,16 +94,19 @@ def test_either_trial_names_the_better_weights(folder: Path, named: int, fake_po
     assert (home, record.trial, record.accuracy) == (folder, 11, 0.692)
 
 
-def test_retraining_is_held_against_the_better_weights(folder: Path, alternas: Any, fake_pool: type[FakePool]) -> None:
-    """Net 2 had 0.322, and 0.692 trained on: retrained to 0.5 it must not leave the house."""
+@pytest.mark.parametrize("named", ["2", "11", "11,2"])
+def test_retraining_is_held_against_the_better_weights(
+    folder: Path, alternas: Any, named: str, fake_pool: type[FakePool]
+) -> None:
+    """Net 2 had 0.322, and 0.692 trained on: what is retrained to 0.5 must not be exported."""
     fake_pool.fate_of_all = staticmethod(lambda job: JobResult(job.id, "ok", job.stop_step, 0.5))
-    code, out, err = alternas("retrain", "p", "--trials", "2,11", "--seeds", "1", "--json")
+    code, out, err = alternas("retrain", "p", "--trials", named, "--seeds", "1", "--json")
     assert code == 0, err
     (found,) = json.loads(out)
     assert (found["trial"], found["searched"], found["net"]) == (11, 0.692, NETS[1].key)
     assert len(fake_pool.jobs_of_all) == 1
-    assert select_net(folder, 2)[1].trial == 11
-    assert select_net(folder, 11)[0] == folder
+    assert [select_net(folder, trial) for trial in (2, 11)] == [select_net(folder, 11)] * 2
+    assert select_net(folder, 11)[0] == folder, "the search's weights"
 
 
 def test_weights_that_got_worse_do_not_count(folder: Path) -> None:

@@ -20,8 +20,9 @@ from alternas.results.ranking.metric import Metric
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.ranking.verdict import order_by_time, recommended, verdict_of
+from alternas.results.render.board import print_front
 from alternas.results.runs.record import Record
-from runs import DATA, drawn_records, made_run
+from runs import DATA, drawn_records, made_run, net_row
 
 QUERY = RankingQuery(("accuracy", "macs"))
 
@@ -128,6 +129,14 @@ def test_the_interval_that_is_printed_says_that_nets_guess(tmp_path: Path) -> No
     assert verdict_of(many)[0].startswith("Take net ")
     row = max(many.rows, key=lambda row: row["accuracy"])
     assert row["accuracy"] - row["interval"] > 1 / 3
+
+
+@pytest.mark.parametrize(("accuracy", "worth_it"), [(0.1, False), (0.9, True)])
+def test_an_export_is_offered_where_a_net_is_above_chance(tmp_path: Path, accuracy: float, worth_it: bool) -> None:
+    """What `search` asks at its end."""
+    rows = [net_row(0, accuracy=accuracy)]
+    folder = made_run(tmp_path / "mine", rows, data=DATA | {"images": {"val": 100}}, settings={"objective": "macs"})
+    assert print_front(folder, RankingQuery(), as_json=False) is worth_it
 
 
 def test_a_net_that_is_above_chance_is_taken_where_others_are_not(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def mark_ties(rows: Sequence[Row], query: RankingQuery, noise: Noise) -> None:
     tied_RF = within_RF & (near_R & known_R)[:, None] & known_R[None, front]
     tied_RF[front, range(len(front))] = False
     behind_RF = (lead_RF > 0) & ~within_RF
-    for i in [i for i in np.flatnonzero(tied_RF.any(1)) if rows[i]["rank"] > 1]:
+    for i in [i for i in np.flatnonzero(tied_RF.any(1)).tolist() if rows[i]["rank"] > 1]:
         dominates_R = np.all([cost_R <= cost_R[i] for cost_R in costs_CR], axis=0) & (accuracy_R >= accuracy_R[i])
         tied_RF[i] &= ~behind_RF[dominates_R].any(0)
 
