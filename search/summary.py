@@ -21,7 +21,7 @@ from .trials.trial import BUDGET_SHARE
 def conclude(search: SearchTrials, console: Console) -> None:
     """Say how a search ended; OperationError if all that was trained has failed."""
     settings, started = search.context.settings, search.started
-    if settings.run.budget.train_flops < math.inf and search.tally.budget_spent:
+    if settings.run.budget.train_flops < math.inf and search.budget.is_spent:
         console.print(f"all {short(settings.run.budget.train_flops)} FLOPs are used: {started} trials started")
     elif search.patience.is_over and started < settings.trials:
         console.print(str(search.patience), highlight=False, soft_wrap=True)

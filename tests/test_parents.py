@@ -111,7 +111,7 @@ def test_the_share_of_blocks_that_two_nets_have_in_common() -> None:
 
 
 def test_baselines_never_inherit(opened: Open) -> None:
-    controller = opened(5, inherit=True)
+    controller = opened(24, inherit=True)
     executor = finish(controller)
     first = [job for job in executor.ran if job.trial < len(controller.baselines)]
     assert len(first) == len(controller.baselines) * BASELINE_SEEDS
@@ -290,7 +290,7 @@ def test_one_training_leaves_no_accuracies_by_seed(opened: Open) -> None:
 
 
 def test_baselines_are_trained_with_several_seeds(opened: Open) -> None:
-    controller = opened(4, seed=7)
+    controller = opened(24, seed=7)
     executor = finish(controller)
     seeds = [str(7 + i) for i in range(BASELINE_SEEDS)]
     for record in controller.store.records:
