@@ -77,7 +77,8 @@ def _state(whole: Any) -> dict[str, Any]:
 def _limit_memory(more: int) -> None:
     """Have the process fail where it asks for more than it has and this."""
     pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0])
-    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + more,) * 2)
+    most = pages * resource.getpagesize() + more
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 def _convert(path: Path, target: Path) -> None:
