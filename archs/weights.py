@@ -26,7 +26,7 @@ from .json_files import convert, parse_json
 from .layout import ImageSize, as_map
 from .network import Network, build
 from .parts import MAX_CLASSES, Width
-from .timm_network import TimmNetwork
+from .timm_network import AnyNetwork
 
 NAME = "alternas"  # of the one entry among a file's metadata: with two, their order would be chance
 FLOATS = ("F64", "F32", "F16", "BF16")
@@ -48,7 +48,7 @@ FIELDS = tuple(field.name for field in fields(Description))
 PICKLES = (b"PK", b"\x80")  # how files of torch.save begin
 
 
-def save(network: Network | TimmNetwork, path: Path) -> str:
+def save(network: AnyNetwork, path: Path) -> str:
     """Write the net's weights and what it is, whole or not at all; the same net gives the same bytes.
 
     Returns:
