@@ -1,4 +1,4 @@
-"""A net of timm cut after a block, its maps pooled, with a linear head; these modules stand in exported code too.
+"""A net of timm cut after a block, its maps pooled, with a linear head; exported code holds this file, too.
 
 They take pictures of values from 0 to 1, raw values over the white level, and normalise them as the trunk was trained.
 """

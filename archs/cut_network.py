@@ -8,7 +8,8 @@ from torch import Tensor
 
 from .cut_classifier import CutClassifier, CutTrunk, PictureInput
 from .errors import InputError
-from .timm.cuts import cut_points, num_features, prune, trunk
+from .timm.cut_points import cut_points, num_features, trunk
+from .timm.cuts import prune
 from .timm_net import CutNet
 
 Weights = dict[str, Tensor]

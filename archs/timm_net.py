@@ -53,7 +53,7 @@ class CutNet:
 
     Attributes:
         name: of the net in timm, with or without the tag of pretrained weights.
-        block: index among the net's `cut_points` (archs/timm/cuts.py); nothing after it is kept.
+        block: index among the net's `cut_points` (archs/timm/cut_points.py); nothing after it is kept.
         side: of the images that the net sees, in pixels; not the run's.
         pooling: of the map after the block, one of `POOLINGS`.
 
@@ -126,6 +126,11 @@ def picture_moments(
     return tuple(m - 2 * s for m, s in zip(mean, std, strict=True)), tuple(4 * s for s in std)
 
 
+def side_seen(net: Net, image_size: Map) -> Map:
+    """(height, width) of the images that a net sees in a run of images of `image_size`: a cut net has its own."""
+    return (net.side, net.side) if isinstance(net, CutNet) else image_size
+
+
 def net_from_dict(data: Any) -> Net:
     """The net of a record, of a weights file or of an export.
 
@@ -173,7 +178,7 @@ def counted_cost(net: TimmNet, num_classes: int, image_size: Map, in_chans: int)
 def cut_cost(net: CutNet, num_classes: int) -> CountedCost:
     """Cost of a cut net with its head: features x classes, with biases; errors as of `net_cost`."""
     from .timm.cut_costs import trunk_costs
-    from .timm.cuts import num_features
+    from .timm.cut_points import num_features
 
     weights = num_features(net.name, net.block, net.pooling) * num_classes
     params, macs = trunk_costs(net.name, net.side)[net.block]

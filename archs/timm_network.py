@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from torch import Tensor, nn
 
@@ -13,6 +13,8 @@ from .timm_net import CutNet, Net, TimmNet
 
 if TYPE_CHECKING:
     from .cut_network import CutNetwork
+
+AnyNetwork: TypeAlias = "Network | TimmNetwork | CutNetwork"
 
 
 class TimmNetwork(nn.Module):
@@ -58,7 +60,7 @@ def build_net(
     in_chans: int = 3,
     dropout: float = 0.0,
     drop_path: float = 0.0,
-) -> Network | TimmNetwork | CutNetwork:
+) -> AnyNetwork:
     """Build the net with fresh weights from torch's global random state; arguments as of `build`.
 
     `dropout`, which belongs to our transformer encoder, does not reach a net of timm; a cut net has its own image size.

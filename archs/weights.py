@@ -27,7 +27,7 @@ from .network import Network, build
 from .parts import MAX_CLASSES, Width
 from .pickles import ORDER, is_pickle, unpickled
 from .state_dicts import fitted
-from .timm_network import TimmNetwork
+from .timm_network import AnyNetwork
 
 NAME = "alternas"  # of the one entry among a file's metadata: with two, their order would be chance
 MAX_DESCRIPTION = 1_000_000  # characters of a description; that of 1024 attention blocks in 64 stages has 16,000
@@ -46,7 +46,7 @@ class Description:
 FIELDS = tuple(field.name for field in fields(Description))
 
 
-def save(network: Network | TimmNetwork, path: Path) -> str:
+def save(network: AnyNetwork, path: Path) -> str:
     """Write the net's weights and what it is, whole or not at all; the same net gives the same bytes.
 
     Returns:

@@ -21,8 +21,7 @@ from .runs.store import as_argument, find_run, read_data_facts
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..archs import Network
-    from ..archs.timm_network import TimmNetwork
+    from ..archs.timm_network import AnyNetwork
 
 
 def load_run(run: str | Path) -> SavedRun:
@@ -139,10 +138,11 @@ class SavedNet:
         """Parameters, MACs and memory at the run's image size and classes."""
         return input_spec(self.run.folder).cost(self.genotype)
 
-    def build(self) -> Network | TimmNetwork:
+    def build(self) -> AnyNetwork:
         """The trained torch module, on the CPU, in evaluation mode; of a net that was retrained, its better weights.
 
-        It takes normalised images (B, C, H, W): (raw - mean) / std by channel, with those of `run.data`.
+        It takes normalised images (B, C, H, W): (raw - mean) / std by channel, with those of `run.data`; a cut net of
+        timm takes pictures of 0 to 1.
 
         Raises:
             InputError: if the net was not trained to the end, or its weights are gone.

@@ -17,7 +17,8 @@ from alternas.archs import Genotype, InputError
 from alternas.archs.cut_network import cut_trunk
 from alternas.archs.timm.counting import flop_counter
 from alternas.archs.timm.cut_costs import trunk_costs
-from alternas.archs.timm.cuts import CutPoint, cut_points, maps_at
+from alternas.archs.timm.cut_points import cut_points
+from alternas.archs.timm.cuts import CutPoint, maps_at
 from alternas.archs.timm.pooling import pooled
 from alternas.archs.timm_net import POOLINGS, CutNet, TimmNet, net_cost, net_from_dict
 from alternas.archs.timm_network import build_net

@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from .counting import flop_counter, on_meta
-from .cuts import CutPoint, cut_points, prune, stage_maps, trunk, watched
+from .cut_points import cut_points, trunk
+from .cuts import CutPoint, prune, stage_maps, watched
 
 
 @lru_cache(maxsize=1024)

@@ -17,6 +17,10 @@ from .formats import format_of
 
 FOUND = " found by alternas, an architecture search over ResNets, AlterNets and hybrids of convolution and attention."
 FROM_TIMM = "An image classifier of timm, trained from fresh weights by alternas beside an architecture search."
+FROM_CUT = "{what}: timm's {trunk}, pretrained, cut after its block {place}, with a linear head; found by alternas."
+LICENCE = "Licence of the code: Apache-2.0. "
+OF_TRUNK = "The trunk began with timm's weights of {trunk}, trained on: {pretrained_on}. Their licence, as timm says: \
+{licence}; its terms hold for what was made of them too.\n"
 FILES = {  # of every export; there is no genotype of timm's nets
     "README.md": "this card",
     "config.json": "classes, normalisation, accuracy, cost, versions, and how each format was checked",
@@ -36,15 +40,14 @@ def card(facts: Mapping[str, Any], layout: Sequence[str]) -> str:
     """
     parts = [
         f"---\n{front_matter(facts)}---\n",
-        f"# {markdown_text(facts['name'])}\n\n{FROM_TIMM if 'timm' in facts else _what(facts) + FOUND}\n",
+        f"# {markdown_text(facts['name'])}\n\n{_origin(facts)}\n",
         "## The net\n\n```text\n" + "\n".join(layout) + "\n```\n",
         "## What was measured\n\n" + _table(measured(facts)),
         "## Files\n\n" + _table(_files(facts)),
         "## Use\n\nWith this folder as the working folder. `images` are (N, C, H, W), in the data's own values.\n",
         *(f"### {format_of(name).title}\n\n{format_of(name).usage(facts)}" for name in facts["formats"]),
         "## Limitations\n\n" + "".join(f"- {line}\n" for line in limitations(facts)),
-        "Licence of the code: Apache-2.0. The licence of the weights is for those who trained them to say; "
-        "it depends on the data.\n",
+        _licence(facts),
     ]
     return "\n".join(parts)
 
@@ -54,8 +57,8 @@ def front_matter(facts: Mapping[str, Any]) -> str:
     formats = facts["formats"]
     task = "image-feature-extraction" if facts.get("backbone") else "image-classification"
     fields: dict[str, Any] = {
-        "license": "unknown",
-        "library_name": "timm" if "timm" in formats or "timm" in facts else "pytorch",
+        "license": facts.get("cut", {}).get("licence", "unknown"),
+        "library_name": "timm" if "timm" in formats or "timm" in facts or "cut" in facts else "pytorch",
         "pipeline_tag": task,
         "tags": [task, "alternas", facts["family"], *(["onnx"] if "onnx" in formats else [])],
     }
@@ -88,6 +91,7 @@ def measured(facts: Mapping[str, Any]) -> dict[str, str]:
         "parameters": f"{facts['params']:,}",
         "input": f"{facts['in_chans']} x {height} x {width}",
         "mean, standard deviation": f"{facts['mean']}, {facts['std']}, in the data's own values",
+        **({"pretrained on": facts["cut"]["pretrained_on"]} if "cut" in facts else {}),
         labels: f"{len(names)}: {markdown_text(', '.join(names[:20]))}{more}",
         **answers,
         **_checked(facts),
@@ -160,7 +164,8 @@ def _field_text(value: Any) -> str:
 def _files(facts: Mapping[str, Any]) -> dict[str, str]:
     height, width = facts["image_size"]
     sizes = f"--image-size {height}x{width} --classes {len(facts['classes'])} --channels {facts['in_chans']}"
-    written = {name: about for name, about in FILES.items() if not (name == "genotype.json" and "timm" in facts)}
+    of_timm = "timm" in facts or "cut" in facts
+    written = {name: about for name, about in FILES.items() if not (name == "genotype.json" and of_timm)}
     rows = {f"`{name}`": about.replace("SIZES", sizes) for name, about in written.items()}
     if facts.get("head"):
         rows[f"`{HEAD}`"] = "the final weights of the head that was trained on the net's maps, by the trainer's names"
@@ -174,7 +179,9 @@ def limitations(facts: Mapping[str, Any]) -> list[str]:
     """Limitations of the net, one line each."""
     height, width = facts["image_size"]
     size = f"images of {height} x {width} alone: its positions are made for that size"
-    if not facts["fixed_size"]:
+    if "cut" in facts:
+        size = f"images of {height} x {width} alone"
+    elif not facts["fixed_size"]:
         size = f"made for images of {height} x {width}; windows of attention, if any, must divide the maps of others"
     lines = [
         f"Input: {size}. Files of ONNX and torch.export take this one size.",
@@ -194,6 +201,20 @@ def limitations(facts: Mapping[str, Any]) -> list[str]:
     if facts.get("test_accuracy") is None:
         lines.append("The net was chosen on the validation split; on new images expect less than the accuracy above.")
     return [*lines, f"It knows the classes of {markdown_text(facts['data'])} and images like those alone."]
+
+
+def _origin(facts: Mapping[str, Any]) -> str:
+    """What the net is and where it comes from, in a sentence."""
+    if "cut" in facts:
+        return FROM_CUT.format(what=_what(facts), **facts["cut"])
+    return FROM_TIMM if "timm" in facts else _what(facts) + FOUND
+
+
+def _licence(facts: Mapping[str, Any]) -> str:
+    """Licences of the code and of the weights."""
+    if "cut" in facts:
+        return LICENCE + OF_TRUNK.format_map(facts["cut"])
+    return f"{LICENCE}The licence of the weights is for those who trained them to say; it depends on the data.\n"
 
 
 def _what(facts: Mapping[str, Any]) -> str:

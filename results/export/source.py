@@ -19,7 +19,7 @@ import torch
 
 from ...archs import Genotype, Network
 from ...archs.blocks.spec import BLOCKS
-from ...archs.timm_network import TimmNetwork
+from ...archs.timm_network import AnyNetwork, TimmNetwork
 
 MODULES = (
     "errors", "parts", "layout", "blocks/attention", "blocks/layers", "blocks/residual", "blocks/encoder", "ends",
@@ -77,7 +77,7 @@ def more_modules(net: Genotype) -> list[str]:
     return [name for name in dict.fromkeys(names) if name not in MODULES]
 
 
-def source_of(network: Network | TimmNetwork, more: str, pictures: bool) -> tuple[str, list[tuple[str, str]]]:
+def source_of(network: AnyNetwork, more: str, pictures: bool) -> tuple[str, list[tuple[str, str]]]:
     """The sources that build a net, by `build()`: torch alone, or torch and timm where a part of it is timm's.
 
     Args:
@@ -95,6 +95,11 @@ def source_of(network: Network | TimmNetwork, more: str, pictures: bool) -> tupl
         made = network.genotype.name, network.num_classes, network.in_chans, network.image_size
         arguments = [repr(made[0]), *(f"{name}={value!r}" for name, value in create_args(*made).items())]
         net = OF_TIMM.replace("ARGUMENTS", ", ".join(arguments))
+    elif not isinstance(network, Network):
+        from .cut import cut_build  # timm takes seconds to import
+
+        names += ["timm/pooling", "timm/cuts", "cut_classifier"]
+        net = cut_build(network)
     else:
         genotype = network.genotype
         names += [*MODULES[:-2], *more_modules(genotype), *MODULES[-2:]]

@@ -17,7 +17,7 @@ from ...archs import Cost, Genotype, InputError, static_cost, zoo
 from ...archs.errors import check_count, is_whole, short_repr
 from ...archs.json_files import read_json
 from ...archs.layout import as_map
-from ...archs.timm_net import TIMM, CountedCost, Net, TimmNet, net_cost, net_from_dict
+from ...archs.timm_net import TIMM, CountedCost, CutNet, Net, TimmNet, net_cost, net_from_dict
 from ...archs.zoo import timm_name
 from ..ranking.front import noise_of, still_rose
 from ..ranking.metric import Metric, as_shown, run_metric, validation_metrics, value_text
@@ -118,11 +118,11 @@ def draw_trial(folder: Path, trial: int) -> RenderableType:
     metric = run_metric(folder)
     accuracy = "" if record.accuracy is None else f", validation {metric.name} {metric.text(record.accuracy)}"
     net = net_from_dict(record.genotype)
-    name = f"timm's {net.name}" if isinstance(net, TimmNet) else f"{record.family} {record.key}"
+    name = f"{record.family} {record.key}" if isinstance(net, Genotype) else f"timm's {net.name}"
     title = f"trial {trial} of {folder.name}: {name}, {record.status}{accuracy}"
     known = summary_line(folder, record.key, metric)
     head = plain(*filter(None, (title, record.error, _start_line(record), known)))
-    drawing = _timm_line(net, record) if isinstance(net, TimmNet) else input_spec(folder).drawing(net)
+    drawing = input_spec(folder).drawing(net) if isinstance(net, Genotype) else _timm_lines(net, record)
     if record.accuracy is None:
         return Group(head, drawing)
     confusion_KK = read_confusion(folder, record, len(classes))
@@ -140,10 +140,14 @@ def _start_line(record: Record) -> str:
     return f"started from {label}: {share:.0%} of its parameters" if known else ""
 
 
-def _timm_line(net: TimmNet, record: Record) -> RenderableType:
-    """Costs of a reference, in place of a drawing."""
+def _timm_lines(net: TimmNet | CutNet, record: Record) -> RenderableType:
+    """Costs of a net of timm, in place of a drawing, and where it is cut."""
     costs = ", ".join(f"{short(record.cost[name])} {unit}" for name, unit in (("params", "params"), ("macs", "MACs")))
-    return plain(f"{costs}; its parts: alternas cost {TIMM}{net.name}", style="dim")
+    cut, size = "", ""
+    if isinstance(net, CutNet):
+        cut = f"cut after block {net.block} at {net.side} px, pooled by {net.pooling}; "
+        size = f" --image-size {net.side}"
+    return plain(f"{cut}{costs}; its parts: alternas cost {TIMM}{net.name}{size}", style="dim")
 
 
 def svg_trial(folder: Path, trial: int, path: Path) -> None:

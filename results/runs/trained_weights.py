@@ -6,11 +6,11 @@ import math
 from pathlib import Path
 from typing import Any
 
-from ...archs import Genotype, Network
+from ...archs import Genotype
 from ...archs.errors import InputError
 from ...archs.layout import as_map
 from ...archs.timm_net import net_from_dict
-from ...archs.timm_network import TimmNetwork
+from ...archs.timm_network import AnyNetwork, build_net
 from ...archs.weights import digest, fill, read
 from ..ranking.run_leaderboard import best_trial
 from ..render.describe_net import find_trial
@@ -66,7 +66,7 @@ def trained_weights(home: Path, record: Record) -> Path:
     return path
 
 
-def trained_network(home: Path, record: Record) -> Network | TimmNetwork:
+def trained_network(home: Path, record: Record) -> AnyNetwork:
     """A trained net of a run with its final weights, in training mode.
 
     Raises:
@@ -76,7 +76,7 @@ def trained_network(home: Path, record: Record) -> Network | TimmNetwork:
     size = as_map(facts["image_size"])
     if isinstance(net, Genotype):
         return read(path, net, size)
-    network = TimmNetwork(net, len(facts["classes"]), size, facts["in_chans"])
+    network = build_net(net, len(facts["classes"]), size, facts["in_chans"])
     fill(network, path)
     return network
 

@@ -203,6 +203,7 @@ class DataSet:
             "classes": list(self.classes),
             "mean": list(self.mean),
             "std": list(self.std),
+            "white_level": self.white_level,
             "images": counts,
             "split": self.split_hash,
             "loader": self.loader,

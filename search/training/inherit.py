@@ -22,7 +22,7 @@ from ...archs.blocks.encoder import TransformerEncoder
 from ...archs.blocks.layers import Projection
 from ...archs.layout import Block
 from ...archs.stage import OPTIONS
-from ...archs.timm_network import TimmNetwork
+from ...archs.timm_network import AnyNetwork
 from ...archs.weights import read
 from .channel_order import sort_channels
 from .freezing import FREEZE_POLICIES
@@ -234,7 +234,7 @@ class InitializedNet:
     lineage: dict[str, Any] = field(default_factory=dict)
 
 
-def init_weights(net: Network | TimmNetwork, start: InitWeights | None) -> InitializedNet:
+def init_weights(net: AnyNetwork, start: InitWeights | None) -> InitializedNet:
     """Give a fresh net its first weights, and freeze what is not trained. Those of timm start fresh.
 
     Raises:
