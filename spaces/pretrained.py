@@ -15,6 +15,7 @@ from pathlib import Path
 from ..archs.errors import InputError, did_you_mean, short_repr
 from ..archs.timm_net import TIMM
 
+PRETRAINED = "pretrained"  # name of the space on the command line
 LADDER = Path(__file__).with_name("pretrained_nets.csv")
 SIDES = (48, 64, 80, 96, 128, 160, 192, 224, 256, 288, 320, 384, 448, 512)
 MAX_SIDE = 1.25  # times a net's own side

@@ -59,6 +59,6 @@ class ProbeContext:
 @lru_cache(maxsize=256)
 def count_cuts(name: str) -> int:
     """How many cuts a net of timm has; timm and torch are loaded."""
-    from ...archs.timm.cuts import cut_points
+    from ...archs.timm.cut_points import cut_points
 
     return len(cut_points(name))

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from ...archs.cut_network import CutNetwork, cut_trunk
 from ...archs.files import atomic_write
-from ...archs.timm.cuts import cut_points, prune
+from ...archs.timm.cut_points import cut_points
+from ...archs.timm.cuts import prune
 from ...archs.timm.models import create
 from ...archs.timm.weights_files import find_weights, load_into
 from ...archs.timm_net import CountedCost, CutNet, net_cost

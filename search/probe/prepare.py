@@ -10,11 +10,11 @@ from typing import Any
 from rich.console import Console
 
 from ...archs.errors import InputError
-from ...archs.timm_net import CutNet, picture_moments
+from ...archs.timm_net import picture_moments
 from ...results.ranking.metric import class_of
 from ...results.runs.record import versions
 from ...results.runs.store import run_folder
-from ...spaces.pretrained import PretrainedNet, nets_named, sides_of
+from ...spaces.pretrained import PretrainedNet, find_nets
 from ..data.dataset import DataSet
 from ..data.load import load_showing, one_class_each
 from ..data.readers.registry import find_reader
@@ -36,7 +36,7 @@ def prepare_probe(spec: SearchSpec, console: Console) -> ProbeContext:
     """
     assert spec.probe is not None
     _check_settings(spec)
-    nets = _with_weights(nets_named(spec.probe.nets), spec.probe.weights_dir, console)
+    nets = _with_weights(_named(spec.probe.nets), spec.probe.weights_dir, console)
     data = _load(spec, console)
     side = max(data.image_size) if spec.data.image_size else LARGEST_SIDE
     pairs = tuple(pair for net in nets for pair in _pairs(net, side, spec))
@@ -84,13 +84,21 @@ def _load(spec: SearchSpec, console: Console) -> DataSet:
     return replace(data, mean=mean, std=std)
 
 
+def _named(words: tuple[str, ...]) -> list[PretrainedNet]:
+    """The nets that were asked for; InputError if some are no pretrained ones of timm's."""
+    nets, others = find_nets(",".join(words))
+    if others:
+        raise InputError(f"nets: names of timm's nets, such as 'levit_128s' or 'mobilenetv4*', got {others[0]!r}")
+    return nets
+
+
 def _pairs(net: PretrainedNet, largest: int, spec: SearchSpec) -> list[ProbePair]:
     """A net with each image side at which its first cuts may be within the limits."""
     most = DEEPER * spec.limits.get("macs", math.inf)
     pairs = [
-        ProbePair(net.name, side, net.macs * (side / net.side) ** 2, net.top1, CutNet(net.name, 0, side).family)
-        for side in sides_of(net)
-        if side <= largest
+        ProbePair(net.name, side, float(net.macs_at(side)), net.top1, net.family)
+        for side in net.sides
+        if side <= largest or side == net.sides[0]
     ]
     return [pair for pair in pairs if pair.macs <= most]
 

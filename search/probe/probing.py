@@ -32,6 +32,7 @@ class Probing(Producer):
         records: of the cuts that were judged, by key.
         judged: the curve of cuts of each pair that has ended; empty where it failed.
         running: pairs at workers, by the number of their job.
+        seconds: that the probe of a pair took.
     """
 
     def __init__(self, context: ProbeContext, store: Store) -> None:
@@ -39,6 +40,7 @@ class Probing(Producer):
         self.records: dict[str, Record] = {}
         self.judged: dict[ProbePair, Curve] = {}
         self.running: dict[int, ProbePair] = {}
+        self.seconds: dict[ProbePair, float] = {}
         self._found: dict[ProbePair, list[Record]] = defaultdict(list)
         self._losses: dict[ProbePair, int] = defaultdict(int)
         self._again = deque[ProbePair]()
@@ -112,6 +114,7 @@ class Probing(Producer):
         self.records[record.key] = record
         if len(found) >= record.runtime["cuts"]:
             self._next_number = max(self._next_number, record.trial + len(found))
+            self.seconds[pair] = sum(other.seconds for other in found)
             self.judged[pair] = tuple((self._cost(r), r.accuracy) for r in found if r.accuracy is not None)
             self._drop_dominated(found)
 

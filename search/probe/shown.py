@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console, RenderableType
 
+from ...archs.cost import FORWARD_FACTOR
 from ...archs.errors import OperationError
 from ...results.ranking.front import rank_rows
 from ...results.ranking.objectives import RankingQuery, parse_objectives
 from ...results.ranking.remarks import why_empty
 from ...results.render.tables import nets_table, short
 from ...results.runs.record import Record
-from ...results.runs.status import FAILED, UNTRAINED, Status
+from ...results.runs.status import FAILED, Status
+from ..samplers.probe_order import ProbePair
 from ..training.job import Job
+from ..trials.forecast import Known
+from ..trials.work import Work
 from .crossval import FOLDS
 from .job import ProbeJob
 from .probing import Probing
 
 FRONT_ROWS = 12
+PROBE = "probe"  # the kind of its work
 
 
 def announce(probing: Probing, console: Console) -> None:
@@ -55,9 +60,7 @@ def conclude(probing: Probing, console: Console) -> None:
 
 
 class ShownProbing:
-    """A search among cuts in the live view: its work is FLOPs of probes."""
-
-    unit = "FLOPs"
+    """A search among cuts in the live view: its work is that of the probes that may come at most."""
 
     def __init__(self, probing: Probing) -> None:
         self.trials = self._probing = probing
@@ -71,16 +74,27 @@ class ShownProbing:
         return Counter(record.status for record in self._probing.records.values())
 
     @property
-    def target(self) -> int:
-        """Cuts judged so far: how many there will be nobody knows."""
-        return sum(nets for status, nets in self.statuses.items() if status not in UNTRAINED)
+    def counts(self) -> str:
+        probing = self._probing
+        return f"{len(probing.records)} cuts, {len(probing.judged)} of at most {len(probing.context.pairs)} probes"
 
-    def amount(self, job: Job, step: int) -> float:
-        return 0.0
+    @property
+    def share(self) -> float:
+        return len(self._probing.judged) / max(1, len(self._probing.context.pairs))
 
-    def left(self) -> float:
-        context, judged = self._probing.context, self._probing.judged
-        return sum(2.0 * pair.macs * context.images for pair in context.pairs if pair not in judged)
+    def work(self, job: Job) -> Known | None:
+        return (PROBE, self._work(self._probing.running[job.trial])) if isinstance(job, ProbeJob) else None
+
+    def left(self) -> Mapping[str, Work]:
+        pairs, judged = self._probing.context.pairs, self._probing.judged
+        return {PROBE: sum((self._work(pair) for pair in pairs if pair not in judged), Work())}
+
+    def known(self) -> Iterable[tuple[str, Work, float]]:
+        seconds = self._probing.seconds
+        return [(PROBE, self._work(pair), seconds[pair]) for pair in self._probing.judged if pair in seconds]
+
+    def _work(self, pair: ProbePair) -> Work:
+        return Work(FORWARD_FACTOR * pair.macs * self._probing.context.images, 0, 1)
 
     def name(self, job: Job) -> str:
         return f"{job.net} at {job.side} px" if isinstance(job, ProbeJob) else ""
