@@ -33,6 +33,7 @@ from .limits import Limits
 from .metric import OF_IMAGES, Metric, score_range, trained_scores, validation_metrics
 from .objectives import ACCURACY, LATENCY, RankingQuery, column, is_cost, parse_objectives, train_flops, train_seconds
 from .pareto import Bounds, dominated_volume, knee, pareto_ranks
+from .picture_noise import PictureNoise
 from .stats import Noise, Row, deviation, pooled_noise, resolution_of
 from .ties import mark_ties
 
@@ -97,6 +98,8 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
     """
     extra = extra or ExtraResults()
     noise = noise_of(records, extra.retrained, resolution_of(query.metric.name, {"val": extra.images}))
+    if noise is None and extra.images and query.metric.name in OF_IMAGES and is_frozen(records):
+        noise = PictureNoise(images=extra.images)
     candidates = _candidates(records, query, extra, noise)
 
     needed = dict.fromkeys((*query.metrics, *query.costs, *query.limits))
@@ -270,6 +273,11 @@ def with_ranks(rows: Sequence[Row], query: RankingQuery, noise: Noise | None) ->
     if at is not None:
         front[at]["knee"] = True
     return rows
+
+
+def is_frozen(records: Sequence[Record]) -> bool:
+    """Whether all nets are as they were pretrained, with a classifier in closed form."""
+    return any(r.weights == "frozen" for r in records) and all(r.weights == "frozen" for r in records)
 
 
 def noise_of(records: Sequence[Record], retrained: Iterable[Record] = (), resolution: float = 0.0) -> Noise | None:

@@ -1,4 +1,4 @@
-"""Noise of the pictures: how far accuracies would move on other pictures of the same kind. Plain arrays; no records.
+"""Noise of the pictures: how far accuracies would move on other pictures of the same kind. Knows no records.
 
 An accuracy is a mean over pictures and over seeds, so that its interval has two parts. On the same pictures two nets
 are compared picture by picture: what both find easy or hard cancels out, as in McNemar's test (Psychometrika 12,
@@ -14,9 +14,16 @@ its mean with two pictures added, one of which each net alone has right: Agresti
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
+from .stats import Noise
 
+if TYPE_CHECKING:
+    import numpy as np
+
+KNOWN_EXACTLY = 10**6  # degrees of freedom of a noise that follows from the number of pictures
 NORMAL = 1.959964  # half width of the 95 % interval of a normal distribution, in standard deviations
 
 
@@ -39,6 +46,8 @@ def paired_sd(one_N: np.ndarray, other_N: np.ndarray) -> float:
         one_N: share of the seeds of a net that have each picture right: of one seed 0 or 1.
         other_N: of the other net, picture by picture.
     """
+    import numpy as np  # fronts that need none do without
+
     apart_N = np.asarray(one_N, float) - np.asarray(other_N, float)
     images = len(apart_N) + 2
     squares = float((apart_N**2).sum()) + 2 - float(apart_N.sum()) ** 2 / images
@@ -48,3 +57,33 @@ def paired_sd(one_N: np.ndarray, other_N: np.ndarray) -> float:
 def half_width(pictures_sd: float, seeds_half_width: float = 0.0) -> float:
     """Half width of the 95 % interval from its two parts; that of the seeds is known, or 0 where it is not."""
     return math.hypot(NORMAL * pictures_sd, seeds_half_width)
+
+
+@dataclass(frozen=True)
+class PictureNoise(Noise):
+    """Noise of accuracies that no seed has a part in: classifiers in closed form on frozen nets.
+
+    Of two nets it is that of different pictures, an upper bound: on the same ones they are more alike.
+    """
+
+    groups: Sequence[tuple[float, float, int]] = ()
+    trainings: int = 0
+    nets: int = 0
+    images: int = 1
+
+    @property
+    def degrees(self) -> int:
+        return KNOWN_EXACTLY
+
+    @property
+    def sd(self) -> float:
+        """The largest there is, that of an accuracy of a half."""
+        return picture_sd(0.5, self.images)
+
+    def at(self, score: float) -> tuple[float, int]:
+        return picture_sd(score, self.images), KNOWN_EXACTLY
+
+    def line(self, points: str = "points") -> str:
+        return (
+            f"noise: 95 % by the number of pictures, {self.images:,}; no seed has a part in nets that are not trained"
+        )

@@ -21,6 +21,10 @@ RECOMMENDED = "recommended"
 PICKS = (RECOMMENDED, "accuracy", "gain", "cheapest")
 NAMED = 3  # nets that a sentence names
 SLICED = "Its score is that of a slice of the supernet, not of a training of its own."
+FROZEN = (
+    "It was not trained: a classifier in closed form stands on its frozen features, judged by cross-validation; ± is "
+    "95 % by the number of pictures, {images:,}."
+)
 HOW = {"inherited": "It began with weights of another net", "polished": "It was trained on once the others had ended"}
 
 
@@ -221,12 +225,16 @@ def _doubts(board: Leaderboard, row: Row) -> list[str]:
         said.append("Too few nets were trained again: the seed noise is not known, nor which nets are tied.")
     else:
         sd, degrees = board.noise.at(row[ACCURACY])
-        if row["seeds"] == 1 and row["weights"] != "shared":
+        if row["weights"] == "frozen":
+            said.append(FROZEN.format(images=board.extra.images))
+        elif row["seeds"] == 1 and row["weights"] != "shared":
             noise = f"{100 * sd:.2g} {board.query.metric.points}, known from {degrees} degrees of freedom"
             said.append(f"It was trained once; ± is 95 % by the seed noise of nets about as good: {noise}.")
         if row["tied_with"] is None:
             why = why_unknown(row, board.noise, board.query.metric)
             said.append(f"Which nets are tied with it is not known: {why}.")
+    if row["weights"] == "frozen":
+        return said
     if not any(r.kind == "baseline" and r.status == Status.OK for r in board.records):
         said.append("No plain ResNet was trained, so what it gains over one is not known.")
     elif row["gain"] is None:

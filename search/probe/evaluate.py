@@ -118,9 +118,7 @@ def _on_front(job: ProbeJob, cuts: Sequence[Cut]) -> list[Cut]:
     return [cut for cut in front_of([*cuts, *(None for _ in known)], [*own, *known]) if cut is not None]
 
 
-def _keep(
-    job: ProbeJob, cut: Cut, state: dict[str, Tensor], pictures: LabelledPictures, loader: DeviceLoader
-) -> str:
+def _keep(job: ProbeJob, cut: Cut, state: dict[str, Tensor], pictures: LabelledPictures, loader: DeviceLoader) -> str:
     """Write the weights of a cut net with its classifier, and its confusion of classes. Returns their digest."""
     network = CutNetwork(cut.net, pictures.classes, loader.data.in_chans, state).eval()
     head = cut.result.head

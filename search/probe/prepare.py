@@ -22,6 +22,7 @@ from ..prepare import check_same_run
 from ..samplers.probe_order import ProbePair
 from ..spec import SearchSpec
 from .context import ProbeContext
+from .crossval import FOLDS
 
 LARGEST_SIDE = 224  # px that pictures are kept at, where nobody asks for another side
 DEEPER = 64.0  # times a limit on MACs that a whole net may cost for its first cuts to be within it
@@ -64,7 +65,9 @@ def _check_settings(spec: SearchSpec) -> None:
             raise InputError(f"{name}: space 'pretrained' judges nets without training them; leave it out")
     if spec.measured:
         cost = spec.measured[0]
-        raise InputError(f"{cost}: of cuts it is measured in the end, for the front; rank by it: --objective macs,{cost}")
+        raise InputError(
+            f"{cost}: of cuts it is measured in the end, for the front; rank by it: --objective macs,{cost}"
+        )
 
 
 def _load(spec: SearchSpec, console: Console) -> DataSet:
@@ -128,5 +131,11 @@ def _run_settings(spec: SearchSpec, data: DataSet, nets: list[str]) -> dict[str,
     """The settings in `run.json`."""
     facts = spec.to_dict()
     kept = ("space", "data", "objective", "other_costs", "limits", "metric", "latency", "devices", "seed")
-    about = {"data_split": data.split_hash, "loader": data.loader, "image_size": list(data.image_size), "nets": nets}
+    about = {
+        "data_split": data.split_hash,
+        "loader": data.loader,
+        "image_size": list(data.image_size),
+        "nets": nets,
+        "folds": FOLDS,
+    }
     return {name: facts[name] for name in kept} | about
