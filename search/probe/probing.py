@@ -9,6 +9,7 @@ import logging
 from collections import defaultdict, deque
 from typing import Any
 
+from ...archs.cost import FORWARD_FACTOR
 from ...archs.timm_net import CountedCost, CutNet, net_from_dict
 from ...results.ranking.pareto import front_of
 from ...results.runs.record import Record, now
@@ -60,7 +61,7 @@ class Probing(Producer):
     @property
     def flops(self) -> float:
         """FLOPs of all probes so far: 2 x MACs x pictures of the deepest cut of each."""
-        return sum(2.0 * r.cost["macs"] * r.runtime.get("evaluated", 0) for r in self.records.values())
+        return sum(FORWARD_FACTOR * r.cost["macs"] * r.runtime.get("evaluated", 0) for r in self.records.values())
 
     def next_job(self, workers: Workers) -> ProbeJob | Record | None:
         """A cut to record, else the probe of the next pair; None if no pair is left that is worth it."""
@@ -115,7 +116,7 @@ class Probing(Producer):
         if len(found) >= record.runtime["cuts"]:
             self._next_number = max(self._next_number, record.trial + len(found))
             self.seconds[pair] = sum(other.seconds for other in found)
-            self.judged[pair] = tuple((self._cost(r), r.accuracy) for r in found if r.accuracy is not None)
+            self.judged[pair] = tuple(sorted((self._cost(r), r.accuracy) for r in found if r.accuracy is not None))
             self._drop_dominated(found)
 
     @property
@@ -178,4 +179,5 @@ class Probing(Producer):
         front = {record.key for record in self.front_records()}
         for record in self.records.values():
             if record.key not in front and (record in fresh or record.runtime.get("weights_sha256")):
-                weights_file(self.context.folder, record).unlink(missing_ok=True)
+                for suffix in (".safetensors", ".npz"):
+                    weights_file(self.context.folder, record).with_suffix(suffix).unlink(missing_ok=True)
