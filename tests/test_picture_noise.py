@@ -59,9 +59,11 @@ def test_unequal_nets_are_told_apart(seeds: int) -> None:
 
 
 def test_pairs_agree_with_the_exact_test_of_mcnemar() -> None:
-    """Of n pictures that one net alone has right the interval leaves out 0 where the exact test says so, or one later."""
+    """Pictures that one net alone has right tell two nets apart from the same number on, or from one fewer."""
     for images in (36, 200):
-        first = next(n for n in range(1, 30) if n / images > half_width(paired_sd(np.arange(images) < n, np.zeros(images))))
+        first = next(
+            n for n in range(1, 30) if n / images > half_width(paired_sd(np.arange(images) < n, np.zeros(images)))
+        )
         exact = next(n for n in range(1, 30) if binomtest(n, n).pvalue <= 0.05)
         assert first in (exact - 1, exact)
 
