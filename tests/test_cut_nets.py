@@ -22,7 +22,7 @@ from alternas.archs.timm.cuts import CutPoint, maps_at
 from alternas.archs.timm.pooling import pooled
 from alternas.archs.timm_net import POOLINGS, CutNet, TimmNet, net_cost, net_from_dict
 from alternas.archs.timm_network import build_net
-from nets import lively
+from nets import TIMM_FAMILIES, lively
 
 LITE = CutNet("tf_efficientnet_lite0.in1k", 5, 96, "grid")
 
@@ -104,45 +104,9 @@ def pruned_by_timm(model: Any, point: CutPoint) -> Any:
     return model, lambda x_BCHW: model.forward_intermediates(x_BCHW, indices=[point.index], **how)[0]
 
 
-FAMILIES = {  # by a net of each, a side of its images
-    "test_resnet": 64,
-    "resnet18": 64,
-    "resnetv2_50x1_bit": 64,
-    "regnety_004": 64,
-    "convnext_atto": 64,
-    "tf_efficientnet_lite0": 64,
-    "mobilenetv3_small_100": 64,
-    "mobilenetv4_conv_small": 64,
-    "mobilenetv4_hybrid_medium": 64,
-    "ghostnet_100": 64,
-    "repvit_m0_9": 64,
-    "fastvit_t8": 64,
-    "mobileone_s0": 64,
-    "efficientformer_l1": 224,
-    "test_vit": 96,
-    "efficientformerv2_s0": 224,
-    "efficientvit_b0": 64,
-    "levit_128s": 224,
-    "tiny_vit_5m_224": 96,
-    "mobilevit_xs": 64,
-    "coatnet_nano_rw_224": 96,
-    "maxvit_tiny_rw_224": 224,
-    "swin_tiny_patch4_window7_224": 112,
-    "vit_tiny_r_s16_p8_224": 96,
-    "vit_small_r26_s32_224": 96,
-    "edgenext_xx_small": 64,
-    "caformer_s18": 64,
-    "deit_tiny_distilled_patch16_224": 96,
-    "hrnet_w18_small": 64,
-    "densenet121": 64,
-    "crossvit_tiny_240": 240,
-    "test_efficientnet": 64,
-}
-
-
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", TIMM_FAMILIES)
 def test_maps_and_costs_are_those_of_the_net_pruned_by_timm(name: str) -> None:
-    side = FAMILIES[name]
+    side = TIMM_FAMILIES[name]
     model, points, x_BCHW = whole(name, side), cut_points(name), torch.randn(2, 3, side, side)
     assert [point.index for point in points] == sorted(point.index for point in points)
     costs = trunk_costs(name, side)
