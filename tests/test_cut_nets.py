@@ -6,6 +6,7 @@ import copy
 import inspect
 from typing import Any
 
+import numpy as np
 import pytest
 import timm
 import torch
@@ -20,8 +21,12 @@ from alternas.archs.timm.cut_costs import trunk_costs
 from alternas.archs.timm.cut_points import cut_points
 from alternas.archs.timm.cuts import CutPoint, maps_at
 from alternas.archs.timm.pooling import pooled
-from alternas.archs.timm_net import POOLINGS, CutNet, TimmNet, net_cost, net_from_dict
+from alternas.archs.timm_net import POOLINGS, CutNet, TimmNet, net_cost, net_from_dict, picture_moments
 from alternas.archs.timm_network import build_net
+from alternas.search.data.build import images_at
+from alternas.search.data.dataset import DataConfig
+from alternas.search.data.load import load
+from alternas.search.training.loaders import Preprocess
 from nets import TIMM_FAMILIES, lively
 
 LITE = CutNet("tf_efficientnet_lite0.in1k", 5, 96, "grid")
@@ -223,3 +228,13 @@ def test_weights_of_the_whole_net_at_another_side(name: str) -> None:
         cut_trunk("test_resnet", 64, {"nothing": torch.zeros(1)})
     with pytest.raises(InputError, match=r"timm: test_resnet: .*size mismatch"):
         cut_trunk("test_resnet", 64, timm.create_model("test_resnet", stem_width=8).state_dict())
+
+
+def test_data_as_a_cut_net_sees_them() -> None:
+    data = load(DataConfig("digits"))
+    seen = data.seen_by(CutNet("test_resnet", 2, 32))
+    raw_NCHW = torch.tensor(images_at(data.val, np.arange(20)))
+    x_NCHW = Preprocess(seen, torch.device("cpu")).plain(raw_NCHW.float())
+    assert (x_NCHW.min(), x_NCHW.max()) == (0, 1)
+    assert data.seen_by(TimmNet("test_resnet")) is data
+    assert picture_moments((3.0,), (2.0,), 0) == ((-1.0,), (8.0,))
