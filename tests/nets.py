@@ -165,6 +165,42 @@ def index_in(axis: Axis, larger: Axis) -> list[int]:
     return index
 
 
+TIMM_FAMILIES = {  # by a net of each, a side of its images that is as small as may be
+    "test_resnet": 64,
+    "resnet18": 64,
+    "resnetv2_50x1_bit": 64,
+    "regnety_004": 64,
+    "convnext_atto": 64,
+    "tf_efficientnet_lite0": 64,
+    "mobilenetv3_small_100": 64,
+    "mobilenetv4_conv_small": 64,
+    "mobilenetv4_hybrid_medium": 64,
+    "ghostnet_100": 64,
+    "repvit_m0_9": 64,
+    "fastvit_t8": 64,
+    "mobileone_s0": 64,
+    "efficientformer_l1": 224,
+    "test_vit": 96,
+    "efficientformerv2_s0": 224,
+    "efficientvit_b0": 64,
+    "levit_128s": 224,
+    "tiny_vit_5m_224": 96,
+    "mobilevit_xs": 64,
+    "coatnet_nano_rw_224": 96,
+    "maxvit_tiny_rw_224": 224,
+    "swin_tiny_patch4_window7_224": 112,
+    "vit_tiny_r_s16_p8_224": 96,
+    "vit_small_r26_s32_224": 96,
+    "edgenext_xx_small": 64,
+    "caformer_s18": 64,
+    "deit_tiny_distilled_patch16_224": 96,
+    "hrnet_w18_small": 64,
+    "densenet121": 64,
+    "crossvit_tiny_240": 240,
+    "test_efficientnet": 64,
+}
+
+
 def lively(model: nn.Module) -> Any:
     """With no weight at zero and norms away from the identity: else a block could hide."""
     with torch.no_grad():

@@ -6,6 +6,7 @@ import copy
 import inspect
 from typing import Any
 
+import numpy as np
 import pytest
 import timm
 import torch
@@ -20,9 +21,13 @@ from alternas.archs.timm.cut_costs import trunk_costs
 from alternas.archs.timm.cut_points import cut_points
 from alternas.archs.timm.cuts import CutPoint, maps_at
 from alternas.archs.timm.pooling import pooled
-from alternas.archs.timm_net import POOLINGS, CutNet, TimmNet, net_cost, net_from_dict
+from alternas.archs.timm_net import POOLINGS, CutNet, TimmNet, net_cost, net_from_dict, picture_moments
 from alternas.archs.timm_network import build_net
-from nets import lively
+from alternas.search.data.build import images_at
+from alternas.search.data.dataset import DataConfig
+from alternas.search.data.load import load
+from alternas.search.training.loaders import Preprocess
+from nets import TIMM_FAMILIES, lively
 
 LITE = CutNet("tf_efficientnet_lite0.in1k", 5, 96, "grid")
 
@@ -104,45 +109,9 @@ def pruned_by_timm(model: Any, point: CutPoint) -> Any:
     return model, lambda x_BCHW: model.forward_intermediates(x_BCHW, indices=[point.index], **how)[0]
 
 
-FAMILIES = {  # by a net of each, a side of its images
-    "test_resnet": 64,
-    "resnet18": 64,
-    "resnetv2_50x1_bit": 64,
-    "regnety_004": 64,
-    "convnext_atto": 64,
-    "tf_efficientnet_lite0": 64,
-    "mobilenetv3_small_100": 64,
-    "mobilenetv4_conv_small": 64,
-    "mobilenetv4_hybrid_medium": 64,
-    "ghostnet_100": 64,
-    "repvit_m0_9": 64,
-    "fastvit_t8": 64,
-    "mobileone_s0": 64,
-    "efficientformer_l1": 224,
-    "test_vit": 96,
-    "efficientformerv2_s0": 224,
-    "efficientvit_b0": 64,
-    "levit_128s": 224,
-    "tiny_vit_5m_224": 96,
-    "mobilevit_xs": 64,
-    "coatnet_nano_rw_224": 96,
-    "maxvit_tiny_rw_224": 224,
-    "swin_tiny_patch4_window7_224": 112,
-    "vit_tiny_r_s16_p8_224": 96,
-    "vit_small_r26_s32_224": 96,
-    "edgenext_xx_small": 64,
-    "caformer_s18": 64,
-    "deit_tiny_distilled_patch16_224": 96,
-    "hrnet_w18_small": 64,
-    "densenet121": 64,
-    "crossvit_tiny_240": 240,
-    "test_efficientnet": 64,
-}
-
-
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", TIMM_FAMILIES)
 def test_maps_and_costs_are_those_of_the_net_pruned_by_timm(name: str) -> None:
-    side = FAMILIES[name]
+    side = TIMM_FAMILIES[name]
     model, points, x_BCHW = whole(name, side), cut_points(name), torch.randn(2, 3, side, side)
     assert [point.index for point in points] == sorted(point.index for point in points)
     costs = trunk_costs(name, side)
@@ -259,3 +228,13 @@ def test_weights_of_the_whole_net_at_another_side(name: str) -> None:
         cut_trunk("test_resnet", 64, {"nothing": torch.zeros(1)})
     with pytest.raises(InputError, match=r"timm: test_resnet: .*size mismatch"):
         cut_trunk("test_resnet", 64, timm.create_model("test_resnet", stem_width=8).state_dict())
+
+
+def test_data_as_a_cut_net_sees_them() -> None:
+    data = load(DataConfig("digits"))
+    seen = data.seen_by(CutNet("test_resnet", 2, 32))
+    raw_NCHW = torch.tensor(images_at(data.val, np.arange(20)))
+    x_NCHW = Preprocess(seen, torch.device("cpu")).plain(raw_NCHW.float())
+    assert (x_NCHW.min(), x_NCHW.max()) == (0, 1)
+    assert data.seen_by(TimmNet("test_resnet")) is data
+    assert picture_moments((3.0,), (2.0,), 0) == ((-1.0,), (8.0,))

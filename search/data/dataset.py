@@ -21,6 +21,7 @@ import numpy as np
 
 from ...archs.errors import InputError, check_choice
 from ...archs.pictures import ImageSpec, Shrink
+from ...archs.timm_net import CutNet, Net, picture_moments
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -188,6 +189,13 @@ class DataSet:
     def several_labels(self) -> bool:
         """Whether an image has any number of labels, none too, instead of one class."""
         return self.train.y_N.ndim == 2
+
+    def seen_by(self, net: Net) -> DataSet:
+        """The data with the moments that images are normalised by for a net: a cut net takes pictures of 0 to 1."""
+        if not isinstance(net, CutNet):
+            return self
+        mean, std = picture_moments(self.mean, self.std, self.white_level)
+        return replace(self, mean=mean, std=std)
 
     def without_test(self) -> DataSet:
         """What workers may see."""
