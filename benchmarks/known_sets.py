@@ -22,7 +22,8 @@ import torch
 from machine import TINY
 from PIL import Image, ImageDraw, ImageFont
 
-from alternas.archs.timm import convert, create
+from alternas.archs import build, zoo
+from alternas.archs.timm import create
 from alternas.archs.weights import save
 
 Labelled = list[tuple[np.ndarray, int]]
@@ -142,12 +143,13 @@ def lite(number: int) -> dict[str, torch.Tensor]:
 
 
 def lite0_file() -> Path:
-    """EfficientNet-Lite0 with ImageNet's weights as a network's file."""
+    """EfficientNet-Lite0 of the zoo with ImageNet's weights, whose tensors stand in the same order, as a file."""
     path = Path("imagenet.safetensors")
     if not path.exists():
-        model = create("tf_efficientnet_lite0", False)
-        model.load_state_dict(lite(0))
-        save(convert(model), path)
+        network = build(zoo.get("efficientnet_lite0"), 1000, 224)
+        pairs = zip(network.state_dict().items(), lite(0).values(), strict=True)
+        network.load_state_dict({name: tensor.reshape(own.shape) for (name, own), tensor in pairs})
+        save(network, path)
     return path
 
 
