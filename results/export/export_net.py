@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from ...archs import Genotype, Network, deployed_cost, fused
+from ...archs.pictures import LEVELS
 from ...archs.timm_net import counted_cost
 from ...archs.timm_network import TimmNetwork
 from ..runs.record import versions
@@ -110,6 +111,7 @@ def export_net_of(
         "mean": [0.0] * channels,
         "std": [1.0] * channels,
         "pictures": False,
+        "levels": list(LEVELS),
         "exported_with": versions(),
         "checked_on": "random images",
     }

@@ -19,6 +19,7 @@ from ...archs.candidate import tuned_values
 from ...archs.children import mark_children
 from ...archs.errors import short_repr
 from ...archs.files import atomic_write, read_own
+from ...archs.pictures import LEVELS
 from ...archs.timm_network import TimmNetwork
 from ...archs.weights import save, shapes
 from ..ranking.metric import run_metric, validation_metrics
@@ -121,6 +122,7 @@ def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
         "mean": data["mean"],
         "std": data["std"],
         "pictures": "pictures" in data.get("notes", {}),
+        "levels": data.get("notes", {}).get("levels", list(LEVELS)),
         "versions": record.versions,
         "trainer": record.runtime.get("trainer", ""),
         "backbone": record.runtime.get("trained") == "features",
