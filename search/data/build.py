@@ -162,11 +162,10 @@ def _skip_broken(config: DataConfig, broken: tuple[Broken, ...], total: int) -> 
     """
     if not broken:
         return {}
-    first = f"the first: {broken[0].picture} ({broken[0].reason})"
-    what = f"{len(broken)} of {total} pictures cannot be read; {first}"
+    what = f"data: {config.name}: {len(broken):,} of {total:,} pictures cannot be read"
     if not config.skip_broken:
-        raise BrokenPicturesError(f"data: {config.name}: {what}; --skip-broken leaves them out", broken)
-    log.warning("%s: %s: left out", config.name, what)
+        raise BrokenPicturesError(what, "--skip-broken leaves them out", broken)
+    log.warning("%s: left out; alternas data lists them", what)
     return {"skipped": dict(Counter(one.part for one in broken))}
 
 
@@ -179,7 +178,9 @@ def _without_empty(
     if kept_C.all() or not config.skip_broken:
         return parts, classes
     if not kept_C.any():
-        raise InputError(f"data: {config.name}: no picture to train on can be read")
+        raise InputError(
+            f"data: {config.name}: no picture to train on can be read; without --skip-broken they are listed"
+        )
     before, empty = sum(len(part.split) for part in parts.values()), list(compress(classes, ~kept_C))
     parts = {name: _of_classes(part, kept_C) for name, part in parts.items()}
     notes["skipped_classes"] = empty
