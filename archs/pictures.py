@@ -182,5 +182,5 @@ def to_array(image: Image, spec: ImageSpec) -> np.ndarray:
     """x_CHW, uint8, of a picture brought to a form by `fit`."""
     import numpy as np
 
-    x_HWC = np.asarray(fit(image, spec)).reshape(*spec.size, spec.channels)
+    x_HWC = np.array(fit(image, spec)).reshape(*spec.size, spec.channels)
     return np.ascontiguousarray(x_HWC.transpose(2, 0, 1))

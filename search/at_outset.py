@@ -11,7 +11,7 @@ from .data.dataset import DataSet
 from .training import recipes
 from .training.recipe import Recipe
 
-MIN_STEPS = 100  # of a training: with fewer, nets have hardly begun to learn
+MIN_STEPS = 100  # of a training: on clutter-small nets have 0.10 after 10, 0.19 after 50, 0.3 to 0.8 after 140
 
 
 def told_apart(images: int) -> float:
@@ -51,5 +51,5 @@ def _few_steps(recipe: Recipe, data: DataSet) -> list[str]:
     if steps >= MIN_STEPS:
         return []
     more = f"--epochs {math.ceil(MIN_STEPS / an_epoch)} gives them at least {MIN_STEPS}"
-    smaller = f"so does a smaller batch_size: `alternas recipes {recipe.name} > my.json`, --recipe my.json"
-    return [f"warning: nets hardly learn in {steps} steps; {more}, and {smaller}"]
+    smaller = f"a smaller batch_size more an epoch: `alternas recipes {recipe.name} > my.json`, --recipe my.json"
+    return [f"warning: nets learn little in {steps} step{'s' * (steps > 1)}; {more}, {smaller}"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import logging
 import struct
@@ -17,6 +18,7 @@ from alternas.archs.pictures import decode
 from alternas.search.data.build import images_at
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
+from command_line import QUICK, Run
 from image_files import encoded, noise, one_line, write
 
 RANDOM = np.random.default_rng(0)
@@ -110,6 +112,23 @@ def test_the_levels_belong_to_the_set(tmp_path: Path) -> None:
         sets.append(load(DataConfig(name, loader="stream")))
     assert every_image(sets[0]) == every_image(sets[1])
     assert sets[0].split_hash != sets[1].split_hash
+
+
+@pytest.mark.slow
+def test_an_export_scales_as_training_did(tmp_path: Path, served: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = random_tiffs("int16", -1024, 200)
+    folder(tmp_path / "scans", files, "tif")
+    search = ["search", "resnet", "--data", "scans", "--max-macs", "50k", "--trials", "1", "--name", "ct", *QUICK]
+    assert served(tmp_path, *search)[0] == 0
+    assert served(tmp_path, "export", "ct", "--out", "best")[0] == 0
+    monkeypatch.syspath_prepend(tmp_path / "best")
+    model = importlib.import_module("model")
+    raw = np.frombuffer(files[3][8 : 8 + 128], np.int16).astype(float)
+    opened = model.open_image(tmp_path / "scans" / "b" / "3.tif").flatten().tolist()
+    assert opened == np.floor((raw + 1024) * 255 / 1224 + 0.5).tolist()
+    assert "values of -1,024 to 200 in picture files are 0 to 255" in (tmp_path / "best" / "README.md").read_text(
+        "utf-8"
+    )
 
 
 def outlier(root: Path) -> str:
