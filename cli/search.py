@@ -184,7 +184,7 @@ def data(
             print_text(summary_table(facts))
         print_lines(*broken_lines(facts["broken"]))
     if error is not None:
-        raise error
+        raise error if as_json else InputError(error.count)  # those above are not named twice
 
 
 @command()

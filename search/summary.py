@@ -10,6 +10,7 @@ from ..archs import OperationError
 from ..archs.candidate import tuned_values
 from ..results.render.tables import duration, short
 from ..results.runs.status import FAILED, UNTRAINED
+from .at_outset import at_outset
 from .samplers.buildup import BuildUp, steps_table
 from .spec import UNLIMITED
 from .supernet.budget import TRAININGS_A_KIND, trainings_needed
@@ -66,6 +67,9 @@ def announce(search: SearchTrials, flops: float, console: Console) -> None:
     """Say what a search will do, and what that takes."""
     context = search.context
     settings = context.settings
+    if len(context.data.val):  # which a user's own training may bring
+        for line in at_outset(context.data, settings.recipe, settings.metric):
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
     if context.measured_here:
         console.print("one worker both trains and measures latency")
     for device in settings.devices:

@@ -99,14 +99,18 @@ def set_of(**counts: int) -> None:
 
 
 def test_data_lists_all_broken_pictures(alternas: Any) -> None:
-    set_of(cat=12, dog=12)
+    set_of(cat=20, dog=12)
     for number in range(12):
         Path("photos/cat", f"{number:02}.png").write_text("no picture", encoding="utf-8")
     code, out, error = alternas("data", "photos")
     assert (code, out.count("cat/")) == (2, 10)
     assert "12 pictures cannot be read:" in out
     assert "and 2 more; --json lists all" in out
-    assert "data: photos: 12 of 24 pictures cannot be read; the first: " in error
+    assert "data: photos: 12 of 32 pictures cannot be read; --skip-broken leaves them out" in error
+    assert "cat/" not in error  # they are listed once
+    code, out, error = alternas("data", "photos", "--skip-broken")
+    assert (code, (out + error).count("cat/00.png")) == (0, 1)
+    assert "notes: skipped 12" in " ".join(out.split())
     code, out, _ = alternas("data", "photos", "--json")
     told = json.loads(out)
     assert (code, told["name"]) == (2, "photos")

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...archs.pictures import LEVELS
 from ..ranking.stats import MeanCI, mean_ci_text
 from ..render.terminal import markdown_text
 from .check import warnings
@@ -78,7 +79,8 @@ def front_matter(facts: Mapping[str, Any]) -> str:
 
 def measured(facts: Mapping[str, Any]) -> dict[str, str]:
     """Rows of the card's table of measurements."""
-    height, width = facts["image_size"]
+    (height, width), (low, high) = facts["image_size"], facts["levels"]
+    levels = "" if (low, high) == LEVELS else f"; values of {low:,} to {high:,} in picture files are 0 to 255"
     labels, answers = "classes", {}
     if facts.get("several_labels"):
         labels, answers = "labels", {"logits": "one a label, each for a sigmoid of its own; a softmax means nothing"}
@@ -89,7 +91,7 @@ def measured(facts: Mapping[str, Any]) -> dict[str, str]:
         **_training(facts),
         "MACs": f"{facts['macs']:,} (batch 1; multiply-accumulates of conv, linear and attention)",
         "parameters": f"{facts['params']:,}",
-        "input": f"{facts['in_chans']} x {height} x {width}",
+        "input": f"{facts['in_chans']} x {height} x {width}{levels}",
         "mean, standard deviation": f"{facts['mean']}, {facts['std']}, in the data's own values",
         **({"pretrained on": facts["cut"]["pretrained_on"]} if "cut" in facts else {}),
         labels: f"{len(names)}: {markdown_text(', '.join(names[:20]))}{more}",

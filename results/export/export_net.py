@@ -14,6 +14,7 @@ from torch.export import Dim, ExportedProgram
 from torch.nn.functional import interpolate
 
 from ...archs import Network, static_cost
+from ...archs.pictures import LEVELS
 from ...archs.timm_net import CutNet, TimmNet, counted_cost
 from ...archs.timm_network import AnyNetwork, TimmNetwork
 from ..runs.record import versions
@@ -106,6 +107,7 @@ def export_net_of(
         "mean": [0.0] * channels,
         "std": [1.0] * channels,
         "pictures": False,
+        "levels": list(LEVELS),
         "exported_with": versions(),
         "checked_on": "random images",
     }

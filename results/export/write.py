@@ -19,6 +19,7 @@ from ...archs.candidate import tuned_values
 from ...archs.children import mark_children
 from ...archs.errors import short_repr
 from ...archs.files import atomic_write, read_own
+from ...archs.pictures import LEVELS
 from ...archs.timm_net import CutNet, net_from_dict, picture_moments, side_seen
 from ...archs.timm_network import AnyNetwork
 from ...archs.weights import save, shapes
@@ -122,6 +123,7 @@ def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
         "several_labels": "positives" in data,
         **_moments(data, record),
         "pictures": "pictures" in data.get("notes", {}),
+        "levels": data.get("notes", {}).get("levels", list(LEVELS)),
         "versions": record.versions,
         "trainer": record.runtime.get("trainer", ""),
         "backbone": record.runtime.get("trained") == "features",

@@ -102,11 +102,12 @@ class Broken:
 
 
 class BrokenPicturesError(InputError):
-    """Pictures of a set are broken and not to be skipped; the message names the first, `broken` all."""
+    """Pictures of a set are broken and not to be skipped; the message names the first, `broken` all, `count` none."""
 
-    def __init__(self, message: str, broken: tuple[Broken, ...]) -> None:
-        super().__init__(message)
+    def __init__(self, count: str, hint: str, broken: tuple[Broken, ...]) -> None:
+        super().__init__(f"{count}; the first: {broken[0].picture} ({broken[0].reason}); {hint}")
         self.broken = broken
+        self.count = f"{count}; {hint}"
 
 
 @dataclass(frozen=True)
