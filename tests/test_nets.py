@@ -13,7 +13,8 @@ from alternas.results.ranking.front import rank_rows
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.report.run import open_run
-from alternas.results.report.search_progress import hypervolumes
+from alternas.results.report.search_progress import curves_plot, hypervolumes
+from alternas.results.report.sections import leaderboard_table
 from alternas.results.runs.nets import best_weights, trained_nets
 from alternas.results.runs.overview import run_row
 from alternas.results.runs.record import Record
@@ -107,6 +108,33 @@ def test_retraining_is_held_against_the_better_weights(
     assert len(fake_pool.jobs_of_all) == 1
     assert [select_net(folder, trial) for trial in (2, 11)] == [select_net(folder, 11)] * 2
     assert select_net(folder, 11)[0] == folder, "the search's weights"
+
+
+def test_show_says_where_the_net_has_better_weights(folder: Path, alternas: Any) -> None:
+    assert "the same net has 0.6920 as trial 11: export and retrain take that one" in alternas("show", "p", "2")[1]
+    assert "the same net has 0.7500 as trial 3" in alternas("show", "p", "12")[1]
+    assert "the same net" not in alternas("show", "p", "11")[1]
+
+
+def test_curves_go_over_all_steps_of_a_net_and_end_at_its_accuracy(folder: Path) -> None:
+    """20 steps and 80 on are 0 to 0.2 and to 1; the mean of two seeds, which the table has, is marked."""
+    rows = [json.loads(line) for line in (folder / "records.jsonl").read_text(encoding="utf-8").splitlines()]
+    for r in rows:
+        end = r["accuracies"]["0"] if r.get("accuracies") else r["accuracy"]
+        done = r["budget"]["done"]
+        r["curve"] = [{"step": done // 2, "accuracy": end / 2}, {"step": done, "accuracy": end}]
+    made_run(folder, rows, **json.loads((folder / "run.json").read_text(encoding="utf-8")))
+    run = open_run(folder)
+    series = {s.name: (s.x, s.y) for s in curves_plot(run).series}
+    assert series["11: alternet, 100 steps"] == ([0.1, 0.2, 0.6, 1.0], [0.161, 0.322, 0.346, 0.692])
+    assert series["3: alternet, 20 steps"] == ([0.5, 1.0], [0.375, 0.75])
+    assert series["10: baseline, 100 steps"][1][-1] == 0.64, "its first seed"
+    assert series["mean over seeds"] == ([1.0], [0.65])
+    for row in leaderboard_table(run).rows:
+        name = next(name for name in series if name.startswith(f"{row['trial']}: "))
+        assert name.endswith(f" {row['steps']} steps")
+        assert row["accuracy"] in (series[name][1][-1], *series["mean over seeds"][1])
+    assert "1 of 1 other nets" in series, "not the first weights of nets that were trained on"
 
 
 def test_weights_that_got_worse_do_not_count(folder: Path) -> None:

@@ -22,9 +22,11 @@ from ...archs.zoo import timm_name
 from ..ranking.front import noise_of, still_rose
 from ..ranking.metric import Metric, as_shown, run_metric, validation_metrics, value_text
 from ..ranking.run_leaderboard import validation_images
+from ..runs.nets import better_weights
 from ..runs.record import Record
 from ..runs.retrained import retrained, summary_line
 from ..runs.run_spec import run_and_trial
+from ..runs.status import Status
 from ..runs.store import find_run, read_data_facts, read_records
 from .confusion import confusion_lines, per_class, read_confusion
 from .drawing import net_drawing, net_svg, write_svg
@@ -121,7 +123,7 @@ def draw_trial(folder: Path, trial: int) -> RenderableType:
     name = f"{record.family} {record.key}" if isinstance(net, Genotype) else f"timm's {net.name}"
     title = f"trial {trial} of {folder.name}: {name}, {record.status}{accuracy}"
     known = summary_line(folder, record.key, metric)
-    head = plain(*filter(None, (title, record.error, _start_line(record), known)))
+    head = plain(*filter(None, (title, record.error, _start_line(record), _better_line(folder, record, metric), known)))
     drawing = input_spec(folder).drawing(net) if isinstance(net, Genotype) else _timm_lines(net, record)
     if record.accuracy is None:
         return Group(head, drawing)
@@ -131,6 +133,14 @@ def draw_trial(folder: Path, trial: int) -> RenderableType:
     rising = " and still rose at the end" * bool(_rising(folder, record, metric))
     trained = plain(f"trained on {record.device} ({how}), {record.seconds:.1f} s{rising}", style="dim")
     return Group(head, drawing, _scores_table(record, metric), *confused, trained)
+
+
+def _better_line(folder: Path, record: Record, metric: Metric) -> str:
+    """Where the net has better weights, from before it was trained on or after; "" where these are the best."""
+    better = better_weights(read_records(folder), record)
+    if better.trial == record.trial or record.status != Status.OK:
+        return ""
+    return f"the same net has {metric.text(better.accuracy)} as trial {better.trial}: export and retrain take that one"
 
 
 def _start_line(record: Record) -> str:

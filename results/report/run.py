@@ -76,6 +76,23 @@ class Run:
         """By the trial of each training to the end: that which stands for its net, whose weights are better."""
         return {r.trial: best_weights(net).trial for net in self._trained for r in net}
 
+    def trainings(self, record: Record) -> list[Record]:
+        """The trainings of a net up to this one, each of which went on from the one before."""
+        return [r for r in self._net_of.get(record.trial, [record]) if r.trial <= record.trial]
+
+    @cached_property
+    def _net_of(self) -> dict[int, list[Record]]:
+        return {r.trial: net for net in self._trained for r in net}
+
+    def steps_before(self, record: Record) -> int:
+        """Steps of what a training started from, as `steps_in_all` of the leaderboard has them; 0 if unknown."""
+        source = self._by_trial.get(record.lineage.get("trial", -1))
+        return 0 if source and source.weights == "shared" else record.lineage.get("steps") or 0
+
+    def count_nets(self, records: Sequence[Record]) -> int:
+        """How many nets these trainings are of."""
+        return len({self.best_of.get(r.trial, r.trial) for r in records})
+
     @property
     def name(self) -> str:
         return self.folder.resolve().name
