@@ -33,6 +33,17 @@ def ended_after() -> Iterator[dict[str, str]]:
         end_marked(mark)
 
 
+@contextmanager
+def safe_path() -> Iterator[None]:
+    """Have processes of Python that are started inside not import from the current folder, as of a pickle.py there."""
+    before = os.environ.get("PYTHONSAFEPATH", "")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    finally:
+        os.environ["PYTHONSAFEPATH"] = before  # empty is off
+
+
 def mark_children() -> None:
     """Have what this process starts from now on killed once this process has died."""
     if _mark_of_process() not in os.environ.get(VARIABLE, ""):

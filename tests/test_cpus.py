@@ -47,13 +47,13 @@ def layout(folder: Path, group: str, mount: str, root: str, files: dict[str, str
         ("0::/a/b", V2, "/", {"a/b/cpu.max": "max 100000", "a/cpu.max": "400000 100000"}, 4),
         ("4:cpu,cpuacct:/", V1, "/", {"cpu.cfs_quota_us": "150000", "cpu.cfs_period_us": "50000"}, 3),
         ("4:cpu,cpuacct:/", V1, "/", {"cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000"}, 64),
-        ("4:cpu,cpuacct:/docker/1f", V1, "/docker/1f", {"cpu.cfs_quota_us": "200000", "cpu.cfs_period_us": "100000"}, 2),
+        ("4:cpu:/docker/1f", V1, "/docker/1f", {"cpu.cfs_quota_us": "200000", "cpu.cfs_period_us": "100000"}, 2),
         ("0::/docker/1f", V2, "/elsewhere", {"cpu.max": "200000 100000"}, 2),
         ("4:memory:/", OTHER, "/", {"cpu.max": "200000 100000"}, 64),
     ],
 )  # fmt: skip
 def test_quotas_of_control_groups(
-    group: str, mount: str, root: str, files: dict[str, str], found: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    group: str, mount: str, root: str, files: dict[str, str], found: int, tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(64)), raising=False)
     monkeypatch.setattr(cpus, "PROC", layout(tmp_path, group, mount, root, files))

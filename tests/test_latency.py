@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import random
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -302,3 +305,11 @@ def test_a_net_larger_than_memory_is_refused_before_it_is_made(run: Path, monkey
         next(measure_nets(nets_of("huge.json", "32")[0], [LatencySetting()]))
     with pytest.raises(InputError, match="at batch 1048576"):
         next(measure_nets(nets_of("resnet50", "224")[0], [LatencySetting(batch=2**20)]))
+
+
+@pytest.mark.slow
+def test_a_cuda_compiler_without_a_card_is_not_told() -> None:
+    code = "import sys, alternas.results.latency.on_this_machine; print('torch.utils.cpp_extension' in sys.modules)"
+    environment = os.environ | {"CUDA_HOME": "/opt/cuda", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert (done.stdout, done.stderr) == ("True\n", "")

@@ -30,7 +30,7 @@ def peak_memory(model: Path, image: tuple[int, int, int], batch: int = 1, thread
     Raises:
         OperationError: if it cannot be measured.
     """
-    words = [sys.executable, "-m", __name__, str(model), json.dumps([batch, *image]), str(threads)]
+    words = [sys.executable, "-P", "-m", __name__, str(model), json.dumps([batch, *image]), str(threads)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, stdin=subprocess.DEVNULL)
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]

@@ -13,8 +13,11 @@ import resource
 import secrets
 import signal
 import socket
+import sys
+import sysconfig
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from itertools import takewhile
 from threading import current_thread, main_thread
 from typing import Any
 
@@ -27,6 +30,7 @@ from ray._raylet import (
     GcsClient,  # pyright: ignore[reportAttributeAccessIssue]
 )
 from ray.exceptions import AuthenticationError, RayError
+from ray.job_config import JobConfig
 
 from ...archs.children import VARIABLE, ended_after
 from ...archs.cpus import usable_cpus
@@ -170,8 +174,7 @@ def _start() -> None:
     try:
         with _environment(own):
             gpus = None if _is_installed(NVML) else torch_gpus() or None  # None: Ray counts
-            given = {"num_cpus": usable_cpus(), "num_gpus": gpus}  # Ray counts CPUs that `taskset` keeps from us
-            _init("local", include_dashboard=False, _temp_dir=_short_folder(), **given)
+            _init("local", include_dashboard=False, num_cpus=usable_cpus(), num_gpus=gpus, _temp_dir=_short_folder())
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = clusters
 
@@ -184,8 +187,7 @@ def _join(address: str) -> None:
         ConnectionError: if there is no cluster.
     """
     if "://" in address:  # Ray's client, which asks by itself
-        _init(address)
-        return
+        return _init(address)
     asks = f"address: the Ray cluster at {address} asks for its token"
     mode = os.environ.get(MODE) or ("disabled" if _answers(address, "disabled") else "token")
     loader = AuthenticationTokenLoader.instance()
@@ -220,8 +222,12 @@ def _short_folder() -> str | None:
 
 
 def _init(address: str, **more: Any) -> None:
+    """Connect. Workers import first what the driver does: Ray adds the current folder, where a torch.py may lie."""
+    own = takewhile(lambda folder: folder != sysconfig.get_path("stdlib"), sys.path)
+    last_first = [os.path.abspath(folder) for folder in own][::-1]  # as Ray puts them before its own, one by one
+    job = JobConfig(_client_job=True, _py_driver_sys_path=last_first)  # to a client's job Ray adds nothing
     with _signals_held_back():
-        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **more)
+        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, job_config=job, **more)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from ...archs.children import safe_path
 from ...archs.errors import OperationError
 from ..training.group import GroupError, open_group
 from ..training.member import Member
@@ -37,7 +38,7 @@ def two_cards(kind: str = "cuda", net: str = "resnet", summed: int = SUMMED) -> 
     with exact(), trainer_of(NETS[net], RECIPE_OF_TWO, devices[0]) as trainer:
         alone = [loss.item() for loss in train(trainer, STEPS)]
     spawned, children, pipes = get_context("spawn"), [], []
-    with tempfile.NamedTemporaryFile() as meet:
+    with safe_path(), tempfile.NamedTemporaryFile() as meet:
         for rank, device in enumerate(devices):
             here, there = spawned.Pipe()
             arguments = Member(rank, 2, meet.name), str(device), there, net, summed

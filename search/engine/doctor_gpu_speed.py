@@ -15,6 +15,7 @@ import torch
 
 from ... import spaces
 from ...archs import Genotype, Stage, Stem, static_cost
+from ...archs.children import safe_path
 from ...archs.cpus import usable_cpus
 from ...archs.errors import OperationError
 from ..data.dataset import DataSet
@@ -172,8 +173,9 @@ def _together(count: int, device: torch.device, effort: Effort) -> float:
     together, rates = spawned.Barrier(count), spawned.Queue()
     arguments = together, rates, str(device), effort, count
     children = [spawned.Process(target=_train_beside, args=arguments, daemon=True) for _ in range(count)]
-    for child in children:
-        child.start()
+    with safe_path():
+        for child in children:
+            child.start()
     try:
         found = [rates.get(timeout=START_SECONDS + 10 * effort.seconds) for _ in children]
     finally:

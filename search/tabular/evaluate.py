@@ -16,6 +16,7 @@ from typing import Any
 
 from rich.table import Table
 
+from ...archs.children import safe_path
 from ...archs.cpus import usable_cpus
 from ...archs.errors import InputError
 from ..trials.schedulers import Scheduler
@@ -68,7 +69,7 @@ def run_benchmark(
         _check_readings(table, searcher)
     traces: dict[SearcherConfig, list[Trace]] = {}
     count, ignore_ctrl_c = config.processes or usable_cpus(), (signal.SIGINT, signal.SIG_IGN)  # the parent ends them
-    with ProcessPoolExecutor(count, get_context("spawn"), signal.signal, ignore_ctrl_c) as pool:
+    with safe_path(), ProcessPoolExecutor(count, get_context("spawn"), signal.signal, ignore_ctrl_c) as pool:
         try:
             seeds = range(config.seeds)
             jobs = {s: [pool.submit(_run_one, config, s, seed) for seed in seeds] for s in searchers}
