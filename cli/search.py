@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from ..search.spec import ProbeSpec, SearchSpec, Supernet
 
 
-def _search(spec: SearchSpec, as_json: bool) -> None:
+def run_search(spec: SearchSpec, as_json: bool) -> None:
     """Run the search, and print what it has found."""
     from ..results.ranking.objectives import RankingQuery
     from ..results.render.board import print_front
-    from ..search.run import search as run_search
+    from ..search import run
 
-    folder = run_search(spec, console_for(as_json))
+    folder = run.search(spec, console_for(as_json))
     worth_it = print_front(folder, RankingQuery(), as_json)
     if worth_it and not as_json:
         print_lines("", f"export the best:  alternas export {folder.name} --out {folder.name}-best")
 
 
-@command(resumes=True, then=_search)
+@command(resumes=True, then=run_search)
 def search(
     space: str = "all",
     *,

@@ -19,7 +19,7 @@ from ..results.ranking.objectives import title
 from ..results.runs.bank_progress import read_about, read_progress
 from ..results.runs.record import Record, versions
 from ..results.runs.store import find_run, has_trained, read_records, read_settings, run_folder
-from ..spaces import FileSpace, JointSpace, Space
+from ..spaces import FileSpace, JointSpace, Space, SwapSpace
 from .context import SearchContext
 from .data.dataset import DataSet
 from .data.load import load_showing, one_class_each
@@ -53,7 +53,9 @@ def prepare(settings: SearchSpec, console: Console) -> SearchContext:
     Scheduler(settings.scheduler, settings.rungs, settings.eta)
     check_strategy(settings.strategy)
     data = _load(settings, console)
-    nets = spaces.find(settings.space, data.image_size)
+    whole = folder.absolute()  # a worker's current folder may be another
+    pretrained = load_pretrained(settings.pretrained, whole, data.classes) if settings.pretrained else None
+    nets = spaces.find(settings.space, data.image_size, pretrained and pretrained.network.genotype)
     space = JointSpace(nets, settings.tune, own_genes(settings.recipe, settings.tune)) if settings.tune else nets
 
     def cost_fn(net: Genotype) -> Cost:
@@ -61,8 +63,6 @@ def prepare(settings: SearchSpec, console: Console) -> SearchContext:
 
     _check_limits(space, settings, data, cost_fn)
     references = count_references(settings.references, data, settings.recipe)
-    whole = folder.absolute()  # a worker's current folder may be another
-    pretrained = load_pretrained(settings.pretrained, whole, data.classes) if settings.pretrained else None
     run_settings = _run_settings(settings, data, nets, pretrained)
     check_same_run(folder, settings, run_settings)
     artifacts = artifact_store(folder, settings.run.resources.storage_path)
@@ -160,6 +160,8 @@ def _run_settings(settings: SearchSpec, data: DataSet, space: Space, pretrained:
         run_settings["start_with"] = str(settings.start_with)
     if isinstance(space, FileSpace):  # another source, or other genes, is another search
         run_settings |= {"space": space.identity, "genes": {name: list(opts) for name, opts in space.options.items()}}
+    if isinstance(space, SwapSpace):
+        run_settings["space"] = space.identity
     if pretrained:
         run_settings["from"] = pretrained.digest
     return run_settings

@@ -30,7 +30,7 @@ from ..training.job import Job
 from ..training.recipe import Recipe, check_devices, check_on
 from ..trials.forecast import ALONE, Known
 from ..trials.work import Work
-from .plan import ExperimentContext, Following, PlanTrials, Training
+from .plan import ExperimentContext, PlanTrials, Training
 
 
 @dataclass(frozen=True)
@@ -63,13 +63,8 @@ class ExperimentConfig:
         return data, recipes.fitted(self.recipe, len(data.train))
 
 
-def run_experiment(
-    plan: Sequence[Training], context: ExperimentContext, console: Console, following: Following = lambda ended: ()
-) -> list[Record]:
+def run_experiment(plan: Sequence[Training], context: ExperimentContext, console: Console) -> list[Record]:
     """Train what of the plan is not trained yet. Returns the records in its order: of all, unless the time was over.
-
-    Args:
-        following: the trainings that follow from the records of those that have ended; asked after each.
 
     Raises:
         InputError: if the folder holds trainings on other data, or a recipe or net does not fit the data.
@@ -90,7 +85,7 @@ def run_experiment(
         if context.pretrained:
             context.pretrained.save()
         write_run_json(folder, data, artifacts, settings=context.settings)
-        trials = PlanTrials(plan, context, store, artifacts, following)
+        trials = PlanTrials(plan, context, store, artifacts)
         left = [training for training in trials.plan.values() if training.id not in trials.ended]
         if context.about:
             console.print(context.about, highlight=False, markup=False, soft_wrap=True)
