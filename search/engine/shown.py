@@ -17,8 +17,8 @@ from ...results.render.tables import nets_table, short
 from ...results.runs.record import REFERENCE_KINDS, Record
 from ...results.runs.status import UNTRAINED, Status
 from ..spec import UNLIMITED
-from ..training.bank_jobs import SupernetJob
-from ..training.job import Job, JobId, LatencyJob, Progress, TrialJob
+from ..training.bank_jobs import EvaluateJob, SupernetJob
+from ..training.job import Job, JobId, LatencyJob, Progress, TrainJob, TrialJob
 from ..trials.forecast import Forecast, Known
 from ..trials.search_trials import SearchTrials
 from ..trials.work import Work
@@ -117,8 +117,10 @@ class ShownSearch:
                 return f"supernet  steps {job.start_step} to {job.stop_step} of {job.total_steps}"
             case LatencyJob():
                 return f"{_name(job)}  latency"
-            case _:
+            case TrainJob() | EvaluateJob():
                 return _name(job)
+            case _:
+                raise AssertionError(f"no job of a search: {job}")
 
     def line(self, record: Record) -> str:
         metric = self.trials.context.settings.metric
