@@ -63,7 +63,7 @@ def test_what_a_person_lists() -> None:
     assert found == PretrainedNet(
         "lcnet_050.ra2_in1k", 224, False, found.macs, found.params, None, "apache-2.0", "timm/lcnet_050.ra2_in1k"
     )
-    assert (round(found.params / 1e6, 2), round(found.macs / 1e9, 2)) == (1.88, 0.05), "timm's results-imagenet.csv"
+    assert round(found.params / 1e6, 2) == 1.88, "timm's results-imagenet.csv"
     for word, hint in (("resnet1b", "did you mean 'resnet18'"), ("vgg*z", "has weights"), ("timm:", "''")):
         with pytest.raises(InputError, match=hint):
             find_nets(word)
