@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ..data.dataset import DataSet
-from ..samplers.probe_order import ProbePair
+from ..samplers.probe_order import PATIENCE, ProbeOrder, ProbePair
 from ..spec import SearchSpec
-
-PATIENCE = 12  # probes in a row that add less than a hundredth of the hypervolume, after which a search ends
 
 
 @dataclass(frozen=True)
@@ -44,8 +42,10 @@ class ProbeContext:
         return str(Path(given).absolute()) if given else ""
 
     @property
-    def patience(self) -> int:
-        return self.spec.run.budget.patience or PATIENCE
+    def order(self) -> ProbeOrder:
+        """Which pair is probed next, and when the last probes have added too little."""
+        most = self.spec.limits.get("macs", 0.0)
+        return ProbeOrder(high=most, patience=self.spec.run.budget.patience or PATIENCE)
 
     def pair_of(self, name: str, side: int) -> ProbePair | None:
         """The pair of a net and a side; None if this search has none."""

@@ -12,6 +12,7 @@ from rich.console import Console
 from ...archs.errors import InputError
 from ...archs.timm_net import picture_moments
 from ...results.ranking.metric import class_of
+from ...results.ranking.stats import SHARE
 from ...results.runs.record import versions
 from ...results.runs.store import run_folder
 from ...spaces.pretrained import PretrainedNet, find_nets
@@ -63,6 +64,8 @@ def _check_settings(spec: SearchSpec) -> None:
     for name, given in trained_only.items():
         if given:
             raise InputError(f"{name}: space 'pretrained' judges nets without training them; leave it out")
+    if spec.metric.within != SHARE:
+        raise InputError(f"metric: of cuts it must be a share from 0 to 1, such as accuracy, got {spec.metric.name}")
     if spec.measured:
         cost = spec.measured[0]
         raise InputError(
@@ -99,7 +102,7 @@ def _pairs(net: PretrainedNet, largest: int, spec: SearchSpec) -> list[ProbePair
     """A net with each image side at which its first cuts may be within the limits."""
     most = DEEPER * spec.limits.get("macs", math.inf)
     pairs = [
-        ProbePair(net.name, side, float(net.macs_at(side)), net.top1, net.family)
+        ProbePair(net.name, side, float(net.macs_at(side)), net.top1, net.family, net.side)
         for side in net.sides
         if side <= largest or side == net.sides[0]
     ]

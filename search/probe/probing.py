@@ -15,7 +15,7 @@ from ...results.ranking.pareto import front_of
 from ...results.runs.record import Record, now
 from ...results.runs.status import Status
 from ...results.runs.store import Store, weights_file
-from ..samplers.probe_order import ProbePair, ask
+from ..samplers.probe_order import ProbePair
 from ..training.job import JobResult, Workers
 from ..trials.producer import Producer
 from .context import ProbeContext
@@ -23,7 +23,7 @@ from .job import CutResult, ProbeJob
 
 log = logging.getLogger("alternas")
 MAX_RETRIES = 2  # of a pair whose worker was lost
-Curve = tuple[tuple[float, float], ...]  # (cost, score) of the cuts of a pair
+Curve = tuple[tuple[float, float], ...]  # (cost, score) of cuts
 
 
 class Probing(Producer):
@@ -31,7 +31,7 @@ class Probing(Producer):
 
     Attributes:
         records: of the cuts that were judged, by key.
-        judged: the curve of cuts of each pair that has ended; empty where it failed.
+        judged: (MACs, score) of the cuts of each pair that has ended; none where it failed.
         running: pairs at workers, by the number of their job.
         seconds: that the probe of a pair took.
     """
@@ -116,7 +116,9 @@ class Probing(Producer):
         if len(found) >= record.runtime["cuts"]:
             self._next_number = max(self._next_number, record.trial + len(found))
             self.seconds[pair] = sum(other.seconds for other in found)
-            self.judged[pair] = tuple(sorted((self._cost(r), r.accuracy) for r in found if r.accuracy is not None))
+            self.judged[pair] = tuple(
+                sorted((float(r.cost["macs"]), r.accuracy) for r in found if r.accuracy is not None)
+            )
             self._drop_dominated(found)
 
     @property
@@ -137,8 +139,10 @@ class Probing(Producer):
         if self._again:
             return self._again[0]
         under_way = {*self.running.values()}
-        pairs = [pair for pair in self.context.pairs if pair not in under_way]
-        return ask(pairs, list(self.judged.items()))
+        failed = {pair for pair, curve in self.judged.items() if not curve}
+        pairs = [pair for pair in self.context.pairs if pair not in under_way | failed]
+        history = [(pair, curve) for pair, curve in self.judged.items() if curve]
+        return self.context.order.ask(pairs, history)
 
     def _record(self, job: ProbeJob, pair: ProbePair, cut: CutResult, result: JobResult) -> Record:
         deepest = max(result.cuts, key=lambda other: other.block)
