@@ -209,6 +209,14 @@ def test_pictures_grey_and_of_other_sizes() -> None:
         build_net(net, 3, 32, 4)
 
 
+def test_sides_that_weights_do_not_fit() -> None:
+    with pytest.raises(
+        InputError, match=r"timm: weights of levit_128s\.fb_dist_in1k are for images of 224 px alone, got 96"
+    ):
+        net_cost(CutNet("levit_128s.fb_dist_in1k", 2, 96), 3, 96)
+    assert net_cost(CutNet("test_vit", 2, 96), 3, 96).macs < net_cost(CutNet("test_vit", 2, 128), 3, 96).macs
+
+
 @pytest.mark.parametrize("name", ["test_vit", "test_resnet"])
 def test_weights_of_the_whole_net_at_another_side(name: str) -> None:
     """As timm itself brings them over, tables of positions resampled."""

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from .counting import flop_counter, on_meta
-from .cut_points import cut_points, trunk
+from .cut_points import check_side, cut_points, trunk
 from .cuts import CutPoint, prune, stage_maps, watched
 
 
@@ -17,8 +17,9 @@ def trunk_costs(name: str, side: int) -> tuple[tuple[int, int], ...]:
     """(parameters, MACs) of an image of `side` x `side` pixels at each cut of timm's net `name`, without a head.
 
     Raises:
-        InputError: if timm does not know the net, or it takes no such images.
+        InputError: if timm does not know the net, or it takes no such images, or its weights do not.
     """
+    check_side(name, side)
     return on_meta(name, lambda: _counted(cut_points(name), name, side))
 
 

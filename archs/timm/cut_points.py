@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+import timm
 import torch
 from timm.models.regnet import RegStage
 from torch import Tensor, nn
@@ -53,6 +54,23 @@ def trunk(
     if state is not None and (missing := [of for of in needed if of not in state]):  # timm goes on without them
         raise InputError(f"timm: {name}: {len(missing)} of its {len(needed)} tensors are missing, first {missing[0]}")
     return model
+
+
+def check_side(name: str, side: int) -> None:
+    """Raise InputError if timm's net `name` takes no weights of its own side at `side` pixels, as timm resamples them.
+
+    Nets of convs take all sides, most vision transformers too; LeViT's tables of attention fit one side alone.
+    """
+    config = timm.get_pretrained_cfg(name)
+    if config is None or not config.fixed_input_size or config.input_size[-1] == side:
+        return
+    with torch.device("meta"):
+        own = trunk(name).state_dict()
+    try:
+        trunk(name, side, {of: torch.zeros_like(tensor, device="cpu") for of, tensor in own.items()})
+    except InputError:
+        own_side = config.input_size[-1]
+        raise InputError(f"timm: weights of {name} are for images of {own_side} px alone, got {side}") from None
 
 
 def num_features(name: str, block: int, pooling: str) -> int:
