@@ -51,7 +51,11 @@ def load(config: DataConfig, report: Report = lambda what, done, total: None) ->
 
 def _warn_of_own(name: str) -> None:
     """Warn that what lies in the working folder by the name of a set that is known is not what is read."""
-    if own := next((entry for entry in sorted(os.listdir()) if entry.lower() == name.lower()), None):
+    try:
+        own = next((entry for entry in sorted(os.listdir()) if entry.lower() == name.lower()), None)
+    except OSError:  # a folder that may not be listed, where nobody sees what lies there
+        return
+    if own:
         log.warning("data: %s is the known set of that name, not ./%s here: --data ./%s reads that", name, own, own)
 
 
