@@ -67,11 +67,12 @@ def no_users_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def few_draws() -> Iterator[None]:
-    """Searches in tests choose their first nets from few random ones."""
+def shipped_draws() -> Iterator[int]:
+    """Searches in tests choose their first nets from few random ones, but in test_start.py, as shipped."""
+    shipped = start.DRAWS
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(start, "DRAWS", 40)
-        yield
+        yield shipped
 
 
 @pytest.fixture(scope="session", autouse=True)

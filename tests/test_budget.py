@@ -11,18 +11,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from ray import cloudpickle
-from typer.testing import CliRunner
 
 import fakes
 from alternas.archs import InputError, build, zoo
 from alternas.archs.weights import save
-from alternas.cli import app as cli
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_records, run_folder, write_json
+from alternas.search import run
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from alternas.search.engine import pool
@@ -85,19 +85,17 @@ def test_what_is_not_searched_takes_a_quarter_of_a_limit_at_most(
     assert open_controller(trials=10**9, budget=Budget(train_flops=1000 * most), **how).references
 
 
-def test_time_that_is_over_leaves_the_work_as_it_stands(open_controller: Open) -> None:
-    controller, executor = open_controller(trials=50, scheduler="mo-asha"), FakeExecutor(1)
-    poll = executor.poll
-
-    def slow(timeout: float) -> list[Any]:
-        time.sleep(0.01)
-        return poll(timeout)
-
-    executor.poll = slow  # type: ignore[method-assign]
-    assert not run_loop(controller, executor, SilentView(), seconds=0.2)
-    before = len(controller.store.records)
-    assert before < 54
-    assert run_loop(open_controller(trials=50, scheduler="mo-asha"), FakeExecutor(1), SilentView())
+def test_time_that_is_over_leaves_the_work_as_it_stands(open_controller: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job a second; after twenty of them the rest is left, and no leg that has ended is trained again."""
+    controller, first, second = open_controller(trials=50, scheduler="mo-asha"), FakeExecutor(1), FakeExecutor(1)
+    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=lambda: len(first.ran)))
+    assert not run_loop(controller, first, SilentView(), seconds=20)
+    assert len(first.ran) == 20
+    again = open_controller(trials=50, scheduler="mo-asha")
+    assert run_loop(again, second, SilentView())
+    legs = Counter((job.trial, job.seed, job.stop_step) for job in (*first.ran, *second.ran))
+    assert max(legs.values()) == 1
+    assert again.started == 50
 
 
 def test_a_net_has_the_minutes_that_its_earlier_legs_left(open_controller: Open) -> None:
@@ -224,10 +222,10 @@ def test_trainings_of_an_experiment_that_take_too_long_are_tried_again(
 
 @pytest.mark.parametrize("option", ["--trial-minutes", "--max-hours", "--max-train-flops"])
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "x"])
-def test_limits_are_above_nothing(option: str, value: str) -> None:
-    found = CliRunner().invoke(cli.app, ["search", option, value])
-    assert isinstance(found.exception, InputError | SystemExit)
-    assert "runs" not in [path.name for path in Path.cwd().glob("runs/*")]
+def test_limits_are_above_nothing(alternas: Any, elsewhere: Path, option: str, value: str) -> None:
+    code, _, err = alternas("search", option, value)
+    assert (code, option.lstrip("-") in err) == (2, True)
+    assert not Path("runs").exists()
 
 
 def test_a_scheduler_where_it_pays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
