@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from ..results.ranking.metric import class_of
 from ..results.ranking.objectives import title
 from ..results.runs.bank_progress import read_about, read_progress
 from ..results.runs.record import Record, versions
+from ..results.runs.run_spec import parse_run_spec
 from ..results.runs.store import find_run, has_trained, read_records, read_settings, run_folder
 from ..spaces import FileSpace, JointSpace, Space, SwapSpace
 from .context import SearchContext
@@ -247,7 +249,7 @@ def check_same_run(folder: Path, spec: SearchSpec, settings: dict[str, Any]) -> 
         if has_trained(folder):
             raise InputError(f"run {spec.name!r}: has records but no run.json with its settings; choose another --name")
         return
-    trials, differing = read_settings(folder).get("trials", 0), differences(previous_settings(folder), settings)
+    trials, differing = read_settings(folder).get("trials", 0), changed_settings(folder, settings)
     if not has_trained(folder):
         return
     if differing:
@@ -256,6 +258,26 @@ def check_same_run(folder: Path, spec: SearchSpec, settings: dict[str, Any]) -> 
     if spec.trials < trials:
         rule = f"it can be resumed with more trials, not with fewer: {trials} there, {spec.trials} here"
         raise InputError(f"run {spec.name!r} exists: {rule}")
+
+
+def changed_settings(folder: Path, settings: dict[str, Any]) -> list[str]:
+    """A line for each setting of the run in `folder` that is another now. A path in another spelling is the same."""
+    old = previous_settings(folder)
+    if old.get("data_split") == settings["data_split"]:
+        old = old | {"data": settings["data"]}  # the same images, split alike, wherever they lie
+    for name in ("start_with", "bank"):
+        if old.get(name) and settings.get(name) and _led_to(old[name]) == _led_to(settings[name]):
+            old = old | {name: settings[name]}
+    return differences(old, settings)
+
+
+def _led_to(text: str) -> tuple[Path, int | None]:
+    """The run's folder and the trial that a text names, or the file."""
+    try:
+        folder, trial = parse_run_spec(text)
+    except (InputError, OSError):  # OSError: nets written out make no name of a file
+        return Path(os.path.realpath(text)), None
+    return folder.resolve(), trial
 
 
 def default_scheduler(name: str, strategy: str, trials: int) -> str:

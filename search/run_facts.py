@@ -20,9 +20,8 @@ from .context import SearchContext
 from .data.dataset import DataSet
 from .data.load import keep_sample
 from .known_nets import taken_over
-from .prepare import previous_settings
+from .prepare import changed_settings
 from .redact import redact_words
-from .spec import differences
 from .training.artifacts import ArtifactStore
 from .trials.trial import BASELINE_SEEDS
 
@@ -58,7 +57,7 @@ def write_run_json(folder: Path, data: DataSet, artifacts: ArtifactStore | None,
 
 def write_facts(folder: Path, context: SearchContext) -> None:
     """Write the run's settings and facts. What a search of other settings left that trained nothing is deleted."""
-    other = not (folder / "run.json").exists() or differences(previous_settings(folder), context.run_settings)
+    other = not (folder / "run.json").exists() or changed_settings(folder, context.run_settings)
     if other and not has_trained(folder):
         if (folder / "run.json").exists():
             log.warning("run %r had trained nothing yet: what it left under other settings is deleted", folder.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,7 @@ def few_shot_curves(config: FewShotConfig, console: Console) -> dict[str, Any]:
         {"shots": k} | vars(mean_ci([curve[k] for curve in curves], SHARE, 1 / len(val.y_N))) for k in config.shots
     ]
 
-    known = weights.classes or () if weights.data == data.name else ()
+    known = weights.classes or () if weights.data and _place(weights.data) == _place(data.name) else ()
     new = [label for label, name in enumerate(data.classes) if name not in known]
     pool = val
     if new:
@@ -88,6 +89,11 @@ def few_shot_curves(config: FewShotConfig, console: Console) -> dict[str, Any]:
     episodes = episode_table(pool, config.ways, config.shots, config.episodes, 0, queries) if queries > 0 else []
     classes = {"classes": [data.classes[i] for i in new], "seen": not new, "queries": max(0, queries)}
     return {"weights": weights.label, "data": data.name, "probe": probe, "episodes": episodes} | classes
+
+
+def _place(name: str) -> str:
+    """Where a set lies, however its path is spelled; of a set that is no path its name in the current folder."""
+    return os.path.realpath(os.path.expanduser(name))
 
 
 def _fit_images(network: Network, loader: DeviceLoader) -> Network:
