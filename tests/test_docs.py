@@ -24,6 +24,7 @@ UNRUN = {
     "extending.md": ["downloads", "packages that may not be installed"],
     "gpus.md": ["a GPU"] * 4,
     "latency.md": [*["a device"] * 4, "python3 may have no onnxruntime"],
+    "pretrained.md": ["downloads"] * 3,
     "strategies.md": ["minutes"],
     "studies.md": ["downloads"],
     "tracking.md": [
