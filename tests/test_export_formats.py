@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from subprocess import CompletedProcess
+from types import SimpleNamespace
 from types import SimpleNamespace
 from typing import Any
 
@@ -201,6 +204,43 @@ def test_what_timm_is_told_of_images(tmp_path: Path) -> None:
     model = isolated._module(folder / "model.py")
     ours = model.preprocess(model.open_image(tmp_path / "a.png"))
     torch.testing.assert_close(transform(Image.open(tmp_path / "a.png"))[None], ours)
+
+
+def test_a_package_classifies_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As it does from Python, with the softmax; what is no picture is a line, and the exit code 2."""
+    from PIL import Image
+
+    about = {"mean": [120.0], "std": [60.0], "pictures": True, "classes": ["a", "b\x1b[2J c"]}
+    folder = tmp_path / "told"
+    write_formats(export_net_of(network_of(NETS["basic"], 2, 16, 1), about), folder, ("package",))
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (24, 24), np.uint8)).save(tmp_path / "new one.png")
+    (tmp_path / "junk.png").write_bytes(b"no picture")
+
+    def run(*files: str) -> tuple[Any, list[str], list[str]]:
+        """As `python model.py FILES` does: exit code, lines, and lines of errors."""
+        monkeypatch.setattr(sys, "argv", ["model.py", *files])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(folder / "model.py"), run_name="__main__")
+        return ended.value.code, *(text.splitlines() for text in capsys.readouterr())
+
+    monkeypatch.chdir(tmp_path)
+
+    model = SimpleNamespace(**runpy.run_path(str(folder / "model.py"), run_name="model"))
+    logits = model.load()(model.preprocess(model.open_image(tmp_path / "new one.png")))[0].double()
+    (p, likeliest), (q, other) = sorted(zip(logits.softmax(0).tolist(), ["a", "b?[2J c"], strict=True), reverse=True)
+    said = f"new one.png: {likeliest} {p:.4f}, {other} {q:.4f}"
+    assert run("new one.png") == (0, [said], [])
+    code, out, errors = run("gone.png", "junk.png", "new one.png")
+    assert (code, out, errors[0]) == (2, [said], "gone.png: No such file or directory")
+    assert [errors[1].startswith("junk.png: not a picture"), len(errors)] == [True, 2]
+    code, out, _ = run()
+    assert (code, out[-1]) == (None, "input (1, 1, 16, 16) -> logits (1, 2)")
+    folder = tmp_path / "arrays"
+    write_formats(export_net_of(network_of(NETS["basic"], 2, 16, 1), about | {"pictures": False}), folder, ("package",))
+    refused = "new one.png: this net takes arrays of its data's own values, and reads no files"
+    assert run("new one.png") == (2, [], [refused])
 
 
 def test_a_fixed_size_is_said(models: Any) -> None:

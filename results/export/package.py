@@ -28,8 +28,17 @@ logits = net(model.preprocess(images))  # images: (N, C, H, W), a tensor or an a
 ```
 
 Where the data were pictures, `model.preprocess(model.open_image("a.jpg"))` brings a file to the net's size as in \
-training. `python model.py` loads the net and prints what it is.
+training, and `python model.py a.jpg b.png` prints the likeliest classes of files with their probabilities. Without \
+files it prints what the net is.
 """
+ARRAYS = '''\
+def classify(files: list[str]) -> int:
+    """Refuse files: the net was trained on arrays, which `preprocess` takes."""
+    print(f"{files[0]}: this net takes arrays of its data's own values, and reads no files", file=sys.stderr)
+    return 2
+
+
+'''
 OF_TIMM = """
 The net is timm's own: `timm.create_model(ARGUMENTS)` takes the weights by `load_state_dict`, too.
 """
@@ -92,9 +101,11 @@ def drawing(network: AnyNetwork) -> list[str]:
 
 def _without_pictures(template: str) -> str:
     """The template of a net that was trained on arrays, which opens no files."""
-    start = template.index("def open_image")
-    template = template[:start] + template[template.index("def load", start) :]
-    lines = [line for line in template.splitlines() if "model.open_image" not in line]
+    for start, end, instead in (("def open_image", "def load", ""), ("def classify", "if __name__", ARRAYS)):
+        before, _, rest = template.partition(start)
+        template = before + instead + end + rest.partition(end)[2]
+    left_out = "model.open_image", "python model.py", "import struct", "import zlib", "SHOWN = "
+    lines = [line for line in template.splitlines() if not any(words in line for words in left_out)]
     return "\n".join(lines).replace("`open_image`, ", "") + "\n"
 
 
