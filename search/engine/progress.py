@@ -32,11 +32,19 @@ LEAST_SECONDS = 1.0  # left while anything runs
 
 @dataclass
 class Running:
-    """A job at a worker: what it takes, when it was begun, and the last point of its curve."""
+    """A job at a worker.
+
+    Attributes:
+        known: what it takes.
+        began: when.
+        is_first: whether its worker may still have had to start.
+        tick: the last point of its curve.
+    """
 
     job: Job
     known: Known | None
     began: float
+    is_first: bool
     tick: Progress | None = None
 
     @property
@@ -51,6 +59,13 @@ class Running:
             return 0.0
         steps = self.job.stop_step - self.first_step
         return min(1.0, max(0.0, (self.tick.point.step - self.first_step) / max(1, steps)))
+
+    @property
+    def seconds(self) -> float:
+        """What it has taken so far: of a first job what it says itself, without the start of its worker."""
+        if self.is_first and self.tick and self.share:
+            return self.tick.seconds
+        return time.monotonic() - self.began
 
     @property
     def first_step(self) -> int:
@@ -69,13 +84,14 @@ class ProgressCounts:
         self.began = time.monotonic()
         self.running: dict[JobId, Running] = {}
         self._workers = 1  # that were seen at work at once
+        self._ended = 0  # jobs
         self._pace = Pace()
         for kind, work, seconds in shown.known():
             self._pace.add(kind, work, seconds)
 
     def started(self, job: Job) -> None:
         if not isinstance(job.id, BankJobId) or not job.id.rank:  # workers that train the bank together have one line
-            self.running[job.id] = Running(job, self.shown.work(job), time.monotonic())
+            self.running[job.id] = Running(job, self.shown.work(job), time.monotonic(), self._ended == 0)
             self._workers = max(self._workers, sum(running.slots for running in self.running.values()))
 
     def tick(self, tick: Progress) -> None:
@@ -85,8 +101,14 @@ class ProgressCounts:
     def ended(self, record: Record | None, job: JobId) -> None:
         running = self.running.pop(job, None)
         if running and running.known:
-            seconds = time.monotonic() - running.began
-            self._pace.add(*running.known, seconds * running.slots)
+            self._ended += 1
+            self._learn(self._pace, running, (running.share or 1.0) if running.is_first else 1.0)
+
+    def _learn(self, pace: Pace, running: Running, share: float) -> None:
+        """Take in what a share of a job took."""
+        if running.known and share:
+            kind, work = running.known
+            pace.add(kind, work * share, running.seconds * running.slots)
 
     def refresh(self) -> None:
         """Draw anew, where anything is drawn."""
@@ -122,9 +144,7 @@ class ProgressCounts:
         """The pace of the jobs that run, before one has ended."""
         pace = Pace()
         for running in self.running.values():
-            if running.known and running.share:
-                kind, work = running.known
-                pace.add(kind, work * running.share, (time.monotonic() - running.began) * running.slots)
+            self._learn(pace, running, running.share)
         return pace
 
 

@@ -132,11 +132,10 @@ class Finetuning:
 
     @property
     def expected_flops(self) -> float:
-        """FLOPs that training the search's nets on is likely to take in all, if none is begun any more."""
+        """FLOPs that training nets on is likely to take from this round on, if no net is begun any more."""
         at = self._ended, self._budget.searched
         if self._foreseen[:2] != at:
-            own = sum(net.flops(steps) for net, steps in self.expected(Work()) if not net.is_plain)
-            self._foreseen = *at, own + self._before("finetuning").flops
+            self._foreseen = *at, sum(net.flops(steps) for net, steps in self.expected(Work()))
         return self._foreseen[2]
 
     def _limits(self, to_come: Work) -> Limits:

@@ -116,7 +116,7 @@ class Forecast:
         budget, wanted = self._trials.budget, self._wanted().flops
         if budget.limit == float("inf") or not wanted:
             return 1.0
-        finetuned = budget.expected_finetuning() / budget.searched if budget.searched else 0.0
+        finetuned = budget.to_finetune / budget.searched if budget.searched else 0.0
         return min(1.0, budget.flops_left / (wanted * (1 + finetuned)))
 
     def _wanted(self) -> Work:
