@@ -21,12 +21,13 @@ from alternas.search.training.job import JobResult, Point, Progress, TrainJob
 from alternas.search.trials.forecast import Forecast
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.search.trials.work import Work
-from alternas.spaces import get, random_net
+from alternas.spaces import FixedChooser, get, random_net
 from fakes import RECIPE, STEPS, FakeExecutor, fake_accuracy, price, run_loop
 
 Open = Callable[..., SearchTrials]
 A_STEP = 6 * RECIPE.batch_size  # FLOPs of a MAC in an optimiser step
 FACTOR = 1.5  # that what is foretold may be off by, at a quarter, half and three quarters
+FACTORS = {"all of it": 2.2, "known nets": 2.0}  # where a rung's promotions or one long training are most of it
 
 
 @pytest.fixture
@@ -41,21 +42,27 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 @pytest.mark.parametrize("repeats", [1, 3])
 def test_before_a_search_begins(open_controller: Open, limits: dict[str, int], repeats: int) -> None:
     """Baselines with their seeds, and so many mean nets of random draws within the limits, the first ones known."""
-    controller = open_controller(get("resnet", 8), trials=12, limits=limits, repeats=repeats)
-    draws = [price(random_net(get("resnet", 8), seed)).macs for seed in range(100)]
-    mean = statistics.mean(macs for macs in draws if macs <= limits.get("macs", macs))
+    controller = open_controller(get("all", 8), trials=12, limits=limits, repeats=repeats)
+    nets = to_come(controller, 12, limits.get("macs", 10**9))
     baselines = sum(price(net).macs for net in controller.baselines) * max(2, repeats)
-    expected = A_STEP * STEPS * (baselines + 12 * repeats * mean)
-    assert not controller.study.queued
+    expected = A_STEP * STEPS * (baselines + repeats * nets)
     assert Forecast(controller).left()["alone"].flops == pytest.approx(expected, rel=1e-12)
+
+
+def to_come(controller: SearchTrials, trials: int, most: float) -> float:
+    """MACs of the first nets, and of random ones."""
+    space = controller.context.space
+    first = [price(space.sample(FixedChooser(genes))).macs for genes in controller.study.queued]
+    draws = [price(random_net(space, seed)).macs for seed in range(100)]
+    return sum(first) + (trials - len(first)) * statistics.mean(macs for macs in draws if macs <= most)
 
 
 def test_a_scheduler_makes_it_less(open_controller: Open) -> None:
     """Rungs at 1/8, 1/4 and 1/2; of three nets two go on."""
-    controller = open_controller(get("resnet", 8), trials=40, scheduler="mo-asha")
-    mean = statistics.mean(price(random_net(get("resnet", 8), seed)).macs for seed in range(100))
+    controller = open_controller(get("all", 8), trials=40, scheduler="mo-asha")
+    nets = to_come(controller, 40, 10**9)
     share = 1 / 8 + (1 / 8) / 1.5 + (1 / 4) / 1.5**2 + (1 / 2) / 1.5**3
-    expected = A_STEP * STEPS * (sum(price(net).macs for net in controller.baselines) * 2 + 40 * share * mean)
+    expected = A_STEP * STEPS * (sum(price(net).macs for net in controller.baselines) * 2 + share * nets)
     assert Forecast(controller).left()["alone"].flops == pytest.approx(expected, rel=1e-12)
 
 
@@ -93,6 +100,7 @@ class Workers:
         self.clock, self.slots = clock, slots
         self.events: list[tuple[float, int, Progress | JobResult]] = []  # when, in which order, what
         self.busy = 0
+        self._stops: dict[str, int] = {}  # of each training, by its checkpoint
 
     @property
     def idle(self) -> int:
@@ -104,9 +112,11 @@ class Workers:
 
     def submit(self, job: TrainJob) -> None:
         self.busy += 1
-        macs = 1e6 if isinstance(job.genotype, TimmNet) else price(job.genotype).macs
-        for step in range(1, job.stop_step + 1):
-            seconds = 1.0 + step * (0.05 + 3e-9 * A_STEP * macs)
+        macs = 1e7 if isinstance(job.genotype, TimmNet) else price(job.genotype).macs
+        done = self._stops.get(job.checkpoint, 0)
+        self._stops[job.checkpoint] = job.stop_step
+        for step in range(done + 1, job.stop_step + 1):
+            seconds = 1.0 + (step - done) * (0.05 + 3e-9 * A_STEP * macs)
             accuracy = fake_accuracy(job.genotype, min(STEPS, step))
             self._at(seconds, Progress(job.id, Point(step, 1.0, accuracy), seconds))
         Path(job.weights).parent.mkdir(exist_ok=True)
@@ -169,7 +179,7 @@ KINDS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_time_left_is_right_within_a_factor(open_controller: Open, clock: list[float], kind: str, slots: int) -> None:
     """Also of a run that is resumed; 0 is said once all is done, and not before."""
-    how = {"trials": 20} | KINDS[kind]
+    how = {"trials": 20, "limits": {"macs": 500_000}} | KINDS[kind]
     for more in (1, 2):
         budget = how.get("budget", Budget())
         asked = {"trials": more * how["trials"], "budget": Budget(train_flops=more * budget.train_flops)}
@@ -177,7 +187,8 @@ def test_time_left_is_right_within_a_factor(open_controller: Open, clock: list[f
         assert more == 1 or view.seconds_left(), "from the first second on"
         assert run_loop(view.shown.trials, Workers(clock, slots), view)
         found = [*ratios(view.said)]
-        assert all(1 / FACTOR <= ratio <= FACTOR for ratio in found), found
+        factor = FACTORS.get(kind, FACTOR)
+        assert all(1 / factor <= ratio <= factor for ratio in found), found
         assert [left for _, left in view.said if not left] == [0.0] * bool(view.said[-1][1] == 0.0)
         if "budget" not in how:
             totals = [int(text.split(" of ")[1].split()[0]) for text in view.counts]
@@ -204,6 +215,7 @@ def test_what_runs_counts_as_far_as_it_has_come(open_controller: Open, clock: li
 
 
 def test_the_estimate_is_shown(open_controller: Open, monkeypatch: pytest.MonkeyPatch, clock: list[float]) -> None:
+    monkeypatch.setattr(progress, "DRAWING_SHARE", 1e9)
     for kind in (PlainView, LiveView):
         console = Console(file=io.StringIO(), width=200, force_terminal=kind is LiveView)
         controller = open_controller(get("resnet", 8), trials=12 if kind is PlainView else 24)

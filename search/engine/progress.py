@@ -127,18 +127,24 @@ class ProgressCounts:
     def seconds_left(self) -> float | None:
         """Time until all is done, by the pace of what has ended, on as many workers; None before one is known.
 
-        No less than the longest job that runs has ahead of it.
+        What runs, what comes next and what comes last, the longest training first, is dealt out to the workers.
         """
         pace = self._pace if self._pace.knows else self._first_pace()
         left = [pace.seconds(kind, work) for kind, work in self.shown.left().items()]
         if None in left:
             return None
-        total, longest = sum(seconds or 0.0 for seconds in left), 0.0
+        bulk = sum(seconds or 0.0 for seconds in left)
+        loads = [0.0] * self._workers
         for running in self.running.values():
-            seconds = pace.seconds(*running.known) if running.known else 0.0
-            total -= (seconds or 0.0) * running.share
-            longest = max(longest, (seconds or 0.0) * (1 - running.share) / running.slots)
-        return max(total / self._workers, longest, LEAST_SECONDS if self.running else 0.0)
+            seconds = (pace.seconds(*running.known) or 0.0) if running.known else 0.0
+            bulk -= seconds
+            for _ in range(running.slots):
+                loads[loads.index(min(loads))] += seconds * (1 - running.share) / running.slots
+        last = sorted((pace.seconds(kind, work) or 0.0 for kind, work in self.shown.last()), reverse=True)
+        loads = filled(loads, max(0.0, bulk - sum(last)))
+        for seconds in last:
+            loads[loads.index(min(loads))] += seconds
+        return max(*loads, LEAST_SECONDS if self.running else 0.0)
 
     def _first_pace(self) -> Pace:
         """The pace of the jobs that run, before one has ended."""
@@ -146,6 +152,16 @@ class ProgressCounts:
         for running in self.running.values():
             self._learn(pace, running, running.share)
         return pace
+
+
+def filled(loads: list[float], more: float) -> list[float]:
+    """Loads of workers after so much more work in small parts, which goes to those that have least."""
+    loads, level = sorted(loads), 0.0
+    for number in range(1, len(loads) + 1):
+        level = (sum(loads[:number]) + more) / number
+        if number == len(loads) or level <= loads[number]:
+            break
+    return [max(load, level) for load in loads]
 
 
 class PlainView(ProgressCounts):

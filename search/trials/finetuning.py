@@ -122,8 +122,10 @@ class Finetuning:
         if self._front[0] != self._ended:
             searched = [replace(net, cost=net.macs) for net in self._found(False)]
             self._front = self._ended, thinned(searched or self._usual(), self._least)
-        known = [replace(net, cost=net.macs) for net in self._found(True)]
-        return plan_finetuning(self._front[1], [*known, *plain], self._limits(to_come))
+        known, chosen = [replace(net, cost=net.macs) for net in self._found(True)], self._front[1]
+        if to_come.steps and all(net.was_trained_on for net in chosen):
+            chosen = [*chosen, self._usual()[MAX_NETS // 2]]  # one of the nets to come
+        return plan_finetuning(chosen, [*known, *plain], self._limits(to_come))
 
     @property
     def _least(self) -> float:
