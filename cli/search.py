@@ -81,7 +81,7 @@ def search(
     from ..results.ranking.metric import parse_metric
     from ..results.runs.store import plain_name
     from ..search.data.readers.registry import find_reader
-    from ..search.prepare import default_scheduler
+    from ..search.prepare import default_scheduler, default_strategy
     from ..search.samplers.registry import find_strategy
     from ..search.spec import POLISH, RUNGS, TRIALS, UNLIMITED, SearchSpec
     from ..search.training.trainer_file import read_trainer
@@ -94,7 +94,8 @@ def search(
         data = file.name
     else:
         several_labels = find_reader(data).several_labels
-    strategy = strategy or ("evolution-per-cost" if max_train_flops else "evolution")
+    run_name = name or plain_name(space, data)
+    strategy = strategy or default_strategy(run_name, max_train_flops is not None)
     planned = find_strategy(strategy).planned
     apart = alone or bool(file) or (planned and not supernet)  # a trainer trains nets itself
     if alone and supernet:
@@ -102,7 +103,6 @@ def search(
     if polish is None:
         polish = 0.0 if apart else POLISH
     recipe, genes = training.tuned_on(data, tune or ())
-    run_name = name or plain_name(space, data)
     most = trials if trials is not None else UNLIMITED if supernet or max_train_flops else TRIALS
     return SearchSpec(
         space=space,

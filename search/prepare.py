@@ -29,8 +29,8 @@ from .known_nets import GeneFinder, KnownNets, find_known_nets, noted_genes, tra
 from .net_limits import NetLimits
 from .pretrained import Pretrained, load_pretrained
 from .references import count_references
-from .samplers.registry import check_strategy, find_strategy
-from .spec import SearchSpec, differences
+from .samplers.registry import STRATEGIES, check_strategy, find_strategy
+from .spec import UNLIMITED, SearchSpec, differences
 from .supernet.budget import MIN_BATCH
 from .supernet.draws import NetSampler
 from .training.artifacts import artifact_store, check_store
@@ -255,7 +255,7 @@ def check_same_run(folder: Path, spec: SearchSpec, settings: dict[str, Any]) -> 
     if differing:
         hint = "choose another --name for a new search, or repeat the old settings to resume"
         raise InputError(f"run {spec.name!r} exists with other settings: {'; '.join(differing)}; {hint}")
-    if spec.trials < trials:
+    if spec.trials < trials < UNLIMITED:  # else no number was asked for: its compute ended it
         rule = f"it can be resumed with more trials, not with fewer: {trials} there, {spec.trials} here"
         raise InputError(f"run {spec.name!r} exists: {rule}")
 
@@ -291,6 +291,22 @@ def default_scheduler(name: str, strategy: str, trials: int) -> str:
     if used:
         return used
     return "mo-asha" if trials >= SCHEDULER_FROM_TRIALS and not find_strategy(strategy).planned else "none"
+
+
+def default_strategy(name: str, limited: bool) -> str:
+    """The strategy of a search that names none: of ours that of the run of this name, else by what its end is.
+
+    Args:
+        limited: whether its compute ends a new search.
+
+    Raises:
+        InputError: if the run's `run.json` cannot be read.
+    """
+    folder = run_folder(name)
+    used = previous_settings(folder).get("strategy") if (folder / "run.json").exists() else None
+    if used in STRATEGIES:
+        return used
+    return "evolution-per-cost" if limited else "evolution"
 
 
 def previous_settings(folder: Path) -> dict[str, Any]:

@@ -245,6 +245,22 @@ def test_a_scheduler_where_it_pays(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         default_scheduler("../elsewhere", "evolution", 99)
 
 
+@pytest.mark.usefixtures("elsewhere")
+def test_a_limit_on_compute_is_a_budget_and_no_more(alternas: Any, fake_pool: type[FakePool]) -> None:
+    """A run begun with one resumes with more, without, with so many trials, and the other way round."""
+    words = ("search", "resnet", "--data", "digits", "--epochs", "1", "--recipe", "smoke")
+    more = [("--max-train-flops", "20G"), ("--max-train-flops", "40G"), (), ("--trials", "24"), ("--trials", "40")]
+    for name, order in (("one", more), ("other", [(), *more[:2], ("--trials", "24")])):
+        nets = [0]
+        for limit in order:
+            code, out, err = alternas(*words, "--name", name, *limit)
+            assert code == 0, (limit, out, err)
+            nets.append(sum(r.kind == "search" and r.weights != "polished" for r in read_records(run_folder(name))))
+        assert nets == sorted(nets)
+        assert nets[-1] > nets[1] > 0
+    assert fake_pool.jobs_of_all
+
+
 def test_baselines_wait_once_they_have_had_their_share_of_the_time(open_controller: Open) -> None:
     """Each training is said to take 10 s of 100: a quarter is over after three, and the rest come last."""
     from alternas.archs.timm_net import TimmNet

@@ -5,7 +5,7 @@
 2. A candidate's accuracy is on validation, the mean over its seeds, or the score of the run's other metric. Its costs
    are counted (MACs), measured (latency) or what its training took.
 3. Left out are nets with an unknown value, over a limit, below what was asked for, or of another family.
-4. Gain is accuracy above the curve of the plain ResNets at the same cost.
+4. Gain is accuracy above the curve of the plain ResNets at the same cost that were trained for at least as long.
 5. The front is what no other net dominates: rank 1. Rank 2 is the front of the rest, and so on.
 6. Nets whose accuracies the seed noise does not tell apart are tied, where that noise is known well enough.
 
@@ -29,6 +29,7 @@ from ..runs.record import Record
 from ..runs.retrained import RETRAINED, by_net, retrainings
 from ..runs.status import Status
 from ..runs.store import read_data_facts
+from .lengths import PlainResNets
 from .limits import Limits
 from .metric import OF_IMAGES, Metric, score_range, trained_scores, validation_metrics
 from .objectives import ACCURACY, LATENCY, RankingQuery, column, is_cost, parse_objectives, train_flops, train_seconds
@@ -108,10 +109,9 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
     within = [row for row in known if query.metric.is_met(row[ACCURACY]) and not Limits(query.limits).broken(row)]
     rows = [row for row in within if not query.families or row["family"] in query.families]
 
-    plain = [row for row in candidates if row["kind"] == "baseline" and row[query.cost]]
-    curve = envelope([(row[ACCURACY], row[query.cost]) for row in plain])
+    plain = PlainResNets(candidates, records, query.cost)
     for row in rows:
-        row["gain"], row["gain_bound"] = gain(row[ACCURACY], row[query.cost], curve)
+        row["gain"], row["gain_bound"] = gain(row[ACCURACY], row[query.cost], envelope(plain.trained_as_long(row)))
 
     rows = with_ranks(rows, query, noise)
     missing, over = {name: n for name, n in unknown.items() if n}, len(known) - len(rows)

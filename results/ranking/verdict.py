@@ -220,7 +220,7 @@ def _measured_again(board: Leaderboard, row: Row) -> list[str]:
 
 def _doubts(board: Leaderboard, row: Row) -> list[str]:
     """Sentences on what is unknown and what may change."""
-    said = []
+    said, cost = [], board.query.cost
     if not board.noise:
         said.append("Too few nets were trained again: the seed noise is not known, nor which nets are tied.")
     else:
@@ -237,6 +237,8 @@ def _doubts(board: Leaderboard, row: Row) -> list[str]:
         return said
     if not any(r.kind == "baseline" and r.status == Status.OK for r in board.records):
         said.append("No plain ResNet was trained, so what it gains over one is not known.")
+    elif row["gain"] is None and any(r["kind"] == "baseline" and r[cost] <= row[cost] for r in board.rows):
+        said.append("No plain ResNet was trained for as long, so what it gains over one is not known.")
     elif row["gain"] is None:
         said.append("It is cheaper than every plain ResNet of the run and less accurate, so its gain is not known.")
     if row["rising"]:

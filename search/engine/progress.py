@@ -32,11 +32,19 @@ LEAST_SECONDS = 1.0  # left while anything runs
 
 @dataclass
 class Running:
-    """A job at a worker: what it takes, when it was begun, and the last point of its curve."""
+    """A job at a worker.
+
+    Attributes:
+        known: what it takes.
+        began: when.
+        is_first: whether its worker may still have had to start.
+        tick: the last point of its curve.
+    """
 
     job: Job
     known: Known | None
     began: float
+    is_first: bool
     tick: Progress | None = None
 
     @property
@@ -51,6 +59,13 @@ class Running:
             return 0.0
         steps = self.job.stop_step - self.first_step
         return min(1.0, max(0.0, (self.tick.point.step - self.first_step) / max(1, steps)))
+
+    @property
+    def seconds(self) -> float:
+        """What it has taken so far: of a first job what it says itself, without the start of its worker."""
+        if self.is_first and self.tick and self.share:
+            return self.tick.seconds
+        return time.monotonic() - self.began
 
     @property
     def first_step(self) -> int:
@@ -69,13 +84,14 @@ class ProgressCounts:
         self.began = time.monotonic()
         self.running: dict[JobId, Running] = {}
         self._workers = 1  # that were seen at work at once
+        self._ended = 0  # jobs
         self._pace = Pace()
         for kind, work, seconds in shown.known():
             self._pace.add(kind, work, seconds)
 
     def started(self, job: Job) -> None:
         if not isinstance(job.id, BankJobId) or not job.id.rank:  # workers that train the bank together have one line
-            self.running[job.id] = Running(job, self.shown.work(job), time.monotonic())
+            self.running[job.id] = Running(job, self.shown.work(job), time.monotonic(), self._ended == 0)
             self._workers = max(self._workers, sum(running.slots for running in self.running.values()))
 
     def tick(self, tick: Progress) -> None:
@@ -85,8 +101,14 @@ class ProgressCounts:
     def ended(self, record: Record | None, job: JobId) -> None:
         running = self.running.pop(job, None)
         if running and running.known:
-            seconds = time.monotonic() - running.began
-            self._pace.add(*running.known, seconds * running.slots)
+            self._ended += 1
+            self._learn(self._pace, running, (running.share or 1.0) if running.is_first else 1.0)
+
+    def _learn(self, pace: Pace, running: Running, share: float) -> None:
+        """Take in what a share of a job took."""
+        if running.known and share:
+            kind, work = running.known
+            pace.add(kind, work * share, running.seconds * running.slots)
 
     def refresh(self) -> None:
         """Draw anew, where anything is drawn."""
@@ -105,27 +127,41 @@ class ProgressCounts:
     def seconds_left(self) -> float | None:
         """Time until all is done, by the pace of what has ended, on as many workers; None before one is known.
 
-        No less than the longest job that runs has ahead of it.
+        What runs, what comes next and what comes last, the longest training first, is dealt out to the workers.
         """
         pace = self._pace if self._pace.knows else self._first_pace()
         left = [pace.seconds(kind, work) for kind, work in self.shown.left().items()]
         if None in left:
             return None
-        total, longest = sum(seconds or 0.0 for seconds in left), 0.0
+        bulk = sum(seconds or 0.0 for seconds in left)
+        loads = [0.0] * self._workers
         for running in self.running.values():
-            seconds = pace.seconds(*running.known) if running.known else 0.0
-            total -= (seconds or 0.0) * running.share
-            longest = max(longest, (seconds or 0.0) * (1 - running.share) / running.slots)
-        return max(total / self._workers, longest, LEAST_SECONDS if self.running else 0.0)
+            seconds = (pace.seconds(*running.known) or 0.0) if running.known else 0.0
+            bulk -= seconds
+            for _ in range(running.slots):
+                loads[loads.index(min(loads))] += seconds * (1 - running.share) / running.slots
+        last = sorted((pace.seconds(kind, work) or 0.0 for kind, work in self.shown.last()), reverse=True)
+        loads = filled(loads, max(0.0, bulk - sum(last)))
+        for seconds in last:
+            loads[loads.index(min(loads))] += seconds
+        return max(*loads, LEAST_SECONDS if self.running else 0.0)
 
     def _first_pace(self) -> Pace:
         """The pace of the jobs that run, before one has ended."""
         pace = Pace()
         for running in self.running.values():
-            if running.known and running.share:
-                kind, work = running.known
-                pace.add(kind, work * running.share, (time.monotonic() - running.began) * running.slots)
+            self._learn(pace, running, running.share)
         return pace
+
+
+def filled(loads: list[float], more: float) -> list[float]:
+    """Loads of workers after so much more work in small parts, which goes to those that have least."""
+    loads, level = sorted(loads), 0.0
+    for number in range(1, len(loads) + 1):
+        level = (sum(loads[:number]) + more) / number
+        if number == len(loads) or level <= loads[number]:
+            break
+    return [max(load, level) for load in loads]
 
 
 class PlainView(ProgressCounts):

@@ -57,6 +57,8 @@ class Shown(Protocol):
 
     def left(self) -> Mapping[str, Work]: ...  # of all that has not ended, by kind; running jobs count from their start
 
+    def last(self) -> Iterable[Known]: ...  # of it the trainings that come one by one at the end
+
     def known(self) -> Iterable[tuple[str, Work, float]]: ...  # kind, amount and seconds of what ended before
 
     def name(self, job: Job) -> str: ...  # what a person calls a running job
@@ -107,6 +109,9 @@ class ShownSearch:
 
     def left(self) -> Mapping[str, Work]:
         return self.forecast.left()
+
+    def last(self) -> Iterable[Known]:
+        return self.forecast.last()
 
     def known(self) -> Iterable[tuple[str, Work, float]]:
         return self.forecast.known()

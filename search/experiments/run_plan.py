@@ -153,6 +153,9 @@ class ShownPlan:
         plan, ended = self.trials.plan, self.trials.ended
         return {ALONE: sum((self._work(t) for i, t in plan.items() if i not in ended), Work())}
 
+    def last(self) -> Iterable[Known]:
+        return ()
+
     def known(self) -> Iterable[tuple[str, Work, float]]:
         plan = self.trials.plan
         ended = ((plan[i], record) for i, record in self.trials.ended.items() if i in plan)

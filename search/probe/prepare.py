@@ -59,7 +59,7 @@ def _check_settings(spec: SearchSpec) -> None:
     trained_only = {
         "supernet": spec.supernet, "start-with": spec.start_with, "from": spec.pretrained, "tune": spec.tune,
         "trainer": spec.trainer, "with": spec.references, "repeats": spec.repeats > 1,
-        "scheduler": spec.scheduler != "none", "strategy": spec.strategy != "evolution",
+        "scheduler": spec.scheduler != "none", "strategy": not spec.strategy.startswith("evolution"),
     }  # fmt: skip
     for name, given in trained_only.items():
         if given:

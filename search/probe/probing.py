@@ -136,6 +136,8 @@ class Probing(Producer):
         return float(record.cost[self.context.spec.objective])
 
     def _next_pair(self) -> ProbePair | None:
+        if self.flops >= self.context.spec.run.budget.train_flops:
+            return None
         if self._again:
             return self._again[0]
         under_way = {*self.running.values()}

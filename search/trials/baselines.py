@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ...archs import Genotype
 from ...archs.cost import BACKWARD_FACTOR
@@ -44,10 +44,12 @@ def choose_baselines(
     return chosen
 
 
-def planned_baselines(baselines: Sequence[Genotype], context: SearchContext) -> float:
-    """FLOPs of plain ResNets: as much again for training them on as they take before."""
-    first = sum(baseline_flops(net, context) for net in baselines)
-    return first * (2 if context.settings.polish else 1)
+def planned_beside(
+    baselines: Sequence[Genotype], references: Mapping[TimmNet, CountedCost], context: SearchContext
+) -> float:
+    """FLOPs of the first trainings of what is not searched."""
+    plain = sum(baseline_flops(net, context) for net in baselines)
+    return plain + sum(reference_flops(cost, context) for cost in references.values())
 
 
 def choose_references(context: SearchContext) -> dict[TimmNet, CountedCost]:

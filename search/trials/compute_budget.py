@@ -23,8 +23,8 @@ class ComputeBudget:
     quarter of all. A limit on FLOPs is one on everything: no training is begun that would go over it.
 
     Attributes:
-        planned_beside: FLOPs kept for what is not searched.
-        expected_finetuning: FLOPs that finetuning is likely to take of its share in all, as the front is now.
+        planned_beside: FLOPs of the first trainings of what is not searched.
+        expected_finetuning: FLOPs that training nets on is likely to take, as the front is now.
     """
 
     def __init__(self, tally: RunTally, settings: SearchSpec, shared: SharedWeights | None) -> None:
@@ -68,9 +68,12 @@ class ComputeBudget:
         if self.limit == math.inf:
             return math.inf
         beside = max(0.0, self.planned_beside - self._tally.begun_work("beside").flops)
-        finetuning = self._tally.begun_work("finetuning").flops
-        kept = self.expected_finetuning() - finetuning if self._settings.polish else 0.0
-        return max(0.0, self.unspent - beside - max(0.0, kept))
+        return max(0.0, self.unspent - beside - self.to_finetune)
+
+    @property
+    def to_finetune(self) -> float:
+        """FLOPs kept for training nets on, the plain ResNets too."""
+        return self.expected_finetuning() if self._settings.polish else 0.0
 
     def affords(self, trial: Trial) -> bool:
         """Whether what is left is enough to train a net up to its next stop."""

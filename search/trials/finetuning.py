@@ -122,8 +122,10 @@ class Finetuning:
         if self._front[0] != self._ended:
             searched = [replace(net, cost=net.macs) for net in self._found(False)]
             self._front = self._ended, thinned(searched or self._usual(), self._least)
-        known = [replace(net, cost=net.macs) for net in self._found(True)]
-        return plan_finetuning(self._front[1], [*known, *plain], self._limits(to_come))
+        known, chosen = [replace(net, cost=net.macs) for net in self._found(True)], self._front[1]
+        if to_come.steps and all(net.was_trained_on for net in chosen):
+            chosen = [*chosen, self._usual()[MAX_NETS // 2]]  # one of the nets to come
+        return plan_finetuning(chosen, [*known, *plain], self._limits(to_come))
 
     @property
     def _least(self) -> float:
@@ -132,11 +134,10 @@ class Finetuning:
 
     @property
     def expected_flops(self) -> float:
-        """FLOPs that training the search's nets on is likely to take in all, if none is begun any more."""
+        """FLOPs that training nets on is likely to take from this round on, if no net is begun any more."""
         at = self._ended, self._budget.searched
         if self._foreseen[:2] != at:
-            own = sum(net.flops(steps) for net, steps in self.expected(Work()) if not net.is_plain)
-            self._foreseen = *at, own + self._before("finetuning").flops
+            self._foreseen = *at, sum(net.flops(steps) for net, steps in self.expected(Work()))
         return self._foreseen[2]
 
     def _limits(self, to_come: Work) -> Limits:

@@ -42,12 +42,19 @@ class Forecast:
         trials, shared = self._trials, self._trials.shared
         to_come = Work() if shared else self._to_come()
         live = (trial.work_left(trials.settings.repeats) for trial in trials.live.values())
-        left = {ALONE: sum(live, to_come) + self._to_finetune(to_come)}
+        later = sum(self._to_finetune(to_come), to_come)
+        fits = min(1.0, trials.budget.unspent / later.flops) if later.flops else 1.0
+        left = {ALONE: sum(live, later * fits)}
         if shared:
             nets = self._nets_to_evaluate
             left[BANK] = Work(shared.bank_training.flops_left)
             left[SHARED] = Work(nets * shared.mean_evaluation, 0, nets)
         return left
+
+    def last(self) -> list[Known]:
+        """The trainings among these that come one by one at the end."""
+        to_come = Work() if self._trials.shared else self._to_come()
+        return [(ALONE, work) for work in self._to_finetune(to_come)]
 
     @property
     def nets(self) -> int:
@@ -116,7 +123,7 @@ class Forecast:
         budget, wanted = self._trials.budget, self._wanted().flops
         if budget.limit == float("inf") or not wanted:
             return 1.0
-        finetuned = budget.expected_finetuning() / budget.searched if budget.searched else 0.0
+        finetuned = budget.to_finetune / budget.searched if budget.searched else 0.0
         return min(1.0, budget.flops_left / (wanted * (1 + finetuned)))
 
     def _wanted(self) -> Work:
@@ -130,20 +137,32 @@ class Forecast:
         to_begin = 0 if trials.proposed_all else max(0, nets - begun)
         total = begun + to_begin
         live = [trial for trial in trials.live.values() if part_of(trial) == "search"]
-        passed = self._tally.promotions + Counter(trial.promoted for trial in live)
+        passed, macs = Counter(self._tally.promotions), Counter(self._tally.promoted_macs)
+        for trial in live:
+            passed[trial.promoted] += 1
+            macs[trial.promoted] += trial.cost.macs
         whole = self._tally.whole + sum(bool(trial.results_by_seed) for trial in live)
-        wanted, before = 0.0, 0
+        wanted, before, mean = Work(trainings=to_begin), 0, self._net_macs(live, to_begin)
+        there, coming = begun, float(total)
         for rung, until in enumerate(steps):
-            there = sum(n for number, n in passed.items() if number >= rung)
-            wanted += max(0.0, total / settings.eta**rung - there) * (until - before)
+            if rung:  # nets that go on are others than those that stop, and may be more than 1 in eta
+                there = sum(n for number, n in passed.items() if number >= rung)
+                coming = total * max(settings.eta**-rung, there / max(1, begun))
+                mean = (PRIOR_NETS * mean + sum(m for number, m in macs.items() if number >= rung)) / (
+                    PRIOR_NETS + there
+                )
+            wanted += self._of_net(mean, max(0.0, coming - there) * (until - before))
+            wanted += Work(trainings=max(0.0, coming - there) * bool(rung))
             before = until
-        repeated = max(0.0, total / settings.eta ** (len(steps) - 1) - whole) * (settings.repeats - 1)
-        wanted += repeated * steps[-1]
+        again = max(0.0, coming - whole) * (settings.repeats - 1)
+        wanted += self._of_net(mean, again * steps[-1]) + Work(trainings=again)
         every = float(bool(settings.inherit or self._context.pretrained))
         heir_share = heirs(begun, total, self._context) / to_begin if to_begin else every
-        wanted *= 1 - (1 - BUDGET_SHARE) * heir_share
-        flops = BACKWARD_FACTOR * self._net_macs(live, to_begin) * settings.recipe.batch_size * wanted
-        return Work(flops, wanted, to_begin + repeated)
+        return wanted * (1 - (1 - BUDGET_SHARE) * heir_share)
+
+    def _of_net(self, macs: float, steps: float) -> Work:
+        """Steps of nets of so many MACs."""
+        return Work(BACKWARD_FACTOR * macs * steps * self._context.settings.recipe.batch_size, steps)
 
     def _net_macs(self, live: list[Trial], to_begin: int) -> float:
         """MACs of a net to come: the first ones are known, the others are as those begun so far."""
@@ -156,17 +175,17 @@ class Forecast:
         known = [context.cost_fn(context.space.sample(FixedChooser(genes))).macs for genes in queued]
         return (sum(known) + mean * (to_begin - len(known))) / to_begin
 
-    def _to_finetune(self, to_come: Work) -> Work:
+    def _to_finetune(self, to_come: Work) -> list[Work]:
         """The trainings of nets that will be trained on, beside those that are."""
         trials, finetuning = self._trials, self._trials.finetuning
         if not self._context.settings.polish:
-            return Work()
+            return []
         live = [t for t in trials.live.values() if part_of(t) == "search" and not t.paused]
         plain = [self._candidate(t) for t in trials.live.values() if t.kind == "baseline" and t.weights != "polished"]
         is_known = not (to_come.steps or live or plain) and trials.proposed_all
         shares = finetuning.plan if is_known else finetuning.expected(to_come, plain)
         waiting = finetuning.waiting(trials.trained_on, shares)
-        return sum((Work(net.flops(steps), steps, 1) for net, steps in waiting), Work())
+        return [Work(net.flops(steps), steps, 1) for net, steps in waiting]
 
     def _candidate(self, trial: Trial) -> Candidate:
         """A plain ResNet that has not ended, as it will be."""

@@ -22,7 +22,7 @@ from ..context import SearchContext
 from ..training.bank_jobs import EvaluateJob
 from ..training.job import Job, JobResult, TrainJob, Workers
 from ..training.recipe import Recipe
-from .baselines import choose_baselines, choose_references, planned_baselines, reference_flops
+from .baselines import choose_baselines, choose_references, planned_beside
 from .compute_budget import ComputeBudget
 from .finetuning import Finetuning
 from .finetuning_plan import Share
@@ -67,9 +67,8 @@ class SearchTrials(Producer):
         self.live = LiveTrials(context.artifacts)
         self.tally = RunTally(self.live, settings)
         self.budget = ComputeBudget(self.tally, settings, self.shared)
-        beside = planned_baselines(self.baselines, context)
         self.references = choose_references(context)
-        self.budget.planned_beside = beside + sum(reference_flops(c, context) for c in self.references.values())
+        self.budget.planned_beside = planned_beside(self.baselines, self.references, context)
         self.finetuning = Finetuning(context, self.budget, self.tally, self.shared is not None)
         self.budget.expected_finetuning = lambda: self.finetuning.expected_flops
         self.known: dict[str, Record] = {}

@@ -24,7 +24,8 @@ class RunTally:
         taken: trials whose records are an earlier run's.
         begun, macs: nets of the search that were trained, and their MACs.
         inherited: number of them that began with a relative's weights.
-        promotions: number of them by rungs that they were promoted from.
+        promotions: number of them by rungs that they were promoted from,
+        promoted_macs: and their MACs.
         whole: number of them that were trained to the end.
         spent: what trainings that have ended took, by `part_of`.
         refused: FLOPs of the nets that the limit on compute left too little for.
@@ -37,6 +38,7 @@ class RunTally:
         self.taken: list[int] = []
         self.begun = self.macs = self.inherited = self.whole = self._references = 0
         self.promotions: Counter[int] = Counter()
+        self.promoted_macs: Counter[int] = Counter()
         self.spent = defaultdict[str, Work](Work)
         self.refused: list[float] = []
 
@@ -55,7 +57,9 @@ class RunTally:
             self.begun += 1
             self.macs += record.macs
             self.inherited += record.weights == "inherited"
-            self.promotions[sum(bool(rung["promoted"]) for rung in record.rungs)] += 1
+            promoted = sum(bool(rung["promoted"]) for rung in record.rungs)
+            self.promotions[promoted] += 1
+            self.promoted_macs[promoted] += record.macs
             self.whole += record.status == Status.OK
 
     def _flops_needed(self, record: Record) -> float:
