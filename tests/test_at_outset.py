@@ -43,6 +43,7 @@ def test_a_few_photographs() -> None:
     assert recipe == (
         "recipe smoke, the default for these data: 1 step of 111 pictures an epoch, 14 a net (--epochs 14)"
     )
+    assert "apart from 100 percentage points on" in at_outset(data_of(111, 1), smoke(), Metric())[0]
     assert "nets learn little in 14 steps; --epochs 100 gives them at least 100" in warning
 
 

@@ -192,9 +192,9 @@ def numbered(
 
 def _warn_of_no_label(name: str, known: np.ndarray, count_K: np.ndarray) -> None:
     """Warn of numbers among labels that often say that there is none; -1 and 1 alone are two classes."""
-    if known.dtype.kind not in "iu" or known.tolist() == [-1, 1]:
+    if known.dtype.kind not in "iu" or len(known) < 2 or known.tolist() == [-1, 1]:
         return
-    far = known[-1] - known[-2] > 1 if len(known) > 1 else False
+    far = known[-1] - known[-2] > 1
     odd_K = (known < 0) | (np.isin(known, NO_LABEL) & far & (known == known[-1]))
     for label, count in zip(known[odd_K], count_K[odd_K], strict=True):
         rule = f"{count:,} images have the label {label}, which becomes a class"
