@@ -12,7 +12,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from subprocess import CompletedProcess
 from types import SimpleNamespace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np

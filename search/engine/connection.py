@@ -222,7 +222,7 @@ def _short_folder() -> str | None:
 
 
 def _init(address: str, **more: Any) -> None:
-    """Connect. Workers import first what the driver does: Ray adds the current folder, where a torch.py may lie."""
+    """Connect. Workers import first what the driver does: Ray adds the current folder, which may hold another torch."""
     own = takewhile(lambda folder: folder != sysconfig.get_path("stdlib"), sys.path)
     last_first = [os.path.abspath(folder) for folder in own][::-1]  # as Ray puts them before its own, one by one
     job = JobConfig(_client_job=True, _py_driver_sys_path=last_first)  # to a client's job Ray adds nothing
