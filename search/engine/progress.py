@@ -84,14 +84,14 @@ class ProgressCounts:
         self.began = time.monotonic()
         self.running: dict[JobId, Running] = {}
         self._workers = 1  # that were seen at work at once
-        self._ended = 0  # jobs
+        self._jobs_ended = 0
         self._pace = Pace()
         for kind, work, seconds in shown.known():
             self._pace.add(kind, work, seconds)
 
     def started(self, job: Job) -> None:
         if not isinstance(job.id, BankJobId) or not job.id.rank:  # workers that train the bank together have one line
-            self.running[job.id] = Running(job, self.shown.work(job), time.monotonic(), self._ended == 0)
+            self.running[job.id] = Running(job, self.shown.work(job), time.monotonic(), self._jobs_ended == 0)
             self._workers = max(self._workers, sum(running.slots for running in self.running.values()))
 
     def tick(self, tick: Progress) -> None:
@@ -101,7 +101,7 @@ class ProgressCounts:
     def ended(self, record: Record | None, job: JobId) -> None:
         running = self.running.pop(job, None)
         if running and running.known:
-            self._ended += 1
+            self._jobs_ended += 1
             self._learn(self._pace, running, (running.share or 1.0) if running.is_first else 1.0)
 
     def _learn(self, pace: Pace, running: Running, share: float) -> None:
