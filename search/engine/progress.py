@@ -27,7 +27,7 @@ from .shown import Shown
 
 NOTEBOOK_SECONDS = 1.0  # between two drawings
 DRAWING_SHARE = 0.05  # of the driver's time, at most
-LEAST_SECONDS = 1.0  # left while anything runs
+LEAST_SECONDS = 1.0  # left until all is done
 
 
 @dataclass
@@ -144,7 +144,7 @@ class ProgressCounts:
         loads = filled(loads, max(0.0, bulk - sum(last)))
         for seconds in last:
             loads[loads.index(min(loads))] += seconds
-        return max(*loads, LEAST_SECONDS if self.running else 0.0)
+        return max(*loads, 0.0 if self.shown.done else LEAST_SECONDS)
 
     def _first_pace(self) -> Pace:
         """The pace of the jobs that run, before one has ended."""
