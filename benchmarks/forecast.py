@@ -89,6 +89,7 @@ def _spent() -> float:
 def measure(kind: str) -> dict[str, Any]:
     """Run the searches of a kind in a folder of their own; the last one counts."""
     with tempfile.TemporaryDirectory() as scratch:
+        done = None
         for words in KINDS[kind]:
             command = [
                 sys.executable,
@@ -101,6 +102,7 @@ def measure(kind: str) -> dict[str, Any]:
             done = subprocess.run(command, cwd=scratch, capture_output=True, text=True)
             if done.returncode:
                 sys.exit(f"{kind}: {done.stderr[-2000:]}")
+    assert done is not None, "each kind has a search"
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 

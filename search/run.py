@@ -63,7 +63,7 @@ def search(spec: SearchSpec, console: Console) -> Path:
     with opened(context) as (trials, driver):
         shown = ShownSearch(trials)
         if not driver.complete:
-            announce(trials, sum(work.flops for work in shown.left().values()), console)
+            announce(trials, sum(work.flops for work in shown.left().values()), shown.forecast.beside(), console)
         workers = spec.trials + len(trials.live)
         if drive(driver, shown, spec.run, context.data.without_test(), workers, console, context.measured_here):
             conclude(trials, console)

@@ -27,7 +27,7 @@ from .shown import Shown
 
 NOTEBOOK_SECONDS = 1.0  # between two drawings
 DRAWING_SHARE = 0.05  # of the driver's time, at most
-LEAST_SECONDS = 1.0  # left while anything runs
+LEAST_SECONDS = 1.0  # left until all is done
 
 
 @dataclass
@@ -84,14 +84,14 @@ class ProgressCounts:
         self.began = time.monotonic()
         self.running: dict[JobId, Running] = {}
         self._workers = 1  # that were seen at work at once
-        self._ended = 0  # jobs
+        self._jobs_ended = 0
         self._pace = Pace()
         for kind, work, seconds in shown.known():
             self._pace.add(kind, work, seconds)
 
     def started(self, job: Job) -> None:
         if not isinstance(job.id, BankJobId) or not job.id.rank:  # workers that train the bank together have one line
-            self.running[job.id] = Running(job, self.shown.work(job), time.monotonic(), self._ended == 0)
+            self.running[job.id] = Running(job, self.shown.work(job), time.monotonic(), self._jobs_ended == 0)
             self._workers = max(self._workers, sum(running.slots for running in self.running.values()))
 
     def tick(self, tick: Progress) -> None:
@@ -101,7 +101,7 @@ class ProgressCounts:
     def ended(self, record: Record | None, job: JobId) -> None:
         running = self.running.pop(job, None)
         if running and running.known:
-            self._ended += 1
+            self._jobs_ended += 1
             self._learn(self._pace, running, (running.share or 1.0) if running.is_first else 1.0)
 
     def _learn(self, pace: Pace, running: Running, share: float) -> None:
@@ -144,7 +144,7 @@ class ProgressCounts:
         loads = filled(loads, max(0.0, bulk - sum(last)))
         for seconds in last:
             loads[loads.index(min(loads))] += seconds
-        return max(*loads, LEAST_SECONDS if self.running else 0.0)
+        return max(*loads, 0.0 if self.shown.done else LEAST_SECONDS)
 
     def _first_pace(self) -> Pace:
         """The pace of the jobs that run, before one has ended."""

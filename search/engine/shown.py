@@ -53,6 +53,9 @@ class Shown(Protocol):
     @property
     def share(self) -> float: ...  # the same as a share
 
+    @property
+    def done(self) -> bool: ...  # whether all of it is
+
     def work(self, job: Job) -> Known | None: ...  # what a job takes that has just begun; None where it is not counted
 
     def left(self) -> Mapping[str, Work]: ...  # of all that has not ended, by kind; running jobs count from their start
@@ -103,6 +106,11 @@ class ShownSearch:
         spent = sum(work.flops for work in self.trials.tally.spent.values())
         limit = self.trials.budget.limit
         return spent / min(limit, max(1.0, spent + sum(work.flops for work in self.left().values())))
+
+    @property
+    def done(self) -> bool:
+        trials = self.trials
+        return not trials.live and trials.proposed_all and not (trials.settings.polish and trials.finetuning_waits)
 
     def work(self, job: Job) -> Known | None:
         return self.forecast.work(job)

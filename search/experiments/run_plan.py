@@ -145,6 +145,10 @@ class ShownPlan:
     def share(self) -> float:
         return len(self.trials.ended) / max(1, len(self.trials.plan))
 
+    @property
+    def done(self) -> bool:
+        return len(self.trials.ended) >= len(self.trials.plan)
+
     def work(self, job: Job) -> Known | None:
         training = self.trials.training(job.id)
         return (ALONE, self._work(training)) if training else None

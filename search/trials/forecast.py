@@ -42,7 +42,7 @@ class Forecast:
         trials, shared = self._trials, self._trials.shared
         to_come = Work() if shared else self._to_come()
         live = (trial.work_left(trials.settings.repeats) for trial in trials.live.values())
-        later = sum(self._to_finetune(to_come), to_come)
+        later = sum((work for _, work in self._to_finetune(to_come)), to_come)
         fits = min(1.0, trials.budget.unspent / later.flops) if later.flops else 1.0
         left = {ALONE: sum(live, later * fits)}
         if shared:
@@ -54,7 +54,15 @@ class Forecast:
     def last(self) -> list[Known]:
         """The trainings among these that come one by one at the end."""
         to_come = Work() if self._trials.shared else self._to_come()
-        return [(ALONE, work) for work in self._to_finetune(to_come)]
+        return [(ALONE, work) for _, work in self._to_finetune(to_come)]
+
+    def beside(self) -> float:
+        """FLOPs among these of what is not searched: plain ResNets, their finetuning, and known nets."""
+        trials = self._trials
+        live = (trial for trial in trials.live.values() if part_of(trial) == "beside")
+        first = sum(trial.work_left(trials.settings.repeats).flops for trial in live)
+        to_come = Work() if trials.shared else self._to_come()
+        return first + sum(work.flops for net, work in self._to_finetune(to_come) if net.is_plain)
 
     @property
     def nets(self) -> int:
@@ -175,8 +183,8 @@ class Forecast:
         known = [context.cost_fn(context.space.sample(FixedChooser(genes))).macs for genes in queued]
         return (sum(known) + mean * (to_begin - len(known))) / to_begin
 
-    def _to_finetune(self, to_come: Work) -> list[Work]:
-        """The trainings of nets that will be trained on, beside those that are."""
+    def _to_finetune(self, to_come: Work) -> list[tuple[Candidate, Work]]:
+        """The nets that will be trained on beside those that are, and what that takes."""
         trials, finetuning = self._trials, self._trials.finetuning
         if not self._context.settings.polish:
             return []
@@ -185,7 +193,7 @@ class Forecast:
         is_known = not (to_come.steps or live or plain) and trials.proposed_all
         shares = finetuning.plan if is_known else finetuning.expected(to_come, plain)
         waiting = finetuning.waiting(trials.trained_on, shares)
-        return [Work(net.flops(steps), steps, 1) for net, steps in waiting]
+        return [(net, Work(net.flops(steps), steps, 1)) for net, steps in waiting]
 
     def _candidate(self, trial: Trial) -> Candidate:
         """A plain ResNet that has not ended, as it will be."""
