@@ -222,7 +222,8 @@ def test_a_package_classifies_files(
         monkeypatch.setattr(sys, "argv", ["model.py", *files])
         with pytest.raises(SystemExit) as ended:
             runpy.run_path(str(folder / "model.py"), run_name="__main__")
-        return ended.value.code, *(text.splitlines() for text in capsys.readouterr())
+        captured = capsys.readouterr()
+        return ended.value.code, captured.out.splitlines(), captured.err.splitlines()
 
     monkeypatch.chdir(tmp_path)
 

@@ -56,7 +56,7 @@ def hub_file(config: Any, tell: Tell | None = None) -> Path:
 
 
 def why_missing(config: Any) -> str:
-    """Why a pretrained net's weights cannot be had, without downloading them; "" where the cache or the hub has them."""
+    """Why a net's weights cannot be had, without downloading them; "" where the cache or the hub has them."""
     from huggingface_hub import constants
 
     if not config.hf_hub_id:

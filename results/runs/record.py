@@ -62,7 +62,7 @@ class Record:
     data: dict[str, Any] = field(default_factory=dict)  # name, fraction and split hash
     seed: Whole = 0  # of the training
     # alone (from fresh ones), inherited (from another net's), shared (slices of a supernet's bank) or polished
-    # (trained on from such slices); of a cut of a pretrained net frozen (as it was, with a classifier on it) or finetuned
+    # (trained on from such slices); of a cut of a pretrained net frozen (as it was) or finetuned
     weights: Text = "alone"
     # the weights it started from, what was taken of them part by part, and the steps they cost
     lineage: dict[str, Any] = field(default_factory=dict)

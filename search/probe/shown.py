@@ -82,6 +82,13 @@ class ShownProbing:
     def share(self) -> float:
         return len(self._probing.judged) / max(1, len(self._probing.context.pairs))
 
+    @property
+    def done(self) -> bool:
+        return self._probing.complete
+
+    def last(self) -> Iterable[Known]:
+        return ()
+
     def work(self, job: Job) -> Known | None:
         return (PROBE, self._work(self._probing.running[job.trial])) if isinstance(job, ProbeJob) else None
 
