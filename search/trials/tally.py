@@ -67,7 +67,7 @@ class RunTally:
         settings = self._settings
         first, *later = Scheduler(settings.scheduler, settings.rungs, settings.eta).rungs(record.budget["full"])
         steps = first if later else settings.repeats * first
-        return float(BACKWARD_FACTOR * record.macs * steps * record.recipe.get("batch_size", 1))
+        return float(BACKWARD_FACTOR * record.macs * steps * record.recipe["batch_size"])
 
     def add_seconds(self, trial: Trial, seconds: float) -> None:
         """Take in how long a job of this session took."""

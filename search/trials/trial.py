@@ -163,8 +163,7 @@ class Trial:
 
     def work_of(self, steps: float, trainings: float = 0.0) -> Work:
         """What so many optimiser steps of it take."""
-        images = self.record_fields["recipe"].get("batch_size", 1)  # nets of a table have no recipe
-        flops = BACKWARD_FACTOR * self.cost.macs * steps * images
+        flops = BACKWARD_FACTOR * self.cost.macs * steps * self.record_fields["recipe"]["batch_size"]
         return Work(float(flops), steps, trainings)
 
     @property
