@@ -338,7 +338,7 @@ def test_the_card_says_the_recipe(tmp_path: Path) -> None:
     assert tuned == {"tuned": {"lr": 1e-3, "augment": SMOKE.to_dict()["augment"]}}
     told = {"family": "resnet", "accuracy": 0.9, "accuracy_on": "x", "macs": 1, "params": 1, "image_size": (8, 8)}
     told |= {"in_chans": 1, "mean": 0, "std": 1, "classes": ["a"], "checked_on": "x", "checked": {"batch_sizes": [1]}}
-    told |= {"formats": {}, "data": "digits", "seed": 0, "versions": {}}
+    told |= {"formats": {}, "data": "digits", "seed": 0, "versions": {}, "levels": [0, 65535]}
     trained = {"recipe": "smoke", "epochs": 14, "done": 9} | tuned
     row = measured(told | {"trained": trained})["recipe"].replace("\\", "")
     assert row == "smoke, 14 epochs, 9 steps, with lr 0.001, augment pad=1 mix=1"
