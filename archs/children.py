@@ -35,7 +35,7 @@ def ended_after() -> Iterator[dict[str, str]]:
 
 @contextmanager
 def safe_path() -> Iterator[None]:
-    """Have processes of Python that are started inside not import from the current folder, where a file may be called as a package is."""
+    """Have processes of Python that start inside import nothing that lies in the current folder."""
     before = os.environ.get("PYTHONSAFEPATH", "")
     os.environ["PYTHONSAFEPATH"] = "1"
     try:

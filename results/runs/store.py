@@ -81,6 +81,7 @@ class DataFacts(TypedDict):
     mean: list[Number]
     std: list[Amount]
     split: NotRequired[str]
+    pictures: NotRequired[str]
     notes: NotRequired[dict[str, Any]]
     images: NotRequired[dict[str, Whole]]
     positives: NotRequired[Share]  # of several labels
