@@ -1,6 +1,6 @@
 """What a network is: genotype, cost, blocks, builder, zoo.
 
-`build`, `resized`, `fused` and `Network` need torch and load it when first asked for; the rest is free of it.
+`build`, `resized` and `Network` need torch and load it when first asked for; the rest is free of it.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from . import zoo
 from .blocks import registry as _registry  # noqa: F401 - fills BLOCKS
-from .cost import Cost, deployed_cost, static_cost
+from .cost import Cost, static_cost
 from .errors import InputError, OperationError
 from .genotype import Genotype
 from .parts import Encoder, Head, Stem, Style
 from .stage import Stage
 
 if TYPE_CHECKING:
-    from .fusing import fused
     from .network import Network, build, resized
 
 __all__ = [
@@ -32,8 +31,6 @@ __all__ = [
     "Stem",
     "Style",
     "build",
-    "deployed_cost",
-    "fused",
     "resized",
     "static_cost",
     "zoo",
@@ -41,7 +38,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    modules = {"fused": ".fusing", "build": ".network", "resized": ".network", "Network": ".network"}
+    modules = {"build": ".network", "resized": ".network", "Network": ".network"}
     if name not in modules:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(modules[name], __package__), name)

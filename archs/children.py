@@ -35,7 +35,7 @@ def ended_after() -> Iterator[dict[str, str]]:
 
 @contextmanager
 def safe_path() -> Iterator[None]:
-    """Have processes of Python that start inside import nothing that lies in the current folder."""
+    """Keep Python processes that are started inside from importing files of the current folder as packages."""
     before = os.environ.get("PYTHONSAFEPATH", "")
     os.environ["PYTHONSAFEPATH"] = "1"
     try:

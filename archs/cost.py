@@ -7,7 +7,7 @@ checked against measurements on CPU (tests/test_memory.py).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -16,7 +16,7 @@ from .ends_cost import head_cost, last_norm_cost, stem_cost
 from .errors import check_int
 from .genotype import Genotype
 from .layout import Block, ImageSize, Layout, Map, stage_layout
-from .parts import MAP_NORMS, MAX_CLASSES, Encoder, Style
+from .parts import MAX_CLASSES, Encoder, Style
 from .stage import Stage
 
 MIN_COST, MAX_COST = 1e-9, 1e18  # of any kind: MACs, parameters, milliseconds, and what else a device measures
@@ -37,8 +37,6 @@ class Cost:
     training_activation_bytes: int  # activations that autograd keeps for the backward pass
     # params, MACs and activations by place and kind of operator
     parts: tuple[OperatorCost, ...] = field(default=(), repr=False)
-    # params and MACs while it is trained, where it is shipped with fewer
-    trained: tuple[int, int] | None = None
     # MACs, memory traffic and calls by kind of operator, for latency
     operators: tuple[OperatorWork, ...] = field(default=(), repr=False)
 
@@ -49,32 +47,21 @@ class Cost:
             groups.setdefault(getattr(part, field), []).append(part)
         return {name: total_of(parts, **{field: name}) for name, parts in groups.items()}
 
-    @property
-    def training_params(self) -> int:
-        """Parameters while the net is trained."""
-        return self.trained[0] if self.trained else self.params
-
-    @property
-    def training_macs(self) -> int:
-        """Multiply-accumulates of a forward pass while the net is trained."""
-        return self.trained[1] if self.trained else self.macs
-
     def training_bytes(self, batch: int) -> int:
         """Memory of a training step with AdamW: weights, gradients, moments, kept activations."""
-        return OPTIMISER_COPIES * FLOAT_BYTES * self.training_params + batch * self.training_activation_bytes
+        return OPTIMISER_COPIES * FLOAT_BYTES * self.params + batch * self.training_activation_bytes
 
     def gpu_training_bytes(self, batch: int, data: int = 0) -> int:
         """Memory of a training step on a GPU in bfloat16: with averaged weights, bytes of data, and CUDA itself."""
-        weights = (OPTIMISER_COPIES + 1) * FLOAT_BYTES * self.training_params
+        weights = (OPTIMISER_COPIES + 1) * FLOAT_BYTES * self.params
         return weights + batch * self.training_activation_bytes // 2 + data + CUDA_BYTES
 
     def training_flops(self, images: float) -> float:
         """FLOPs of training on so many images (epochs counted): 6 x MACs x images, as the ViT paper's table 6."""
-        return BACKWARD_FACTOR * self.training_macs * images
+        return BACKWARD_FACTOR * self.macs * images
 
     def totals(self) -> dict[str, int]:
         names = ["params", "macs", "activation_bytes", "peak_activation_bytes", "training_activation_bytes"]
-        names += ["training_params", "training_macs"] if self.trained else []
         return {name: getattr(self, name) for name in names}
 
     def to_dict(self) -> dict[str, Any]:
@@ -90,22 +77,6 @@ def static_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_
         InputError: if the net cannot be built at `image_size`, or a number is wrong.
     """
     check_int("head", "num_classes", num_classes, 1, MAX_CLASSES)
-    return _cost(genotype, image_size, num_classes, in_chans, fused=False)
-
-
-def deployed_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_chans: int = 3) -> Cost:
-    """Cost of `fused(build(...))`, the net as it is shipped; `trained` holds what differs while it is trained.
-
-    Memory of training is that of the net as it is trained.
-    """
-    trained = static_cost(genotype, num_classes, image_size, in_chans)
-    if not genotype.reparametrised:
-        return trained
-    shipped, kept = _cost(genotype, image_size, num_classes, in_chans, fused=True), trained.training_activation_bytes
-    return replace(shipped, training_activation_bytes=kept, trained=(trained.params, trained.macs))
-
-
-def _cost(genotype: Genotype, image_size: ImageSize, num_classes: int, in_chans: int, fused: bool) -> Cost:
     acc, plan = CostAccumulator(), genotype.plan(image_size, in_chans)
     if genotype.stem.kind != "none":
         acc.place = "stem"
@@ -113,9 +84,9 @@ def _cost(genotype: Genotype, image_size: ImageSize, num_classes: int, in_chans:
     for blocks in plan.stages:
         first = blocks[0]
         acc.place = first.place
-        acc.take(_stage(first.stage, first.style, first.c_in, first.map_in, acc.input_kept, fused))
+        acc.take(_stage(first.stage, first.style, first.c_in, first.map_in, acc.input_kept))
     acc.place, features = "head" if genotype.encoder is None else "encoder", plan.channels
-    if plan.final_norm or genotype.head.norm in MAP_NORMS:
+    if plan.final_norm:
         last_norm_cost(acc, plan)
     if genotype.encoder is not None:
         _encoder(acc, genotype.encoder, plan, genotype.head.pool == "token")
@@ -127,7 +98,7 @@ def _cost(genotype: Genotype, image_size: ImageSize, num_classes: int, in_chans:
 
 
 @lru_cache(maxsize=4096)  # a net has stages that are alike, and a search looks at many nets that differ in one
-def _stage(stage: Stage, style: Style, c_in: int, at: Map, input_kept: bool, fused: bool) -> CostAccumulator:
+def _stage(stage: Stage, style: Style, c_in: int, at: Map, input_kept: bool) -> CostAccumulator:
     """Cost of a stage after a map `at` of `c_in` channels, wherever it stands.
 
     Blocks of one kind after the first are alike, and counted once.
@@ -136,7 +107,7 @@ def _stage(stage: Stage, style: Style, c_in: int, at: Map, input_kept: bool, fus
     for i, block in enumerate(stage_layout("", stage, style, c_in, at)):
         name = block.kind, acc.input_kept
         if i == 0 or name not in alike:
-            own = _block(block, acc.input_kept, fused)
+            own = _block(block, acc.input_kept)
             if i:
                 alike[name] = own
         else:
@@ -145,9 +116,9 @@ def _stage(stage: Stage, style: Style, c_in: int, at: Map, input_kept: bool, fus
     return acc
 
 
-def _block(block: Block, input_kept: bool, fused: bool) -> CostAccumulator:
+def _block(block: Block, input_kept: bool) -> CostAccumulator:
     acc = CostAccumulator("", input_kept)
-    formula = (fused and block.form.fused_cost) or block.form.cost
+    formula = block.form.cost
     assert formula is not None, f"the entry of {block.kind!r} has no cost formula"
     formula(acc, block)
     return acc

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import nn
 
 from .blocks.encoder import LN_EPS
 from .blocks.layers import act, conv_norm
@@ -34,32 +34,25 @@ def conv_stem(stem: Stem, in_chans: int) -> nn.Sequential:
     """Convs with norm and activation, the first ones with stride 2."""
     parts: list[nn.Module] = []
     for c_out, stride in stem.convs:
-        layers = conv_norm(in_chans, c_out, stem.side, stride, bias=stem.bias)
+        layers = conv_norm(in_chans, c_out, stem.side, stride)
         if stem.norm != "none":
             conv = nn.Conv2d(in_chans, c_out, stem.side, stride=stride, padding=stem.side // 2)
             layers = [conv, stem_norm(stem, c_out)]
         parts += [*layers, act(stem.act)]
         in_chans = c_out
-    kept = {"act": len(parts), "norm": len(parts) - 1, "conv": len(parts) - 2}[stem.ends_with]
-    return nn.Sequential(*parts[:kept])
+    return nn.Sequential(*parts[: len(parts) - (stem.ends_with == "norm")])
 
 
 def stem_norm(stem: Stem, channels: int) -> nn.Module:
     """LayerNorm over the channels of a map."""
     from timm.layers.norm import LayerNorm2d
 
-    return LayerNorm2d(channels, eps=LN_EPS, bias=stem.norm == "layer")
+    return LayerNorm2d(channels, eps=LN_EPS)
 
 
 def last_norm(plan: Layout, style: Style) -> nn.Module | None:
-    """The norm of the map after the stages: the style's, which a ReLU follows, or the head's own."""
-    if plan.final_norm:
-        return Layers(style).norm(plan.channels)
-    if plan.head.norm == "map_layer":
-        from timm.layers.norm import LayerNorm2d
-
-        return LayerNorm2d(plan.channels, eps=LN_EPS)
-    return nn.BatchNorm2d(plan.channels) if plan.head.norm == "batch" else None
+    """The style's norm of the map after the stages, which a ReLU follows."""
+    return Layers(style).norm(plan.channels) if plan.final_norm else None
 
 
 def make_head(head: Head, features: int, num_classes: int) -> nn.Module:
@@ -72,28 +65,11 @@ def make_head(head: Head, features: int, num_classes: int) -> nn.Module:
         layers = [act(head.act), hidden_norm(head)] if head.act_first else [hidden_norm(head), act(head.act)]
         parts += [nn.Linear(features, head.hidden, bias), *(layers if normed else [act(head.act)])]
         features = head.hidden
-    logits = [classifier(head, features, num_classes) for _ in range(1 + head.distilled)]
-    last = Distilled(*logits) if head.distilled else logits[0]
-    return nn.Sequential(*parts, last) if parts else last
-
-
-def classifier(head: Head, features: int, num_classes: int) -> nn.Module:
     last = nn.Linear(features, num_classes)
-    return nn.Sequential(nn.BatchNorm1d(features), last) if head.norm == "pooled_batch" else last
+    return nn.Sequential(*parts, last) if parts else last
 
 
 def hidden_norm(head: Head) -> nn.Module:
     if head.hidden_norm == "batch":
         return nn.BatchNorm1d(head.hidden)
     return nn.LayerNorm(head.hidden, eps=head.norm_eps)
-
-
-class Distilled(nn.Module):
-    """z_BC -> the mean of two classifiers' logits (DeiT, Touvron et al., ICML 2021, as nets are used)."""
-
-    def __init__(self, own: nn.Module, distilled: nn.Module) -> None:
-        super().__init__()
-        self.own, self.distilled = own, distilled
-
-    def forward(self, z_BC: Tensor) -> Tensor:
-        return (self.own(z_BC) + self.distilled(z_BC)) / 2

@@ -18,7 +18,7 @@ def stem_cost(acc: CostAccumulator, stem: Stem, style: Style, plan: Layout, in_c
         acc.conv(in_chans, stem.width, stem.side, plan.stem_map, bias=True)
         at = plan.stem_map
         if stem.norm != "none":
-            acc.norm(stem.width, stem.norm == "layer")
+            acc.norm(stem.width)
             acc.keep(out)
     elif stem.kind == "cifar":
         acc.conv(in_chans, stem.width, 3, plan.stem_map)
@@ -44,13 +44,11 @@ def conv_stem_cost(acc: CostAccumulator, stem: Stem, plan: Layout, in_chans: int
     for number, (c_out, stride) in enumerate(stem.convs, start=1):
         at = (-(-at[0] // stride), -(-at[1] // stride))
         y = size(c_out, at)
-        acc.conv(in_chans, c_out, stem.side, at, bias=stem.bias or stem.norm != "none")
-        normed = number < len(stem.convs) or stem.ends_with != "conv"
+        acc.conv(in_chans, c_out, stem.side, at, bias=stem.norm != "none")
         active = number < len(stem.convs) or stem.ends_with == "act"
-        if normed:
-            acc.norm(c_out, stem.norm != "layer_no_bias")
-        acc.keep(y * normed, y * active)
-        acc.alive(x, y * (1 + normed))
+        acc.norm(c_out)
+        acc.keep(y, y * active)
+        acc.alive(x, 2 * y)
         in_chans, x, acc.input_kept = c_out, y, active
 
 
@@ -82,7 +80,4 @@ def head_cost(acc: CostAccumulator, head: Head, features: int, num_classes: int,
         if normed:
             acc.norm(head.hidden)
         features = head.hidden
-    for _ in range(1 + head.distilled):
-        if head.norm == "pooled_batch":
-            acc.norm(features)
-        acc.linear(features, num_classes)
+    acc.linear(features, num_classes)

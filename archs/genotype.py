@@ -87,11 +87,6 @@ class Genotype(Part):
         return {kind for stage in self.stages for kind in stage.kinds}
 
     @property
-    def reparametrised(self) -> bool:
-        """Whether it has convs of several branches, each of which is one conv when the net is shipped."""
-        return any(BLOCKS[kind].form(self.style.order).fused_cost is not None for kind in self.kinds)
-
-    @property
     def family(self) -> str:
         """ "vit" for an encoder on the image, "hybrid" for one on a conv map, "modern" for any modern
         block, "alternet" for any MSA block, else "resnet"."""
@@ -140,7 +135,7 @@ class Genotype(Part):
         Raises:
             InputError: if a field is unknown, missing, of the wrong type or breaks a rule, or the net is one of timm's.
         """
-        if isinstance(data, Mapping) and set(data) == {TIMM_FIELD}:
+        if isinstance(data, Mapping) and TIMM_FIELD in data:
             raise InputError(f"genotype: timm's net {short_repr(data[TIMM_FIELD])} has none, and this needs one")
         return convert(data, cls, "genotype")
 

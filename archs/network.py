@@ -14,7 +14,7 @@ from .ends import last_norm, make_head, make_stem
 from .errors import InputError, check_int
 from .genotype import Genotype
 from .layout import ImageSize, Map
-from .parts import MAP_NORMS, MAX_CLASSES
+from .parts import MAX_CLASSES
 
 
 def load_class(name: str) -> Any:
@@ -60,14 +60,13 @@ class Network(nn.Module):
     def normed(self, x_BCHW: Tensor) -> Tensor:
         """The last map of the stages as the pooling or the encoder takes it."""
         if self.norm is not None:
-            x_BCHW = self.norm(x_BCHW) if self.genotype.head.norm in MAP_NORMS else F.relu(self.norm(x_BCHW))
+            x_BCHW = F.relu(self.norm(x_BCHW))
         return x_BCHW if self.last_conv is None else self.last_conv(x_BCHW)
 
     @property
-    def classifiers(self) -> list[nn.Linear]:
-        """The linear layers that make the logits: one, or two of a distilled head."""
-        layers = [module for module in self.head.modules() if isinstance(module, nn.Linear)]
-        return layers[-2:] if self.genotype.head.distilled else layers[-1:]
+    def classifier(self) -> nn.Linear:
+        """The linear layer that makes the logits."""
+        return [module for module in self.head.modules() if isinstance(module, nn.Linear)][-1]
 
     def set_drop_path(self, rate: float) -> None:
         """Stochastic depth: dropped with probability 0 in the first residual block, `rate` in the last one."""

@@ -19,17 +19,16 @@ from .errors import InputError
 from .json_files import check_fields
 
 STEMS = ("cifar", "imagenet", "patchify", "bit", "conv", "none")
-STEM_NORMS = ("none", "layer", "layer_no_bias")
-STEM_ENDS = ("act", "norm", "conv")
+STEM_NORMS = ("none", "layer")
+STEM_ENDS = ("act", "norm")
 ORDERS = ("pre", "post")
 NORMS = ("batch", "group")
-MAP_NORMS = ("batch", "map_layer")  # of HEAD_NORMS, those of the map
 POOLS = ("avg", "token")
-HEAD_NORMS = ("style", "none", "batch", "layer", "pooled_batch", "map_layer")
+HEAD_NORMS = ("style", "none", "layer")
 HIDDEN_NORMS = ("none", "batch", "layer")
 POSITIONS = ("none", "1d", "2d", "relative")
 POSITIONS_AT = ("stem", "layers", "shared")
-ACTS = ("relu", "silu", "gelu", "hard_swish", "relu6", "tanh", "squared_relu")
+ACTS = ("relu", "silu", "gelu", "hard_swish", "relu6", "tanh")
 GROUPS = 32  # of every GroupNorm
 LAYER_EPS = 1e-6
 MAX_CLASSES = 10_000_000
@@ -70,13 +69,12 @@ class Stem(Part):
         width: channels that it gives.
         patch: of patchify, side and stride of the patch.
         kernel: side of the kernels of "conv"; of patchify, 0 is the patch.
-        norm: of patchify, after its conv: none, or LayerNorm over the channels, with a bias or without. Of "conv",
-            none is BatchNorm, as above; under LayerNorm its convs have a bias.
+        norm: of patchify, after its conv: none, or LayerNorm over the channels. Of "conv", none is BatchNorm, as above;
+            under LayerNorm its convs have a bias.
         before: of "conv", channels of the convs before the last one.
         halvings: of "conv", how many of its convs, the first ones, stride by 2.
         act: of "conv", its activation.
-        ends_with: of "conv", what follows the last conv: norm and act, the norm alone, or nothing.
-        bias: of "conv", whether its convs have biases before their norms.
+        ends_with: of "conv", what follows the last conv: norm and act, or the norm alone.
     """
 
     kind: Annotated[str, Meta(extra={"known": STEMS})] = "cifar"
@@ -88,7 +86,6 @@ class Stem(Part):
     halvings: Annotated[int, Meta(ge=0, le=17)] = 1
     act: Act = "relu"
     ends_with: Annotated[str, Meta(extra={"known": STEM_ENDS})] = "act"
-    bias: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self, "stem")
@@ -114,7 +111,7 @@ class Stem(Part):
         return tuple((c, 2 if i < self.halvings else 1) for i, c in enumerate((*self.before, self.width)))
 
     def canonical(self) -> Stem:
-        conv = ("kernel", "norm", "before", "halvings", "act", "ends_with", "bias")
+        conv = ("kernel", "norm", "before", "halvings", "act", "ends_with")
         own = {"patchify": ("patch", "kernel", "norm"), "conv": conv}
         if self.kind == "none":
             return Stem("none")
@@ -225,13 +222,11 @@ class Head(Part):
         hidden: units of a hidden layer before the logits; 0 for none. With tanh alone it is the ViT paper's head for
             pre-training.
         norm: after the stages: "style" is that of the net's style with its ReLU, where the last block's output is
-            raw; else none, BatchNorm on the map, LayerNorm of the pooled features, BatchNorm of them before
-            each classifier, or LayerNorm at each place of the map. Of nets without an encoder.
+            raw; else none, or LayerNorm of the pooled features. Of nets without an encoder.
         conv: channels of a 1x1 conv with BatchNorm and `act` before the pooling, as MobileNets have; 0 for none.
         act: after `conv` and in the hidden layer.
         hidden_norm: of the hidden layer, whose linear layer then has no bias.
         act_first: whether the hidden layer's activation stands before its norm, and its linear layer has a bias.
-        distilled: whether two classifiers are averaged, as nets trained with a teacher's second head have them.
         norm_eps: eps of its LayerNorms.
     """
 
@@ -244,7 +239,6 @@ class Head(Part):
     act: Act = "tanh"
     hidden_norm: Annotated[str, Meta(extra={"known": HIDDEN_NORMS})] = "none"
     act_first: bool = False
-    distilled: bool = False
     norm_eps: Annotated[float, Meta(gt=0, lt=1)] = LAYER_EPS
 
     def __post_init__(self) -> None:

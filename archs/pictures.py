@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 DEEP = ("I", "I;16", "I;16L", "I;16B")
+PAGES, DEEP_COLOUR = "alternas_pages", "alternas_deep_colour"  # what `decode` notes of a picture in its `info`
 KNOWN_MODES = ("1", "L", "P", "RGB", "CMYK", "YCbCr", "LA", "PA", "RGBA")
 TURNS = {  # how to stand a picture up, by its EXIF orientation
     2: "FLIP_LEFT_RIGHT",
@@ -28,6 +29,9 @@ TURNS = {  # how to stand a picture up, by its EXIF orientation
 }
 SIDEWAYS = ("TRANSPOSE", "ROTATE_270", "TRANSVERSE", "ROTATE_90")
 ORIENTATION = 274  # the number of the EXIF field
+LEVELS = (0, 2**16 - 1)  # black and white of pictures of 16 bits
+SIGNED, SAMPLE_FORMAT, BITS = 2, 339, 258  # of a TIFF file: its whole numbers with a sign, and the tags that say so
+FIRST_IS_ALL = ("MPO",)  # photographs of phones, whose other frames are previews and depths of the first
 MAX_PIXELS = 2**26  # of one picture: cameras have 50 million; decoded they take up to 1 GB
 Shrink = Callable[["Image"], None]
 TOO_LARGE = f"has more than {MAX_PIXELS:,} pixels, the most that are read of one picture; shrink it first"
@@ -35,14 +39,21 @@ TOO_LARGE = f"has more than {MAX_PIXELS:,} pixels, the most that are read of one
 
 @dataclass(frozen=True)
 class ImageSpec:
-    """Form that every picture is brought to: (height, width), and 1 or 3 channels."""
+    """Form that every picture is brought to.
+
+    Attributes:
+        size: (height, width).
+        channels: 1 or 3.
+        levels: values of pictures of more than 8 bits that become 0 and 255; those beyond are cut off.
+    """
 
     size: tuple[int, int]
     channels: int
+    levels: tuple[int, int] = LEVELS
 
 
 def decode(file: str | os.PathLike[str] | IO[bytes], shrink: Shrink | None = None) -> Image:
-    """Decode the picture in a file, in its own mode; of a moving one the first frame.
+    """Decode the picture in a file, in its own mode; of several pages or frames, counted in `info`, the first.
 
     `shrink` is given the picture when only its header is read, and may ask its decoder for a smaller one.
 
@@ -59,7 +70,11 @@ def decode(file: str | os.PathLike[str] | IO[bytes], shrink: Shrink | None = Non
                 raise ValueError(TOO_LARGE)
             if shrink:
                 shrink(image)
+            pages = _count_pages(image)
+            deep_colour = len(image.getbands()) > 1 and ";16" in str(image.tile)
             image.load()
+            _check_numbers(image)
+            image.info |= {PAGES: pages, DEEP_COLOUR: deep_colour}
             return image
     except PIL.Image.DecompressionBombError:
         raise ValueError(TOO_LARGE) from None
@@ -67,6 +82,27 @@ def decode(file: str | os.PathLike[str] | IO[bytes], shrink: Shrink | None = Non
         raise PIL.UnidentifiedImageError("not a picture, or of a format that Pillow does not know") from None
     except (TypeError, RuntimeError) as error:  # of its TIFF and AVIF decoders, on broken files
         raise ValueError(str(error) or type(error).__name__) from error
+
+
+def _check_numbers(image: Image) -> None:
+    """Raise ValueError for whole numbers of a TIFF file that Pillow takes for others."""
+    import numpy as np
+
+    tags = getattr(image, "tag_v2", {})
+    signed, bits = tags.get(SAMPLE_FORMAT, (1,))[0] == SIGNED, tags.get(BITS, (1,))[0]
+    if signed and bits == 8:
+        raise ValueError("numbers of 8 bits with a sign are not supported; add 128 to them")
+    if not signed and image.mode == "I" and bits == 32 and np.asarray(image).min() < 0:
+        raise ValueError("numbers above 2,147,483,647 are not supported; divide them first")
+
+
+def _count_pages(image: Image) -> int:
+    """Count the pages or frames of a file that is open; 1 where the second cannot be found."""
+    try:
+        return 1 if image.format in FIRST_IS_ALL else getattr(image, "n_frames", 1)
+    except (OSError, ValueError, SyntaxError, EOFError, TypeError, RuntimeError):
+        image.seek(0)
+        return 1
 
 
 def form_of(image: Image) -> tuple[int, int, bool]:
@@ -80,8 +116,10 @@ def is_sideways(image: Image) -> bool:
     return _turn(image) in SIDEWAYS
 
 
-def to_mode(image: Image, channels: int) -> Image:
+def to_mode(image: Image, channels: int, levels: tuple[int, int] = LEVELS) -> Image:
     """Turn the picture upright, as its EXIF orientation says, and convert it to 8 bits: RGB for 3 channels, L for 1.
+
+    `levels` become 0 and 255 where it has more than 8 bits.
 
     Raises:
         ValueError: if its mode is none that a camera or a drawing has.
@@ -93,9 +131,9 @@ def to_mode(image: Image, channels: int) -> Image:
     turn = _turn(image)
     image = image if turn is None else image.transpose(PIL.Image.Transpose[turn])
     if image.mode in DEEP:
-        # 65535 becomes 255: Pillow's own convert would clip at 255
-        deep_HW = np.asarray(image).astype(np.int64).clip(0, 65535)
-        grey_HW = ((deep_HW + 128) // 257).astype(np.uint8)
+        # Pillow's own convert would clip at 255
+        (low, high), deep_HW = levels, np.asarray(image).astype(np.int64)
+        grey_HW = (((deep_HW.clip(low, high) - low) * 255 + (high - low) // 2) // (high - low)).astype(np.uint8)
         if "transparency" in image.info:
             grey_HW[deep_HW == image.info["transparency"]] = 255
         image = PIL.Image.fromarray(grey_HW)
@@ -124,7 +162,7 @@ def fit(image: Image, spec: ImageSpec) -> Image:
     """
     import PIL.Image
 
-    image, (height, width) = to_mode(image, spec.channels), spec.size
+    image, (height, width) = to_mode(image, spec.channels, spec.levels), spec.size
     if image.size == (width, height):
         return image
     scale = max(width / image.width, height / image.height)
@@ -144,5 +182,5 @@ def to_array(image: Image, spec: ImageSpec) -> np.ndarray:
     """x_CHW, uint8, of a picture brought to a form by `fit`."""
     import numpy as np
 
-    x_HWC = np.asarray(fit(image, spec)).reshape(*spec.size, spec.channels)
+    x_HWC = np.array(fit(image, spec)).reshape(*spec.size, spec.channels)
     return np.ascontiguousarray(x_HWC.transpose(2, 0, 1))

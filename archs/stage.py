@@ -47,14 +47,11 @@ OPTIONS = {
     "start_kernel": Option("side of a depthwise conv before the expansion; 0 for none", "odd or 0"),
     "kv_stride": Option("stride on the map of keys and values", nests=False),
     "layer_scale": Option("what the learned scale of each branch begins at; 0 for none", nests=False),
-    "attention_stride": Option("attention on a map smaller by this stride, enlarged again; 0 for none", nests=False),
     "fewer_norms": Option("a norm after the last conv alone, biases in the others", nests=False),
     "side": Option("side of a downsampling conv", "any", nests=False),
     "norm_first": Option("norm before a downsampling conv instead of after it", nests=False),
-    "res_scale": Option("learned scales of the shortcuts, as MetaFormers' last stages have them", nests=False),
     "kv_heads": Option("heads of keys and values, which heads of queries share; 0 for as many", nests=False),
     "mix": Option("side of a depthwise conv that mixes near places; 0 for none", "odd or 0"),
-    "part": Option("share of the channels that attend"),
     "position": Option("what attention knows of places", nests=False),
 }
 
@@ -103,14 +100,11 @@ class Stage(Part):
     start_kernel: OddOr0 | None = None
     kv_stride: Annotated[int, Meta(ge=1, le=MAX_SIDE)] | None = None
     layer_scale: Share | None = None
-    attention_stride: Stride | None = None
     fewer_norms: bool | None = None
     side: Annotated[int, Meta(ge=1, le=MAX_SIDE)] | None = None
     norm_first: bool | None = None
-    res_scale: bool | None = None
     kv_heads: Stride | None = None
     mix: OddOr0 | None = None
-    part: Share | None = None
     position: Knowledge | None = None
 
     def check(self, place: str) -> None:
@@ -152,7 +146,7 @@ class Stage(Part):
                 raise InputError(f"{place}: place in msa must be below depth {self.depth}, got {at}")
         if len(set(self.msa)) != len(self.msa):
             raise InputError(f"{place}: msa names a place twice, got {list(self.msa)}")
-        if 0 in self.msa and self.stride != 1 and not BLOCKS[self.attention].strided:
+        if 0 in self.msa and self.stride != 1:
             raise InputError(f"{place}: an MSA block cannot downsample, got msa place 0 with stride {self.stride}")
 
     def _check_keys(self, place: str) -> None:

@@ -1,24 +1,29 @@
-"""`TimmNet`: one of timm's nets, by its name there, beside `Genotype`. `Net` is either. No torch before one is counted.
+"""Nets of timm by their names there, beside `Genotype`: `TimmNet`, a whole one, and `CutNet`, one cut after a block.
 
-A search trains such nets as references. They have a key, a family and a cost as genotypes have them, and no genes:
-what works on stages and blocks refuses them.
+A search trains whole ones as references, and judges cuts of pretrained ones. They have a key, a family and a cost as
+genotypes have them, and no genes: what works on stages and blocks refuses them. No torch before one is counted.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
-from .cost import BACKWARD_FACTOR, Cost, deployed_cost
-from .errors import InputError, short_repr
+from .cost import BACKWARD_FACTOR, Cost, static_cost
+from .errors import InputError, check_choice, check_int, short_repr
 from .genotype import TIMM_FIELD, Genotype
 from .layout import ImageSize, Map, as_map
 
 TIMM = "timm:"  # of its name, where people name nets
 NAME = re.compile(r"\w{1,100}", re.ASCII)
+TAGGED = re.compile(r"\w{1,100}(\.\w{1,100})?", re.ASCII)  # with the tag of pretrained weights
+POOLINGS = ("mean", "mean-max", "grid", "all")  # of maps to features: `archs/timm/pooling.py`
+MAX_BLOCK, MAX_SIDE = 1023, 16384
+PREFIXES = ("tf", "ese", "eca", "gc", "dm", "legacy", "test", "bat", "lambda")  # of names in timm, before the family
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,54 @@ class TimmNet:
         return {TIMM_FIELD: self.name}
 
 
-Net = Genotype | TimmNet
+@dataclass(frozen=True)
+class CutNet:
+    """One of timm's nets, cut after a block, pooled, with a linear head.
+
+    Attributes:
+        name: of the net in timm, with or without the tag of pretrained weights.
+        block: index among the net's `cut_points` (archs/timm/cut_points.py); nothing after it is kept.
+        side: of the images that the net sees, in pixels; not the run's.
+        pooling: of the map after the block, one of `POOLINGS`.
+
+    Raises:
+        InputError: if a value breaks a rule; whether timm has such a net is asked when it is built or counted.
+    """
+
+    name: str
+    block: int
+    side: int
+    pooling: str = POOLINGS[0]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not TAGGED.fullmatch(self.name):
+            raise InputError(f"cut net: name must be that of one of timm's nets, got {short_repr(self.name)}")
+        check_int("cut net", "block", self.block, 0, MAX_BLOCK)
+        check_int("cut net", "side", self.side, 1, MAX_SIDE)
+        check_choice("cut net: pooling", self.pooling, POOLINGS)
+
+    @cached_property
+    def key(self) -> str:
+        """12 hexadecimal digits, as those of a genotype."""
+        text = f"{TIMM}{self.name} {self.block} {self.side} {self.pooling}"
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @cached_property
+    def family(self) -> str:
+        """The first word of the net's name, without the number of its layers: "mobilenetv4", "resnet"."""
+        words = self.name.split(".")[0].split("_")
+        word = next((word for word in words[:-1] if word not in PREFIXES), words[-1])
+        return re.sub(r"(?<![v\d])\d+[a-z]{0,3}$", "", word) or word
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON of a record, in place of a genotype."""
+        return {TIMM_FIELD: self.name, "block": self.block, "side": self.side, "pooling": self.pooling}
+
+
+Net = Genotype | TimmNet | CutNet
+
+
+CUT_FIELDS = {TIMM_FIELD, "block", "side", "pooling"}
 
 
 @dataclass(frozen=True)
@@ -52,11 +104,6 @@ class CountedCost:
     params: int  # parameters
     macs: int  # multiply-accumulates of a forward pass
 
-    @property
-    def training_macs(self) -> int:
-        """The same while it is trained, as `Cost.training_macs`."""
-        return self.macs
-
     def training_flops(self, images: float) -> float:
         """FLOPs of training on so many images, as `Cost.training_flops`."""
         return BACKWARD_FACTOR * self.macs * images
@@ -65,35 +112,74 @@ class CountedCost:
         return asdict(self)
 
 
+def picture_moments(
+    mean: Sequence[float], std: Sequence[float], white_level: float
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """(mean, std) by channel that make raw values the pictures of 0 to 1 that cut nets take: (raw - mean) / std.
+
+    Args:
+        mean, std: of the data, in raw values.
+        white_level: raw value of white; 0 where there is none, and 0 to 1 is two deviations to both sides then.
+    """
+    if white_level:
+        return (0.0,) * len(mean), (white_level,) * len(mean)
+    return tuple(m - 2 * s for m, s in zip(mean, std, strict=True)), tuple(4 * s for s in std)
+
+
+def side_seen(net: Net, image_size: Map) -> Map:
+    """(height, width) of the images that a net sees in a run of images of `image_size`: a cut net has its own."""
+    return (net.side, net.side) if isinstance(net, CutNet) else image_size
+
+
 def net_from_dict(data: Any) -> Net:
     """The net of a record, of a weights file or of an export.
 
     Raises:
-        InputError: if it is neither a genotype nor one of timm's nets.
+        InputError: if it is neither a genotype nor one of timm's nets, whole or cut.
     """
     if not (isinstance(data, dict) and TIMM_FIELD in data):
         return Genotype.from_dict(data)
     name = data[TIMM_FIELD]
+    if set(data) == CUT_FIELDS:
+        return CutNet(name, data["block"], data["side"], data["pooling"])
     if len(data) > 1 or not isinstance(name, str) or not NAME.fullmatch(name):
         raise InputError(f"net: must be a genotype or the name of one of timm's, got {short_repr(data)}")
     return TimmNet(name)
 
 
 def net_cost(net: Net, num_classes: int, image_size: ImageSize, in_chans: int = 3) -> Cost | CountedCost:
-    """Cost of a net as it is shipped: of a genotype in closed form; one of timm's is counted, with torch and timm.
+    """Cost of a net: of a genotype in closed form; one of timm's is counted, with torch and timm.
+
+    Args:
+        net: which one.
+        num_classes: width of the logits.
+        image_size: side in pixels, or (height, width); a cut net has its own.
+        in_chans: channels of the image.
 
     Raises:
-        InputError: if the net cannot be built at `image_size`, or timm does not know it.
+        InputError: if the net cannot be built at that size, or timm does not know it.
     """
     if isinstance(net, Genotype):
-        return deployed_cost(net, num_classes, image_size, in_chans)
+        return static_cost(net, num_classes, image_size, in_chans)
+    if isinstance(net, CutNet):
+        return cut_cost(net, num_classes)
     return counted_cost(net, num_classes, as_map(image_size), in_chans)
 
 
 @lru_cache(maxsize=64)
 def counted_cost(net: TimmNet, num_classes: int, image_size: Map, in_chans: int) -> CountedCost:
-    """Cost of a net of timm; arguments and errors as of `net_cost`."""
+    """Cost of a whole net of timm; arguments and errors as of `net_cost`."""
     from .timm import count_timm
 
     counts, _ = count_timm(net.name, image_size, num_classes, in_chans)
     return CountedCost(counts["params"], counts["macs"])
+
+
+def cut_cost(net: CutNet, num_classes: int) -> CountedCost:
+    """Cost of a cut net with its head: features x classes, with biases; errors as of `net_cost`."""
+    from .timm.cut_costs import trunk_costs
+    from .timm.cut_points import num_features
+
+    weights = num_features(net.name, net.block, net.pooling) * num_classes
+    params, macs = trunk_costs(net.name, net.side)[net.block]
+    return CountedCost(params + weights + num_classes, macs + weights)

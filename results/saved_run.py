@@ -13,6 +13,7 @@ from ..archs.timm_net import CountedCost, net_from_dict
 from .ranking.metric import as_shown, run_metric
 from .ranking.objectives import RankingQuery, parse_objectives
 from .ranking.run_leaderboard import best_trial, leaderboard_of
+from .ranking.verdict import verdict_of
 from .render.board import board_drawing
 from .render.describe_net import draw_trial, find_trial, input_spec
 from .render.terminal import html_of, plain, print_text
@@ -21,8 +22,7 @@ from .runs.store import as_argument, find_run, read_data_facts
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..archs import Network
-    from ..archs.timm_network import TimmNetwork
+    from ..archs.timm_network import AnyNetwork
 
 
 def load_run(run: str | Path) -> SavedRun:
@@ -86,6 +86,10 @@ class SavedRun:
         """
         return SavedNet(self, best_trial(self.folder, pick))
 
+    def verdict(self) -> list[str]:
+        """The sentences that `alternas front` begins with: which net to take, what is as good, what is not known."""
+        return verdict_of(leaderboard_of(self.folder))
+
     def report(self, out: str | Path | None = None) -> Path:
         """Write the HTML report, and return its path: report.html in the run's folder, or `out`.
 
@@ -135,10 +139,11 @@ class SavedNet:
         """Parameters, MACs and memory at the run's image size and classes."""
         return input_spec(self.run.folder).cost(self.genotype)
 
-    def build(self) -> Network | TimmNetwork:
+    def build(self) -> AnyNetwork:
         """The trained torch module, on the CPU, in evaluation mode; of a net that was retrained, its better weights.
 
-        It takes normalised images (B, C, H, W): (raw - mean) / std by channel, with those of `run.data`.
+        It takes normalised images (B, C, H, W): (raw - mean) / std by channel, with those of `run.data`; a cut net of
+        timm takes pictures of 0 to 1.
 
         Raises:
             InputError: if the net was not trained to the end, or its weights are gone.

@@ -35,7 +35,7 @@ class SearchContext:
     """A search that was found possible, with what it needs. Nothing is written yet.
 
     Attributes:
-        cost_fn: cost of a net on the data, as it is shipped.
+        cost_fn: cost of a net on the data.
         steps: the full budget of a net, in optimiser steps.
         record_fields: fields that every record of the run shares.
         run_settings: what `run.json` holds as the settings; equal ones resume a run.
@@ -117,7 +117,7 @@ class SearchContext:
         def costs(net: Genotype) -> NetCosts:
             cost = self.cost_fn(net)
             objective = of.predict(net) if of else getattr(cost, self.settings.objective)
-            return NetCosts(objective, cost.params, 1.0 if self.bank else cost.training_macs)
+            return NetCosts(objective, cost.params, 1.0 if self.bank else cost.macs)
 
         return SamplerContext(
             self.space,

@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from .. import spaces
-from ..archs import Cost, Genotype, InputError, deployed_cost
+from ..archs import Cost, Genotype, InputError, static_cost
 from ..results.export.formats import check_formats
 from ..results.latency.device_command import split_number
 from ..results.ranking.metric import class_of
@@ -21,7 +21,7 @@ from ..results.runs.bank_progress import read_about, read_progress
 from ..results.runs.record import Record, versions
 from ..results.runs.run_spec import parse_run_spec
 from ..results.runs.store import find_run, has_trained, read_records, read_settings, run_folder
-from ..spaces import FileSpace, JointSpace, Space
+from ..spaces import FileSpace, JointSpace, Space, SwapSpace
 from .context import SearchContext
 from .data.dataset import DataSet
 from .data.load import load_showing, one_class_each
@@ -29,8 +29,8 @@ from .known_nets import GeneFinder, KnownNets, find_known_nets, noted_genes, tra
 from .net_limits import NetLimits
 from .pretrained import Pretrained, load_pretrained
 from .references import count_references
-from .samplers.registry import check_strategy, find_strategy
-from .spec import SearchSpec, differences
+from .samplers.registry import STRATEGIES, check_strategy, find_strategy
+from .spec import UNLIMITED, SearchSpec, differences
 from .supernet.budget import MIN_BATCH
 from .supernet.draws import NetSampler
 from .training.artifacts import artifact_store, check_store
@@ -55,18 +55,18 @@ def prepare(settings: SearchSpec, console: Console) -> SearchContext:
     Scheduler(settings.scheduler, settings.rungs, settings.eta)
     check_strategy(settings.strategy)
     data = _load(settings, console)
-    nets = spaces.find(settings.space, data.image_size)
+    whole = folder.absolute()  # a worker's current folder may be another
+    pretrained = load_pretrained(settings.pretrained, whole, data.classes) if settings.pretrained else None
+    nets = spaces.find(settings.space, data.image_size, pretrained and pretrained.network.genotype)
     space = JointSpace(nets, settings.tune, own_genes(settings.recipe, settings.tune)) if settings.tune else nets
 
     def cost_fn(net: Genotype) -> Cost:
-        return deployed_cost(net, len(data.classes), data.image_size, data.in_chans)
+        return static_cost(net, len(data.classes), data.image_size, data.in_chans)
 
     _check_limits(space, settings, data, cost_fn)
     references = count_references(settings.references, data, settings.recipe)
-    whole = folder.absolute()  # a worker's current folder may be another
-    pretrained = load_pretrained(settings.pretrained, whole, data.classes) if settings.pretrained else None
     run_settings = _run_settings(settings, data, nets, pretrained)
-    _check_same_run(folder, settings, run_settings)
+    check_same_run(folder, settings, run_settings)
     artifacts = artifact_store(folder, settings.run.resources.storage_path)
     image = (data.in_chans, *data.image_size)
     devices = devices_of(settings, whole, cost_fn, image, len(data.classes))
@@ -107,7 +107,7 @@ def _with_bank(context: SearchContext) -> SearchContext:
     bank = find_bank(other, facts) if other else context.folder / "bank.safetensors"
 
     def macs(net: Genotype) -> float:
-        return float(context.cost_fn(net).training_macs)
+        return float(context.cost_fn(net).macs)
 
     nets = NetSampler(context.space, macs, context.limits.excess, settings.seed)
     nets.check_shared()
@@ -162,6 +162,8 @@ def _run_settings(settings: SearchSpec, data: DataSet, space: Space, pretrained:
         run_settings["start_with"] = str(settings.start_with)
     if isinstance(space, FileSpace):  # another source, or other genes, is another search
         run_settings |= {"space": space.identity, "genes": {name: list(opts) for name, opts in space.options.items()}}
+    if isinstance(space, SwapSpace):
+        run_settings["space"] = space.identity
     if pretrained:
         run_settings["from"] = pretrained.digest
     return run_settings
@@ -241,7 +243,7 @@ def _check_limits(space: Space, settings: SearchSpec, data: DataSet, cost_fn: Ca
         raise InputError(f"{' and '.join(f'max-{cost}' for cost in settings.limits.static)}: {rule}")
 
 
-def _check_same_run(folder: Path, spec: SearchSpec, settings: dict[str, Any]) -> None:
+def check_same_run(folder: Path, spec: SearchSpec, settings: dict[str, Any]) -> None:
     """Raise InputError if the run in `folder` is another search. One that has trained nothing yet may be any."""
     if not (folder / "run.json").exists():
         if has_trained(folder):
@@ -253,7 +255,7 @@ def _check_same_run(folder: Path, spec: SearchSpec, settings: dict[str, Any]) ->
     if differing:
         hint = "choose another --name for a new search, or repeat the old settings to resume"
         raise InputError(f"run {spec.name!r} exists with other settings: {'; '.join(differing)}; {hint}")
-    if spec.trials < trials:
+    if spec.trials < trials < UNLIMITED:  # else no number was asked for: its compute ended it
         rule = f"it can be resumed with more trials, not with fewer: {trials} there, {spec.trials} here"
         raise InputError(f"run {spec.name!r} exists: {rule}")
 
@@ -289,6 +291,22 @@ def default_scheduler(name: str, strategy: str, trials: int) -> str:
     if used:
         return used
     return "mo-asha" if trials >= SCHEDULER_FROM_TRIALS and not find_strategy(strategy).planned else "none"
+
+
+def default_strategy(name: str, limited: bool) -> str:
+    """The strategy of a search that names none: of ours that of the run of this name, else by what its end is.
+
+    Args:
+        limited: whether its compute ends a new search.
+
+    Raises:
+        InputError: if the run's `run.json` cannot be read.
+    """
+    folder = run_folder(name)
+    used = previous_settings(folder).get("strategy") if (folder / "run.json").exists() else None
+    if used in STRATEGIES:
+        return used
+    return "evolution-per-cost" if limited else "evolution"
 
 
 def previous_settings(folder: Path) -> dict[str, Any]:

@@ -28,13 +28,19 @@ from .engine.executor import Executor
 from .engine.progress import view_of
 from .engine.shown import ProgressView, Shown, ShownSearch
 from .prepare import prepare
-from .run_facts import taken_records, write_facts
+from .probe.prepare import prepare_probe
+from .probe.probing import Probing
+from .probe.shown import ShownProbing
+from .probe.shown import announce as announce_probes
+from .probe.shown import conclude as conclude_probes
+from .run_facts import taken_records, write_facts, write_run_json
 from .spec import RunConfig, SearchSpec
 from .summary import announce, conclude
 from .tracking.view import TrackingView, trackers
 from .training.artifacts import ArtifactStore
 from .training.job import Job, JobId, JobResult, Progress, Workers
 from .training.job_files import collect_outputs, send_inputs
+from .trials.devices import Devices
 from .trials.front_finetuning import FrontFinetuning
 from .trials.measuring import Measuring
 from .trials.producer import Producer
@@ -52,17 +58,38 @@ def search(spec: SearchSpec, console: Console) -> Path:
             any net of the space.
         OperationError: if workers do not start or every net fails.
     """
+    if spec.probe:
+        return search_cuts(spec, console)
     context, ended = prepare(spec, console), False
     with opened(context) as (trials, driver):
         shown = ShownSearch(trials)
         if not driver.complete:
-            announce(trials, shown.forecast.flops_left, console)
+            announce(trials, sum(work.flops for work in shown.left().values()), shown.forecast.beside(), console)
         workers = spec.trials + len(trials.live)
         if drive(driver, shown, spec.run, context.data.without_test(), workers, console, context.measured_here):
             conclude(trials, console)
             ended = True
     if ended:
-        _measure_front(context)
+        _measure_front(spec, context.folder, context.devices)
+    return run_folder(spec.name)
+
+
+def search_cuts(spec: SearchSpec, console: Console) -> Path:
+    """Run or resume a search among cuts of pretrained nets, and return the folder of its run; errors as `search`."""
+    context, ended = prepare_probe(spec, console), False
+    with locked(context.folder):
+        write_run_json(context.folder, context.data, None, settings=context.run_settings, trials=spec.trials)
+        with closing(Store(context.folder)) as store:
+            probing = Probing(context, store)
+            driver = Driver(store, context.folder, [probing])
+            if not driver.complete:
+                announce_probes(probing, console)
+            data, most = context.data.without_test(), len(context.pairs)
+            if drive(driver, ShownProbing(probing), spec.run, data, most, console):
+                conclude_probes(probing, console)
+                ended = True
+    if ended:
+        _measure_front(spec, context.folder)
     return run_folder(spec.name)
 
 
@@ -254,12 +281,11 @@ class Driver:
                 file.unlink()
 
 
-def _measure_front(context: SearchContext) -> None:
+def _measure_front(settings: SearchSpec, folder: Path, devices: Devices = Devices()) -> None:  # noqa: B008 - empty
     """Measure the front for other costs, or, in a search that measures nothing, its time on this machine."""
-    settings = context.settings
     names = dict.fromkeys(settings.device_of(cost) for cost in settings.measured_at_end)
-    left = [name for name in names if name not in context.devices.by_name]
-    devices = [settings.setting_of(name) for name in left]
-    if not (devices or context.devices):
-        devices = [LatencySetting()]
-    measure_front(context.folder, settings.objective, devices, settings.run.budget.measuring_seconds)
+    left = [name for name in names if name not in devices.by_name]
+    asked = [settings.setting_of(name) for name in left]
+    if not (asked or devices):
+        asked = [LatencySetting()]
+    measure_front(folder, settings.objective, asked, settings.run.budget.measuring_seconds)

@@ -103,6 +103,20 @@ class Supernet:
             raise InputError(f"supernet: {rule}, got {self.trainings:g}")
 
 
+@dataclass(frozen=True)
+class ProbeSpec:
+    """Which pretrained nets are cut and judged.
+
+    Attributes:
+        nets: names, with `*` for any letters, of timm's nets with the tag of their weights; () is the ladder of
+            `spaces.pretrained`.
+        weights_dir: folder with files of weights, DIR/NAME.safetensors, .pth, .pt or .bin; "" looks in timm's hub.
+    """
+
+    nets: tuple[str, ...] = ()
+    weights_dir: str = ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SearchSpec:
     """A search, as asked for.
@@ -134,6 +148,7 @@ class SearchSpec:
         start_with: nets to begin with; None is none.
         references: nets of timm that are trained beside those of the search, which draws the same nets without them.
         pretrained: weights that every net of the search begins with, as far as they fit; None is fresh ones.
+        probe: pretrained nets whose cuts are the candidates, judged without training; None is a space of nets.
     """
 
     space: str
@@ -161,6 +176,7 @@ class SearchSpec:
     start_with: StartWith | None = None
     references: tuple[TimmNet, ...] = ()
     pretrained: WeightsSpec | None = None
+    probe: ProbeSpec | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "limits", Limits(self.limits))

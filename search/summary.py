@@ -10,6 +10,7 @@ from ..archs import OperationError
 from ..archs.candidate import tuned_values
 from ..results.render.tables import duration, short
 from ..results.runs.status import FAILED, UNTRAINED
+from .at_outset import at_outset
 from .samplers.buildup import BuildUp, steps_table
 from .spec import UNLIMITED
 from .supernet.budget import TRAININGS_A_KIND, trainings_needed
@@ -21,7 +22,7 @@ from .trials.trial import BUDGET_SHARE
 def conclude(search: SearchTrials, console: Console) -> None:
     """Say how a search ended; OperationError if all that was trained has failed."""
     settings, started = search.context.settings, search.started
-    if settings.run.budget.train_flops < math.inf and search.tally.budget_spent:
+    if settings.run.budget.train_flops < math.inf and search.budget.is_spent:
         console.print(f"all {short(settings.run.budget.train_flops)} FLOPs are used: {started} trials started")
     elif search.patience.is_over and started < settings.trials:
         console.print(str(search.patience), highlight=False, soft_wrap=True)
@@ -62,10 +63,13 @@ def print_afforded(shared: SharedWeights, trainings: float, console: Console) ->
         )  # fmt: skip
 
 
-def announce(search: SearchTrials, flops: float, console: Console) -> None:
-    """Say what a search will do, and what that takes."""
+def announce(search: SearchTrials, flops: float, beside: float, console: Console) -> None:
+    """Say what a search will do, what FLOPs that takes, and how many of them what is not searched."""
     context = search.context
     settings = context.settings
+    if len(context.data.val):  # which a user's own training may bring
+        for line in at_outset(context.data, settings.recipe, settings.metric):
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
     if context.measured_here:
         console.print("one worker both trains and measures latency")
     for device in settings.devices:
@@ -88,7 +92,17 @@ def announce(search: SearchTrials, flops: float, console: Console) -> None:
         print_afforded(search.shared, supernet.trainings, console)
     if context.settings.scheduler != "none":
         console.print(f"scheduler {context.settings.scheduler}: weaker nets stop early")
-    to_come = "about" if not search.store.records else "still to come: about"
-    console.print(
-        f"compute: {to_come} {short(flops)} FLOPs of training (6 x MACs x images)", highlight=False, soft_wrap=True
-    )
+    console.print(_compute(search, flops, beside), highlight=False, soft_wrap=True)
+
+
+def _compute(search: SearchTrials, flops: float, beside: float) -> str:
+    """What a search takes, and how much of it what is not searched."""
+    about = "about" if not search.store.records else "still to come: about"
+    line = f"compute: {about} {short(flops)} FLOPs of training (6 x MACs x images)"
+    if beside:
+        line += f", {beside / flops:.0%} of it for what is not searched: plain ResNets and known nets"
+    left_out = [net.name for net in search.context.references if net not in search.references]
+    left_out += ["plain ResNets"] * bool(search.settings.run.budget.baselines and not search.baselines)
+    if left_out and search.budget.limit < math.inf:
+        line += f"; the limit is too low for {', '.join(left_out)}"
+    return line

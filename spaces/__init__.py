@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
-from ..archs.errors import check_choice
+from ..archs import Genotype, zoo
+from ..archs.errors import InputError, check_choice
+from ..archs.json_files import read_json
 from ..archs.layout import ImageSize
 from .base import (
     Chooser,
@@ -28,7 +31,9 @@ from .bench import BenchSpace, PlacementSpace
 from .families import AllSpace, AlterNetSpace, HybridSpace, ModernSpace, ResNetSpace
 from .feasible import FeasibleNets, cheapest, ends, find_genes
 from .free import FreeSpace
+from .pretrained import PRETRAINED
 from .small import EdgeSpace, MobileSpace
+from .swaps import SWAPS, SwapSpace
 from .user_file import FileSpace, check, is_file
 
 SPACES: dict[str, Callable[[ImageSize], Space]] = {
@@ -45,6 +50,7 @@ SPACES: dict[str, Callable[[ImageSize], Space]] = {
 }
 
 __all__ = [
+    "PRETRAINED",
     "SPACES",
     "Chooser",
     "FeasibleNets",
@@ -57,6 +63,7 @@ __all__ = [
     "RandomChooser",
     "RecordingChooser",
     "Space",
+    "SwapSpace",
     "cheapest",
     "check",
     "draw_option",
@@ -83,12 +90,22 @@ def get(name: str, image_size: ImageSize) -> Space:
     return SPACES[check_choice("space", name, SPACES)](image_size)
 
 
-def find(space: str, image_size: ImageSize) -> Space:
-    """The space that was typed: a name, or a file of the user's own, such as "./my_space.py", which is run.
+def find(space: str, image_size: ImageSize, start: Genotype | None = None) -> Space:
+    """The space that was typed: a name; a file of the user's own, such as "./my_space.py", which is run; or swaps.
+
+    Those are of a plain ResNet: of the zoo by its name, of a genotype's .json file, or of `start` by the name "swaps".
 
     Raises:
-        InputError: as `get` and `FileSpace`.
+        InputError: as `get`, `FileSpace` and `SwapSpace`.
     """
+    if space.endswith(".json"):
+        return SwapSpace(read_json(Path(space), Genotype, Path.read_bytes), image_size)
     if is_file(space):
         return FileSpace(space, image_size)
-    return SPACES[check_choice("space", space, [*SPACES, "./my_space.py"])](image_size)
+    if space in zoo.names():
+        return SwapSpace(zoo.get(space, image_size), image_size)
+    if space == SWAPS:
+        if start is None:
+            raise InputError(f"space {SWAPS}: is of the ResNet of --from, got none")
+        return SwapSpace(start, image_size)
+    return SPACES[check_choice("space", space, [*SPACES, SWAPS, "./my_space.py"])](image_size)

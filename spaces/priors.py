@@ -3,7 +3,8 @@
 A prior is exp(term / 0.03), from 1/2 to 2. The term is what an option adds to a net's accuracy beside its cost, as the
 mean of two data sets (`cue`, `clutter`) at 16 px: 51 and 44 random nets of at most 3 M MACs, 312 steps each. It holds
 at that budget. Drawn by the priors of the one set, nets of the other are 1.0 points (`clutter`; 90 %
-interval 0.5 to 1.4) and 0.6 points (`cue`; -0.7 to 1.8) better than drawn evenly: `benchmarks/option_priors.py`.
+interval 0.5 to 1.4) and 0.6 points (`cue`; -0.7 to 1.8) better than drawn evenly: `option_priors`, in
+benchmarks/README.md.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from scales import TINY
 
-from alternas.archs import Cost, Genotype, deployed_cost
+from alternas.archs import Cost, Genotype, static_cost
 from alternas.archs.timm_net import CountedCost
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import Store
@@ -67,11 +67,12 @@ def no_users_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def few_draws() -> Iterator[None]:
-    """Searches in tests choose their first nets from few random ones."""
+def shipped_draws() -> Iterator[int]:
+    """Searches in tests choose their first nets from few random ones, but in test_start.py, as shipped."""
+    shipped = start.DRAWS
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(start, "DRAWS", 40)
-        yield
+        yield shipped
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -199,7 +200,7 @@ def small_scale() -> SpacePreset:
 
 
 def _cost_fn(net: Genotype) -> Cost:
-    return deployed_cost(net, 10, 8, 1)
+    return static_cost(net, 10, 8, 1)
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ SHORT = {
     "retrain": "--top 1 --seeds 1 --epochs 1",
     "train": "--seeds 1 --epochs 0.05",
     "finetune": "--seeds 1 --epochs 0.05",
-    "buildup": "--seeds 2 --epochs 0.05 --msa 0,0,1,1",
+    "buildup": "--seeds 1 --epochs 0.05",
     "study": "--data digits --quick --seeds 2 --epochs 0.3",
     "bench": "--seeds 2 --scheduler none",
     "explain": "--samples 16 --quick",

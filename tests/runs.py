@@ -32,7 +32,7 @@ def made_run(folder: Path, records: list[dict[str, Any]], **told: Any) -> Path:
     """A run's folder with these records; `told` goes into run.json."""
     folder.mkdir(parents=True, exist_ok=True)
     settings = {"space": "all", "strategy": "random", "scheduler": "mo-asha", "objective": "macs", "recipe": RECIPE}
-    facts = {"format": 3, "settings": settings, "trials": 8, "command": COMMAND, "data": DATA}
+    facts = {"format": 4, "settings": settings, "trials": 8, "command": COMMAND, "data": DATA}
     facts |= {"versions": {"python": "3.11"}}
     (folder / "run.json").write_text(json.dumps(facts | told), encoding="utf-8")
     (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in records), encoding="utf-8")
@@ -70,7 +70,7 @@ def record(
         {"step": step, "accuracy": curve[step - 1]["accuracy"], "promoted": i + 1 < rungs}
         for i, step in enumerate(STEPS[:rungs])
     ]
-    found = {"format": 3, "trial": trial, "kind": kind, "family": net.family, "key": net.key, "genotype": net.to_dict()}
+    found = {"format": 4, "trial": trial, "kind": kind, "family": net.family, "key": net.key, "genotype": net.to_dict()}
     found |= {"genes": genes, "cost": cost.totals(), "status": "ok" if rungs == len(STEPS) else "pruned"}
     found |= {"accuracy": curve[-1]["accuracy"], "curve": curve, "rung": rungs, "rungs": reached, "recipe": RECIPE}
     found |= {"budget": {"full": STEPS[-1], "done": STEPS[rungs - 1]}, "seconds": 0.1 * STEPS[rungs - 1]}
@@ -79,7 +79,7 @@ def record(
 
 def net_row(trial: int, net: Genotype = NET, **more: Any) -> dict[str, Any]:
     """A line of records.jsonl, of a net that was trained to its end."""
-    row = {"format": 3, "trial": trial, "kind": "search", "family": net.family, "key": net.key}
+    row = {"format": 4, "trial": trial, "kind": "search", "family": net.family, "key": net.key}
     row |= {"genotype": net.to_dict(), "genes": {}, "status": "ok"}
     return row | {"cost": {"params": 900, "macs": 40_000, "activation_bytes": 100}} | more
 
@@ -91,11 +91,11 @@ def finished_run(name: str = "mine") -> Path:
 
 
 def near_noise(groups: Sequence[Sequence[float]], score: float) -> tuple[float, float]:
-    """Standard deviation and degrees of freedom of the nets within 0.05 of a score, or of the nearest that give 3."""
+    """Standard deviation and degrees of freedom of the nets within 0.05 of a score, or of the nearest that give 4."""
     apart = sorted(groups, key=lambda group: abs(statistics.mean(group) - score))
     used, degrees = list[Sequence[float]](), 0
     for group in apart:
-        if abs(statistics.mean(group) - score) <= 0.05 or degrees < 3:
+        if abs(statistics.mean(group) - score) <= 0.05 or degrees < 4:
             used.append(group)
             degrees += len(group) - 1
     return math.sqrt(sum((len(g) - 1) * statistics.variance(g) for g in used) / degrees), degrees
@@ -105,5 +105,5 @@ def width_of(groups: Sequence[Sequence[float]], one: tuple[float, int], other: t
     """Half width of the 95 % interval of the difference of two nets, each a score and its seeds."""
     from scipy.stats import t
 
-    (sd, degrees), (other_sd, others) = near_noise(groups, one[0]), near_noise(groups, other[0])
-    return float(t.ppf(0.975, min(degrees, others))) * math.sqrt(sd**2 / one[1] + other_sd**2 / other[1])
+    known = [(sd / math.sqrt(n), degrees) for score, n in (one, other) for sd, degrees in [near_noise(groups, score)]]
+    return math.hypot(*(float(t.ppf(0.975, degrees)) * error for error, degrees in known))

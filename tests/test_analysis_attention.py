@@ -16,13 +16,12 @@ from torch import Tensor, nn
 
 from alternas.archs import InputError, build
 from alternas.archs.blocks.attention import WindowAttention, from_windows
-from alternas.archs.blocks.single_head import SingleHeadAttention
 from alternas.results.analysis.attention_distance import attention_distances, mean_distances, pixel_distances
 from alternas.results.analysis_tools.attention_weights import attention_sites, attention_weights, head_outputs
 from alternas.results.analysis_tools.hooks import entering
 from nets import NETS, lively
 
-SHOWN = ("msa", "msa_a", "transformer", "caformer")
+SHOWN = ("msa", "msa_a", "transformer")
 ATTENTIVE = [  # with weights that can be shown: of linear attention there are none
     name
     for name, net in NETS.items()
@@ -33,8 +32,6 @@ ATTENTIVE = [  # with weights that can be shown: of linear attention there are n
 def out_of_heads(module: Any, args: tuple[Any, ...]) -> Tensor:
     """The module's output from what its heads give, by its own projection."""
     y = head_outputs(module, args).transpose(1, 2).flatten(2)
-    if isinstance(module, SingleHeadAttention):
-        return module.out(y, args[0])
     if isinstance(module, WindowAttention):
         batch, _, height, width = args[0].shape
         return from_windows(module.out(y), module.window, (batch, height, width))

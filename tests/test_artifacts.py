@@ -170,7 +170,7 @@ def test_a_run_keeps_its_folder_in_the_store(tmp_path: Path) -> None:
     assert other
     assert first.name != other.name, "two runs of one name do not meet"
     assert first.name.startswith("runs-mine-")
-    written(run / "run.json", json.dumps({"format": 3, "storage_path": first.note}).encode())
+    written(run / "run.json", json.dumps({"format": 4, "storage_path": first.note}).encode())
     assert "abc" not in (run / "run.json").read_text(encoding="utf-8")
     again = artifact_store(run, "s3://k:abc@bucket/x/")
     assert again
@@ -181,7 +181,7 @@ def test_a_run_keeps_its_folder_in_the_store(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"those of run 'mine' are in s3://k:\*\*\*@bucket/x; .* --storage-path URI"):
         artifact_store(run, "")
     note = {"uri": "file:///x", "name": "mine-1"}
-    written(run / "run.json", json.dumps({"format": 3, "storage_path": note}).encode())
+    written(run / "run.json", json.dumps({"format": 4, "storage_path": note}).encode())
     assert artifact_store(run, "file:///x") == ArtifactStore("file:///x", "mine-1", run)
     with pytest.raises(InputError, match="are in file:///x"):
         artifact_store(run, "")
@@ -192,7 +192,7 @@ NOTES: list[Any] = [{}, [], "x", {"uri": "file:///x"}, {"uri": 3, "name": "x"}, 
 
 @pytest.mark.parametrize("note", [*NOTES, {"uri": "file:///x", "name": "../x"}])
 def test_a_broken_note_of_it_is_one_line(tmp_path: Path, note: Any) -> None:
-    written(tmp_path / "run.json", json.dumps({"format": 3, "storage_path": note}).encode())
+    written(tmp_path / "run.json", json.dumps({"format": 4, "storage_path": note}).encode())
     with pytest.raises(InputError, match=r"storage.path"):
         artifact_store(tmp_path, "")
 

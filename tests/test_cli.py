@@ -99,14 +99,18 @@ def set_of(**counts: int) -> None:
 
 
 def test_data_lists_all_broken_pictures(alternas: Any) -> None:
-    set_of(cat=12, dog=12)
+    set_of(cat=20, dog=12)
     for number in range(12):
         Path("photos/cat", f"{number:02}.png").write_text("no picture", encoding="utf-8")
     code, out, error = alternas("data", "photos")
     assert (code, out.count("cat/")) == (2, 10)
     assert "12 pictures cannot be read:" in out
     assert "and 2 more; --json lists all" in out
-    assert "data: photos: 12 of 24 pictures cannot be read; the first: " in error
+    assert "data: photos: 12 of 32 pictures cannot be read; --skip-broken leaves them out" in error
+    assert "cat/" not in error  # they are listed once
+    code, out, error = alternas("data", "photos", "--skip-broken")
+    assert (code, (out + error).count("cat/00.png")) == (0, 1)
+    assert "notes: skipped 12" in " ".join(out.split())
     code, out, _ = alternas("data", "photos", "--json")
     told = json.loads(out)
     assert (code, told["name"]) == (2, "photos")
@@ -251,11 +255,11 @@ def test_a_run_of_another_format_is_refused(alternas: Any, line: str) -> None:
     for file in ("run.json", "records.jsonl"):
         text = (folder / file).read_text(encoding="utf-8")
         for of, other in (('"format": 1, ', 1), ("", 1), ('"format": 2, ', 2)):
-            (folder / file).write_text(text.replace('"format": 3, ', of), encoding="utf-8")
+            (folder / file).write_text(text.replace('"format": 4, ', of), encoding="utf-8")
             (folder / "lock").touch()
             before = sorted(Path().rglob("*"))
             code, _, err = alternas(*line.split())
-            rule = f"has format {other}, this alternas reads 3; train it again or use the alternas that made it"
+            rule = f"has format {other}, this alternas reads 4; train it again or use the alternas that made it"
             assert (code, len(err.splitlines())) == (2, 1)
             assert f"run 'mine': {rule}" in err
             assert sorted(Path().rglob("*")) == before, "nothing is written"

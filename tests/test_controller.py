@@ -7,7 +7,6 @@ import itertools
 import json
 import math
 import random
-import statistics
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -26,7 +25,7 @@ from alternas.search.training.job import JobResult, Point, TrainJob
 from alternas.search.trials import live, schedulers
 from alternas.search.trials.schedulers import SCHEDULERS, RungResult, RungTable, Scheduler
 from alternas.search.trials.search_trials import SearchTrials
-from alternas.spaces import get, members, random_net
+from alternas.spaces import get, members
 from alternas.spaces.families import ResNetSpace
 from alternas.spaces.presets import SpacePreset
 from fakes import FakeExecutor, KilledError, SilentView, driver_of, finish, lose, run_loop
@@ -55,7 +54,7 @@ def test_every_strategy_and_scheduler_ends_as_promised(open_controller: Open, st
     found = statuses(controller)
     nets = found["ok"] + found["pruned"]
     assert nets == 30 or (strategy == "buildup" and controller.exhausted), "a build-up comes to an end"
-    assert statuses(controller, "baseline") == {"ok": 4}
+    assert statuses(controller, "baseline") == {"ok": len(controller.baselines)}
     keys = [r.key for r in controller.store.records if r.status not in ("duplicate", "infeasible")]
     assert len(keys) == len(set(keys)) == nets + len(controller.baselines)
     trials = [r.trial for r in controller.store.records]
@@ -76,6 +75,8 @@ def test_the_study_learns_what_happened(open_controller: Open) -> None:
     finish(controller)
     by_trial = {r.trial: r for r in controller.store.records}
     for trial in controller.study.study.get_trials(deepcopy=False):
+        if trial.number in range(len(controller.baselines), len(controller.context.baselines)):
+            continue  # a plain ResNet that is not trained
         record = by_trial[trial.number]
         if trial.state == TrialState.COMPLETE:
             assert trial.values == [record.accuracy, record.cost["macs"]]
@@ -431,18 +432,19 @@ def test_costs_in_records_are_static_costs(open_controller: Open) -> None:
 @pytest.mark.parametrize(
     ("limit", "trials", "trained"),
     [
-        (150_000, 16, [49_568, 104_864, 193_344]),  # the last is over the limit, and the run pays for it
-        (150_000, 5, [49_568, 104_864]),  # two seeds of it would be more than a third of five nets
-        (45_000, 32, [13_008, 49_568]),  # the limit is below the cheapest ResNet of the space
+        (150_000, 16, [49_568, 104_864]),
+        (150_000, 5, [49_568]),
+        (45_000, 64, [13_008, 49_568]),  # the limit is below the cheapest ResNet of the space
         (45_000, 2, [13_008]),
-        (0, 16, [49_568, 193_344, 928_992, 2_572_320]),
-        (0, 8, [49_568, 193_344, 928_992]),
-        (0, 1, [49_568, 193_344]),
+        (0, 64, [49_568, 193_344, 928_992, 2_572_320]),
+        (0, 16, [49_568, 193_344, 928_992]),
+        (0, 1, [49_568]),
     ],
 )
-def test_baselines_span_the_limits_and_cost_less_than_the_search(
+def test_baselines_take_a_quarter_of_the_compute_at_most(
     open_controller: Open, limit: int, trials: int, trained: list[int]
 ) -> None:
+    """One within the limits is trained in any case."""
     controller = open_controller(trials=trials, limits={"macs": limit} if limit else {})
     executor = finish(controller)
     assert [r.cost["macs"] for r in controller.store.records if r.kind == "baseline"] == trained
@@ -452,20 +454,14 @@ def test_baselines_span_the_limits_and_cost_less_than_the_search(
         spent["search" if job.trial >= len(controller.baselines) else "baseline"] += controller.context.cost_fn(
             job.genotype
         ).macs
-    draws = [static_cost(random_net(get("all", 8), seed), 10, 8, 1).macs for seed in range(100)]
-    typical = sorted(macs for macs in draws if not limit or macs <= limit)
-    if typical and trials > 1:
-        assert 2 * sum(trained) < trials * statistics.median(typical)
-    over = [macs for macs in trained if limit and macs > limit]
-    assert len(over) <= 1
-    if over and typical:
-        assert 2 * over[0] < (trials * statistics.median(typical) + 2 * sum(trained)) / 3
+    if len(trained) > 1:
+        assert spent["baseline"] <= 0.26 * spent.total(), "the search's nets cost what they do on average, about"
 
 
 def test_a_run_that_goes_on_keeps_its_baselines_and_may_train_more(open_controller: Open) -> None:
     """Their numbers follow from space and limits: with more trials the next of them can be afforded."""
     chosen = {}
-    for trials in (2, 2, 8, 16):
+    for trials in (2, 2, 16, 64):
         controller = open_controller(trials=trials)
         finish(controller)
         found = {r.trial: r.key for r in controller.store.records if r.kind == "baseline"}

@@ -36,7 +36,7 @@ def controller(open_controller: Open, tmp_path: Path) -> SearchTrials:
     """Of a search that has ended; its folder is a run's."""
     controller = open_controller(get("resnet", 8), trials=6)
     run_loop(controller, FakeExecutor(), SilentView())
-    facts = {"format": 3, "settings": {"objective": "macs", "space": "resnet"}, "data": DATA}
+    facts = {"format": 4, "settings": {"objective": "macs", "space": "resnet"}, "data": DATA}
     (tmp_path / "run.json").write_text(json.dumps(facts), encoding="utf-8")
     return controller
 

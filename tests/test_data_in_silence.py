@@ -175,6 +175,11 @@ def test_a_group_stays_in_one_split(tmp_path: Path, by: str) -> None:
     split = [{owner[image] for image in keys(part)} for part in (data.train, data.val, data.test)]
     assert sum(map(len, split)) == len(set.union(*split)) == 12
     assert all(split)
+    numbered = set()
+    for part in (data.train, data.val, data.test):
+        images = images_at(part, np.arange(len(part)))
+        numbered |= {(owner[x.tobytes()], group) for x, group in zip(images, part.group_N, strict=True)}
+    assert len(numbered) == 12, "a number for each patient, alike in all splits"
     plain = load(DataConfig(name))
     assert {owner[image] for image in keys(plain.train)} & {owner[image] for image in keys(plain.val)}
 
@@ -289,6 +294,7 @@ def odd_pictures(folder: Path) -> list[Path]:
         folder / "junk.jpg",
         write(folder / "cmyk.jpg", rgb.convert("CMYK")),
         write(folder / "deep.png", deep),
+        write(folder / "signed.tif", Image.fromarray(np.asarray(grey).astype(np.int32) * 200 - 1500)),
         write(folder / "deep_clear.png", deep, transparency=int(np.asarray(deep)[0, 0])),
         write(folder / "la.png", Image.merge("LA", (grey, alpha))),
         write(folder / "p.png", palette, transparency=3),
@@ -312,10 +318,10 @@ def test_an_export_opens_odd_pictures_as_training_does(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "odd_model", raising=False)
     model = importlib.import_module("odd_model")
-    facts = {"pictures": True, "image_size": [12, 20], "in_chans": channels}
+    facts = {"pictures": True, "image_size": [12, 20], "in_chans": channels, "levels": [-1000, 40000]}
     monkeypatch.setattr(model, "config", lambda: facts)
     for path in odd_pictures(tmp_path):
-        ours, theirs = to_array(decode(path), ImageSpec((12, 20), channels)), model.open_image(path)
+        ours, theirs = to_array(decode(path), ImageSpec((12, 20), channels, (-1000, 40000))), model.open_image(path)
         assert torch.equal(theirs, torch.from_numpy(ours)[None]), path.name
     facts["pictures"] = False
     with pytest.raises(ValueError, match="arrays"):

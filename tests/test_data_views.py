@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.model_selection import StratifiedKFold
 
 from alternas.archs import InputError
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
-from alternas.search.data.splits import WHOLE, View, seen
+from alternas.search.data.views import WHOLE, View, fold_numbers, seen
 
 
 @pytest.fixture(scope="module")
@@ -77,3 +78,29 @@ def test_each_view_has_its_own_hash(digits: DataSet) -> None:
 def test_bad_views(digits: DataSet, make: object, rule: str) -> None:
     with pytest.raises(InputError, match=rule):
         make(digits)  # type: ignore[operator]
+
+
+def test_folds_hold_each_image_once_and_keep_groups_and_classes_together() -> None:
+    """Beside scikit-learn's stratified folds: as even by class, and a group lies in one fold."""
+    random = np.random.default_rng(0)
+    y_N = random.integers(0, 3, 240)
+    theirs = [np.bincount(y_N[test], minlength=3) for _, test in StratifiedKFold(5).split(y_N, y_N)]
+    fold_N = fold_numbers(y_N, 3, 5)
+    counts = [np.bincount(y_N[fold_N == fold], minlength=3) for fold in range(5)]
+    assert np.ptp(counts, axis=0).max() <= np.ptp(theirs, axis=0).max() + 1
+    group_N = np.repeat(np.arange(40), 6)
+    of_group = [np.unique(fold_numbers(y_N, 3, 5, group_N)[group_N == group]) for group in range(40)]
+    assert all(len(folds) == 1 for folds in of_group)
+
+
+def test_a_fold_validates_on_images_that_it_does_not_train_on(digits: DataSet) -> None:
+    data = digits
+    both_N = np.concatenate([np.asarray(data.train.images), np.asarray(data.val.images)])
+    folds = [seen(data, View(folds=5, fold=fold)) for fold in range(5)]
+    assert sum(len(part.val) for part in folds) == len(both_N)
+    assert all(len(part.train) + len(part.val) == len(both_N) for part in folds)
+    judged = np.concatenate([np.asarray(part.val.images).sum((1, 2, 3)) for part in folds])
+    assert sorted(judged) == sorted(both_N.sum((1, 2, 3)))
+    assert len({part.split_hash for part in folds}) == 5
+    with pytest.raises(InputError, match="fold must be"):
+        View(folds=5, fold=5)

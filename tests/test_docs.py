@@ -24,6 +24,7 @@ UNRUN = {
     "extending.md": ["downloads", "packages that may not be installed"],
     "gpus.md": ["a GPU"] * 4,
     "latency.md": [*["a device"] * 4, "python3 may have no onnxruntime"],
+    "pretrained.md": ["downloads"] * 3,
     "strategies.md": ["minutes"],
     "studies.md": ["downloads"],
     "tracking.md": [
@@ -205,16 +206,11 @@ FILE = re.compile(r"(?<![\w.*<])((?:[\w.-]+/)*[A-Za-z][\w-]*\.(?:py|md|sh|yaml))
 OTHERS = {
     *(
         "attention2d.py",
-        "byobnet.py",
         "convnext.py",
-        "efficientformer_v2.py",
-        "repvit.py",
         "_efficientnet_blocks.py",
-        "metaformer.py",
         "efficientvit_mit.py",
         "mambaout.py",
         "maxxvit.py",
-        "shvit.py",
         "vision_transformer.py",
         "vision_transformer_hybrid.py",
         "fewshot_lsr.py",

@@ -28,7 +28,7 @@ from alternas.results.analysis_tools.trends import TRENDS, StudiedNet, trend
 from alternas.results.runs.store import read_records
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
-from alternas.search.data.splits import View, seen
+from alternas.search.data.views import View, seen
 from alternas.search.experiments import trained_nets as subjects
 from alternas.search.experiments.explain import Explain, explain
 from alternas.search.experiments.explain_study import reference, study_nets

@@ -75,24 +75,6 @@ def folder_of(network: Network, tmp_path: Path, names: Sequence[str] = ALL) -> t
 
 
 @pytest.mark.slow
-def test_reparametrised_convs_leave_as_one_conv_each(tmp_path: Path) -> None:
-    """onnx and pt2 are of the fused net; model.py is of the trainable one, and fuses it."""
-    network = network_of(replace(NETS["repvgg"], stages=(Stage("repvgg", 1, 8), Stage("repvit", 2, 8, 2, se=0.25))))
-    folder, found = folder_of(network, tmp_path, ("package", "onnx", "pt2"))
-    assert max(found.values()) < 1e-4, found
-    facts = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    graph = torch.export.load(folder / "model.pt2").graph
-    assert not [node for node in graph.nodes if "batch_norm" in str(node.target)]
-    model: Any = isolated._module(folder / "model.py")
-    net, x = model.load(), torch.randn(2, 2, 16, 16)
-    with torch.no_grad():
-        torch.testing.assert_close(model.fused(net)(x), net(x), atol=1e-5, rtol=1e-5)
-    counts = [sum(p.numel() for p in one.parameters()) for one in (model.fused(net), net)]
-    assert counts == [facts["params"], facts["training_params"]]
-    assert "model.fused(net)" in format_of("package").usage(facts)
-
-
-@pytest.mark.slow
 def test_onnxruntime_runs_a_gelu_as_one_operator(tmp_path: Path) -> None:
     """Five of them take a fifth of a small net's time. onnxruntime says itself what it made of the file."""
     import onnxruntime
@@ -240,7 +222,8 @@ def test_a_package_classifies_files(
         monkeypatch.setattr(sys, "argv", ["model.py", *files])
         with pytest.raises(SystemExit) as ended:
             runpy.run_path(str(folder / "model.py"), run_name="__main__")
-        return ended.value.code, *(text.splitlines() for text in capsys.readouterr())
+        captured = capsys.readouterr()
+        return ended.value.code, captured.out.splitlines(), captured.err.splitlines()
 
     monkeypatch.chdir(tmp_path)
 

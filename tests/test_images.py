@@ -299,7 +299,7 @@ def test_threads_give_the_order_asked_for(monkeypatch: pytest.MonkeyPatch) -> No
         Pictures(Bytes(files(20), wait=0.001), places, ImageSpec((8, 8), 3)), lambda *progress: told.append(progress)
     )
     assert read.broken == {}
-    assert read.form_N3.tolist() == [[8, 8, 1]] * 16
+    assert [form.tolist()[:3] for form in read.form_N] == [(8, 8, 1)] * 16
     assert told == [(8, 16), (16, 16)]
     for x_CHW, place in zip(read.values, places, strict=True):
         assert (x_CHW == np.asarray(noise(int(place))).transpose(2, 0, 1)).all()

@@ -110,7 +110,7 @@ def test_what_trials_end_with_can_be_read(status: str) -> None:
     assert Record.from_line(ended.to_line()) == ended
 
 
-RUN = {"format": 3, "settings": {"objective": "macs"}, "trials": 2, "data": FACTS}
+RUN = {"format": 4, "settings": {"objective": "macs"}, "trials": 2, "data": FACTS}
 WRONG_RUNS: list[tuple[dict[str, Any], str]] = [
     ({"settings": []}, "settings must be an object"),
     ({"settings": {"other_costs": 5}}, "settings.other_costs must be a list, each a text, got 5"),
@@ -158,7 +158,7 @@ def test_every_reader_names_its_file(tmp_path: Path, file: str, monkeypatch: pyt
     """JSON of another kind, values of another kind, no JSON, nested deep."""
     monkeypatch.chdir(tmp_path)
     Path(file).parent.mkdir(exist_ok=True)
-    other = b'{"format": 3, "settings": 5, "step": "x", "key": 5, "where": 5}'
+    other = b'{"format": 4, "settings": 5, "step": "x", "key": 5, "where": 5}'
     for content in (b"[3]", b"3", other, b"\xff", b"[" * 100_000):
         if file == "nets.json" and content.startswith(b"{"):
             continue  # which may be genes

@@ -172,8 +172,8 @@ def test_onnxruntime_runs_the_same_net() -> None:
 
 
 def pair(trial: int, accuracy: float | None, macs: int, ms: float) -> tuple[TimedNet, Latency]:
-    facts: dict[str, object] = {"format": 3, "trial": trial, "accuracy": accuracy, "macs": macs, "params": 1}
-    subject = TimedNet(f"trial {trial}", str(trial), nn.Identity, IMAGE, facts)
+    facts: dict[str, object] = {"format": 4, "trial": trial, "accuracy": accuracy, "macs": macs, "params": 1}
+    subject = TimedNet(f"trial {trial}", str(trial), nn.Identity, IMAGE, facts, IMAGE[1:])
     return subject, Latency(LatencySetting(), ms, ms, ms, 0.0, 20, True)
 
 

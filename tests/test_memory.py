@@ -21,10 +21,8 @@ CASES = [
     ("alternet34", 64),
     ("vit_tiny_patch16", 224),
     ("vit_tiny_r_s16_p8", 224),
-    ("efficientformerv2_s0", 224),
-    ("coatnet_0_rw", 96),
     ("efficientvit_b0", 96),
-    *((name, 64) for name in ("convnext_atto", "caformer_s18", "poolformerv2_s12", "mambaout_femto")),
+    *((name, 64) for name in ("convnext_atto", "mobilenetv4_hybrid_medium", "mambaout_femto")),
 ]
 
 

@@ -199,14 +199,14 @@ def test_an_old_run_is_ranked_by_accuracy_and_an_odd_metric_refused(alternas: An
 @pytest.mark.usefixtures("elsewhere")
 def test_gain_ties_and_noise_are_of_the_metric(alternas: Any) -> None:
     plain = [row(5, -1.0, 100, kind="baseline"), row(6, -0.5, 10_000, kind="baseline")]
-    seeds = {"accuracies": {"0": -0.60, "1": -0.64, "2": -0.62}}
+    seeds = {"accuracies": {"0": -0.60, "1": -0.64, "2": -0.60, "3": -0.64, "4": -0.62}}
     run_of("mine", [*plain, row(7, -0.62, 1000, **seeds)])
     rows = {r["trial"]: r for r in json.loads(alternas("leaderboard", "mine", "--json")[1])}
     assert rows[7]["gain"] == pytest.approx(13.0), "halfway in log10 from 1.0 to 0.5 is 0.75: 0.13 less"
     assert rows[7]["sd"] == pytest.approx(0.02)
-    assert rows[7]["tied_with"] == [], "0.099 is their half width"
+    assert rows[7]["tied_with"] == [], "0.062 is their half width"
     out = " ".join(alternas("front", "mine")[1].split())
-    assert "seed noise: 2 hundredths of nll (sd over 3 trainings of 1 net)" in out
+    assert "seed noise: 2 hundredths of nll (sd over 5 trainings of 1 net)" in out
     assert "gain: hundredths of nll above plain ResNets" in out
 
 

@@ -17,13 +17,14 @@ from alternas.archs import Genotype, InputError, Stage, Stem
 from alternas.archs.cost import BACKWARD_FACTOR
 from alternas.results.ranking.front import leaderboard, noise_of
 from alternas.results.runs.record import Record
+from alternas.results.runs.store import weights_file
 from alternas.search.samplers.registry import check_strategy
 from alternas.search.samplers.sampler_context import features
 from alternas.search.training.job import JobResult, Point, TrainJob
 from alternas.search.trials.proposer import REPEATS_BEFORE_RANDOM_DRAW
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.search.trials.study import validate_sampler
-from alternas.search.trials.trial import BASELINE_SEEDS, MIN_SHARED, shared_blocks
+from alternas.search.trials.trial import BASELINE_SEEDS, MIN_SHARED, ParentPool, shared_blocks
 from alternas.spaces import get
 from alternas.spaces.base import members
 from fakes import STEPS, FakeExecutor, KilledError, SilentView, fake_accuracy, run_loop, spec_of
@@ -111,7 +112,7 @@ def test_the_share_of_blocks_that_two_nets_have_in_common() -> None:
 
 
 def test_baselines_never_inherit(opened: Open) -> None:
-    controller = opened(5, inherit=True)
+    controller = opened(24, inherit=True)
     executor = finish(controller)
     first = [job for job in executor.ran if job.trial < len(controller.baselines)]
     assert len(first) == len(controller.baselines) * BASELINE_SEEDS
@@ -290,7 +291,7 @@ def test_one_training_leaves_no_accuracies_by_seed(opened: Open) -> None:
 
 
 def test_baselines_are_trained_with_several_seeds(opened: Open) -> None:
-    controller = opened(4, seed=7)
+    controller = opened(24, seed=7)
     executor = finish(controller)
     seeds = [str(7 + i) for i in range(BASELINE_SEEDS)]
     for record in controller.store.records:
@@ -585,3 +586,17 @@ def test_settings_of_repeats_are_checked() -> None:
     for wrong in (0, -1, 1001):
         with pytest.raises(InputError, match="repeats"):
             spec_of("bench", repeats=wrong)
+
+
+@pytest.mark.parametrize(("before", "after", "parent"), [(0.7, 0.8, 9), (0.8, 0.7, 1)])
+def test_nets_inherit_the_better_weights_of_one_that_was_trained_on(
+    tmp_path: Path, before: float, after: float, parent: int
+) -> None:
+    net, pool = get("bench", 8).baselines()[0], ParentPool(tmp_path)
+    (tmp_path / "weights").mkdir()
+    for trial, accuracy, weights, lineage in ((1, before, "alone", {}), (9, after, "polished", {"trial": 1})):
+        fields: dict[str, Any] = {"accuracy": accuracy, "weights": weights, "lineage": lineage, "budget": {"done": 9}}
+        record = Record(trial, "search", "resnet", net.key, net.to_dict(), {}, {"macs": 9, "params": 9}, "ok", **fields)
+        weights_file(tmp_path, record).touch()
+        pool.add(record)
+    assert [pool.get(trial) is not None for trial in (1, 9)] == [parent == 1, parent == 9]

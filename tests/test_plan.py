@@ -18,7 +18,7 @@ from alternas.results.runs.record import Record
 from alternas.results.runs.store import Store
 from alternas.search.data.dataset import DataConfig, DataSet, Split
 from alternas.search.data.load import load
-from alternas.search.data.splits import View
+from alternas.search.data.views import View
 from alternas.search.experiments.plan import ExperimentContext, PlanTrials, Training
 from alternas.search.experiments.run_plan import compute_of
 from alternas.search.experiments.studies import STUDIES

@@ -187,7 +187,7 @@ def test_a_plan_of_trainings(tmp_path: Path, status: str, width: int) -> None:
         work = PlanTrials(plan, context, store)
         with view_of(ShownPlan(work), console) as shown:
             run_loop(work, FakeExecutor(1, fate), shown)
-    assert "3 of 3 nets" in said(console, width)
+    assert "3 of 3 trainings" in said(console, width)
 
 
 def test_a_line_for_each_net_on_a_pipe(open_controller: Callable[..., SearchTrials]) -> None:
@@ -197,7 +197,7 @@ def test_a_line_for_each_net_on_a_pipe(open_controller: Callable[..., SearchTria
         run_loop(controller, FakeExecutor(2, lambda job: JobResult(job.id, "error", error=EVIL)), shown)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert not obeyed(text)
-    lines = re.findall(r"^(\d) of (\d) done  trial \d: error ", text, re.M)
+    lines = re.findall(r"^(\d) of (\d) nets  trial \d: error ", text, re.M)
     assert lines == [(str(n + 1), str(3 + len(controller.baselines))) for n in range(3 + len(controller.baselines))]
 
 

@@ -61,7 +61,7 @@ def test_weights_and_exports_are_those_of_a_conv() -> None:
     """What is saved and exported knows of no slice."""
     assert list(Projection(4, 8, 2).state_dict()) == ["weight"]
     subject = export_net_of(build(NETS["basic"], 5, 16, 2).eval(), {})
-    graph = subject.traced(subject.deployed()).graph
+    graph = subject.traced(subject.network).graph
     operators = {str(node.target) for node in graph.nodes if node.op == "call_function"}
     assert "aten.conv2d.default" in operators
     assert not any("slice" in name for name in operators)

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from optuna._hypervolume import compute_hypervolume
 
-from alternas.results.ranking.front import envelope, gain
+from alternas.results.ranking.front import envelope, gain, leaderboard
 from alternas.results.ranking.pareto import coverage, hypervolume, knee, pareto_ranks
+from alternas.results.runs.record import Record
 
 
 def brute_ranks(points: list[tuple[float, ...]]) -> list[int]:
@@ -119,3 +120,23 @@ def test_gain_beyond_the_baselines_is_a_bound() -> None:
     assert gain(0.79, 9e5, curve) == (None, None), "cheaper and worse: who knows"
     assert gain(0.92, 2e9, curve) == (pytest.approx(2.0), "upper"), "over the best, which is not the most expensive"
     assert gain(0.85, 2e9, curve) == (pytest.approx(-5.0), "upper")
+
+
+def test_a_gain_is_over_plain_resnets_that_were_trained_for_as_long() -> None:
+    """100 steps and 300 of finetuning beside ResNets of 100 steps; once one of them has had 400, its better weights."""
+
+    def trained(trial: int, kind: str, accuracy: float, macs: int, steps: int, parent: int | None = None) -> Record:
+        lineage = {} if parent is None else {"trial": parent}
+        cost, budget = {"macs": macs, "params": 1}, {"done": steps, "full": steps}
+        return Record(trial, kind, "resnet", f"net{macs}{kind}", {}, {}, cost, "ok", accuracy=accuracy, budget=budget,
+                      lineage=lineage, weights="polished" if parent is not None else "alone")  # fmt: skip
+
+    short = [trained(0, "baseline", 0.5, 100, 100), trained(1, "baseline", 0.7, 10_000, 100)]
+    nets = [trained(2, "search", 0.6, 1000, 100), trained(3, "search", 0.8, 1000, 300, parent=2)]
+    gains = {row["trial"]: (row["gain"], row["gain_bound"]) for row in leaderboard([*short, *nets]).rows}
+    assert gains[2] == (pytest.approx(0.0), None)
+    assert gains[3] == (None, None)
+    longer = trained(4, "baseline", 0.45, 100, 300, parent=0)
+    gains = {row["trial"]: (row["gain"], row["gain_bound"]) for row in leaderboard([*short, *nets, longer]).rows}
+    assert gains[3] == (pytest.approx(30.0), "upper"), "the cheaper ResNet, which kept its better weights"
+    assert gains[2] == (pytest.approx(0.0), None)

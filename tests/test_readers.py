@@ -312,14 +312,24 @@ REFUSED: list[tuple[Maker, str]] = [
     (folder_of("a/1.png", "b/1.png", "x.jpg"), "beside the class folders 1 pictures lie loose, the first: x.jpg"),
     (folder_of("train/1.png", "val/1.png"), "train holds no class folders; 1 pictures lie loose, the first: 1.png"),
     (folder_of("train/a/1.png", "train/b/1.png", "val/1.png"), "val holds no class folders"),
-    (folder_of("a/1.png", "b/1.gif", "c/1.txt.png/1.gif"), "2 of 3 classes hold no pictures ("),
-    (folder_of("train/a/1.png", "train/b/1.png", "val/a/1.gif"), "no pictures in val"),
+    (folder_of("a/1.png", "b/1.ico", "c/1.txt.png/1.ico"), "2 of 3 classes hold no pictures ("),
+    (folder_of("train/a/1.png", "train/b/1.png", "val/a/1.ico"), "no pictures in val"),
     (folder_of("train/a/1.png", "train/b/1.png", "val/c/1.png"), "val has a class that train lacks: 'c'"),
     (folder_of("a/1.png"), "only the class 'a'; at least two"),
     (folder_of("val/a/1.png", "val/b/1.png"), "has val, but no train part"),
     (folder_of("a/1.png", "b/1.png", "test/a/1.png"), "has test, but no train part"),
     (folder_of("train/a/1.png", "val/a/1.png", "dev/a/1.png"), "which of dev, val is the val part?"),
     (folder_of("train/a/1.png", "train/b/1.png", "bus/1.png"), "train/ beside bus/ with pictures: part or class?"),
+    (folder_of("one/a/1.png", "one/b/1.png", "two/a/1.png", "two/b/1.png"),
+     "one/ and two/ both hold 'a/, b/': which are the classes?"),
+    (folder_of("train_a/x/1.png", "train_a/y/1.png", "train_b/x/1.png", "train_b/y/1.png"), "which are the classes?"),
+    (folder_of("seg_train/a/1.png", "seg_train/b/1.png", "seg_test/a/1.png", "seg_test/b/1.png", "pred/1.png"),
+     "seg_test/ and seg_train/ both hold 'a/, b/'"),
+    (folder_of("train/a/1.png", "train/b/1.png", "train_masks/a/1.png"), "train/ beside train_masks/ with pictures"),
+    (folder_of("train_images/1.png", "test_images/1.png"), "train_images holds no class folders; 1 pictures lie loose"),
+    (folder_of("a/train/1.png", "a/test/1.png", "b/1.png"), "a/ holds test, train, which are parts by their names"),
+    (folder_of("a/train/1.png", "b/test/1.png"), "b has test, but no train part"),
+    (folder_of("a/train/1.png", "a/2.png", "b/train/1.png"), "beside train 1 pictures lie loose: 2.png"),
     (lambda root: str(root / "nowhere"), "no such folder"),
     (bare_file("one.tar"), "one.tar is a tar file: unpack it, or read it as wds/"),
     (bare_file("one.zip"), "one.zip is an archive: unpack it"),
@@ -422,6 +432,7 @@ def test_a_folder_is_read_as_torchvision_does(tmp_path: Path) -> None:
     same(found, {"all": [(image, wanted.classes[y]) for image, y in wanted]})
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("folders", "parts"),
     [
@@ -430,6 +441,13 @@ def test_a_folder_is_read_as_torchvision_does(tmp_path: Path) -> None:
         (("train", "val", "test"), ("train", "val", "test")),
         (("Train", "valid"), ("train", "val")),
         (("train", "dev"), ("train", "val")),
+        (("training_set", "test_set"), ("train", "test")),
+        (("seg_train/seg_train", "seg_test/seg_test"), ("train", "test")),
+        (("train_images", "val_images"), ("train", "val")),
+        (("train1", "val1", "test1"), ("train", "val", "test")),
+        (("Train Set", "TEST_SET"), ("train", "test")),
+        (("trainset", "ValidationData", "img-test"), ("train", "val", "test")),
+        (("archive/data/train", "archive/data/eval"), ("train", "val")),
     ],
 )
 def test_parts_by_their_folders(tmp_path: Path, folders: tuple[str, ...], parts: tuple[str, ...]) -> None:
@@ -441,15 +459,47 @@ def test_parts_by_their_folders(tmp_path: Path, folders: tuple[str, ...], parts:
     assert [found.parts[part].y_N.tolist() for part in parts] == [[0, 1, 1], [1, 1], [1, 1]][: len(parts)]
 
 
+def test_parts_within_each_class(tmp_path: Path) -> None:
+    root = tree(tmp_path, *(f"{c}/{part}/{n}.png" for c in ("cat", "dog") for part, n in (("Train", 1), ("test", 2))))
+    found = read(root)
+    assert found.classes == ("cat", "dog")
+    assert {part: names(of) for part, of in found.parts.items()} == {
+        "train": [str(root / f"{c}/Train/1.png") for c in ("cat", "dog")],
+        "test": [str(root / f"{c}/test/2.png") for c in ("cat", "dog")],
+    }
+    assert found.notes == {"folders": {"train": "CLASS/Train", "test": "CLASS/test"}}
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize(
+    "paths",
+    [
+        ("train station/1.png", "harbour/1.png", "test tube/1.png"),
+        ("train_freight/a/1.png", "train_local/b/1.png", "bus/c/1.png"),
+        ("ant/images/1.png", "bee/images/1.png"),  # Tiny ImageNet's
+        ("vehicles/train/1.png", "vehicles/car/1.png", "pets/cat/1.png", "pets/dog/1.png"),
+    ],
+)
+def test_folders_that_are_classes_whatever_words_are_in_them(tmp_path: Path, paths: tuple[str, ...]) -> None:
+    found = read(tree(tmp_path, *paths))
+    assert (list(found.parts), set(found.classes)) == (["all"], {path.split("/")[0] for path in paths})
+
+
+def test_groups_below_the_classes_may_have_the_same_names(tmp_path: Path) -> None:
+    root = tree(tmp_path, *(f"{c}/anna{n}/1.png" for c in ("glad", "sad") for n in range(3)))
+    config = DataConfig(str(root), group_by="[^/]+/([^/]+)/")
+    assert find_reader(str(root)).read(config).classes == ("glad", "sad")
+
+
 def test_what_is_hidden_or_no_picture(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A class may be called train."""
-    root = tree(tmp_path / "set", "a/1.png", "train/1.png", "train/2.gif", ".git/1.png", "__MACOSX/a/1.png")
+    root = tree(tmp_path / "set", "a/1.png", "train/1.png", "train/2.ico", ".git/1.png", "__MACOSX/a/1.png")
     tree(root, "a/._1.png", "a/.x/1.png")
     for litter in (".DS_Store", "a/.DS_Store", "Thumbs.db", "a/Thumbs.db", "a/desktop.ini", "README.md", "a/list.txt"):
         (root / litter).write_text("x", encoding="utf-8")
     assert names(read(root).parts["all"]) == [str(root / "a/1.png"), str(root / "train/1.png")]
     assert "left aside 2 files that are no pictures by their names, such as" in caplog.text
-    assert list(read(tree(tmp_path / "other", "train/a/1.png", "train/b/1.png", "notes/x.gif")).parts) == ["train"]
+    assert list(read(tree(tmp_path / "other", "train/a/1.png", "train/b/1.png", "notes/x.ico")).parts) == ["train"]
     assert "left aside: notes/" in caplog.text
 
 

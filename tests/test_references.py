@@ -36,6 +36,7 @@ from alternas.search.training.loop import train
 from alternas.search.training.recipe import Recipe
 from alternas.search.trials.proposer import FIRST_REFERENCE
 from alternas.search.trials.search_trials import SearchTrials
+from alternas.search.trials.work import Work
 from fakes import FakePool, KilledError, finish
 from runs import DATA, RECIPE, drawn_records, made_run
 
@@ -232,7 +233,7 @@ def test_training_goes_on_from_its_checkpoint_and_timm_loads_the_weights(tmp_pat
 def reference_record(trial: int, net: TimmNet, accuracy: float) -> dict[str, Any]:
     cost = counted_cost(net, 10, (8, 8), 1).totals()
     return {
-        "format": 3, "trial": trial, "kind": "reference", "family": "timm", "key": net.key, "genotype": net.to_dict(),
+        "format": 4, "trial": trial, "kind": "reference", "family": "timm", "key": net.key, "genotype": net.to_dict(),
         "genes": {}, "cost": cost, "status": "ok", "accuracy": accuracy, "accuracies": {"0": accuracy, "1": accuracy},
         "budget": {"full": 32, "done": 32}, "recipe": RECIPE, "seconds": 2.0, "device": "cpu",
         "started_at": "", "finished_at": "",
@@ -435,10 +436,10 @@ def test_the_view_names_them(open_controller: Open) -> None:
 
     controller = open_controller(trials=2, references=(TINY,))
     shown = ShownSearch(controller)
-    assert shown.target == 2 + len(controller.baselines) + 1
+    assert shown.forecast.nets == 2 + len(controller.baselines) + 1
     executor = finish(controller)
     jobs = {job.trial: job for job in executor.ran}
     assert shown.name(jobs[FIRST_REFERENCE]) == "timm:test_resnet"
     record = next(r for r in controller.store.records if r.kind == "reference")
     assert shown.line(record).endswith("timm:test_resnet (reference)")
-    assert shown.left() == 0
+    assert shown.left() == {"alone": Work()}

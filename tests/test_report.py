@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import random
@@ -12,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
@@ -21,12 +23,14 @@ from alternas.cli import app as cli
 from alternas.results.latency.measurements import keep
 from alternas.results.ranking.front import leaderboard
 from alternas.results.ranking.pareto import hypervolume
+from alternas.results.report.elements import Matrix
 from alternas.results.report.front import front_plot
 from alternas.results.report.genes import MIN_NETS, attention_of, attention_plot, common_table, importances
 from alternas.results.report.page import write_report
 from alternas.results.report.run import elapsed, known_net, open_run, thin, used_genes
 from alternas.results.report.search_progress import hypervolumes, phases_table, rung_rows
 from alternas.results.report.sections import command_of, drawings, leaderboard_table
+from alternas.results.report.svg import matrix_svg
 from alternas.results.runs.record import Record
 from alternas.spaces import FixedChooser, get
 from alternas.spaces.base import options_of, random_genes
@@ -474,3 +478,22 @@ def test_ten_thousand_records_stay_small(tmp_path: Path) -> None:
     assert facts["records"] == facts["trained"] == 10_000
     assert facts["bytes"] < 8_000_000
     assert len(Page(tmp_path / "r" / "report.html").data["drawings"]) > 100
+
+
+@pytest.mark.parametrize(("count", "upright"), [(3, False), (24, True)])
+def test_heads_of_a_confusion_are_whole(count: int, upright: bool) -> None:
+    """Beside three classes there is room for their names, over 24 they stand upright."""
+    names = [f"kind-number-{i:02}" for i in range(count)]
+    counts = [[int(i == j) for j in range(count)] for i in range(count)]
+    tree = ElementTree.fromstring(matrix_svg(Matrix("confusion", "Confusion", "", names, counts), 590))
+    texts = [node.text for node in tree.iter("text")]
+    assert [texts.count(name) for name in names] == [2] * count, "of rows and columns"
+    width = float(tree.attrib["width"])
+    assert width <= 590
+    turned = [node for node in tree.iter("g") if "rotate(-90)" in node.attrib.get("transform", "")]
+    assert len(turned) == count * upright
+    heads = [node for node in tree.iter("text") if node.text in names and "p-m" in node.attrib["class"]]
+    middles = [float(node.attrib["x"]) for node in heads]
+    assert all(b - a > 6.5 * len(names[0]) for a, b in itertools.pairwise(middles)), "none on another"
+    tall = float(tree.attrib["viewBox"].split()[3])
+    assert all(float(rect.attrib["y"]) + float(rect.attrib["height"]) <= tall for rect in tree.iter("rect"))

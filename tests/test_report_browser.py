@@ -158,6 +158,31 @@ def test_a_row_shows_its_net_and_a_heading_sorts(browser: Any, page: Path) -> No
     assert browser.execute_script(cells) == sorted(rising, reverse=True)
 
 
+@pytest.mark.parametrize("nets", [4, 16])
+def test_no_row_and_no_column_of_the_leaderboard_is_hidden(browser: Any, tmp_path: Path, nets: int) -> None:
+    """In a window of 1,280 pixels, with ties, intervals, retrainings and gains, which take the most columns."""
+    rows = drawn_records(nets + 4, stops=False)
+    for row in rows[:4]:
+        row["accuracies"] = {"0": row["accuracy"] - 0.01, "1": row["accuracy"] + 0.01}
+        row["lineage"] = {}
+    folder = made_run(tmp_path / "mine", rows)
+    again = [row | {"trial": i, "kind": "retrain", "seed": 7, "factors": {"trial": row["trial"]},
+                    "metrics": {"test_accuracy": 0.8}, "training_id": f"{i:012x}"}
+             for i, row in enumerate(rows[:8])]  # fmt: skip
+    made_run(folder / "retrain", [*again, *(row | {"trial": 8 + row["trial"], "seed": 8} for row in again)])
+    write_report(folder)
+    wide = {"width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", wide)
+    opened(browser, folder / "report.html")
+    hidden = """
+        const frame = document.querySelector("#table-nets").parentNode;
+        return [frame.scrollWidth - frame.clientWidth, frame.scrollHeight - frame.clientHeight];"""
+    assert browser.execute_script(hidden) == [0, 0]
+    heads = "return [...document.querySelectorAll('#table-nets th')].map((head) => head.textContent)"
+    assert {"\u00b1", "retrained", "test", "gain", "note", "net"} <= {*browser.execute_script(heads)}
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 def test_dark_and_narrow(browser: Any, page: Path) -> None:
     opened(browser, page)
     ink = "return getComputedStyle(document.querySelector('#plot-front .p-text')).color"

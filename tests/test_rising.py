@@ -175,16 +175,65 @@ def test_what_cannot_be_retrained_is_not_offered(alternas: Any) -> None:
 
 
 def test_inherited_nets_are_priced_from_scratch(alternas: Any) -> None:
-    """They took half of the steps, and are to take as many as the others: four times the recipe's."""
+    """They took half of the steps, and their ancestors 32: they are to take four times as many as both."""
     folder = run_of("runs/mine", [0.3, 0.9])
-    rows = [json.loads(line) for line in (folder / "records.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows = rows_of(folder)
     rows[1] |= {"weights": "inherited", "budget": {"done": 16, "full": 16}, "seconds": 2.0}
     rows[1] |= {"lineage": {"trial": 0, "steps": 32, "flops": 9}}
     rows[1]["curve"] = [point | {"step": point["step"] // 2} for point in rows[1]["curve"]]
-    (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    written(folder, rows)
     out = " ".join(alternas("front", "mine")[1].split())
-    assert "1 of 2 nets on the front still rose at the end of 16 steps" in out
-    assert LINE.findall(out)[0] == (f"{6 * rows[1]['cost']['macs'] * 128 * 128:.2g}", "16 s")
+    assert "1 of 2 nets on the front still rose at the end of 48 steps" in out
+    assert LINE.findall(out)[0] == (f"{6 * rows[1]['cost']['macs'] * 128 * 192:.2g}", "24 s")
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "records.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def written(folder: Path, rows: list[dict[str, Any]]) -> None:
+    (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def trained_on(row: dict[str, Any], trial: int, steps: int, accuracy: float, source: str = "") -> dict[str, Any]:
+    """The record of a net that was trained on for so many steps from its own weights, and still rose."""
+    curve = [{"step": at, "loss": 1.0, "accuracy": end} for at, end in ((steps // 2, 0.3), (steps, 0.9))]
+    lineage = {"weights": f"trial {row['trial']}", "trial": row["trial"], "steps": row["budget"]["done"]}
+    more = {"trial": trial, "weights": "polished", "accuracy": accuracy, "curve": curve, "lineage": lineage}
+    return row | more | {"genes": {}, "budget": {"done": steps, "full": steps}, "seconds": steps / 10}
+
+
+def test_steps_before_a_net_was_trained_on_count(alternas: Any, trained: list[TrainJob]) -> None:
+    """32 steps and 368 on: 4 x are 1,600 from fresh weights, in the sentence, its cost and the command."""
+    folder = run_of("runs/mine", [0.3, 0.3, 0.9])
+    rows = rows_of(folder)
+    written(folder, [*rows, trained_on(rows[1], 3, 368, 0.515)])
+    out = alternas("front", "mine")[1]
+    told = " ".join(out.split())
+    assert "2 of 3 nets on the front still rose at the end of 32 to 400 steps" in told
+    assert "; 4 x the most of these steps would cost" in told
+    (command,) = OFFER.findall(out)
+    assert command == "retrain mine --trials 3,2 --epochs 200 --seeds 1"
+    code, out, err = alternas(*shlex.split(command))
+    assert code == 0, err
+    assert {job.genotype.key: job.total_steps for job in trained} == {rows[1]["key"]: 1600, rows[2]["key"]: 1600}
+    (flops,) = re.findall(r"would cost (\S+) FLOPs", told)
+    assert f"2 trainings, {flops} FLOPs" in out
+    assert not OFFER.search(alternas("front", "mine")[1]), "done"
+
+
+def test_steps_that_nobody_knows_offer_no_command(alternas: Any) -> None:
+    """Of a start from outside, and of slices, each of which was in some of its bank's steps."""
+    folder = run_of("runs/mine", [0.3, 0.9])
+    rows = rows_of(folder)
+    for source, lineage in (
+        ({}, {"weights": "timm", "steps": None}),
+        ({"weights": "shared"}, {"trial": 0, "steps": 9}),
+    ):
+        written(folder, [rows[0] | source, rows[1] | {"weights": "inherited", "lineage": lineage}])
+        out = alternas("front", "mine")[1]
+        assert "1 of 2 nets on the front still rose at the end of their training" in " ".join(out.split())
+        assert not OFFER.search(out)
 
 
 def test_times_in_the_unit_that_reads_best() -> None:

@@ -41,7 +41,7 @@ def test_a_search_trains_what_was_asked(folder: Path) -> None:
     assert sum(r["kind"] == "search" and r["status"] == "ok" for r in found) == 5
     assert sum(r["kind"] == "baseline" for r in found) == 3
     # Which nets are drawn depends on the order in which workers finish: the baselines alone have sure families.
-    assert {r["family"] for r in found} <= {"resnet", "alternet", "hybrid", "modern"}
+    assert {r["family"] for r in found if r["kind"] == "baseline"} == {"resnet"}
     assert len({r["key"] for r in found}) == len(found)
     for r in found:
         if r["status"] == "ok":

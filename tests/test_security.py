@@ -120,7 +120,7 @@ def test_what_a_run_names_is_not_reached(alternas: Any, door: socket.socket) -> 
     folder, port = finished_run(), door.getsockname()[1]
     facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     store = f"s3://key:sesame@bucket/x?endpoint_override=127.0.0.1:{port}&scheme=http"
-    begun = {"format": 3, "settings": {}, "trials": 1, "storage_path": {"uri": store, "name": "mine-1"}}
+    begun = {"format": 4, "settings": {}, "trials": 1, "storage_path": {"uri": store, "name": "mine-1"}}
     Path("runs/begun").mkdir()
     Path("runs/begun/run.json").write_text(json.dumps(begun), encoding="utf-8")
     refused(alternas("search", "resnet", "--name", "begun"), "s3://key:***@bucket/x", "--storage-path URI")

@@ -19,7 +19,7 @@ from alternas.archs.timm import convert
 from alternas.archs.weights import read, save
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
-from alternas.search.data.splits import View
+from alternas.search.data.views import View
 from alternas.search.engine.worker import Worker
 from alternas.search.training import loop as train
 from alternas.search.training import recipes

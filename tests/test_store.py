@@ -57,7 +57,7 @@ def test_every_tear_of_the_last_line_is_survived(tmp_path: Path, caplog: pytest.
 
 @pytest.mark.parametrize(
     "bad",
-    [b"{", b"[]", b"3", b"null", b"\xff\xfe", b'{"format": 3}', b"", b'{"format": 3, "surprise": 2}', b"x" * 1000],
+    [b"{", b"[]", b"3", b"null", b"\xff\xfe", b'{"format": 4}', b"", b'{"format": 4, "surprise": 2}', b"x" * 1000],
 )
 def test_a_broken_line_in_the_middle_is_named(tmp_path: Path, bad: bytes) -> None:
     good = json.dumps(record(0).to_dict()).encode()
@@ -70,13 +70,13 @@ def test_the_format_comes_first() -> None:
     assert next(iter(record(0).to_dict().items())) == ("format", FORMAT)
 
 
-@pytest.mark.parametrize("other", [{}, {"format": 1}, {"format": 2}, {"format": "3"}, {"format": 3.0}], ids=str)
+@pytest.mark.parametrize("other", [{}, {"format": 1}, {"format": 3}, {"format": "4"}, {"format": 4.0}], ids=str)
 def test_records_and_settings_of_another_format_are_refused(tmp_path: Path, other: dict[str, object]) -> None:
     row = {name: value for name, value in record(0).to_dict().items() if name != "format"} | other
     (tmp_path / "records.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
     write_json(tmp_path / "run.json", {"settings": {}} | other)
     for read in (read_records, read_settings, find_run, Store):
-        with pytest.raises(InputError, match=r"^run .*: has format .*, this alternas reads 3; train it again"):
+        with pytest.raises(InputError, match=r"^run .*: has format .*, this alternas reads 4; train it again"):
             read(tmp_path)
 
 
@@ -92,7 +92,7 @@ def test_runs_are_found_by_name_and_by_path(tmp_path: Path, monkeypatch: pytest.
         find_run("mine")
     folder = tmp_path / "runs" / "mine"
     folder.mkdir(parents=True)
-    write_json(folder / "run.json", {"format": 3, "settings": {}})
+    write_json(folder / "run.json", {"format": 4, "settings": {}})
     assert find_run("mine").resolve() == find_run(folder).resolve() == folder
     with pytest.raises(InputError, match="runs: mine"):
         find_run("yours")
@@ -102,7 +102,7 @@ def test_runs_are_found_by_name_and_by_path(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_load_run_gives_a_frame(tmp_path: Path) -> None:
-    write_json(tmp_path / "run.json", {"format": 3})
+    write_json(tmp_path / "run.json", {"format": 4})
     assert len(load_run(tmp_path).frame()) == 0
     store = Store(tmp_path)
     for i in range(2):

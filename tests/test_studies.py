@@ -15,6 +15,7 @@ import pytest
 from PIL import Image
 from safetensors.numpy import load_file
 
+from alternas.archs import Genotype, Stage, Stem
 from alternas.archs.weights import describe
 from alternas.results.ranking.stats import mean_ci
 from alternas.search.experiments.studies import STUDIES
@@ -31,7 +32,7 @@ def home(served: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert code == 0, err
     code, out, err = served(folder, "retrain", "first", "--top", "2", "--seeds", "2")
     assert code == 0, err
-    assert "export the best:  alternas export first --out first-best" in out
+    assert "export the best:  alternas export first --out first-retrained" in out
     assert "4 of 4 done  " in err + out
     return folder
 
@@ -137,28 +138,24 @@ def test_few_shots_of_a_run(served: Run, home: Path) -> None:
     assert found["probe"][0]["mean"] < found["probe"][2]["mean"]
 
 
-def test_build_up_gives_before_and_after(served: Run, home: Path) -> None:
+def test_build_up_of_trained_weights(served: Run, home: Path) -> None:
+    """Every net begins with the ResNet's weights, and is compared with it seed by seed."""
+    deep = Genotype(Stem("cifar", 8), (Stage("basic", 1, 8), Stage("basic", 2, 16, 2)))
+    (home / "deep.json").write_text(deep.to_json(), encoding="utf-8")
     code, _, err = served(
-        home, "search", "--data", "digits", "--trials", "16", "--name", "sixteen", "--epochs", "2"
-    )  # so many have all four baselines
+        home, "train", "deep.json", "--data", "digits", "--epochs", "2", "--seeds", "1", "--name", "deep"
+    )
     assert code == 0, err
-    deep = next(r for r in records(home, "sixteen") if r["kind"] == "baseline" and len(r["genotype"]["stages"]) == 3
-                and r["genotype"]["stages"][1]["depth"] == 2)  # fmt: skip
-    words = ("--data", "digits", "--epochs", "1", "--seeds", "2", "--json")
-    code, out, err = served(home, "buildup", "--from", f"sixteen:{deep['trial']}", "--msa", "0,1,1", *words)
+    words = ("--data", "digits", "--epochs", "1", "--seeds", "2", "--name", "up")
+    code, out, err = served(home, "buildup", "--from", "deep:0", *words)
     assert code == 0, err
-    found = json.loads(out)
-    assert [row["msa"] for row in found["rows"]] == ["0 0 0", "0 1 1"]
-    _, step = found["steps"]
-    assert step["difference"]["n"] == 2
-    all_records = sorted(records(home, Path(found["folder"]).name), key=lambda r: r["seed"])
-    before, after = ([r for r in all_records if r["factors"]["msa"] == msa] for msa in ("0 0 0", "0 1 1"))
-    gaps = [b["accuracy"] - a["accuracy"] for a, b in zip(before, after, strict=True)]
-    assert step["difference"]["mean"] == pytest.approx(np.mean(gaps))
-    assert step["verdict"] in ("accepted", "rejected", "undecided")
-    hows = {part["place"]: part["how"] for part in after[0]["lineage"]["parts"]}
-    assert hows["stage 2 block 2"] == "identity"
-    assert hows["stage 1 block 1"] == hows["head"] == "copied"
+    plain, *grown = records(home, "up")
+    assert (plain["kind"], [stage["msa"] for stage in grown[0]["genotype"]["stages"]]) == ("baseline", [0, 1])
+    assert [len(record["accuracies"]) for record in (plain, grown[0])] == [2, 2]
+    gaps = [grown[0]["accuracies"][seed] - plain["accuracies"][seed] for seed in ("0", "1")]
+    assert f"{100 * np.mean(gaps):+.2f} (95 %" in out
+    hows = {part["place"]: part["how"] for part in grown[0]["lineage"]["parts"]}
+    assert (hows["stage 1 block 1"], hows["stage 2 block 2"]) == ("copied", "identity")
 
 
 def by_factors(home: Path, run: str) -> list[list[dict[str, Any]]]:

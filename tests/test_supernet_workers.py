@@ -32,6 +32,7 @@ from alternas.search.context import SearchContext
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from alternas.search.engine import pool as engine_pool
+from alternas.search.engine.pace import Pace
 from alternas.search.engine.progress import PlainView
 from alternas.search.engine.resources import Resources
 from alternas.search.engine.shown import ShownSearch
@@ -49,7 +50,7 @@ from alternas.search.training.loaders import DeviceLoader, open_loader
 from alternas.search.training.member import Member
 from alternas.search.training.recipe import Recipe
 from alternas.search.trials.bank_training import MAX_LOST, SEGMENTS, TRIES
-from alternas.search.trials.forecast import USUAL_PACE, SupernetForecast
+from alternas.search.trials.forecast import BANK, Forecast
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import get
 from command_line import ray_workers, run, start, wait_for
@@ -357,25 +358,19 @@ def test_a_segment_waits_for_workers_that_are_starting_but_not_forever(
 def test_the_plain_view_has_one_line_a_segment(controller: SearchTrials) -> None:
     console = Console(record=True, width=200)
     view = PlainView(ShownSearch(controller), console)
-    view.rate = lambda: 1.0
     shared_of(controller).bank_training._rates[1] = [0.0, 0.0]  # one worker was tried, and is slower
-    driver, shown = driver_of(controller), view.shown
-    bank, total = shared_of(controller).budget.bank, shared_of(controller).budget.steps
+    driver = driver_of(controller)
     for _ in range(2):
         for job in (driver.next_job(Workers(2, 0)), driver.next_job(Workers(1, 0))):
             assert isinstance(job, SupernetJob)
             view.started(job)
             if not job.member.rank:
                 view.tick(Progress(job.id, Point(job.stop_step, 1.0, 0.5), 1.0))
-                left = shown.forecast.flops_left - bank * len(job.nets) / total  # type: ignore[attr-defined]
-                assert view.seconds_left() == pytest.approx(left * USUAL_PACE)
             result = trained(job)
             assert result is not None
-            assert len(view.jobs) == (0 if job.member.rank else 1)
+            assert len(view.running) == (0 if job.member.rank else 1)
             view.ended(driver.take(result), job.id)
     assert console.export_text().count("supernet: step ") == 2
-    done = shared_of(controller).bank_training.progress["step"] / total
-    assert view._done == pytest.approx(USUAL_PACE * bank * done), "not twice"
 
 
 # All of it, on Ray.
@@ -444,9 +439,8 @@ def test_nobody_waits_for_long_for_a_worker_that_died_as_all_met(
 
 
 def test_the_time_left_is_learned_in_seconds_of_each_kind_of_work(controller: SearchTrials) -> None:
-    """The bank takes a minute a sixteenth, whatever its FLOPs: after three there are thirteen minutes left of it."""
+    """The bank takes a minute a step, whatever its FLOPs; of what is known of no kind a FLOP takes as long."""
     driver, shared, began = driver_of(controller), shared_of(controller), 0.0
-    shown = SupernetForecast(controller, shared)
     for _ in range(3):
         job = driver.next_job()
         assert isinstance(job, SupernetJob)
@@ -454,6 +448,10 @@ def test_the_time_left_is_learned_in_seconds_of_each_kind_of_work(controller: Se
         result = trained(job)
         assert result is not None
         driver.take(replace(result, seconds=began))
-    left, step = shown._flops_by_kind(), shared.bank_training.progress["step"]
-    assert shown.paces["bank"] * left["bank"] == pytest.approx(60.0 * (shared.budget.steps - step))
-    assert shown.left() == pytest.approx(60.0 * (shared.budget.steps - step) * sum(left.values()) / left["bank"])
+    forecast, step, pace = Forecast(controller), shared.bank_training.progress["step"], Pace()
+    for known in forecast.known():
+        pace.add(*known)
+    left = forecast.left()
+    seconds = pace.seconds(BANK, left[BANK])
+    assert seconds == pytest.approx(60.0 * (shared.budget.steps - step))
+    assert pace.seconds("alone", left["alone"]) == pytest.approx(seconds * left["alone"].flops / left[BANK].flops)

@@ -15,7 +15,7 @@ from alternas.archs.timm import convert, count, count_timm, create, load, read, 
 from nets import NETS, lively
 
 
-@pytest.mark.parametrize("name", ["resnet18", "mobilenetv3_small_100", "repvit_m0_9"])
+@pytest.mark.parametrize("name", ["resnet18", "mobilenetv3_small_100", "efficientvit_b0"])
 def test_a_genotype_is_read_without_weights(name: str) -> None:
     assert read(create(name)).key == zoo.get(name).key
 

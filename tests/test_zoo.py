@@ -8,15 +8,15 @@ import pytest
 import timm
 import torch
 
-from alternas.archs import InputError, build, fused, resized, static_cost, zoo
+from alternas.archs import static_cost, zoo
 from alternas.archs.timm import convert, count_timm, to_timm
 from nets import lively
 
-QUICK = ("shvit_s1", "efficientformerv2_s0", "efficientvit_b0", "coatnet_0_rw")
+QUICK = ("mobilenetv4_conv_small", "efficientvit_b0", "mambaout_femto")
 RENAMED = ("resnet18", "preresnet18", "vit_tiny_patch16", "vit_tiny_r_s16_p8")  # whose tensors are taken over by name
 ENTRIES = {entry.timm: name for name, entry in zoo.ZOO.items() if entry.timm}
-BY_SIZE = ("convnext_", "convformer_", "caformer_", "poolformerv2_", "mambaout_")  # of these the outputs of a few
-FEW = ("convnext_atto", "convnext_tiny", "convformer_s18", "caformer_s18", "poolformerv2_s12", "mambaout_femto")
+BY_SIZE = ("convnext_", "mambaout_")  # of these the outputs of a few
+FEW = ("convnext_atto", "convnext_tiny", "mambaout_femto")
 FEW += ("bit_r50x1", "vit_small_patch32", "vit_small_r26_s32", "resnet50", "preresnet50", "vit_base_patch32")
 BY_ORDER = [theirs for theirs, ours in ENTRIES.items() if zoo.ZOO[ours].by_order]
 WEIGHTS = [
@@ -38,7 +38,7 @@ def test_costs_are_timms(theirs: str) -> None:
     assert (cost.params, cost.macs) == (counted["params"], counted["macs"])
 
 
-@pytest.mark.parametrize("theirs", marked(WEIGHTS, (*QUICK[:3], *RENAMED)))
+@pytest.mark.parametrize("theirs", marked(WEIGHTS, (*QUICK, *RENAMED)))
 @torch.no_grad()
 def test_timms_weights_give_timms_outputs_and_go_back(theirs: str) -> None:
     torch.manual_seed(0)
@@ -50,25 +50,6 @@ def test_timms_weights_give_timms_outputs_and_go_back(theirs: str) -> None:
     close = {"atol": 1e-4 * max(1.0, wanted.abs().max().item()), "rtol": 0.0}
     assert wanted.std() > 0.01, "a reference that says something"
     torch.testing.assert_close(ours(x), wanted, **close)
-    if ours.genotype.reparametrised:
-        torch.testing.assert_close(fused(ours)(x), wanted, **close)
     again: Any = timm.create_model(theirs, num_classes=7).eval()
     again.load_state_dict(to_timm(ours), strict=True)
     assert torch.equal(again(x), wanted)
-
-
-@pytest.mark.parametrize(
-    ("name", "words", "sides"),
-    [
-        ("coatnet_0_rw", "built for a map of 4x4, got 6x6", [11] * 7 + [5] * 2),
-        ("efficientformerv2_s0", "built for a map of 2x2, got 3x3", [3, 3, 6, 3, 3]),  # reduced, of keys, whole
-    ],
-)
-def test_a_resized_net_interpolates_its_tables(name: str, words: str, sides: list[int]) -> None:
-    network = build(zoo.get(name), 10, 64).eval()
-    with pytest.raises(InputError, match=words):
-        network(torch.randn(1, 3, 96, 96))
-    larger = resized(network, 96)
-    assert larger(torch.randn(1, 3, 96, 96)).shape == (1, 10)
-    tables = [tensor.shape[1:] for key, tensor in larger.state_dict().items() if key.endswith("attn.table")]
-    assert tables == [(side, side) for side in sides]

@@ -82,8 +82,8 @@ class CostAccumulator:
         self._count("linear", weights + bias * c_out, weights * tokens, c_out * tokens)
         self._call("linear", weights * tokens, weights + (c_in + c_out) * tokens)
 
-    def norm(self, channels: int, bias: bool = True) -> None:
-        self.add("norm", (1 + bias) * channels)
+    def norm(self, channels: int) -> None:
+        self.add("norm", 2 * channels)
 
     def attention(self, queries: int, keys: int, dim: int) -> None:
         """Products q k^T and (weights) v; `queries` of the whole map, each against `keys`."""

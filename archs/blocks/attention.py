@@ -37,7 +37,6 @@ class WindowAttention(nn.Module):
         window: (height, width) of a window; must divide the map.
         whole: whether the window is the whole map, whatever its size: another map is then refused.
         per_head: a relative-position table for each head instead of one for all.
-        bias: whether the output layer has one.
         relative: whether there is such a table.
         kv_heads: heads of keys and values, a divisor of `heads`; 0 is as many.
         kv_stride: of the map of keys and values, of a window that is the whole map; key k stands at k x kv_stride.
@@ -57,7 +56,6 @@ class WindowAttention(nn.Module):
         kv_heads: int = 0,
         kv_stride: int = 1,
         mix: int = 0,
-        bias: bool = True,
     ) -> None:
         super().__init__()
         self.heads, self.window, self.whole = heads, window, whole
@@ -68,7 +66,7 @@ class WindowAttention(nn.Module):
         else:
             self.q = nn.Linear(dim, heads * head_dim, bias=False)
             self.kv = nn.Linear(dim, 2 * self.kv_heads * head_dim, bias=False)
-        self.out = nn.Linear(heads * head_dim, dim_out, bias=bias)
+        self.out = nn.Linear(heads * head_dim, dim_out)
         height, width = window
         shape = (heads,) * per_head + (2 * height - 1, 2 * width - 1)
         self.table = nn.Parameter(0.02 * torch.randn(shape)) if relative else None

@@ -1,7 +1,7 @@
 """Downsampling of a map by a strided conv and a LayerNorm, without a shortcut, as nets have it between their stages.
 
-Norm and 2x2 / 2 conv in ConvNeXt (Liu et al., CVPR 2022; timm convnext.py), norm and 3x3 / 2 conv in MetaFormers (Yu
-et al., TPAMI 2024; timm metaformer.py), 3x3 / 2 conv and norm in MambaOut (Yu & Wang, CVPR 2025; timm mambaout.py).
+Norm and 2x2 / 2 conv in ConvNeXt (Liu et al., CVPR 2022; timm convnext.py), 3x3 / 2 conv and norm in MambaOut (Yu &
+Wang, CVPR 2025; timm mambaout.py).
 """
 
 from __future__ import annotations
@@ -21,17 +21,14 @@ class StridedConv(nn.Module):
         side: of the kernel. An even one is padded at the map's end, where its stride does not divide the map.
         stride: of the conv.
         norm_first: whether the norm stands in front.
-        norm_bias: whether the norm has one.
     """
 
-    def __init__(
-        self, c_in: int, c_out: int, side: int, stride: int, norm_first: bool = True, norm_bias: bool = True
-    ) -> None:
+    def __init__(self, c_in: int, c_out: int, side: int, stride: int, norm_first: bool = True) -> None:
         super().__init__()
         self.even = side % 2 == 0
-        self.norm1 = LayerNorm2d(c_in, bias=norm_bias) if norm_first else nn.Identity()
+        self.norm1 = LayerNorm2d(c_in) if norm_first else nn.Identity()
         self.conv = nn.Conv2d(c_in, c_out, side, stride=stride, padding=(side - 1) // 2)
-        self.norm2 = nn.Identity() if norm_first else LayerNorm2d(c_out, bias=norm_bias)
+        self.norm2 = nn.Identity() if norm_first else LayerNorm2d(c_out)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         x_BCHW = self.norm1(x_BCHW)

@@ -7,12 +7,10 @@ from .accumulator import CostAccumulator, size
 from .spec import BlockForm, BlockSpec, BlockStyle
 
 
-def strided_conv_cost(
-    acc: CostAccumulator, b: Block, side: int, norm_first: bool = True, norm_bias: bool = True
-) -> None:
+def strided_conv_cost(acc: CostAccumulator, b: Block, side: int, norm_first: bool) -> None:
     """LayerNorm and conv from the block's input to its output."""
     x, y = size(b.c_in, b.map_in), size(b.c_out, b.map_out)
-    acc.norm(b.c_in if norm_first else b.c_out, norm_bias)
+    acc.norm(b.c_in if norm_first else b.c_out)
     acc.conv(b.c_in, b.c_out, side, b.map_out, bias=True)
     acc.keep_input(x)
     acc.keep(x if norm_first else y)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..layout import Block, shrink
 from .accumulator import CostAccumulator, size
 
@@ -19,19 +17,15 @@ MLP = {"mlp.fc1": "hidden c_out 1 1", "mlp.fc2": "c_out hidden 1 1"}
 class WindowSizes(Block):
     """A block with `WindowAttention`."""
 
-    def _own(self, name: str, without: Any) -> Any:
-        """An option, or what holds of kinds that do not have it."""
-        return self.option(name) if name in self.spec.options else without
-
     @property
     def kv_heads(self) -> int:
         """Heads of keys and values."""
-        return self._own("kv_heads", 0) or self.stage.heads
+        return self.option("kv_heads") or self.stage.heads
 
     @property
     def kv_stride(self) -> int:
         """Stride on the map of keys and values."""
-        return self._own("kv_stride", 1)
+        return self.option("kv_stride")
 
     @property
     def kv_kernel(self) -> int:
@@ -41,7 +35,7 @@ class WindowSizes(Block):
     @property
     def position(self) -> str:
         """How attention knows positions: relative, conditional or none."""
-        return self._own("position", "none")
+        return self.option("position")
 
     @property
     def head_groups(self) -> tuple[int, ...]:
@@ -94,7 +88,7 @@ def post_ends(acc: CostAccumulator, b: Block) -> int:
     return shortcut_cost(acc, b, norm=True)
 
 
-def attention_cost(acc: CostAccumulator, b: WindowSizes, dim: int, bias: bool = True) -> int:
+def attention_cost(acc: CostAccumulator, b: WindowSizes, dim: int) -> int:
     """Attention on a map of `dim` channels, with its positions; elements of q, k, v and the result."""
     (height, width), pixels, stride = b.window, b.map_out[0] * b.map_out[1], b.kv_stride
     inner, shared, windows = b.head_channels, b.kv_heads * b.stage.head_dim, pixels // (height * width)
@@ -103,7 +97,7 @@ def attention_cost(acc: CostAccumulator, b: WindowSizes, dim: int, bias: bool = 
     acc.linear(dim, inner, pixels, bias=False)
     acc.linear(dim, 2 * shared, windows * keys, bias=False)
     acc.attention(pixels, keys, inner)
-    acc.linear(inner, b.c_out, pixels, bias)
+    acc.linear(inner, b.c_out, pixels)
     position_cost(acc, b)
     if stride > 1:
         acc.depthwise(dim, b.kv_kernel, reduced)

@@ -28,15 +28,7 @@ class Projection(nn.Conv2d):
 def act(name: str) -> nn.Module:
     """The activation of that name."""
     known = {"relu": nn.ReLU, "silu": nn.SiLU, "gelu": nn.GELU, "hard_swish": nn.Hardswish, "relu6": nn.ReLU6}
-    known |= {"tanh": nn.Tanh, "squared_relu": SquaredReLU}
-    return known[name]()
-
-
-class SquaredReLU(nn.Module):
-    """relu(x)^2 (Primer, So et al., NeurIPS 2021)."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.relu(x).square()
+    return (known | {"tanh": nn.Tanh})[name]()
 
 
 def conv_norm(

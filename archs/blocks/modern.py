@@ -1,6 +1,6 @@
 """Modern residual blocks from timm's layers: MBConv, ConvNeXt and transformer blocks on maps.
 
-The ingredients of CoAtNet, MaxViT, NextViT and caformer, whatever the net's style. A shortcut is a
+The ingredients of CoAtNet, MaxViT and NextViT, whatever the net's style. A shortcut is a
 1x1 conv where stride or width change, the identity elsewhere; outputs are raw, as those of
 pre-activation blocks.
 """

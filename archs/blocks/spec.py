@@ -40,7 +40,6 @@ class BlockForm:
     Attributes:
         module: its nn.Module, built from a `layout.Block`, as "package.module:Class"; ".file:Class" is in this folder.
         cost: its closed form: adds a `layout.Block` to a `CostAccumulator`. None in an exported net alone.
-        fused_cost: the same as it is shipped, each reparametrised conv as one; None where nothing differs.
         axes: by layer, the axes of its weight, such as "c_out width 3 3" or "3*heads*head_dim c_in": numbers of the
             `layout.Block` and its stage, and sides of kernels. By these weights are shared, and widened when inherited.
             Layers that begin with "shortcut" are there where the block projects.
@@ -58,7 +57,6 @@ class BlockForm:
     scaled_by_group: tuple[str, ...] = field(default=(), repr=False)
     queries: Mapping[str, float] = field(default_factory=dict, repr=False, hash=False)
     norms_input: bool = field(default=False, repr=False)
-    fused_cost: Callable[[Any, Any], None] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,6 @@ class BlockSpec:
         ignores: fields of the stage that it makes nothing of, beside the options that it has not.
         optional: kernels among its options that may be 0, for a block without that conv.
         check: raises InputError if options of a stage, whose place it is told, do not go together.
-        strided: whether an attention block of this kind can be the first of a stage that strides.
         projected: whether its shortcut is a 1x1 conv where stride or width change; else it has none there.
         branches: what it adds to the residual stream; nothing where it has no shortcut at all.
         style: how it is drawn.
@@ -95,7 +92,6 @@ class BlockSpec:
     ignores: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     check: Callable[[str, Any], None] | None = field(default=None, repr=False)
-    strided: bool = False
     projected: bool = True
     branches: tuple[Branch, ...] = (Branch("conv"),)
     style: BlockStyle = field(default=BlockStyle(), repr=False)

@@ -1,7 +1,6 @@
 """Nets of the zoo whose tensors stand in the same order in timm's: weights are taken over one by one.
 
-A net is known by timm's name of its architecture. Shapes must agree but for axes of 1 and maps laid out in a row, and
-outputs are compared.
+A net is known by timm's name of its architecture. Shapes must agree but for axes of 1, and outputs are compared.
 """
 
 from __future__ import annotations
@@ -48,22 +47,18 @@ def given_over(network: Network, name: str) -> dict[str, Tensor]:
     with torch.device("meta"):
         model = create(name, False, network.num_classes, network.in_chans, network.image_size)
     pairs = _paired(network.state_dict(), model.state_dict())
-    return {pair.their_name: turned(pair.their_name, pair.own.reshape(pair.theirs.shape)) for pair in pairs}
-
-
-def turned(their_name: str, tensor: Tensor) -> Tensor:
-    """From timm's order of axes to ours, or back: tables of relative positions have their heads last there."""
-    return tensor.T.contiguous() if their_name.endswith("relative_position_bias_table") else tensor
+    return {pair.their_name: pair.own.reshape(pair.theirs.shape) for pair in pairs}
 
 
 def _paired(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> list[Pair]:
     """Tensors of two nets in their order, but for the numbers of steps that norms have seen."""
     own, other = ([item for item in state.items() if item[1].dim()] for state in (ours, theirs))
     need(len(own) == len(other), f"{len(other)} tensors, where the zoo's net has {len(own)}")
-    pairs = [Pair(*mine, name, turned(name, tensor)) for mine, (name, tensor) in zip(own, other, strict=True)]
+    pairs = [Pair(*mine, name, tensor) for mine, (name, tensor) in zip(own, other, strict=True)]
     for pair in pairs:
-        flat = pair.own.flatten(1) if pair.name.endswith(".table") else pair.own  # timm lays maps out in a row
-        sides, others = ([side for side in tensor.shape if side > 1] for tensor in (flat, pair.theirs))
-        got, had = (tuple(tensor.shape) for tensor in (pair.theirs, pair.own))
-        need(sides == others, f"{pair.their_name} of shape {got}, where the zoo's {pair.name} has {had}")
+        had, got = (tuple(tensor.shape) for tensor in (pair.own, pair.theirs))
+        need(
+            [side for side in had if side > 1] == [side for side in got if side > 1],
+            f"{pair.their_name} of shape {got}, where the zoo's {pair.name} has {had}",
+        )
     return pairs

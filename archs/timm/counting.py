@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -20,6 +21,7 @@ OPERATOR_KINDS = {
     "bmm": "attention",
     "baddbmm": "attention",
 }
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
@@ -75,16 +77,25 @@ def count_timm(
         shape = (in_chans or channels, height, width)
         return count(model, shape), shape
 
+    return on_meta(name, counted)
+
+
+def on_meta(name: str, measure: Callable[[], T]) -> T:
+    """What `measure` finds of timm's model `name` on the meta device, or on the CPU if that cannot run it.
+
+    Raises:
+        InputError: if neither can, as the net takes no such image.
+    """
     try:
         with torch.device("meta"):
-            return counted()
+            return measure()
     except (NotImplementedError, RuntimeError, TypeError, AssertionError) as error:
         reason = first_line(error)
     try:
-        counts = counted()
+        found = measure()
     except InputError:
         raise
     except (AssertionError, RuntimeError, ValueError, TypeError) as error:
         raise InputError(f"timm: {name} takes no such image ({first_line(error)})") from None
     log.warning("timm: %s was not counted on the meta device but on the CPU (%s)", name, reason)
-    return counts
+    return found

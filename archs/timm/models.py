@@ -18,10 +18,11 @@ def create(
     in_chans: int | None = None,
     image_size: Map | None = None,
     drop_path: float = 0.0,
+    **more: Any,
 ) -> nn.Module:
     """timm's model `name`; what is None is left to timm, and `image_size` where the net takes any.
 
-    Stochastic depth of `drop_path` is timm's own.
+    Stochastic depth of `drop_path` is timm's own. `more` are further arguments of `timm.create_model`.
 
     Raises:
         InputError: if timm does not know the name or refuses the numbers.
@@ -31,7 +32,7 @@ def create(
         base = name.split(".")[0]
         candidates = [n for n in tagged if n.startswith(f"{base}.")] if base in known else known
         raise InputError(f"timm has no model {name!r}{did_you_mean(name, candidates)}")
-    more: dict[str, Any] = {"drop_path_rate": drop_path} if drop_path else {}
+    more |= {"drop_path_rate": drop_path} if drop_path else {}
     try:
         given = create_args(name, num_classes, in_chans, image_size)
         return timm.create_model(name, pretrained=pretrained, **given, **more)
@@ -48,5 +49,19 @@ def create_args(name: str, num_classes: int | None, in_chans: int | None, image_
     return {name: value for name, value in given.items() if value is not None}
 
 
+def config_of(name: str) -> Any:
+    """timm's pretrained config of `name`; InputError if timm does not know the name."""
+    try:
+        config = timm.get_pretrained_cfg(name)
+    except RuntimeError:  # an unknown tag
+        config = None
+    if config is None:
+        create(name)  # refuses an unknown name, with the nearest known one
+        raise InputError(f"timm says nothing of how {name!r} is trained")
+    return config
+
+
 def first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    """The first line of an error's text; where it only says what follows, with the second."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    return " ".join(line.strip() for line in lines[: 1 + lines[0].endswith(":")])

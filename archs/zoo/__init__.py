@@ -9,16 +9,12 @@ from __future__ import annotations
 from ..errors import check_choice
 from ..genotype import Genotype
 from ..layout import ImageSize
-from .attention import shvits
-from .coatnet import coatnets
 from .convnext import convnexts
-from .efficientformer import efficientformers
 from .entry import Entry
 from .families import alternet, alternets, bit, bits, hybrids, preresnet, resnet, resnets, vit, vit_hybrid, vits
 from .linear import efficientvits
-from .metaformer import metaformers
+from .mambaout import mambaouts
 from .mobile import mobiles
-from .reparam import repvits
 
 __all__ = [
     "BY_ORDER",
@@ -41,13 +37,9 @@ ZOO: dict[str, Entry] = (
     | vits()
     | hybrids()  # of the papers
     | mobiles()
-    | repvits()
-    | efficientformers()
-    | coatnets()
     | efficientvits()
     | convnexts()
-    | metaformers()
-    | shvits()
+    | mambaouts()
 )
 BY_ORDER = {entry.timm: entry for entry in ZOO.values() if entry.by_order}  # by timm's name
 

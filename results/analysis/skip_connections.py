@@ -47,14 +47,13 @@ def additions(net: nn.Module) -> list[Addition]:
         if not site.branch[0]:
             continue
         block = net.get_submodule(site.block)
-        named = ("skip", "shortcut", "downsample", "identity")
+        named = ("shortcut", "downsample")
         shortcuts = [name for name in named if getattr(block, name, None) is not None]
         skip = (f"{site.block}.{shortcuts[0]}", "out") if shortcuts else (site.block, "in")
         if not shortcuts and getattr(block, "position", None) is not None:  # the stream with its positions
             skip = (f"{site.block}.{'conv' if isinstance(block, PostMsaBlock) else 'norm1'}", "in")
-        if last is not None and last.block == site.block:  # its z is the sum after the branch before, or that scaled
-            scaled = getattr(block, "shortcut2", None) is not None
-            skip = (f"{site.block}.shortcut2", "out") if scaled else (last.module, last.side)
+        if last is not None and last.block == site.block:  # its z is the sum after the branch before
+            skip = (last.module, last.side)
         last = site
         z = HookPoint(f"{site.name} z", *skip, site.op, site.stage)
         f = HookPoint(f"{site.name} f", *site.branch, site.op, site.stage)

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from ...archs.blocks.attention import WindowAttention
 from ...archs.blocks.encoder import TokenAttention
-from ...archs.blocks.single_head import SingleHeadAttention
 from ...archs.errors import InputError
 from .hooks import HookPoint, residual_points
 
@@ -32,10 +31,7 @@ def attention_sites(net: nn.Module) -> list[HookPoint]:
         raise InputError("attention: this net has no attention")
     for site in sites:
         kind = type(net.get_submodule(f"{site.block}.attn"))
-        if (
-            not issubclass(kind, WindowAttention | TokenAttention | SingleHeadAttention)
-            and kind.__name__ != "Attention"
-        ):
+        if not issubclass(kind, WindowAttention | TokenAttention) and kind.__name__ != "Attention":
             raise InputError(f"attention: knows the attention of alternas and timm's Attention, got {kind.__name__}")
     return [replace(site, module=f"{site.block}.attn", side="in") for site in sites]
 
@@ -44,8 +40,6 @@ def grid_of(site: HookPoint, module: Any, x: Tensor) -> tuple[Shape, Shape]:
     """Rows and columns of tokens that look at each other, and of all of them over the image."""
     if isinstance(module, WindowAttention):
         return module.window, (x.shape[2], x.shape[3])
-    if isinstance(module, SingleHeadAttention):
-        return (x.shape[2], x.shape[3]), (x.shape[2], x.shape[3])
     assert site.grid is not None
     rows, columns = site.grid
     if x.shape[1] != site.lead + rows * columns:
@@ -97,7 +91,7 @@ def _at_tokens(module: WindowAttention, x: Tensor, nothing: float) -> Tensor:
 
 def _queries_keys_values(module: Any, args: tuple[Any, ...]) -> tuple[Tensor, Tensor, Tensor]:
     """(B, N, T, D) each; keys and values of a WindowAttention may be fewer tokens."""
-    if isinstance(module, WindowAttention | SingleHeadAttention):
+    if isinstance(module, WindowAttention):
         return module.projected(args[0])
     x, parts = args[0], module
     heads = parts.num_heads if hasattr(parts, "num_heads") else parts.heads

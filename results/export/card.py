@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...archs.pictures import LEVELS
 from ..ranking.stats import MeanCI, mean_ci_text
 from ..render.terminal import markdown_text
 from .check import warnings
@@ -17,6 +18,10 @@ from .formats import format_of
 
 FOUND = " found by alternas, an architecture search over ResNets, AlterNets and hybrids of convolution and attention."
 FROM_TIMM = "An image classifier of timm, trained from fresh weights by alternas beside an architecture search."
+FROM_CUT = "{what}: timm's {trunk}, pretrained, cut after its block {place}, with a linear head; found by alternas."
+LICENCE = "Licence of the code: Apache-2.0. "
+OF_TRUNK = "The trunk began with timm's weights of {trunk}, trained on: {pretrained_on}. Their licence, as timm says: \
+{licence}; its terms hold for what was made of them too.\n"
 FILES = {  # of every export; there is no genotype of timm's nets
     "README.md": "this card",
     "config.json": "classes, normalisation, accuracy, cost, versions, and how each format was checked",
@@ -36,15 +41,14 @@ def card(facts: Mapping[str, Any], layout: Sequence[str]) -> str:
     """
     parts = [
         f"---\n{front_matter(facts)}---\n",
-        f"# {markdown_text(facts['name'])}\n\n{FROM_TIMM if 'timm' in facts else _what(facts) + FOUND}\n",
+        f"# {markdown_text(facts['name'])}\n\n{_origin(facts)}\n",
         "## The net\n\n```text\n" + "\n".join(layout) + "\n```\n",
         "## What was measured\n\n" + _table(measured(facts)),
         "## Files\n\n" + _table(_files(facts)),
         "## Use\n\nWith this folder as the working folder. `images` are (N, C, H, W), in the data's own values.\n",
         *(f"### {format_of(name).title}\n\n{format_of(name).usage(facts)}" for name in facts["formats"]),
         "## Limitations\n\n" + "".join(f"- {line}\n" for line in limitations(facts)),
-        "Licence of the code: Apache-2.0. The licence of the weights is for those who trained them to say; "
-        "it depends on the data.\n",
+        _licence(facts),
     ]
     return "\n".join(parts)
 
@@ -54,8 +58,8 @@ def front_matter(facts: Mapping[str, Any]) -> str:
     formats = facts["formats"]
     task = "image-feature-extraction" if facts.get("backbone") else "image-classification"
     fields: dict[str, Any] = {
-        "license": "unknown",
-        "library_name": "timm" if "timm" in formats or "timm" in facts else "pytorch",
+        "license": facts.get("cut", {}).get("licence", "unknown"),
+        "library_name": "timm" if "timm" in formats or "timm" in facts or "cut" in facts else "pytorch",
         "pipeline_tag": task,
         "tags": [task, "alternas", facts["family"], *(["onnx"] if "onnx" in formats else [])],
     }
@@ -75,7 +79,8 @@ def front_matter(facts: Mapping[str, Any]) -> str:
 
 def measured(facts: Mapping[str, Any]) -> dict[str, str]:
     """Rows of the card's table of measurements."""
-    height, width = facts["image_size"]
+    (height, width), (low, high) = facts["image_size"], facts["levels"]
+    levels = "" if (low, high) == LEVELS else f"; values of {low:,} to {high:,} in picture files are 0 to 255"
     labels, answers = "classes", {}
     if facts.get("several_labels"):
         labels, answers = "labels", {"logits": "one a label, each for a sigmoid of its own; a softmax means nothing"}
@@ -86,9 +91,9 @@ def measured(facts: Mapping[str, Any]) -> dict[str, str]:
         **_training(facts),
         "MACs": f"{facts['macs']:,} (batch 1; multiply-accumulates of conv, linear and attention)",
         "parameters": f"{facts['params']:,}",
-        **_trained_wider(facts),
-        "input": f"{facts['in_chans']} x {height} x {width}",
+        "input": f"{facts['in_chans']} x {height} x {width}{levels}",
         "mean, standard deviation": f"{facts['mean']}, {facts['std']}, in the data's own values",
+        **({"pretrained on": facts["cut"]["pretrained_on"]} if "cut" in facts else {}),
         labels: f"{len(names)}: {markdown_text(', '.join(names[:20]))}{more}",
         **answers,
         **_checked(facts),
@@ -116,14 +121,6 @@ def found_text(name: str, of: Mapping[str, Any]) -> str:
     if metric not in of:
         return agreement
     return f"{metric} {of[metric]:.4f}, in float32 {of[f'float_{metric}']:.4f}; {agreement}"
-
-
-def _trained_wider(facts: Mapping[str, Any]) -> dict[str, str]:
-    """Of a net with reparametrised convs, which is shipped with fewer parameters and MACs, those of its training."""
-    if "training_params" not in facts:
-        return {}
-    wide = f"{facts['training_params']:,} parameters, {facts['training_macs']:,} MACs"
-    return {"while it is trained": f"{wide}: `weights.safetensors` and `model.py`, whose `fused` makes it the above"}
 
 
 def _accuracies(facts: Mapping[str, Any]) -> dict[str, str]:
@@ -169,7 +166,8 @@ def _field_text(value: Any) -> str:
 def _files(facts: Mapping[str, Any]) -> dict[str, str]:
     height, width = facts["image_size"]
     sizes = f"--image-size {height}x{width} --classes {len(facts['classes'])} --channels {facts['in_chans']}"
-    written = {name: about for name, about in FILES.items() if not (name == "genotype.json" and "timm" in facts)}
+    of_timm = "timm" in facts or "cut" in facts
+    written = {name: about for name, about in FILES.items() if not (name == "genotype.json" and of_timm)}
     rows = {f"`{name}`": about.replace("SIZES", sizes) for name, about in written.items()}
     if facts.get("head"):
         rows[f"`{HEAD}`"] = "the final weights of the head that was trained on the net's maps, by the trainer's names"
@@ -183,7 +181,9 @@ def limitations(facts: Mapping[str, Any]) -> list[str]:
     """Limitations of the net, one line each."""
     height, width = facts["image_size"]
     size = f"images of {height} x {width} alone: its positions are made for that size"
-    if not facts["fixed_size"]:
+    if "cut" in facts:
+        size = f"images of {height} x {width} alone"
+    elif not facts["fixed_size"]:
         size = f"made for images of {height} x {width}; windows of attention, if any, must divide the maps of others"
     lines = [
         f"Input: {size}. Files of ONNX and torch.export take this one size.",
@@ -203,6 +203,20 @@ def limitations(facts: Mapping[str, Any]) -> list[str]:
     if facts.get("test_accuracy") is None:
         lines.append("The net was chosen on the validation split; on new images expect less than the accuracy above.")
     return [*lines, f"It knows the classes of {markdown_text(facts['data'])} and images like those alone."]
+
+
+def _origin(facts: Mapping[str, Any]) -> str:
+    """What the net is and where it comes from, in a sentence."""
+    if "cut" in facts:
+        return FROM_CUT.format(what=_what(facts), **facts["cut"])
+    return FROM_TIMM if "timm" in facts else _what(facts) + FOUND
+
+
+def _licence(facts: Mapping[str, Any]) -> str:
+    """Licences of the code and of the weights."""
+    if "cut" in facts:
+        return LICENCE + OF_TRUNK.format_map(facts["cut"])
+    return f"{LICENCE}The licence of the weights is for those who trained them to say; it depends on the data.\n"
 
 
 def _what(facts: Mapping[str, Any]) -> str:

@@ -11,10 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
+from torch.nn.functional import interpolate
 
-from ...archs import Genotype, Network, deployed_cost, fused
-from ...archs.timm_net import counted_cost
-from ...archs.timm_network import TimmNetwork
+from ...archs import Network, static_cost
+from ...archs.pictures import LEVELS
+from ...archs.timm_net import CutNet, TimmNet, counted_cost
+from ...archs.timm_network import AnyNetwork, TimmNetwork
 from ..runs.record import versions
 
 RANDOM_IMAGES = 4
@@ -47,7 +49,7 @@ class ExportNet:
         scoring: what formats of lower precision are calibrated and measured on; None where there is no data.
     """
 
-    network: Network | TimmNetwork
+    network: AnyNetwork
     facts: Mapping[str, Any]
     images_NCHW: np.ndarray
     scoring: ScoringImages | None = None
@@ -60,11 +62,6 @@ class ExportNet:
     def calibration(self) -> np.ndarray:
         """Normalised training images for calibration; without data the images of the check."""
         return self.normalised(self.scoring.train_NCHW if self.scoring else self.images_NCHW).numpy()
-
-    def deployed(self) -> nn.Module:
-        """The net as it is shipped: reparametrised convs are one conv each."""
-        net = self.network.genotype
-        return fused(self.network) if isinstance(net, Genotype) and net.reparametrised else self.network
 
     def traced(self, network: nn.Module) -> ExportedProgram:
         """Trace a module that takes the net's images by torch.export."""
@@ -83,7 +80,7 @@ class ExportNet:
 
 
 def export_net_of(
-    network: Network | TimmNetwork,
+    network: AnyNetwork,
     about: Mapping[str, Any] | None = None,
     images: np.ndarray | None = None,
     scoring: ScoringImages | None = None,
@@ -99,7 +96,7 @@ def export_net_of(
     network = copy.deepcopy(network).cpu().float().eval()
     size, channels = network.image_size, network.in_chans
     facts = {
-        **(_facts_of_timm(network) if isinstance(network, TimmNetwork) else _facts(network)),
+        **_facts_of(network),
         "family": network.genotype.family,
         "key": network.genotype.key,
         "accuracy": None,
@@ -110,24 +107,46 @@ def export_net_of(
         "mean": [0.0] * channels,
         "std": [1.0] * channels,
         "pictures": False,
+        "levels": list(LEVELS),
         "exported_with": versions(),
         "checked_on": "random images",
     }
     if images is None:
         images = np.random.default_rng(0).normal(size=(RANDOM_IMAGES, channels, *size)).astype(np.float32)
     images = np.concatenate([images, images])[: max(2, len(images))]  # one image twice: it is asked for two sizes
-    return ExportNet(network, facts | dict(about or {}), images, scoring)
+    if scoring:
+        train_NCHW, val_NCHW = (at_size(of, size) for of in (scoring.train_NCHW, scoring.val_NCHW))
+        scoring = ScoringImages(train_NCHW, val_NCHW, scoring.y_N)
+    return ExportNet(network, facts | dict(about or {}), at_size(images, size), scoring)
+
+
+def at_size(images_NCHW: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Images resized, with antialiasing, to the size that a net takes; they are returned where they have it."""
+    if images_NCHW.shape[2:] == size:
+        return images_NCHW
+    parts = [torch.from_numpy(part).float() for part in np.split(images_NCHW, range(BATCH, len(images_NCHW), BATCH))]
+    resized = [interpolate(part, size, mode="bicubic", antialias=True) for part in parts]
+    low, high = images_NCHW.min(), images_NCHW.max()
+    return torch.cat(resized).clamp(float(low), float(high)).numpy()
+
+
+def _facts_of(network: Any) -> dict[str, Any]:
+    """Facts of any net, without its run."""
+    if isinstance(network.genotype, CutNet):
+        from .cut import cut_facts  # timm takes seconds to import
+
+        return cut_facts(network)
+    return _facts_of_timm(network) if isinstance(network.genotype, TimmNet) else _facts(network)
 
 
 def _facts(network: Network) -> dict[str, Any]:
     """Facts of a net of alternas, without its run."""
     net = network.genotype
-    cost = deployed_cost(net, network.num_classes, network.image_size, network.in_chans)
+    cost = static_cost(net, network.num_classes, network.image_size, network.in_chans)
     global_attention = any(stage.places and not stage.window for stage in net.stages)
     fixed_size = global_attention or (net.encoder is not None and net.encoder.position != "none")
     facts = {"name": f"{net.family}_{net.key}", "stages": len(net.stages), "fixed_size": fixed_size}
-    trained = {"training_macs": cost.training_macs, "training_params": cost.training_params} if cost.trained else {}
-    return facts | {"macs": cost.macs, "params": cost.params} | trained
+    return facts | {"macs": cost.macs, "params": cost.params}
 
 
 def _facts_of_timm(network: TimmNetwork) -> dict[str, Any]:

@@ -33,7 +33,7 @@ logits = net.get_tensor(net.get_output_details()[0]["index"])
 def write(net: ExportNet, folder: Path) -> dict[str, Any]:
     """Write model.tflite."""
     litert_torch: Any = import_module("litert_torch")  # of an extra of its own
-    litert_torch.convert(net.deployed(), (net.normalised(net.images_NCHW[:1]),)).export(str(folder / FILE))
+    litert_torch.convert(net.network, (net.normalised(net.images_NCHW[:1]),)).export(str(folder / FILE))
     return {"batch": 1}
 
 

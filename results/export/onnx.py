@@ -29,7 +29,8 @@ WEIGHTS_FILE = "model.onnx.data"
 OPSET = 18  # the lowest that torch's exporter writes without a conversion
 MAX_BYTES = 1_900_000_000  # a file of protobuf holds 2 GiB; a larger net's weights go to model.onnx.data
 Write = Callable[[ExportNet, Path], dict[str, Any]]
-METADATA = ("name", "classes", "mean", "std", "image_size", "in_chans")  # in the file's own metadata, as JSON
+# In the file's own metadata, as JSON.
+METADATA = ("name", "classes", "mean", "std", "image_size", "in_chans", "levels")
 CLASS = 'labels = [known["classes"][i] for i in logits.argmax(1)]'
 SEVERAL = 'labels = [[known["classes"][k] for k in row.nonzero()[0]] for row in logits > 0]  # sigmoid above 1/2'
 ABOUT = f"""\
@@ -128,7 +129,7 @@ def _is_large(net: ExportNet) -> bool:
 def _converted(net: ExportNet) -> Any:
     """torch's ONNX program of the net."""
     with _PlainOperators():
-        program = net.traced(net.deployed())
+        program = net.traced(net.network)
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

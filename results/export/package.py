@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...archs import Genotype, Network
-from ...archs.timm_network import TimmNetwork
+from ...archs.timm_network import AnyNetwork, TimmNetwork
 from .export_net import ExportNet
 from .formats import Format
 from .source import source_of
@@ -42,9 +42,17 @@ def classify(files: list[str]) -> int:
 OF_TIMM = """
 The net is timm's own: `timm.create_model(ARGUMENTS)` takes the weights by `load_state_dict`, too.
 """
-FUSED = """
-`net` is as it was trained, and can be trained on. `model.fused(net)` gives it as it is shipped: each reparametrised \
-conv is one conv, and the outputs are the same. `model.onnx` and `model.pt2` are of that net.
+OF_CUT = """
+The trunk is timm's own, cut by these lines; its tensors in `weights.safetensors` have timm's names, and \
+`head.weight` and `head.bias` are beside them:
+
+```python
+import timm
+from safetensors.torch import load_file
+
+RECIPE
+trunk.load_state_dict({name: of for name, of in load_file("weights.safetensors").items() if name in trunk.state_dict()})
+```
 """
 
 
@@ -54,7 +62,9 @@ def usage(facts: Mapping[str, Any]) -> str:
     if made := facts.get("timm"):
         arguments = [repr(made["name"]), *(f"{name}={value!r}" for name, value in made["arguments"].items())]
         text += OF_TIMM.replace("ARGUMENTS", ", ".join(arguments))
-    return text + FUSED * ("training_params" in facts)
+    if cut := facts.get("cut"):
+        text += OF_CUT.replace("RECIPE", "\n".join(cut["recipe"]))
+    return text
 
 
 def write(net: ExportNet, folder: Path) -> dict[str, Any]:
@@ -78,11 +88,15 @@ def write(net: ExportNet, folder: Path) -> dict[str, Any]:
     return {}
 
 
-def drawing(network: Network | TimmNetwork) -> list[str]:
+def drawing(network: AnyNetwork) -> list[str]:
     """Lines that draw a net from the image to the head; for a net of timm its name."""
     if isinstance(network, Network):
         return layout(network.genotype, network.image_size)
-    return [f"timm's {network.genotype.name}"]
+    if isinstance(network, TimmNetwork):
+        return [f"timm's {network.genotype.name}"]
+    from .cut import cut_drawing  # timm takes seconds to import
+
+    return cut_drawing(network)
 
 
 def _without_pictures(template: str) -> str:

@@ -52,13 +52,13 @@ class InBfloat16(nn.Module):
 
 def write(net: ExportNet, folder: Path) -> dict[str, Any]:
     """Write model.pt2."""
-    torch.export.save(net.traced(net.deployed()), folder / FILE)
+    torch.export.save(net.traced(net.network), folder / FILE)
     return {"torch": torch.__version__}
 
 
 def write_bf16(net: ExportNet, folder: Path) -> dict[str, Any]:
     """Write model.bf16.pt2."""
-    torch.export.save(net.traced(InBfloat16(net.deployed())), folder / BF16_FILE)
+    torch.export.save(net.traced(InBfloat16(net.network)), folder / BF16_FILE)
     return {"torch": torch.__version__}
 
 

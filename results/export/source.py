@@ -19,7 +19,7 @@ import torch
 
 from ...archs import Genotype, Network
 from ...archs.blocks.spec import BLOCKS
-from ...archs.timm_network import TimmNetwork
+from ...archs.timm_network import AnyNetwork, TimmNetwork
 
 MODULES = (
     "errors", "parts", "layout", "blocks/attention", "blocks/layers", "blocks/residual", "blocks/encoder", "ends",
@@ -77,7 +77,7 @@ def more_modules(net: Genotype) -> list[str]:
     return [name for name in dict.fromkeys(names) if name not in MODULES]
 
 
-def source_of(network: Network | TimmNetwork, more: str, pictures: bool) -> tuple[str, list[tuple[str, str]]]:
+def source_of(network: AnyNetwork, more: str, pictures: bool) -> tuple[str, list[tuple[str, str]]]:
     """The sources that build a net, by `build()`: torch alone, or torch and timm where a part of it is timm's.
 
     Args:
@@ -95,10 +95,15 @@ def source_of(network: Network | TimmNetwork, more: str, pictures: bool) -> tupl
         made = network.genotype.name, network.num_classes, network.in_chans, network.image_size
         arguments = [repr(made[0]), *(f"{name}={value!r}" for name, value in create_args(*made).items())]
         net = OF_TIMM.replace("ARGUMENTS", ", ".join(arguments))
+    elif not isinstance(network, Network):
+        from .cut import cut_build  # timm takes seconds to import
+
+        names += ["timm/pooling", "timm/cuts", "cut_classifier"]
+        net = cut_build(network)
     else:
         genotype = network.genotype
-        names += [*MODULES[:-2], *more_modules(genotype), *["fusing"] * genotype.reparametrised, *MODULES[-2:]]
-        used |= {"Network", "fused", *(_form(genotype, kind).partition(":")[2] for kind in genotype.kinds)}
+        names += [*MODULES[:-2], *more_modules(genotype), *MODULES[-2:]]
+        used |= {"Network", *(_form(genotype, kind).partition(":")[2] for kind in genotype.kinds)}
         without = {"load_class"} | ({"TransformerEncoder"} if genotype.encoder is None else set())
         without |= {"conv_stem"} if genotype.stem.kind != "conv" else set()
         sizes = f"{network.num_classes}, {network.image_size}, {network.in_chans}"
@@ -150,7 +155,7 @@ def _values_of(network: Network) -> _Read:
         net = Network(noted, network.num_classes, network.image_size, network.in_chans, 0.0).eval()
         net(torch.zeros(2, network.in_chans, *network.image_size))
         net.train()(torch.zeros(2, network.in_chans, *network.image_size))
-    for part, name in (("head", "norm hidden hidden_norm pool conv distilled"), ("stem", "kind stride")):
+    for part, name in (("head", "norm hidden hidden_norm pool conv"), ("stem", "kind stride")):
         for field in name.split():
             getattr(getattr(noted, part), field)
     for stage in noted.stages:

@@ -19,7 +19,9 @@ from ...archs.candidate import tuned_values
 from ...archs.children import mark_children
 from ...archs.errors import short_repr
 from ...archs.files import atomic_write, read_own
-from ...archs.timm_network import TimmNetwork
+from ...archs.pictures import LEVELS
+from ...archs.timm_net import CutNet, net_from_dict, picture_moments, side_seen
+from ...archs.timm_network import AnyNetwork
 from ...archs.weights import save, shapes
 from ..ranking.metric import run_metric, validation_metrics
 from ..ranking.stats import mean_ci, resolution_of
@@ -70,7 +72,8 @@ def export_net(
     images = None if _brings_images(home) else sample_images(home, spec)
     network = trained_network(home, record)
     ours = (network.num_classes, network.image_size, network.in_chans)
-    if (in_run := (len(facts["classes"]), spec.image_size, spec.channels)) != ours:
+    seen = side_seen(network.genotype, spec.image_size)
+    if (in_run := (len(facts["classes"]), seen, spec.channels)) != ours:
         rule = "classes, image size and channels must be those of its weights"
         raise InputError(f"{home / 'run.json'}: {rule}, {ours}, got {in_run}")
     scoring = _scoring(names, facts, images_of, home, record)
@@ -118,9 +121,9 @@ def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
         "data": data["name"],
         "classes": data["classes"],
         "several_labels": "positives" in data,
-        "mean": data["mean"],
-        "std": data["std"],
+        **_moments(data, record),
         "pictures": "pictures" in data.get("notes", {}),
+        "levels": data.get("notes", {}).get("levels", list(LEVELS)),
         "versions": record.versions,
         "trainer": record.runtime.get("trainer", ""),
         "backbone": record.runtime.get("trained") == "features",
@@ -142,6 +145,14 @@ def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
         found = spreads(group, metric, images)
         facts |= {"seeds": len(group)} | {f"{name}_over_seeds": value for name, value in found.items()}
     return facts
+
+
+def _moments(data: Mapping[str, Any], record: Record) -> dict[str, Any]:
+    """Mean and std that raw values are normalised with: the data's, or those that make pictures of 0 to 1 of them."""
+    mean, std = data["mean"], data["std"]
+    if isinstance(net_from_dict(record.genotype), CutNet):
+        mean, std = (list(of) for of in picture_moments(mean, std, data["white_level"]))
+    return {"mean": mean, "std": std}
 
 
 def _tuned(run: Path, record: Record) -> dict[str, Any]:
@@ -186,7 +197,7 @@ def summary_lines(facts: dict[str, Any], out: Path) -> list[str]:
 
 
 def export_network(
-    network: Network | TimmNetwork,
+    network: AnyNetwork,
     out: Path,
     formats: Sequence[str] = ("package",),
     about: Mapping[str, Any] | None = None,
@@ -200,7 +211,7 @@ def export_network(
         network: left as it is.
         out: folder to create; it must not exist, or be empty.
         formats: names of `formats.FORMATS`; timm brings the package. Of one of timm's nets
-            "timm" is not written: timm has it.
+            "timm" is not written: timm has it, or a few lines make it.
         about: what is known of the net (classes, mean, std, accuracy and so on), over what the net itself says.
         images: to check on, (N, C, H, W) in the data's own values; None makes random ones.
         head: safetensors file of a head of the user's own that was trained with the net.
@@ -212,7 +223,7 @@ def export_network(
     """
     names = check_formats(",".join(formats))
     mark_children()  # what exporters start ends with this process
-    if isinstance(network, TimmNetwork):
+    if not isinstance(network, Network):
         names = tuple(name for name in names if name != "timm")
     _must_be_free(out)
     about = dict(about or {}) | ({"head": {name: list(shape) for name, shape in shapes(head).items()}} if head else {})

@@ -68,6 +68,6 @@ def _measure(
     for record in records:
         net = timed_net(f"trial {record.trial}", net_from_dict(record.genotype), input_spec(folder), {})
         if latency := measured(net, setting, timeout_s, SHORT):
-            keep(folder, net.key, net.shape[1:], latency.to_dict())
+            keep(folder, net.key, net.image_size, latency.to_dict())
         if isinstance(setting, LatencySetting) and time.monotonic() > until:
             return

@@ -18,8 +18,8 @@ from torch import nn
 
 from ...archs.cost import FLOAT_BYTES, Cost
 from ...archs.errors import InputError, OperationError
-from ...archs.timm_net import TIMM, Net, net_from_dict
-from ...archs.timm_network import build_deployed
+from ...archs.timm_net import TIMM, Net, net_from_dict, side_seen
+from ...archs.timm_network import build_net
 from ..ranking.metric import Metric, as_shown
 from ..ranking.objectives import ACCURACY, RankingQuery
 from ..ranking.pareto import pareto_ranks
@@ -52,6 +52,7 @@ class TimedNet:
     make: Callable[[], nn.Module]  # builds it
     shape: tuple[int, int, int]  # of an image: channels, height, width
     facts: dict[str, Any]  # trial, family, accuracy, macs, params, as far as they are known
+    image_size: tuple[int, int]  # of the run, which measurements are kept under: a cut net may see smaller images
     cost: Cost | None = None  # None of timm's nets
     metric: Metric = field(default_factory=Metric)  # that accuracy is the score of
 
@@ -104,11 +105,11 @@ def _nets_of_run(folder: Path, image_size: str, top: int) -> list[TimedNet]:
 
 def timed_net(name: str, net: Net, scene: InputSpec, facts: dict[str, Any]) -> TimedNet:
     """A net of a run or of the zoo, to be measured on images of the run."""
-    cost, size = scene.cost(net), scene.image_size
-    make = partial(build_deployed, net, scene.classes, size, scene.channels)
+    cost, size = scene.cost(net), side_seen(net, scene.image_size)
+    make = partial(build_net, net, scene.classes, size, scene.channels)
     facts = facts | {"macs": cost.macs, "params": cost.params}
     known = cost if isinstance(cost, Cost) else None
-    return TimedNet(name, net.key, make, (scene.channels, *size), facts, known)
+    return TimedNet(name, net.key, make, (scene.channels, *size), facts, scene.image_size, known)
 
 
 def _timm_net(name: str, image_size: str) -> TimedNet:
@@ -117,7 +118,7 @@ def _timm_net(name: str, image_size: str) -> TimedNet:
     size = parse_size(image_size) if image_size else None
     counts, shape = count_timm(name, size, None, None)
     facts: dict[str, Any] = {"macs": counts["macs"], "params": counts["params"]}
-    return TimedNet(name, f"{TIMM}{name}", lambda: create(name, image_size=size), shape, facts)
+    return TimedNet(name, f"{TIMM}{name}", lambda: create(name, image_size=size), shape, facts, shape[1:])
 
 
 def measure_nets(
@@ -158,7 +159,7 @@ def measure_nets(
                 if latency is None:
                     continue
                 if folder:
-                    keep(folder, net.key, net.shape[1:], latency.to_dict())
+                    keep(folder, net.key, net.image_size, latency.to_dict())
                 yield net, latency
 
 

@@ -12,14 +12,10 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from torch import nn
-
-from ...archs import Network
 from ...archs.children import ended_after
 from ...archs.cost import MAX_COST, MIN_COST
-from ...archs.timm_network import TimmNetwork
 from ..export.export_net import export_net_of
 from ..export.formats import check_formats, format_of
 from ..runs.status import Status
@@ -49,7 +45,7 @@ class DeviceError(Exception):
 
 def measure_on(
     device: DeviceCommand,
-    network: nn.Module,
+    network: Any,
     shape: tuple[int, int, int],
     needed: Sequence[str] = (LATENCY,),
     timeout_s: float = TIMEOUT_SECONDS,
@@ -59,7 +55,7 @@ def measure_on(
 
     Args:
         device: whose command is run.
-        network: exported as it is.
+        network: one that alternas built; exported as it is.
         shape: of an image.
         needed: numbers that the command must print; more repeats are made until the first of them is certain.
         timeout_s: of one run of the command.
@@ -70,7 +66,6 @@ def measure_on(
         DeviceError: if the device does not measure it.
         RuntimeError: if the network cannot be exported.
     """
-    assert isinstance(network, Network | TimmNetwork)
     began = time.monotonic()
     check_formats(device.form)
     form = format_of(device.form)

@@ -1,12 +1,13 @@
 """How the records of a run become its front, from top to bottom.
 
-1. Candidates are the nets trained to their full budget; of a net trained by several recipes, its best training.
+1. Candidates are the nets trained to their full budget; of a net that was trained on, or trained by several recipes,
+   its best training.
 2. A candidate's accuracy is on validation, the mean over its seeds, or the score of the run's other metric. Its costs
    are counted (MACs), measured (latency) or what its training took.
 3. Left out are nets with an unknown value, over a limit, below what was asked for, or of another family.
-4. Gain is accuracy above the curve of the plain ResNets at the same cost.
+4. Gain is accuracy above the curve of the plain ResNets at the same cost that were trained for at least as long.
 5. The front is what no other net dominates: rank 1. Rank 2 is the front of the rest, and so on.
-6. Nets whose accuracies the seed noise does not tell apart are tied.
+6. Nets whose accuracies the seed noise does not tell apart are tied, where that noise is known well enough.
 
 What is said beside the rows is in `remarks`, which of them to take in `verdict`.
 """
@@ -23,15 +24,19 @@ from pathlib import Path
 from ...archs.candidate import tuned_values
 from ...archs.errors import InputError
 from ..latency.measurements import Measurement
+from ..runs.nets import best_weights, trained_nets
 from ..runs.record import Record
 from ..runs.retrained import RETRAINED, by_net, retrainings
 from ..runs.status import Status
 from ..runs.store import read_data_facts
+from .lengths import PlainResNets
 from .limits import Limits
 from .metric import OF_IMAGES, Metric, score_range, trained_scores, validation_metrics
 from .objectives import ACCURACY, LATENCY, RankingQuery, column, is_cost, parse_objectives, train_flops, train_seconds
 from .pareto import Bounds, dominated_volume, knee, pareto_ranks
+from .picture_noise import PictureNoise
 from .stats import Noise, Row, deviation, pooled_noise, resolution_of
+from .ties import mark_ties
 
 DEVIATIONS = 2  # of the noise that a rise must exceed
 NEAR_HALF = 1 / 16  # of the budget: largest distance of a reading from half of it
@@ -94,6 +99,8 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
     """
     extra = extra or ExtraResults()
     noise = noise_of(records, extra.retrained, resolution_of(query.metric.name, {"val": extra.images}))
+    if noise is None and extra.images and query.metric.name in OF_IMAGES and is_frozen(records):
+        noise = PictureNoise(images=extra.images)
     candidates = _candidates(records, query, extra, noise)
 
     needed = dict.fromkeys((*query.metrics, *query.costs, *query.limits))
@@ -102,10 +109,9 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
     within = [row for row in known if query.metric.is_met(row[ACCURACY]) and not Limits(query.limits).broken(row)]
     rows = [row for row in within if not query.families or row["family"] in query.families]
 
-    plain = [row for row in candidates if row["kind"] == "baseline" and row[query.cost]]
-    curve = envelope([(row[ACCURACY], row[query.cost]) for row in plain])
+    plain = PlainResNets(candidates, records, query.cost)
     for row in rows:
-        row["gain"], row["gain_bound"] = gain(row[ACCURACY], row[query.cost], curve)
+        row["gain"], row["gain_bound"] = gain(row[ACCURACY], row[query.cost], envelope(plain.trained_as_long(row)))
 
     rows = with_ranks(rows, query, noise)
     missing, over = {name: n for name, n in unknown.items() if n}, len(known) - len(rows)
@@ -114,13 +120,16 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
 
 def _candidates(records: Sequence[Record], query: RankingQuery, extra: ExtraResults, noise: Noise | None) -> list[Row]:
     """A row for each trained net; where recipes were searched, of its best one (`recipe`; `recipes` counts them)."""
-    trained = [r for r in records if r.status == Status.OK and r.accuracy is not None]
-    by_trial, recipes = {r.trial: r for r in trained}, Counter((r.kind, r.key) for r in trained)
+    by_trial = {r.trial: r for r in records if r.status == Status.OK}
+    trained = [r for r in map(best_weights, trained_nets(records)) if r.accuracy is not None]
+    recipes = Counter((r.kind, r.key) for r in trained)
     again = retrainings(extra.retrained, query.metric)
     rows = []
     for record in _at_best_recipe(trained):
         rising = still_rose(record, extra.images, query.metric, noise)
         row = _row(record, query, costs_of_net(record, by_trial, extra), rising) | again.get(record.key, RETRAINED)
+        source = by_trial.get(record.lineage.get("trial", -1))
+        row["steps_in_all"] = None if source and source.weights == "shared" else record.steps_in_all
         if tuned := tuned_values(record.genes):
             row |= {"recipe": tuned, "recipes": recipes[record.kind, record.key]}
         rows.append(row)
@@ -166,6 +175,7 @@ def _row(record: Record, query: RankingQuery, costs: Mapping[str, float | None],
         "accuracy": record.accuracy,
         "sd": deviation(seeds) if len(seeds) > 1 else None,
         "seeds": max(1, len(seeds)),
+        "interval": None,
         **costs,
         "rank": 0,
         "gain": None,
@@ -174,6 +184,7 @@ def _row(record: Record, query: RankingQuery, costs: Mapping[str, float | None],
         "knee": False,
         "tied_with": None,  # as long as the noise is unknown
         "budget_steps": record.budget.get("full"),  # which, as weights, may make nets no fair comparison
+        "steps_in_all": None,  # with those of what it started from; None of a bank's slices, each in some of its steps
         "weights": record.weights,
         "rising": rising,
         "seconds": record.seconds,  # of all trainings
@@ -247,17 +258,26 @@ def gain(accuracy: float, cost: float, curve: Sequence[tuple[float, float]]) -> 
 
 
 def with_ranks(rows: Sequence[Row], query: RankingQuery, noise: Noise | None) -> list[Row]:
-    """The rows by rank and cost, with rank, knee and ties filled in."""
+    """The rows by rank and cost, with rank, knee, intervals and ties filled in."""
     ranks = pareto_ranks([query.point(row) for row in rows])
     rows = [row | {"rank": rank, "knee": False, "tied_with": None} for row, rank in zip(rows, ranks, strict=True)]
     rows.sort(key=lambda row: (row["rank"], row[query.cost], row["trial"]))
-    if rows and noise and query.objectives[0] == ACCURACY:
-        mark_ties(rows, query, noise)
+    if rows and noise:
+        for row in rows:
+            half = noise.half_width(row["accuracy"], row["seeds"])
+            row["interval"] = half if math.isfinite(half) else None
+        if query.objectives[0] == ACCURACY:
+            mark_ties(rows, query, noise)
     front = [row for row in rows if row["rank"] == 1]
     at = knee(query.worths(front, query.bounds(front)))
     if at is not None:
         front[at]["knee"] = True
     return rows
+
+
+def is_frozen(records: Sequence[Record]) -> bool:
+    """Whether all nets are as they were pretrained, with a classifier in closed form."""
+    return any(r.weights == "frozen" for r in records) and all(r.weights == "frozen" for r in records)
 
 
 def noise_of(records: Sequence[Record], retrained: Iterable[Record] = (), resolution: float = 0.0) -> Noise | None:
@@ -266,35 +286,3 @@ def noise_of(records: Sequence[Record], retrained: Iterable[Record] = (), resolu
     single = [*retrained, *(r for r in records if r.kind == "study")]
     groups += [(g[0].key, [r.accuracy for r in g if r.accuracy is not None]) for g in by_net(single) if len(g) > 1]
     return pooled_noise(groups, resolution)
-
-
-def mark_ties(rows: Sequence[Row], query: RankingQuery, noise: Noise) -> None:
-    """Put into `tied_with` of each row the trials that the noise does not tell from it, the closest first.
-
-    Accuracies of nets on the front and near it are compared, and one of a pair is always on it. Near it is a net that
-    no net of the front, costing no more, leads by more than the noise: with other seeds it might be on the front.
-    """
-    import numpy as np  # is loaded for the interval anyway
-
-    front = [i for i, row in enumerate(rows) if row["rank"] == 1]
-    accuracy_R, *costs_CR = np.array([query.point(row) for row in rows], dtype=float).T
-    nets = [(row["accuracy"], row["seeds"]) for row in rows]
-    lead_RF = accuracy_R[None, front] - accuracy_R[:, None]
-    within_RF = np.abs(lead_RF) <= noise.differences(nets, [nets[i] for i in front])
-    no_costlier_RF = np.all([cost_R[None, front] <= cost_R[:, None] for cost_R in costs_CR], axis=0)
-    near_R = ~((lead_RF > 0) & ~within_RF & no_costlier_RF).any(1)
-    tied_RF = within_RF & near_R[:, None]
-    tied_RF[front, range(len(front))] = False
-
-    ties: list[list[tuple[float, int]]] = [[] for _ in rows]
-    for i, j in np.argwhere(tied_RF).tolist():
-        apart = abs(float(lead_RF[i, j]))
-        ties[i].append((apart, front[j]))
-        if rows[i]["rank"] > 1:  # of two on the front, both are found
-            ties[front[j]].append((apart, i))
-    for row, own in zip(rows, ties, strict=True):
-        row["tied_with"] = [_name(rows[other]) for _, other in sorted(own)]
-
-
-def _name(row: Row) -> int | str:
-    return f"{row['run']}:{row['trial']}" if "run" in row else row["trial"]  # of several runs RUN:TRIAL

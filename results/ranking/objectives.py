@@ -150,7 +150,7 @@ def _check_count(named: Collection[str], given: object) -> None:
 
 def own_flops(record: Record) -> int:
     """FLOPs of training the net once, from where it started: 6 x MACs x images, 0 where steps or batch are unknown."""
-    return BACKWARD_FACTOR * record.training_macs * record.budget.get("done", 0) * record.recipe.get("batch_size", 0)
+    return BACKWARD_FACTOR * record.macs * record.budget.get("done", 0) * record.recipe.get("batch_size", 0)
 
 
 def spent_on_training(record: Record) -> int:
@@ -161,7 +161,7 @@ def spent_on_training(record: Record) -> int:
 def spent_on_evaluation(record: Record) -> int:
     """FLOPs that a run spent on evaluating a net: 2 x MACs x images, those for statistics of BatchNorm too."""
     images = 0 if record.taken_from else record.runtime.get("evaluated", 0)
-    return FORWARD_FACTOR * record.training_macs * images * max(1, len(record.accuracies))
+    return FORWARD_FACTOR * record.macs * images * max(1, len(record.accuracies))
 
 
 def train_flops(record: Record) -> int | None:

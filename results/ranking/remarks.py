@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import statistics
 from collections import Counter
@@ -81,34 +82,61 @@ def count_rising(front: Sequence[Row]) -> str:
     left = f" ({unknown} unknown)" * bool(unknown)
     if not rising:
         return f"no net on the front still rose at the end of its training{left}"
-    steps = sorted({row["budget_steps"] for row in rising})
-    end = " to ".join(f"{count:,}" for count in dict.fromkeys((steps[0], steps[-1])))
+    steps = sorted(known for row in rising if (known := row["steps_in_all"]))
+    end = f"{number_range(steps)} steps" if len(steps) == len(rising) else "their training"
     of = f"{len(rising)} of {count_nets(len(front))}"
-    return f"{of} on the front still rose at the end of {end} steps{left}: a front belongs to its budget"
+    return f"{of} on the front still rose at the end of {end}{left}: a front belongs to its budget"
+
+
+def number_range(numbers: Sequence[int]) -> str:
+    """Sorted numbers in words: "32", "32 to 1,600"."""
+    return " to ".join(f"{number:,}" for number in dict.fromkeys((numbers[0], numbers[-1])))
 
 
 def rising_lines(board: Leaderboard) -> list[str]:
     """How many nets of the front still rose at their end and what more steps would cost, and the command for these.
 
-    No command where no net rose, all were retrained for as long, or none can be: a study has no recipe, and a URL is
-    not opened again.
+    More are `LONGER` times the most that one of them has had, its ancestors' counted: training begins anew. No command
+    where no net rose, all were retrained for as long, or none can be: a study has no recipe, a URL is not opened again,
+    and how long the weights were trained that a net started from may be unknown.
     """
     if ACCURACY not in board.query.objectives or not board.front:
         return []
     trained = {r.trial: r for r in board.records if r.status == Status.OK}
-    steps = LONGER * max((r.budget.get("full", 0) for r in trained.values() if r.weights == "alone"), default=0)
-    enough = (1 - NEAR_HALF) * steps  # epochs were rounded
-    done = {r.key for r in retrained(board.folder) if r.budget.get("full", 0) >= enough}
-    nets = [trained[row["trial"]] for row in board.front if row["rising"] and row["key"] not in done]
-    epochs = (read_settings(board.folder).get("settings", {}).get("recipe") or {}).get("epochs")
-    if not nets or not steps or not isinstance(epochs, (int, float)) or "://" in read_data_facts(board.folder)["name"]:
+    alone = max((r.budget.get("full", 0) for r in trained.values() if r.weights == "alone"), default=0)
+    rows = [row for row in board.front if row["rising"] and row["steps_in_all"]]
+    enough = (1 - NEAR_HALF) * LONGER  # epochs were rounded
+    most = _longest(board)
+    rows = [row for row in rows if most.get(row["key"], 0) < enough * row["steps_in_all"]]
+    epochs = recipe_epochs(board)
+    if not rows or not alone or epochs is None:
         return [count_rising(board.front)]
-    trials, run = ",".join(str(r.trial) for r in nets), shlex.quote(as_argument(board.folder))
-    command = f"alternas retrain {run} --trials {trials} --epochs {LONGER * epochs:g} --seeds 1"
-    return [f"{count_rising(board.front)}{_cost_text(nets, steps)}", command]
+    steps = LONGER * max(row["steps_in_all"] for row in rows)
+    longer = math.ceil(1000 * epochs * steps / alone) / 1000
+    trials, run = ",".join(str(row["trial"]) for row in rows), shlex.quote(as_argument(board.folder))
+    command = f"alternas retrain {run} --trials {trials} --epochs {longer:.10g} --seeds 1"
+    of = "the steps" if len({row["steps_in_all"] for row in rows}) == 1 else "the most of these steps"
+    return [f"{count_rising(board.front)}{_cost_text([trained[row['trial']] for row in rows], steps, of)}", command]
 
 
-def _cost_text(nets: Sequence[Record], steps: int) -> str:
+def recipe_epochs(board: Leaderboard) -> float | None:
+    """Epochs of a search's recipe; None where its nets cannot be retrained."""
+    if not board.folder.name:
+        return None
+    epochs = (read_settings(board.folder).get("settings", {}).get("recipe") or {}).get("epochs")
+    known = isinstance(epochs, (int, float)) and "://" not in read_data_facts(board.folder)["name"]
+    return epochs if known else None
+
+
+def _longest(board: Leaderboard) -> dict[str, int]:
+    """Steps of the longest retraining of each net, by its key."""
+    longest: dict[str, int] = {}
+    for record in retrained(board.folder):
+        longest[record.key] = max(longest.get(record.key, 0), record.budget.get("full", 0))
+    return longest
+
+
+def _cost_text(nets: Sequence[Record], steps: int, of: str) -> str:
     """FLOPs and seconds of training each net once for so many steps, by its own training; "" where that is unknown."""
     each = [(r, r.budget.get("done", 0)) for r in nets]
     if not all(done and own_flops(r) for r, done in each):
@@ -117,7 +145,7 @@ def _cost_text(nets: Sequence[Record], steps: int) -> str:
     seconds = sum(r.seconds / max(1, len(r.accuracies)) / done * steps for r, done in each)
     device = ", ".join(sorted({r.device for r in nets if r.device})) or "the same device"
     time = f" (about {duration(seconds)} on {device}, as measured here)" if seconds else ""
-    return f"; {LONGER} x the steps would cost {flops:.2g} FLOPs{time}"
+    return f"; {LONGER} x {of} would cost {flops:.2g} FLOPs{time}"
 
 
 def sharing_lines(records: Sequence[Record], metric: Metric) -> list[str]:

@@ -89,9 +89,14 @@ def _on_devices(folder: Path, query: RankingQuery) -> tuple[dict[str, dict[str, 
 
 
 def validation_images(folder: Path) -> int:
-    """Images that the accuracies of a run are measured on; 0 if its run.json does not say."""
-    known = read_settings(folder).get("data")
-    return read_data_facts(folder).get("images", {}).get("val", 0) if known else 0
+    """Images that the accuracies of a run are measured on; 0 if its run.json does not say.
+
+    Those for training are among them where nets are cross-validated.
+    """
+    facts = read_settings(folder)
+    images = read_data_facts(folder).get("images", {}) if facts.get("data") else {}
+    folds = facts.get("settings", {}).get("folds", 0)
+    return images.get("val", 0) + (images.get("train", 0) if folds else 0)
 
 
 def costs_of(folder: Path) -> tuple[str, ...]:

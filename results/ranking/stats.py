@@ -25,7 +25,7 @@ Row = dict[str, Any]  # of a leaderboard
 TIED = "= A +N: tied with net A and N more, which the noise does not tell apart (95 %)"
 UNKNOWN_NOISE = "seed noise: unknown (too few nets trained again); estimate it with `--repeats` or `alternas retrain`"
 NEAR = 0.05  # in accuracy or score: nets that are alike in their noise
-NEAR_DEGREES = 3  # of freedom that a net's noise is pooled from, where there are so many
+NEAR_DEGREES = 4  # of freedom that a net's noise is pooled from, where there are so many; see `ties`
 MIN_DEGREES = 2
 
 
@@ -191,20 +191,15 @@ class Noise:
         return float(self.differences([one], [other])[0, 0])
 
     def differences(self, rows: Sequence[tuple[float, int]], others: Sequence[tuple[float, int]]) -> Any:
-        """The half widths of all pairs, an array (rows, others): t x sqrt(s1^2 / n1 + s2^2 / n2).
+        """The half widths of all pairs, an array (rows, others): sqrt(w1^2 + w2^2) of the half widths of both nets.
 
-        t is of the fewer degrees of freedom of the two.
+        Each has the t of its own degrees of freedom (Zou & Donner, Statistics in Medicine 27, 2008); where these are
+        the same it is t x sqrt(s1^2 / n1 + s2^2 / n2).
         """
         import numpy as np  # is loaded for the interval anyway
 
-        (variance_R, degrees_R), (variance_O, degrees_O) = (
-            np.array([(sd**2 / n, degrees) for (score, n) in side for sd, degrees in [self.at(score)]]).T
-            for side in (rows, others)
-        )
-        fewer_RO = np.minimum(degrees_R[:, None], degrees_O)
-        unique, places_RO = np.unique(fewer_RO, return_inverse=True)
-        t_RO = np.array([t_quantile(int(degrees)) for degrees in unique])[places_RO.reshape(fewer_RO.shape)]
-        return t_RO * np.sqrt(variance_R[:, None] + variance_O)
+        half_R, half_O = (np.array([self.half_width(*net) for net in side]) for side in (rows, others))
+        return np.hypot(half_R[:, None], half_O)
 
     def line(self, points: str = "points") -> str:
         """The noise in words, counted in points or what a metric's gains are counted in."""

@@ -2,63 +2,47 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Sequence
-from statistics import NormalDist
 
 from ...archs.errors import InputError, check_choice
 from ..render.tables import short
 from ..runs.status import Status
-from ..runs.store import as_argument, read_data_facts
+from ..runs.store import as_argument
+from .chance import above_chance, chance_of, interval_for_all
 from .front import Leaderboard
-from .metric import OF_IMAGES, guessing
+from .metric import OF_IMAGES
 from .objectives import ACCURACY, LATENCY, title
-from .remarks import sentence, why_empty
-from .stats import LEVEL, Row
+from .remarks import number_range, recipe_epochs, sentence, why_empty
+from .stats import Row, count_nets
+from .ties import why_unknown
 
 RECOMMENDED = "recommended"
 PICKS = (RECOMMENDED, "accuracy", "gain", "cheapest")
 NAMED = 3  # nets that a sentence names
-WEIGHTS = {
-    "inherited": "It inherited weights from another net and was trained for less than one from fresh weights",
-    "shared": "Its score is that of a slice of the supernet, not of a training of its own",
-    "polished": "It was trained on once the other nets had ended, for longer than those off the front",
-}
+SLICED = "Its score is that of a slice of the supernet, not of a training of its own."
+FROZEN = (
+    "It was not trained: a classifier in closed form stands on its frozen features, judged by cross-validation; ± is "
+    "95 % by the number of pictures, {images:,}."
+)
+HOW = {"inherited": "It began with weights of another net", "polished": "It was trained on once the others had ended"}
 
 
 def recommended(board: Leaderboard) -> Row:
     """The net to take of a front: the cheapest within one standard error of the most accurate.
 
     The one-standard-error rule (Breiman, Friedman, Olshen & Stone, Classification and Regression Trees, 1984); a tie
-    may be a wide interval of few repeats. Nets that only guess are left out where others do not. Where the noise is
-    unknown, it is the most accurate net.
+    may be a wide interval of few repeats. Where the noise is unknown, it is the most accurate net. Nets that only guess
+    are left out where others do not, one behind the front too.
 
     Raises:
         InputError: if the front is empty.
     """
-    best = pick(board.front, "accuracy", board.query.cost)
+    better = above_chance(board)
+    rows = [row for row in better if row["rank"] == 1] or better or board.front
+    best = pick(rows, "accuracy", board.query.cost)
     error = board.noise.standard_error(best[ACCURACY], best["seeds"]) if board.noise else 0.0
-    as_good = [row for row in board.front if row[ACCURACY] >= best[ACCURACY] - error]
-    return pick([row for row in as_good if is_above_chance(board, row)] or [best], "cheapest", board.query.cost)
-
-
-def is_above_chance(board: Leaderboard, row: Row) -> bool:
-    """Whether a net is better than guessing by more than the noise; True where nobody knows what guessing gives.
-
-    Noise is that of the seeds, and of an accuracy that of guessing on so many images, at 95 % for all nets of the
-    board together (Bonferroni): the best of many guessing nets is above chance.
-    """
-    metric = board.query.metric
-    chance = guessing(metric, read_data_facts(board.folder)) if board.extra.images and board.folder.name else None
-    if chance is None:
-        return True
-    low = board.noise.interval(row[ACCURACY], row["seeds"])[0] if board.noise else row[ACCURACY]
-    margin = 0.0
-    if metric.name in OF_IMAGES:  # whose noise is binomial
-        deviations = NormalDist().inv_cdf(1 - (1 - LEVEL) / len(board.rows))
-        margin = deviations * math.sqrt(chance * (1 - chance) / board.extra.images)
-    return low > chance and row[ACCURACY] > chance + margin
+    return pick([row for row in rows if row[ACCURACY] >= best[ACCURACY] - error], "cheapest", board.query.cost)
 
 
 def pick(rows: Sequence[Row], how: str = "accuracy", cost: str = "macs") -> Row:
@@ -91,10 +75,9 @@ def verdict_of(board: Leaderboard) -> list[str]:
         return [sentence(why_empty(board))]
     if ACCURACY not in board.query.objectives:
         return []
+    if not above_chance(board):
+        return [_all_guess(board)]
     row = recommended(board)
-    if not is_above_chance(board, row):
-        best = f"the best, {_name(board, row['trial'])}, has {score_text(board, row)}"
-        return [f"No net is above chance ({board.score_range[0]:.3f}) by more than the noise; {best}: train longer."]
     again = _measured_again(board, row)
     return [_take(board, row), *_others(board, row), *order_by_time(board), *_doubts(board, row), *again]
 
@@ -104,14 +87,30 @@ def score_text(board: Leaderboard, row: Row) -> str:
 
     Where the interval is cut by what is possible, its ends: "0.981 (0.920 to 1.000)".
     """
-    metric = board.query.metric
-    value = metric.value(row["accuracy"])
-    if not board.noise:
+    score, half, (least, most) = row["accuracy"], row["interval"], board.query.metric.within
+    value = board.query.metric.value(score)
+    if half is None:
         return f"{value:.3f}"
-    low, high = sorted(map(metric.value, board.noise.interval(row["accuracy"], row["seeds"])))
-    if metric.within[0] <= low and high <= metric.within[1]:
-        return f"{value:.3f} ± {(high - low) / 2:.3f}"
-    return f"{value:.3f} ({max(low, metric.within[0]):.3f} to {min(high, metric.within[1]):.3f})"
+    if least <= value - half and value + half <= most:
+        return f"{value:.3f} ± {half:.3f}"
+    return f"{value:.3f} ({_ends(board, score - half, score + half)})"
+
+
+def _ends(board: Leaderboard, low: float, high: float) -> str:
+    """Ends of an interval of scores as values, cut to what the metric can be: "0.920 to 1.000"."""
+    (least, most), ends = board.query.metric.within, sorted(map(board.query.metric.value, (low, high)))
+    return f"{max(ends[0], least):.3f} to {min(ends[1], most):.3f}"
+
+
+def _all_guess(board: Leaderboard) -> str:
+    """That no net is above chance, with the interval of the best that says so."""
+    row, metric, chance = pick(board.front, "accuracy", board.query.cost), board.query.metric, chance_of(board)
+    low, high = interval_for_all(board, row)
+    of = f", the best of {count_nets(len(board.rows))} on {board.extra.images} images" * (metric.name in OF_IMAGES)
+    interval = f" ({_ends(board, low, high)}{of})" * (low < high)
+    best = f"the best, {_name(board, row['trial'])}, has {metric.value(row['accuracy']):.3f}{interval}"
+    assert chance is not None
+    return f"No net is above chance ({metric.value(chance):.3f}) by more than the noise; {best}: train longer."
 
 
 def _cost_text(board: Leaderboard, row: Row) -> str:
@@ -142,15 +141,18 @@ def _gain_text(board: Leaderboard, row: Row) -> list[str]:
 
 
 def _ties_text(board: Leaderboard, row: Row) -> str:
-    """Which nets the noise does not tell from it, and the cheapest of them, where it is cheaper."""
-    ties = row["tied_with"] or []
+    """Which nets the noise does not tell from it, and the cheapest of them that is on the front and cheaper."""
+    ties, cost = row["tied_with"] or [], board.query.cost
     if not ties:
         return ""
-    tied, cost = [other for other in board.rows if other["trial"] in ties], board.query.cost
-    cheapest = min(tied, key=lambda other: other[cost])
-    which = f"the cheapest of them {_name(board, cheapest['trial'])} " if len(ties) > 1 else ""
-    cheaper = f", {which}at {_cost_text(board, cheapest)}" if cheapest[cost] < row[cost] else ""
-    return f"; {_names(board, ties)} {'is' if len(ties) == 1 else 'are'} tied with it{cheaper}"
+    cheaper = [other for other in board.front if other["trial"] in ties and other[cost] < row[cost]]
+    said = f"; {_names(board, ties)} {'is' if len(ties) == 1 else 'are'} tied with it"
+    if not cheaper:
+        return said
+    cheapest = pick(cheaper, "cheapest", cost)
+    behind = any(other[cost] < cheapest[cost] for other in board.rows if other["trial"] in ties)
+    which = f"the cheapest of them{' on the front' * behind} {_name(board, cheapest['trial'])} " * (len(ties) > 1)
+    return f"{said}, {which}at {_cost_text(board, cheapest)}"
 
 
 def order_by_time(board: Leaderboard) -> list[str]:
@@ -209,23 +211,50 @@ def _measured_again(board: Leaderboard, row: Row) -> list[str]:
         return [f"Retrained with {seeds} it has {metric.value(again):.3f}{sd}{on_test}."]
     if row["kind"] != "search" or len(board.rows) == 1:
         return []
+    lucky = f"Best of {len(board.rows)}, so in part the luckiest"
+    if recipe_epochs(board) is None:
+        return [f"{lucky}."]
     command = f"alternas retrain {shlex.quote(as_argument(board.folder))} --trials {row['trial']}"
-    return [f"Best of {len(board.rows)}, so in part the luckiest; to measure it anew, and on test: {command}"]
+    return [f"{lucky}; to measure it anew, and on test: {command}"]
 
 
 def _doubts(board: Leaderboard, row: Row) -> list[str]:
     """Sentences on what is unknown and what may change."""
-    said = []
+    said, cost = [], board.query.cost
     if not board.noise:
         said.append("Too few nets were trained again: the seed noise is not known, nor which nets are tied.")
-    elif row["seeds"] == 1 and row["weights"] != "shared":
+    else:
         sd, degrees = board.noise.at(row[ACCURACY])
-        noise = f"{100 * sd:.2g} {board.query.metric.points}, known from {degrees} degrees of freedom"
-        said.append(f"It was trained once; ± is 95 % by the seed noise of nets about as good: {noise}.")
+        if row["weights"] == "frozen":
+            said.append(FROZEN.format(images=board.extra.images))
+        elif row["seeds"] == 1 and row["weights"] != "shared":
+            noise = f"{100 * sd:.2g} {board.query.metric.points}, known from {degrees} degrees of freedom"
+            said.append(f"It was trained once; ± is 95 % by the seed noise of nets about as good: {noise}.")
+        if row["tied_with"] is None:
+            why = why_unknown(row, board.noise, board.query.metric)
+            said.append(f"Which nets are tied with it is not known: {why}.")
+    if row["weights"] == "frozen":
+        return said
     if not any(r.kind == "baseline" and r.status == Status.OK for r in board.records):
         said.append("No plain ResNet was trained, so what it gains over one is not known.")
+    elif row["gain"] is None and any(r["kind"] == "baseline" and r[cost] <= row[cost] for r in board.rows):
+        said.append("No plain ResNet was trained for as long, so what it gains over one is not known.")
     elif row["gain"] is None:
         said.append("It is cheaper than every plain ResNet of the run and less accurate, so its gain is not known.")
     if row["rising"]:
         said.append("It still rose at its end: with longer training the front may be another.")
-    return [*said, *([f"{WEIGHTS[row['weights']]}."] if row["weights"] in WEIGHTS else [])]
+    return [*said, *_start(board, row)]
+
+
+def _start(board: Leaderboard, row: Row) -> list[str]:
+    """How a net came by its weights, where it was not trained alone, and for how many steps beside the others."""
+    if row["weights"] == "shared":
+        return [SLICED]
+    if row["weights"] not in HOW:
+        return []
+    own, steps = row["budget_steps"] or 0, row["steps_in_all"]
+    others = sorted(known for r in board.rows if r["rank"] > 1 and (known := r["steps_in_all"]))
+    trained = f" and trained for {own:,} steps" * (row["weights"] == "inherited")
+    trained += f", {steps:,} steps in all" if steps else ""
+    behind = f"; nets behind the front have {number_range(others)}" if steps and others else ""
+    return [f"{HOW[row['weights']]}{trained}{behind}."]

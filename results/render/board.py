@@ -9,13 +9,14 @@ from pathlib import Path
 
 from rich.console import Group, RenderableType
 
+from ..ranking.chance import above_chance
 from ..ranking.front import Leaderboard
 from ..ranking.metric import as_shown, floor_name
 from ..ranking.objectives import ACCURACY, LATENCY, RankingQuery, column, title
 from ..ranking.remarks import budget_lines, budget_order_lines, left_out, rising_lines, sharing_lines, why_empty
 from ..ranking.run_leaderboard import leaderboard_of
 from ..ranking.stats import TIED, UNKNOWN_NOISE, Row, count_nets
-from ..ranking.verdict import order_by_time, verdict_of
+from ..ranking.verdict import verdict_of
 from ..runs.store import read_data_facts
 from .tables import nets_table
 from .terminal import plain, print_json, print_lines, print_text
@@ -27,14 +28,18 @@ BOUNDS = {
 log = logging.getLogger("alternas")
 
 
-def print_front(folder: Path, query: RankingQuery, as_json: bool) -> int:
-    """Print the front of a run, and return how many nets are on it."""
+def print_front(folder: Path, query: RankingQuery, as_json: bool) -> bool:
+    """Print the front of a run, and return whether one of its nets is worth exporting: is above chance."""
     board = leaderboard_of(folder, query)
     if board.rows and not as_json:
-        first = verdict_of(board)[:2]
-        print_text(plain(*first, *(line for line in order_by_time(board) if line not in first), ""))
+        for said in verdict_of(board):
+            if "alternas " in said:
+                print_lines(said)  # a command stays whole, however narrow the terminal
+            else:
+                print_text(plain(said))
+        print_lines("")
     _print(board, board.front, f"Pareto front of {folder.name}", as_json)
-    return len(board.front)
+    return bool(above_chance(board))
 
 
 def print_leaderboard(folder: Path, query: RankingQuery, top: int, as_json: bool) -> None:

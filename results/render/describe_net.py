@@ -13,18 +13,20 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ...archs import Cost, Genotype, InputError, deployed_cost, static_cost, zoo
+from ...archs import Cost, Genotype, InputError, static_cost, zoo
 from ...archs.errors import check_count, is_whole, short_repr
 from ...archs.json_files import read_json
 from ...archs.layout import as_map
-from ...archs.timm_net import TIMM, CountedCost, Net, TimmNet, net_cost, net_from_dict
+from ...archs.timm_net import TIMM, CountedCost, CutNet, Net, TimmNet, net_cost, net_from_dict
 from ...archs.zoo import timm_name
 from ..ranking.front import noise_of, still_rose
 from ..ranking.metric import Metric, as_shown, run_metric, validation_metrics, value_text
 from ..ranking.run_leaderboard import validation_images
+from ..runs.nets import better_weights
 from ..runs.record import Record
 from ..runs.retrained import retrained, summary_line
 from ..runs.run_spec import run_and_trial
+from ..runs.status import Status
 from ..runs.store import find_run, read_data_facts, read_records
 from .confusion import confusion_lines, per_class, read_confusion
 from .drawing import net_drawing, net_svg, write_svg
@@ -118,11 +120,11 @@ def draw_trial(folder: Path, trial: int) -> RenderableType:
     metric = run_metric(folder)
     accuracy = "" if record.accuracy is None else f", validation {metric.name} {metric.text(record.accuracy)}"
     net = net_from_dict(record.genotype)
-    name = f"timm's {net.name}" if isinstance(net, TimmNet) else f"{record.family} {record.key}"
+    name = f"{record.family} {record.key}" if isinstance(net, Genotype) else f"timm's {net.name}"
     title = f"trial {trial} of {folder.name}: {name}, {record.status}{accuracy}"
     known = summary_line(folder, record.key, metric)
-    head = plain(*filter(None, (title, record.error, _start_line(record), known)))
-    drawing = _timm_line(net, record) if isinstance(net, TimmNet) else input_spec(folder).drawing(net)
+    head = plain(*filter(None, (title, record.error, _start_line(record), _better_line(folder, record, metric), known)))
+    drawing = input_spec(folder).drawing(net) if isinstance(net, Genotype) else _timm_lines(net, record)
     if record.accuracy is None:
         return Group(head, drawing)
     confusion_KK = read_confusion(folder, record, len(classes))
@@ -133,6 +135,14 @@ def draw_trial(folder: Path, trial: int) -> RenderableType:
     return Group(head, drawing, _scores_table(record, metric), *confused, trained)
 
 
+def _better_line(folder: Path, record: Record, metric: Metric) -> str:
+    """Where the net has better weights, from before it was trained on or after; "" where these are the best."""
+    better = better_weights(read_records(folder), record)
+    if better.trial == record.trial or record.status != Status.OK:
+        return ""
+    return f"the same net has {metric.text(better.accuracy)} as trial {better.trial}: export and retrain take that one"
+
+
 def _start_line(record: Record) -> str:
     """Weights that the net started from, and their share of its parameters; "" of fresh ones."""
     label, share = record.lineage.get("weights"), record.lineage.get("share")
@@ -140,10 +150,14 @@ def _start_line(record: Record) -> str:
     return f"started from {label}: {share:.0%} of its parameters" if known else ""
 
 
-def _timm_line(net: TimmNet, record: Record) -> RenderableType:
-    """Costs of a reference, in place of a drawing."""
+def _timm_lines(net: TimmNet | CutNet, record: Record) -> RenderableType:
+    """Costs of a net of timm, in place of a drawing, and where it is cut."""
     costs = ", ".join(f"{short(record.cost[name])} {unit}" for name, unit in (("params", "params"), ("macs", "MACs")))
-    return plain(f"{costs}; its parts: alternas cost {TIMM}{net.name}", style="dim")
+    cut, size = "", ""
+    if isinstance(net, CutNet):
+        cut = f"cut after block {net.block} at {net.side} px, pooled by {net.pooling}; "
+        size = f" --image-size {net.side}"
+    return plain(f"{cut}{costs}; its parts: alternas cost {TIMM}{net.name}{size}", style="dim")
 
 
 def svg_trial(folder: Path, trial: int, path: Path) -> None:
@@ -225,10 +239,6 @@ def cost_facts(
         f"{short(step_bytes)}B a training step with AdamW, batch {batch}",
         f"on a GPU in bfloat16: {short(gpu_bytes)}B a training step, CUDA itself included, the data not",
     ]
-    if net.reparametrised:
-        shipped = deployed_cost(net, spec.classes, spec.image_size, spec.channels)
-        facts["deployed"] = {"params": shipped.params, "macs": shipped.macs}
-        lines.append(f"shipped, its reparametrised convs fused: {shipped.params:,} params, {shipped.macs:,} MACs")
     if images:
         facts["training_flops"] = cost.training_flops(images)
         lines.append(_compute_line(facts["training_flops"], images))

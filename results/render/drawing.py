@@ -20,7 +20,7 @@ from rich.text import Text
 from ...archs import Genotype, InputError, static_cost
 from ...archs.blocks.spec import BLOCKS, BlockStyle
 from ...archs.layout import Block, ImageSize, Layout
-from ...archs.parts import MAP_NORMS, Encoder, Head, Stem
+from ...archs.parts import Encoder, Head, Stem
 from .tables import short
 
 CONV_STYLE, ATTENTION_STYLE = "cyan", "bold magenta"  # of blocks in the terminal
@@ -88,17 +88,13 @@ def _stem_text(stem: Stem) -> str:
 
 
 def _head_text(head: Head) -> str:
-    known = {"batch": "batch norm", "layer": "layer norm", "pooled_batch": "batch norm", "map_layer": "layer norm"}
-    norm = known.get(head.norm)
     before = [f"conv {head.conv}, {head.act}"] if head.conv else []
-    before = [norm, *before] if head.norm in MAP_NORMS and norm else before
-    behind = [norm] if norm and head.norm not in MAP_NORMS else []
+    behind = ["layer norm"] if head.norm == "layer" else []
     hidden = [f"linear {head.hidden}"] if head.hidden else []
     more = [f"{head.hidden_norm} norm"] if head.hidden and head.hidden_norm != "none" else []
     acts = [head.act] if head.hidden else []
     hidden += [*acts, *more] if head.act_first else [*more, *acts]
-    last = "2 x linear, averaged" if head.distilled else "linear"
-    return ", ".join([*before, head.pool, *behind, *hidden, last])
+    return ", ".join([*before, head.pool, *behind, *hidden, "linear"])
 
 
 def _shape(channels: int, size: tuple[int, int]) -> str:

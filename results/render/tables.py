@@ -177,5 +177,6 @@ def _fact(value: Any) -> str:
     if isinstance(value, list):
         return list_text(value)
     if isinstance(value, dict):
-        return ", ".join(f"{name} {what}" for name, what in value.items())
+        by_part = value.items() if value.keys() != {"all"} else [("", value["all"])]  # a set in one piece
+        return ", ".join(f"{name} {what}".strip() for name, what in by_part)
     return f"{value:,}" if isinstance(value, int) else str(value)

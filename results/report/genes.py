@@ -79,7 +79,7 @@ def _raw_importances(nets: Sequence[Record], names: Sequence[str]) -> dict[str, 
 
 def importance_parts(run: Run) -> tuple[Plot | Table, ...]:
     """Gene importance; where the recipe was searched too, the recipe's share of it."""
-    genes = importances(run.records, run.used)
+    genes = importances(run.nets, run.used)
     searched = any(tuned_values(record.genes) for record in run.records)
     return (importance_plot(run, genes), *([recipe_table(genes)] if searched else []))
 

@@ -14,7 +14,7 @@ from ...archs.files import atomic_write, read_own
 from ..ranking.metric import as_shown
 from ..ranking.verdict import recommended, verdict_of
 from ..render.tables import gain_text, short
-from ..runs.status import Status
+from ..runs.nets import trained_nets
 from .assets import write_assets
 from .elements import Picture, Plot, Section
 from .front import front_plots
@@ -99,7 +99,7 @@ def _key_numbers(run: Run, changes: list[Change]) -> dict[str, Any]:
         "run": run.name,
         "verdict": " ".join(verdict_of(run.board)),
         "records": len(run.records),
-        "trained": sum(r.status == Status.OK and r.accuracy is not None for r in run.records),
+        "trained": len(trained_nets(run.records)),
         "front": len(run.front),
         "rising": sum(bool(run.row_of[r.trial]["rising"]) for r in run.front),
         "hypervolume": changes[-1][2] if changes else 0.0,

@@ -19,6 +19,7 @@ from ..ranking.objectives import RankingQuery
 from ..ranking.remarks import rising_lines, sentence, why_empty
 from ..ranking.run_leaderboard import leaderboard_of
 from ..render.describe_net import InputSpec, input_spec
+from ..runs.nets import best_weights, trained_nets
 from ..runs.record import REFERENCE_KINDS, Record
 from ..runs.status import Status
 from ..runs.store import read_data_facts, read_settings
@@ -64,7 +65,33 @@ class Run:
 
     @cached_property
     def _by_trial(self) -> dict[int, Record]:
-        return {r.trial: r for r in self.records}
+        return {r.trial: r for r in self.records} | {r.trial: r for r in map(best_weights, self._trained)}
+
+    @cached_property
+    def _trained(self) -> list[list[Record]]:
+        return trained_nets(self.records)
+
+    @cached_property
+    def best_of(self) -> dict[int, int]:
+        """By the trial of each training to the end: that which stands for its net, whose weights are better."""
+        return {r.trial: best_weights(net).trial for net in self._trained for r in net}
+
+    def trainings(self, record: Record) -> list[Record]:
+        """The trainings of a net up to this one, each of which went on from the one before."""
+        return [r for r in self._net_of.get(record.trial, [record]) if r.trial <= record.trial]
+
+    @cached_property
+    def _net_of(self) -> dict[int, list[Record]]:
+        return {r.trial: net for net in self._trained for r in net}
+
+    def steps_before(self, record: Record) -> int:
+        """Steps of what a training started from, as `steps_in_all` of the leaderboard has them; 0 if unknown."""
+        source = self._by_trial.get(record.lineage.get("trial", -1))
+        return 0 if source and source.weights == "shared" else record.lineage.get("steps") or 0
+
+    def count_nets(self, records: Sequence[Record]) -> int:
+        """How many nets these trainings are of."""
+        return len({self.best_of.get(r.trial, r.trial) for r in records})
 
     @property
     def name(self) -> str:
@@ -84,7 +111,8 @@ class Run:
     def nets(self) -> list[Record]:
         """The nets with an accuracy of their own: ranked ones by rank, then the others in their order."""
         others = [r for r in self.records if r.accuracy is not None and r.status in (Status.OK, Status.PRUNED)]
-        return [self._by_trial[row["trial"]] for row in self.rows] + [r for r in others if r.trial not in self.row_of]
+        others = [r for r in others if r.trial not in self.row_of and self.best_of.get(r.trial, r.trial) == r.trial]
+        return [self._by_trial[row["trial"]] for row in self.rows] + others
 
     @property
     def ranked(self) -> list[Record]:
@@ -110,7 +138,7 @@ class Run:
     @cached_property
     def _used(self) -> dict[int, dict[str, Any]]:
         own_space = "genes" in self.settings  # a file of a user's, whose genes have names of their own
-        return {r.trial: used_genes(r, None if own_space else self.net(r)) for r in self.records}
+        return {r.trial: used_genes(r, None if own_space else self.net(r)) for r in self._by_trial.values()}
 
     @cached_property
     def genes(self) -> list[str]:

@@ -8,12 +8,13 @@ from collections import defaultdict
 from itertools import accumulate
 from typing import Any
 
-from ..ranking.metric import Metric, floor_name, score_range, trained_scores
+from ..ranking.metric import floor_name, score_range, trained_scores
 from ..ranking.objectives import spent_on_training
 from ..ranking.pareto import above_chance, dominated_volume, normalized_cost
+from ..render.tables import short
 from ..runs.record import Record
 from ..runs.status import FAILED, RECORDED, UNTRAINED
-from .elements import BLUE, COLOURS, GREEN, GREY, ORANGE, PINK, SKY, VERMILLION, Plot, Series, Table
+from .elements import BLUE, COLOURS, GREEN, GREY, ORANGE, PINK, SKY, TEXT, VERMILLION, Plot, Series, Table
 from .run import Run, began, elapsed, family_of, thin
 
 MAX_CURVES, MAX_POINTS, MAX_MESSAGES = 200, 40, 50
@@ -46,6 +47,8 @@ def hypervolume_plots(run: Run, changes: list[Change]) -> list[Plot]:
 def hypervolumes(run: Run) -> list[Change]:
     """(seconds, FLOPs, area) after each record that changed the area, and after the last; references as at the end.
 
+    A net that was trained on counts with the weights that it had by then.
+
     Seconds are those of the clock since the run began, as `elapsed` has them, or of training in older runs.
     """
     costs = [row[run.objective] for row in run.rows]
@@ -58,9 +61,10 @@ def hypervolumes(run: Run) -> list[Change]:
     flops = list(accumulate(map(spent_on_training, run.records)))
     front, changes = list[tuple[float, float]](), [(0.0, 0.0, 0.0)]
     for record, second, flop in zip(run.records, seconds, flops, strict=True):
-        if (row := run.row_of.get(record.trial)) is None:
+        row = run.row_of.get(run.best_of.get(record.trial, -1))
+        if row is None or record.accuracy is None:
             continue
-        y, x = above_chance(row["accuracy"], *scores), normalized_cost(row[run.objective], bounds)
+        y, x = above_chance(record.accuracy, *scores), normalized_cost(row[run.objective], bounds)
         if y > 0 and not any(other >= y and right >= x for other, right in front):
             front = [*((other, right) for other, right in front if other > y or right > x), (y, x)]
             changes.append((round(second, 3), flop, round(dominated_volume(front), 5)))
@@ -68,43 +72,58 @@ def hypervolumes(run: Run) -> list[Change]:
 
 
 def curves_plot(run: Run) -> Plot:
-    """Validation accuracy, or another metric, over steps; the front's in colour, a sample of the others in grey."""
+    """Validation accuracy, or another metric, while nets train; the front's in colour, a sample of the others in grey.
+
+    Over the share of each net's steps: those of one that was trained on are many times those of others.
+    """
     front = {r.trial for r in run.front}
-    others = [r for r in run.records if r.trial not in front and _curve(r, run.metric)[0]]
-    sample = thin(others, MAX_CURVES)
-    shown = [r for r in run.front if _curve(r, run.metric)[0]]
-    named = thin(shown, len(COLOURS))  # of the whole range of costs
+    nets = [r for r in run.records if run.best_of.get(r.trial, r.trial) == r.trial and _curve(run, r)[0]]
+    others, shown = [r for r in nets if r.trial not in front], [r for r in run.front if _curve(run, r)[0]]
+    sample, named = thin(others, MAX_CURVES), thin(shown, len(COLOURS))  # of the whole range of costs
     further = [r for r in shown if r not in named]
     rest = thin(further, MAX_CURVES)
     series = [_joined(run, f"{len(sample)} of {len(others)} other nets", sample, quiet=True)] if sample else []
     many = f"{len(rest)} of {len(further)} more" if len(rest) < len(further) else f"{len(rest)} more"
     series += [_joined(run, f"{many} of the front", rest)] if rest else []
     for record, colour in zip(named, COLOURS, strict=False):
-        steps, accuracies = _curve(record, run.metric)
-        series.append(Series(f"trial {record.trial}, {family_of(record)}", steps, accuracies, "line", colour))
+        steps = short(run.steps_before(record) + record.budget.get("full", 0))
+        name = f"{record.trial}: {family_of(record)}, {steps} steps"
+        series.append(Series(name, *_curve(run, record), "line", colour))
+    if several := [r for r in named if len(r.accuracies) > 1]:
+        means = [round(run.metric.value(r.accuracy), 4) for r in several if r.accuracy is not None]
+        series.append(Series("mean over seeds", [1.0] * len(means), means, "points", TEXT, "diamond", "open"))
     caption = (
-        f"Validation {run.metric.name} of the averaged weights while nets train; coloured: those of the front. Curves "
-        f"that still {'fall' if run.metric.minimize else 'rise'} at their end would gain from a longer budget; "
-        "crossing curves make early stopping a gamble."
+        f"Validation {run.metric.name} of the averaged weights while nets train, over the share of each net's steps, "
+        "with those of what it started from; coloured: nets of the front. A curve is of a net's first seed, and of its "
+        "training on; the mean over several seeds, which the leaderboard has, is a diamond. Curves that still "
+        f"{'fall' if run.metric.minimize else 'rise'} at their end would gain from a longer budget; crossing curves "
+        "make early stopping a gamble."
     )
     if not series:
         caption = "No net has a learning curve."
-    return Plot("curves", "Learning curves", "optimiser steps", f"validation {run.metric.name}", caption, series)
+    x = "share of the net's optimiser steps"
+    return Plot("curves", "Learning curves", x, f"validation {run.metric.name}", caption, series)
 
 
-def _curve(record: Record, metric: Metric) -> tuple[list[int], list[float]]:
-    """Steps of a learning curve and the metric at each."""
-    points = [p for p in record.curve if p.get("accuracy") is not None and p.get("step") is not None]
+def _curve(run: Run, record: Record) -> tuple[list[float], list[float]]:
+    """Points of a net's learning curve, its training on among them: shares of its steps, and the metric at each."""
+    points = [
+        (run.steps_before(training) + (p["step"] or 0), accuracy)
+        for training in run.trainings(record)
+        for p in training.curve
+        if (accuracy := p.get("accuracy")) is not None
+    ]
     points = thin(points, MAX_POINTS)
-    return [p["step"] for p in points], [round(metric.value(p["accuracy"]), 4) for p in points]
+    full = run.steps_before(record) + record.budget.get("full", 0) or max((step for step, _ in points), default=0) or 1
+    return [round(step / full, 4) for step, _ in points], [round(run.metric.value(score), 4) for _, score in points]
 
 
 def _joined(run: Run, name: str, records: list[Record], quiet: bool = False) -> Series:
     """Many curves as one grey series, gaps between them."""
     x, y = list[Any](), list[Any]()
     for record in records:
-        steps, accuracies = _curve(record, run.metric)
-        x += [*steps, None]
+        shares, accuracies = _curve(run, record)
+        x += [*shares, None]
         y += [*accuracies, None]
     return Series(name, x, y, "line", GREY, quiet=quiet)
 
@@ -178,7 +197,12 @@ def phases_table(run: Run) -> Table:
             continue
         first = max(0.0, min(min(began(r) - start, at - r.spent_seconds) for at, r in ended))
         last, trained = max(at for at, _ in ended), sum(r.spent_seconds for _, r in ended)
-        row = {"phase": phase, "nets": len(ended), "from s": round(first, 1), "to s": round(last, 1)}
+        row = {
+            "phase": phase,
+            "nets": run.count_nets([r for _, r in ended]),
+            "from s": round(first, 1),
+            "to s": round(last, 1),
+        }
         at_a_time = round(trained / max(last - first, 1e-3), 2)
         rows.append(row | {"training s": round(trained, 1), "at a time": at_a_time})
     caption = (
@@ -194,8 +218,9 @@ def status_table(run: Run) -> Table:
     for status in RECORDED:
         if nets := [r for r in run.records if r.status == status]:
             seconds, slowest = sum(r.spent_seconds for r in nets), max(nets, key=lambda r: r.spent_seconds)
-            row = {"status": status, "nets": len(nets), "seconds": round(seconds, 1)}
-            rows.append(row | {"mean seconds": round(seconds / len(nets), 2), "slowest": f"trial {slowest.trial}"})
+            count = run.count_nets(nets)
+            row = {"status": status, "nets": count, "seconds": round(seconds, 1)}
+            rows.append(row | {"mean seconds": round(seconds / count, 2), "slowest": f"trial {slowest.trial}"})
     caption = "ok: full budget. pruned: stopped at a rung. infeasible and duplicate nets were never trained."
     return Table("statuses", "How nets ended", caption if rows else "No records yet.", rows)
 

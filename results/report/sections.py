@@ -61,6 +61,7 @@ def _leaderboard_row(run: Run, row: dict[str, Any], tuned: Mapping[str, Any]) ->
         "note": note_of(row),
         "seeds": row["seeds"],
         "rising": row["rising"],
+        "steps": row["steps_in_all"],
         "seconds": row["seconds"],
         "weights": "" if row["weights"] == "alone" else WEIGHT_NAMES[row["weights"]],
         **{name: row.get("recipe", {}).get(name) for name in tuned},

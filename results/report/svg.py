@@ -190,29 +190,38 @@ def _bars(plot: Plot, shown: Sequence[Series], x: Axis, y: Axis, count: int) -> 
 
 
 def matrix_svg(matrix: Matrix, width: int) -> str:
-    """The picture of a matrix that has names, at most `width` wide, as part of a page that has `marks.style`."""
+    """The picture of a matrix that has names, at most `width` wide, as part of a page that has `marks.style`.
+
+    Columns are as wide as their names; where there is no room for that, names stand upright.
+    """
     names = [_cut(name, LONGEST_CLASS) for name in matrix.names]
-    left = 10 + LETTER * max(map(len, names))
-    cell = min(30.0, (width - left - 4) / len(names))
-    width = round(left + cell * len(names) + 4)
-    height = ABOVE_CELLS + cell * len(names) + 6
-    fit = max(1, int(cell / LETTER))
+    longest, count = LETTER * max(map(len, names)), len(names)
+    left = 10 + longest
+    room = (width - left - 4) / count
+    cell, upright = min(30.0, room), longest + 6 > room
+    wide = cell if upright else max(cell, longest + 6)
+    top = longest + 10 if upright else ABOVE_CELLS
+    width, height = round(left + wide * count + 4), top + cell * count + 6
     pieces = [f'<svg class="p" viewBox="0 0 {width} {height:.0f}" role="img" width="{width}">']
     for i, (name, row) in enumerate(zip(names, matrix.counts, strict=True)):
-        middle, y = left + (i + 0.5) * cell, ABOVE_CELLS + i * cell
+        middle, y = left + (i + 0.5) * wide, top + i * cell
         pieces.append(_text(left - 6, y + cell / 2 + 4, name, "p-text p-e"))
-        pieces.append(_text(middle, ABOVE_CELLS - 6, name if len(name) <= fit else name[:fit], "p-text p-m"))
-        for j, count in enumerate(row):
-            if count:
-                said = f"{matrix.names[i]} as {matrix.names[j]}: {count}"
-                pieces.append(
-                    _cell(left + j * cell, y, cell, count / sum(row), said, "sky" if i == j else "vermillion")
-                )
-                pieces.append(_text(left + (j + 0.5) * cell, y + cell / 2 + 4, str(count), "p-text p-m") * (cell >= 22))
+        head = _text(0, 0, name, "p-text") if upright else _text(middle, top - 6, name, "p-text p-m")
+        turned = f'<g transform="translate({middle + 4:.1f} {top - 6:.1f}) rotate(-90)">{head}</g>'
+        pieces.append(turned if upright else head)
+        for j, images in enumerate(row):
+            if images:
+                said = f"{matrix.names[i]} as {matrix.names[j]}: {images}"
+                box = (left + j * wide, y, wide, cell)
+                pieces.append(_cell(box, images / sum(row), said, "sky" if i == j else "vermillion"))
+                number = _text(left + (j + 0.5) * wide, y + cell / 2 + 4, str(images), "p-text p-m")
+                pieces.append(number * (cell >= 22))
     return "".join([*pieces, "</svg>"])
 
 
-def _cell(x: float, y: float, cell: float, share: float, said: str, colour: str) -> str:
-    place = f'x="{x + 0.5:.1f}" y="{y + 0.5:.1f}" width="{cell - 1:.1f}" height="{cell - 1:.1f}"'
+def _cell(box: tuple[float, float, float, float], share: float, said: str, colour: str) -> str:
+    """One cell: left, top, width, height."""
+    x, y, wide, tall = box
+    place = f'x="{x + 0.5:.1f}" y="{y + 0.5:.1f}" width="{wide - 1:.1f}" height="{tall - 1:.1f}"'
     title = f"<title>{escape(said, quote=False)}</title>"
     return f'<rect class="p-b p-{colour}" fill-opacity="{max(0.08, share):.2f}" {place}>{title}</rect>'

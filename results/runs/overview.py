@@ -17,8 +17,8 @@ from ..render.tables import short
 from ..render.terminal import plain, print_json, print_lines, print_text
 from .append_only import no_collection
 from .bank_progress import read_progress
+from .nets import trained_nets
 from .record import REFERENCE_KINDS
-from .status import Status
 from .store import RUNS, read_records, read_settings
 
 ROW = (
@@ -96,7 +96,7 @@ def run_row(folder: Path) -> dict[str, Any]:
         "space": settings.get("space"),
         "data": facts.get("data", {}).get("name"),
         "records": len(records),
-        "trained": sum(record.status == Status.OK for record in records),
+        "trained": len(trained_nets(records)),
         "best_accuracy": best if metric.is_accuracy else None,
         "metric": metric.name,
         "best_value": best,

@@ -12,14 +12,15 @@ from typing import Annotated, Any, TypedDict
 from msgspec import Meta
 
 from ...archs.errors import InputError, check_choice, short_repr
+from ...archs.genotype import TIMM_FIELD
 from ...archs.json_files import Choice, Count, Number, Share, Text, Whole, convert, parse_line
 from .status import RECORDED, Status
 
-WEIGHTS = ("alone", "inherited", "shared", "polished")
+WEIGHTS = ("alone", "inherited", "shared", "polished", "frozen", "finetuned")
 KINDS = ("search", "baseline", "reference", "retrain", "study")
 REFERENCE_KINDS = ("baseline", "reference")  # trained beside the nets of a search, to compare them with
 PACKAGES = ("alternas", "torch", "timm", "optuna", "ray")
-FORMAT = 3  # of run.json and records.jsonl; raised when what they hold changes
+FORMAT = 4  # of run.json and records.jsonl; raised when what they hold changes
 
 Trial = Annotated[int, Meta(ge=0, le=10**7)]
 Seconds = Annotated[float, Meta(ge=0, le=1e10)]  # three centuries
@@ -61,7 +62,7 @@ class Record:
     data: dict[str, Any] = field(default_factory=dict)  # name, fraction and split hash
     seed: Whole = 0  # of the training
     # alone (from fresh ones), inherited (from another net's), shared (slices of a supernet's bank) or polished
-    # (trained on from such slices)
+    # (trained on from such slices); of a cut of a pretrained net frozen (as it was) or finetuned
     weights: Text = "alone"
     # the weights it started from, what was taken of them part by part, and the steps they cost
     lineage: dict[str, Any] = field(default_factory=dict)
@@ -90,8 +91,11 @@ class Record:
 
     @property
     def label(self) -> str:
-        """Its family; of timm's nets the name there."""
-        return f"timm:{self.genotype.get('timm')}" if self.family == "timm" else self.family
+        """Its family; of timm's nets the name there, and of a cut one its side."""
+        name = str(self.genotype.get(TIMM_FIELD, "")).split(".")[0]
+        if "side" in self.genotype:
+            return f"{name} {self.genotype['side']}px"
+        return f"timm:{name}" if name else self.family
 
     @property
     def name(self) -> str:
@@ -99,9 +103,9 @@ class Record:
         return self.label if self.kind == "reference" else f"trial {self.trial}"
 
     @property
-    def training_macs(self) -> int:
-        """MACs of a forward pass while the net is trained; its `cost` is of what is shipped."""
-        return self.cost.get("training_macs", self.cost["macs"])
+    def macs(self) -> int:
+        """MACs of a forward pass."""
+        return self.cost["macs"]
 
     @property
     def trial_key(self) -> str:
@@ -112,6 +116,12 @@ class Record:
     def own_accuracy(self) -> float | None:
         """Accuracy of its first seed, whose weights, `metrics` and `curve` are kept."""
         return self.accuracies.get(str(self.seed), self.accuracy)
+
+    @property
+    def steps_in_all(self) -> int | None:
+        """Optimiser steps of its training and of what it started from; None where those are not known."""
+        before = self.lineage.get("steps") if self.lineage else 0
+        return None if before is None else self.budget.get("done", 0) + before
 
     @property
     def spent_seconds(self) -> float:

@@ -56,6 +56,7 @@ class Settings(TypedDict, total=False):
     tune: dict[str, Any]
     supernet: Amount
     scheduler: str
+    folds: Whole
 
 
 class RunFacts(TypedDict, total=False):

@@ -6,14 +6,15 @@ import math
 from pathlib import Path
 from typing import Any
 
-from ...archs import Genotype, Network
+from ...archs import Genotype
 from ...archs.errors import InputError
 from ...archs.layout import as_map
 from ...archs.timm_net import net_from_dict
-from ...archs.timm_network import TimmNetwork
+from ...archs.timm_network import AnyNetwork, build_net
 from ...archs.weights import digest, fill, read
 from ..ranking.run_leaderboard import best_trial
 from ..render.describe_net import find_trial
+from .nets import better_weights, trained_twin
 from .record import Record
 from .retrained import FOLDER, best_of, by_net, mean_of, retrained
 from .status import Status
@@ -23,8 +24,8 @@ from .store import read_data_facts, read_records, weights_file
 def select_net(run: Path, trial: int | None = None, how: str = "recommended") -> tuple[Path, Record]:
     """The folder and the record of the weights to take.
 
-    Those of a net's best retraining where they are as good on validation as the search's, which may have inherited and
-    been trained on: retraining begins with nothing.
+    Of a net that the search has trained on the weights that are better on validation; those of its best retraining
+    where they are as good, for retraining begins with nothing.
 
     Args:
         run: folder of the run.
@@ -34,7 +35,8 @@ def select_net(run: Path, trial: int | None = None, how: str = "recommended") ->
     Raises:
         InputError: if there is no such net.
     """
-    record = find_trial(run, best_trial(run, how) if trial is None else trial)
+    named = find_trial(run, best_trial(run, how) if trial is None else trial)
+    record = better_weights(read_records(run), named)
     same = [group for group in by_net(retrained(run)) if group[0].key == record.key]
     again = best_of(max(same, key=mean_of)) if same else record
     return (run / FOLDER, again) if same and _score(again) >= _score(record) else (run, record)
@@ -57,21 +59,14 @@ def trained_weights(home: Path, record: Record) -> Path:
     path = weights_file(home, record)
     if not path.exists():
         raise InputError(f"trial {record.trial}: its trained weights are not there, {path}")
-    recorded = trained_twin(home, record).runtime.get("weights_sha256")
+    recorded = trained_twin(read_records(home), record).runtime.get("weights_sha256")
     if recorded and (found := file_digest(path)) != recorded:
         rule = f"has changed since it was trained (SHA-256 {found}, recorded {recorded}): its accuracy is another net's"
         raise InputError(f"trial {record.trial}: {path} {rule}")
     return path
 
 
-def trained_twin(home: Path, record: Record) -> Record:
-    """The record of the training that a net's weights come from: of a duplicate, its twin's."""
-    if record.status != Status.DUPLICATE:
-        return record
-    return next((r for r in read_records(home) if r.status == Status.OK and r.trial_key == record.trial_key), record)
-
-
-def trained_network(home: Path, record: Record) -> Network | TimmNetwork:
+def trained_network(home: Path, record: Record) -> AnyNetwork:
     """A trained net of a run with its final weights, in training mode.
 
     Raises:
@@ -81,7 +76,7 @@ def trained_network(home: Path, record: Record) -> Network | TimmNetwork:
     size = as_map(facts["image_size"])
     if isinstance(net, Genotype):
         return read(path, net, size)
-    network = TimmNetwork(net, len(facts["classes"]), size, facts["in_chans"])
+    network = build_net(net, len(facts["classes"]), size, facts["in_chans"])
     fill(network, path)
     return network
 

@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import os
-import socket
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
-from urllib.parse import urlsplit
-from urllib.request import getproxies
 
+import torch
 from msgspec import Meta
 from safetensors.torch import save
-from torch import nn
 
 from ...archs import Genotype, Network
 from ...archs import timm as timm_nets
 from ...archs.errors import InputError, OperationError
 from ...archs.json_files import Amount, Number, read_json
 from ...archs.layout import ImageSize, Map, as_map
+from ...archs.timm.models import config_of
+from ...archs.timm.weights_files import load_tensors, timm_pretrained
 from ...archs.timm_net import TIMM
-from ...archs.weights import describe, digest, fill, read, shapes
+from ...archs.weights import WeightsFile, describe, digest, open_weights, read
 from ..render.describe_net import find_arch
+from .nets import trained_twin
 from .run_spec import parse_run_spec
-from .trained_weights import facts_of, file_digest, select_net, trained_twin, trained_weights
+from .store import read_records
+from .trained_weights import facts_of, file_digest, select_net, trained_weights
 
-CONNECT_SECONDS = 5.0
-FORMS = "timm:NAME, FILE.safetensors, an exported folder, RUN, RUN:TRIAL"
+FORMS = "timm:NAME, FILE.safetensors or .pth, an exported folder, RUN, RUN:TRIAL"
 
 
 @dataclass(frozen=True)
@@ -108,16 +107,16 @@ def _from_run(text: str) -> LoadedWeights:
     _check_facts(home / "run.json", facts, network)
     label = f"run {run.resolve().name}, trial {record.factors.get('trial', record.trial)}"
     label += f", retrained with seed {record.seed}" if home != run else ""
-    record = trained_twin(home, record)
-    done, before = record.budget.get("done"), record.lineage.get("steps", None if record.lineage else 0)
-    steps = None if done is None or before is None else done + before
+    record = trained_twin(read_records(home), record)
+    steps = record.steps_in_all if "done" in record.budget else None
     return _loaded(network, label, facts | {"data": facts["name"]}, file_digest(path), steps)
 
 
 def _from_file(path: Path, label: str, arch: str, size: Map | None) -> LoadedWeights:
-    own, exported = describe(path), _exported(path.parent)
+    file, exported = open_weights(path, pickles=True), _exported(path.parent)
+    own = describe(file)
     if arch.startswith(TIMM) and not own and not exported:
-        return _from_timm_file(path, arch.removeprefix(TIMM), size)
+        return _from_timm_file(file, arch.removeprefix(TIMM), size)
     if own or exported:
         size = as_map((own or exported)["image_size"])
     genotypes = [exported["genotype"]] if exported else []
@@ -130,7 +129,7 @@ def _from_file(path: Path, label: str, arch: str, size: Map | None) -> LoadedWei
             size = scene.image_size
     if len({genotype.key for genotype in genotypes}) > 1:
         raise InputError(f"weights: {path}: genotype.json beside it is of another net than --arch {arch}")
-    network = read(path, genotypes[0] if genotypes else None, size)
+    network = read(file, genotypes[0] if genotypes else None, size)
     if exported:
         _check_facts(path.parent / "config.json", exported, network)
     return _loaded(network, label, exported, file_digest(path))
@@ -172,7 +171,7 @@ def _loaded(
 
 def _from_timm(name: str, size: Map | None) -> LoadedWeights:
     """timm's net with its weights, downloaded."""
-    config = _timm_config(name)
+    config = config_of(name)
     if not config.has_weights:
         raise InputError(f"timm has no weights for {name!r}")
     _timm_genotype(name, size)  # refused before anything is downloaded
@@ -180,87 +179,35 @@ def _from_timm(name: str, size: Map | None) -> LoadedWeights:
     try:
         model = timm_pretrained(name, image_size=size)
     except OperationError as error:
-        raise OperationError(f"{error}; with a file of them: --from FILE.safetensors --arch timm:{full}") from None
+        raise OperationError(f"{error}; with a file of them: --from FILE --arch timm:{full}") from None
     network = timm_nets.convert(model)
     content = save({k: v.contiguous() for k, v in network.state_dict().items()})
     return _loaded(network, f"timm's {full}", _timm_facts(config, network), digest(content))
 
 
-def timm_pretrained(name: str, **sizes: Any) -> nn.Module:
-    """timm's net with its weights, from its cache or downloaded; `sizes` as of `archs.timm.create`.
-
-    Raises:
-        OperationError: if they cannot be had, or timm refuses the sizes.
-    """
-    from huggingface_hub.errors import HTTPError  # pyright: ignore[reportPrivateImportUsage] - its library changed
-    from huggingface_hub.utils.logging import disable_propagation  # which prints its own lines
-
-    disable_propagation()
-    try:
-        with _offline_unless_reachable():
-            return timm_nets.create(name, True, **sizes)
-    except (OSError, HTTPError, InputError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        config = _timm_config(name)
-        raise OperationError(
-            f"timm: the weights of {config.architecture}.{config.tag} cannot be had ({reason})"
-        ) from None
-
-
-@contextmanager
-def _offline_unless_reachable() -> Iterator[None]:
-    """Keep the hub's library to its cache where the hub does not answer; it would retry for a minute."""
-    from huggingface_hub import constants
-
-    was_offline = constants.HF_HUB_OFFLINE
-    constants.HF_HUB_OFFLINE = was_offline or not _is_reachable(constants.ENDPOINT)
-    try:
-        yield
-    finally:
-        constants.HF_HUB_OFFLINE = was_offline
-
-
-def _is_reachable(address: str) -> bool:
-    """Whether a server takes connections; one behind a proxy is not asked."""
-    url = urlsplit(address)
-    if getproxies().get(url.scheme):
-        return True
-    try:
-        socket.create_connection((url.hostname or "", url.port or 443), CONNECT_SECONDS).close()
-    except OSError:
-        return False
-    return True
-
-
-def _from_timm_file(path: Path, name: str, size: Map | None) -> LoadedWeights:
-    """A file with timm's names of tensors. How it was trained is known if `name` has the tag of timm's weights."""
-    config, tensors = _timm_config(name), shapes(path)
+def _from_timm_file(file: WeightsFile, name: str, size: Map | None) -> LoadedWeights:
+    """A file of timm's net. How it was trained is known if `name` has the tag of timm's weights."""
+    config = config_of(name)
     head = config.classifier[0] if isinstance(config.classifier, tuple) else config.classifier  # distilled: two
-    classes = (*tensors.get(f"{head}.weight", ()), 0)[0] or None  # None leaves it to timm
-    channels = (*tensors.get(f"{config.first_conv}.weight", ()), 0, 0)[1] or None
+    classes = (*_shape(file, f"{head}.weight"), 0)[0] or None  # None leaves it to timm
+    channels = (*_shape(file, f"{config.first_conv}.weight"), 0, 0)[1] or None
     model = timm_nets.create(name, False, classes, channels, size)
-    fill(model, path)
+    left = load_tensors(model, file, resize=False)
     network = timm_nets.convert(model)
     facts = _timm_facts(config, network) if "." in name else {}
-    return _loaded(network, f"file {path} as timm's {name}", facts, file_digest(path))
+    if left:  # the last layer knows no classes
+        facts.pop("classes", None)
+    return _loaded(network, f"file {file.path} as timm's {name}", facts, file_digest(file.path))
+
+
+def _shape(file: WeightsFile, name: str) -> tuple[int, ...]:
+    """Of a tensor, whatever its name begins with; () if there is none."""
+    found = (tensor for other, tensor in file.tensors.items() if f".{other}".endswith(f".{name}"))
+    return tuple(next(found, torch.empty(())).shape)
 
 
 def _timm_genotype(name: str, size: Map | None = None) -> Genotype:
     return timm_nets.read(timm_nets.create(name, image_size=size))
-
-
-def _timm_config(name: str) -> Any:
-    """timm's pretrained config of `name`; InputError if timm does not know the name."""
-    from timm import get_pretrained_cfg
-
-    try:
-        config = get_pretrained_cfg(name)
-    except RuntimeError:  # an unknown tag
-        config = None
-    if config is None:
-        timm_nets.create(name)  # refuses an unknown name, with the nearest known one
-        raise InputError(f"timm says nothing of how {name!r} is trained")
-    return config
 
 
 def _timm_facts(config: Any, network: Network) -> dict[str, Any]:

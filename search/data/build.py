@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...archs.errors import InputError, short_repr
+from ...archs.pictures import LEVELS
 from .dataset import (
     MEMORY_LIMIT,
     Broken,
@@ -29,8 +30,9 @@ from .dataset import (
     cached,
     digest,
 )
+from .forms import describe_forms, levels_in_use, notes_of
 from .groups import group_numbers
-from .images import check_all, read_all, survey
+from .images import FORM, check_all, read_all, survey
 from .splits import SEED, Places, moments, places_of
 
 LARGEST_KEPT = 96  # px; pictures that all have one size up to this keep it
@@ -50,7 +52,7 @@ class _ReadPart:
     split: Split
     values: np.ndarray  # their x_NCHW if that fits in memory, else their checksums
     places_N: np.ndarray  # of each in the part as it was found
-    form_N3: np.ndarray  # of pictures: height, width, and 1 where they have colour
+    form_N: np.ndarray  # of kind FORM; of arrays `flat` alone
     broken: tuple[Broken, ...]
 
 
@@ -65,9 +67,11 @@ def build_dataset(config: DataConfig, raw: RawDataset, report: Report) -> DataSe
     if spec is None:
         read = {name: _read_array(name, part) for name, part in raw.parts.items()}
     else:
-        bytes_in_all = sum(map(len, sources.values())) * spec.channels * math.prod(spec.size)
-        in_memory = config.loader == "memory" or (config.loader == "auto" and bytes_in_all <= MEMORY_LIMIT)
-        read = {name: _read_part(config, raw, name, part, spec, in_memory, report) for name, part in sources.items()}
+        read = _read_parts(config, raw, spec, report)
+        levels = levels_in_use(config.name, _forms(read))
+        if levels != spec.levels:
+            spec = replace(spec, levels=levels)
+            read = _read_parts(config, raw, spec, report)
     total = sum(len(part.y_N) for part in raw.parts.values())
     broken = tuple(one for part in read.values() for one in part.broken)
     notes = _skip_broken(config, broken, total)
@@ -77,13 +81,16 @@ def build_dataset(config: DataConfig, raw: RawDataset, report: Report) -> DataSe
     if spec is not None:
         notes = {"pictures": _describe(config, spec, read, total)} | notes
         names = np.frombuffer("\n".join(classes).encode(errors="surrogateescape"), np.uint8)
-        size, hashed = spec.size, [np.array([*spec.size, spec.channels]), *hashed, names]
+        form = [*spec.size, spec.channels, *(spec.levels if spec.levels != LEVELS else ())]
+        size, hashed = spec.size, [np.array(form), *hashed, names]
+    notes |= notes_of(config.name, _forms(read), spec.levels if spec else LEVELS)
     labels, groups = {name: part.split.y_N for name, part in read.items()}, None
     if config.group_by:
         keys = {name: [raw.parts[name].key(at) for at in part.places_N.tolist()] for name, part in read.items()}
         groups = group_numbers(config.group_by, keys)
     places, note = places_of(config.name, labels, classes, groups)
-    splits = {to: read[part].split.at(at) for to, (part, at) in places.items()}
+    whole = {part: replace(one.split, group_N=groups[part] if groups else None) for part, one in read.items()}
+    splits = {to: whole[part].at(at) for to, (part, at) in places.items()}
     notes = {"split": note} | _shared(config.name, read, places, groups) | notes | raw.notes
     mean, std = raw.moments or moments(_seen_images(splits["train"]))
     split_hash = digest(*hashed, *(at for _, at in places.values()))[:12]
@@ -97,8 +104,12 @@ def _pictures_hash(raw: RawDataset, read: dict[str, _ReadPart], places: Places) 
     """Hash of the names of pictures and their own sizes, labels and split: the same at whatever size they are read."""
     names = [raw.parts[name].key(at) for name, part in read.items() for at in part.places_N.tolist()]
     text = np.frombuffer("\n".join(names).encode(errors="surrogateescape"), np.uint8)
-    arrays = [array for part in read.values() for array in (part.form_N3, part.split.y_N)]
-    return digest(text, *arrays, *(at for _, at in places.values()))[:12]
+    own = [array for part in read.values() for array in (part.form_N["height"], part.form_N["width"], part.split.y_N)]
+    return digest(text, *own, *(at for _, at in places.values()))[:12]
+
+
+def _forms(parts: dict[str, _ReadPart]) -> dict[str, np.ndarray]:
+    return {name: part.form_N for name, part in parts.items()}
 
 
 def images_at(split: Split, places_N: np.ndarray) -> np.ndarray:
@@ -147,7 +158,9 @@ def _read_array(name: str, part: RawSplit) -> _ReadPart:
     whole_N = np.setdiff1d(np.arange(len(part.images)), [*part.broken])
     images, y_N = (part.images[whole_N], part.y_N[whole_N]) if part.broken else (part.images, part.y_N)
     broken = tuple(Broken(name, part.name(place), reason) for place, reason in part.broken.items())
-    return _ReadPart(Split(images, y_N), images, whole_N, np.zeros((len(whole_N), 3), np.int64), broken)
+    form_N, sides = np.zeros(len(whole_N), FORM), (1, 2, 3)
+    form_N["flat"] = images.min(sides) == images.max(sides)
+    return _ReadPart(Split(images, y_N), images, whole_N, form_N, broken)
 
 
 def _skip_broken(config: DataConfig, broken: tuple[Broken, ...], total: int) -> dict[str, Any]:
@@ -158,11 +171,10 @@ def _skip_broken(config: DataConfig, broken: tuple[Broken, ...], total: int) -> 
     """
     if not broken:
         return {}
-    first = f"the first: {broken[0].picture} ({broken[0].reason})"
-    what = f"{len(broken)} of {total} pictures cannot be read; {first}"
+    what = f"data: {config.name}: {len(broken):,} of {total:,} pictures cannot be read"
     if not config.skip_broken:
-        raise BrokenPicturesError(f"data: {config.name}: {what}; --skip-broken leaves them out", broken)
-    log.warning("%s: %s: left out", config.name, what)
+        raise BrokenPicturesError(what, "--skip-broken leaves them out", broken)
+    log.warning("%s: left out; alternas data lists them", what)
     return {"skipped": dict(Counter(one.part for one in broken))}
 
 
@@ -175,7 +187,9 @@ def _without_empty(
     if kept_C.all() or not config.skip_broken:
         return parts, classes
     if not kept_C.any():
-        raise InputError(f"data: {config.name}: no picture to train on can be read")
+        raise InputError(
+            f"data: {config.name}: no picture to train on can be read; without --skip-broken they are listed"
+        )
     before, empty = sum(len(part.split) for part in parts.values()), list(compress(classes, ~kept_C))
     parts = {name: _of_classes(part, kept_C) for name, part in parts.items()}
     notes["skipped_classes"] = empty
@@ -196,7 +210,7 @@ def _describe(config: DataConfig, spec: ImageSpec, parts: dict[str, _ReadPart], 
     """Describe the pictures of a set in words."""
     chosen = "" if config.image_size else ", which --image-size changes"
     sampled = f"; size and channels go by a sample of {SURVEYED} of {total:,}" if total > SURVEYED else ""
-    return _describe_forms(spec, np.concatenate([part.form_N3 for part in parts.values()]), chosen) + sampled
+    return describe_forms(spec, np.concatenate([part.form_N for part in parts.values()]), chosen) + sampled
 
 
 def _usual_size(name: str, sizes: Sequence[tuple[int, int]]) -> tuple[int, int]:
@@ -219,6 +233,14 @@ def _usual_size(name: str, sizes: Sequence[tuple[int, int]]) -> tuple[int, int]:
     return side, side
 
 
+def _read_parts(config: DataConfig, raw: RawDataset, spec: ImageSpec, report: Report) -> dict[str, _ReadPart]:
+    """Read the pictures of all parts, into arrays if these fit in memory."""
+    sources = {name: part.images for name, part in raw.parts.items() if not isinstance(part.images, np.ndarray)}
+    bytes_in_all = sum(map(len, sources.values())) * spec.channels * math.prod(spec.size)
+    in_memory = config.loader == "memory" or (config.loader == "auto" and bytes_in_all <= MEMORY_LIMIT)
+    return {name: _read_part(config, raw, name, source, spec, in_memory, report) for name, source in sources.items()}
+
+
 def _read_part(
     config: DataConfig, raw: RawDataset, name: str, source: ImageSource, spec: ImageSpec, in_memory: bool,
     report: Report,
@@ -238,11 +260,11 @@ def _read_part(
             raise InputError(f"data: {config.name}: {what}: {rule}") from None
         places = sorted(pictures.broken)
         reasons = np.array([pictures.broken[place] for place in places], np.str_)
-        values = {"x" if in_memory else "marks": pictures.values, "form": pictures.form_N3}
+        values = {"x" if in_memory else "marks": pictures.values, "form": pictures.form_N}
         return values | {"broken": np.array(places, np.int64), "reasons": reasons}
 
     identity = source.identity()
-    key = sha256(f"{identity} {name} {spec if in_memory else None} with forms".encode()).hexdigest()[:16]
+    key = sha256(f"{identity} {name} {spec if in_memory else None} with facts".encode()).hexdigest()[:16]
     arrays = cached(f"{'read' if in_memory else 'checked'}-{key}", read) if identity else read()
     bad_N, values = arrays["broken"], arrays["x" if in_memory else "marks"]
     reasons = zip(bad_N.tolist(), arrays["reasons"].tolist(), strict=True)
@@ -261,26 +283,4 @@ def _of_classes(part: _ReadPart, kept_C: np.ndarray) -> _ReadPart:
     split = part.split.at(at)
     values = split.images if isinstance(split.images, np.ndarray) else part.values[at]  # one copy of a set in memory
     y_N = (np.cumsum(kept_C) - 1)[split.y_N]
-    return _ReadPart(Split(split.images, y_N), values, part.places_N[at], part.form_N3[at], part.broken)
-
-
-def _describe_forms(spec: ImageSpec, form_N3: np.ndarray, chosen: str) -> str:
-    """Describe the pictures in words: colour, sizes, those that are unlike most, what they are brought to."""
-    sizes_K2, counts_K = np.unique(form_N3[:, :2], axis=0, return_counts=True)
-    usual, total, coloured = counts_K.argmax(), len(form_N3), int(form_N3[:, 2].sum())
-    others = total - int(counts_K[usual])
-
-    def size_range(sizes_K2: np.ndarray) -> str:
-        smallest, largest = ("x".join(map(str, side)) for side in (sizes_K2.min(0), sizes_K2.max(0)))
-        return smallest if smallest == largest else f"{smallest} to {largest}"
-
-    if 2 * others > total:
-        text = f"of {size_range(sizes_K2)}"
-    else:
-        text = f"of {size_range(sizes_K2[[usual]])}"
-        text += f" but for {others:,} of {total:,}, of {size_range(np.delete(sizes_K2, usual, 0))}" if others else ""
-    if others or tuple(sizes_K2[usual]) != spec.size:
-        text += f", brought to {spec.size[0]}x{spec.size[1]}{chosen}"
-    if spec.channels == 3:
-        return f"colour, {text}"
-    return f"grey, {text}" + (f"; {coloured:,} of {total:,} have colour, which is left out" if coloured else "")
+    return _ReadPart(Split(split.images, y_N), values, part.places_N[at], part.form_N[at], part.broken)

@@ -21,6 +21,7 @@ import numpy as np
 
 from ...archs.errors import InputError, check_choice
 from ...archs.pictures import ImageSpec, Shrink
+from ...archs.timm_net import CutNet, Net, picture_moments
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -101,11 +102,12 @@ class Broken:
 
 
 class BrokenPicturesError(InputError):
-    """Pictures of a set are broken and not to be skipped; the message names the first, `broken` all."""
+    """Pictures of a set are broken and not to be skipped; the message names the first, `broken` all, `count` none."""
 
-    def __init__(self, message: str, broken: tuple[Broken, ...]) -> None:
-        super().__init__(message)
+    def __init__(self, count: str, hint: str, broken: tuple[Broken, ...]) -> None:
+        super().__init__(f"{count}; the first: {broken[0].picture} ({broken[0].reason}); {hint}")
         self.broken = broken
+        self.count = f"{count}; {hint}"
 
 
 @dataclass(frozen=True)
@@ -136,10 +138,12 @@ class Split:
     """Split of a data set: images (x_NCHW in their raw values, or pictures still to be read) and labels y_N.
 
     Labels are whole numbers from 0; in a set of several labels a picture y is (N, K), uint8, 1 of those that it has.
+    Where pictures belong together, group_N numbers their groups, alike in all splits.
     """
 
     images: np.ndarray | Pictures
     y_N: np.ndarray
+    group_N: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.y_N)
@@ -150,10 +154,10 @@ class Split:
 
     def at(self, places_N: np.ndarray) -> Split:
         """The images at these places, or where a mask is true."""
-        images = self.images
+        images, group_N = self.images, None if self.group_N is None else self.group_N[places_N]
         if isinstance(images, Pictures):
-            return Split(replace(images, places_N=images.places_N[places_N]), self.y_N[places_N])
-        return Split(images[places_N], self.y_N[places_N])
+            return Split(replace(images, places_N=images.places_N[places_N]), self.y_N[places_N], group_N)
+        return Split(images[places_N], self.y_N[places_N], group_N)
 
 
 @dataclass(frozen=True)
@@ -188,6 +192,13 @@ class DataSet:
         """Whether an image has any number of labels, none too, instead of one class."""
         return self.train.y_N.ndim == 2
 
+    def seen_by(self, net: Net) -> DataSet:
+        """The data with the moments that images are normalised by for a net: a cut net takes pictures of 0 to 1."""
+        if not isinstance(net, CutNet):
+            return self
+        mean, std = picture_moments(self.mean, self.std, self.white_level)
+        return replace(self, mean=mean, std=std)
+
     def without_test(self) -> DataSet:
         """What workers may see."""
         return replace(self, test=None)
@@ -202,6 +213,7 @@ class DataSet:
             "classes": list(self.classes),
             "mean": list(self.mean),
             "std": list(self.std),
+            "white_level": self.white_level,
             "images": counts,
             "split": self.split_hash,
             "loader": self.loader,

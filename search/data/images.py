@@ -15,13 +15,17 @@ import numpy as np
 from PIL import Image
 
 from ...archs.cpus import usable_cpus
-from ...archs.pictures import form_of, to_array, to_mode
+from ...archs.pictures import DEEP, DEEP_COLOUR, PAGES, form_of, to_array, to_mode
 from .dataset import ImageSource, Pictures
 
 # What a broken file makes Pillow raise, found by feeding it tens of thousands of them.
 BROKEN = (OSError, ValueError, SyntaxError, EOFError, struct.error, zlib.error, Image.DecompressionBombError)
 CHUNK = 256
 WAITING = 4  # threads more than CPUs, as some wait for the disk
+DEEP_BITS, COLOUR_BITS = 16, 48  # of grey pictures of more than 8 bits, and of colour, of which 8 a channel are read
+FORM = np.dtype(  # what is known of a picture: its sides, upright; its bits and values; whether it is of one value
+    [(name, np.int32) for name in ("height", "width", "colour", "bits", "low", "high", "flat", "pages")]
+)
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)  # Pillow's, from 89 million pixels on
 
 Report = Callable[[int, int], None]
@@ -32,12 +36,25 @@ def one_line(error: BaseException) -> str:
     return shorten(str(error), 300, placeholder=" ...") or type(error).__name__
 
 
+def facts_of(image: Image.Image) -> tuple[int, ...]:
+    """What is known of a picture, as FORM has it."""
+    if image.mode in DEEP:  # of which Pillow tells not all extremes
+        values_HW = np.asarray(image)
+        bits, extremes_B2 = DEEP_BITS, np.array([[values_HW.min(), values_HW.max()]], np.int64)
+    else:
+        bits = COLOUR_BITS if image.info.get(DEEP_COLOUR) else 8
+        extremes_B2 = np.array(image.getextrema()).reshape(-1, 2)
+    low, high = int(extremes_B2[:, 0].min()), int(extremes_B2[:, 1].max())
+    is_flat = bool((extremes_B2[:, 0] == extremes_B2[:, 1]).all())
+    return *form_of(image), bits, low, high, is_flat, image.info.get(PAGES, 1)
+
+
 @dataclass(frozen=True)
 class ReadPictures:
     """Pictures of a source after one reading."""
 
     values: np.ndarray  # x_NCHW, or one digest a picture; 0 where a picture is broken
-    form_N3: np.ndarray  # height and width, upright, and 1 if it has colour; 0 where it could not be opened
+    form_N: np.ndarray  # of kind FORM; 0 where it could not be opened
     broken: dict[int, str]  # why pictures cannot be read, by their place in the source
 
 
@@ -48,11 +65,11 @@ def read_all(pictures: Pictures, report: Report) -> ReadPictures:
 
 
 def check_all(source: ImageSource, report: Report) -> ReadPictures:
-    """Check every picture of a source and keep only a digest of it as colour, uint64; `report` as for `read_all`."""
+    """Check every picture of a source, keep only a digest of what is seen, uint64; `report` as for `read_all`."""
 
     def digest(image: Image.Image) -> int:
-        image = to_mode(image, 3)
-        return int.from_bytes(blake2b(image.tobytes() + repr(image.size).encode(), digest_size=8).digest())
+        seen = np.asarray(image, np.int32) if image.mode in DEEP else np.asarray(to_mode(image, 3))
+        return int.from_bytes(blake2b(seen.tobytes() + repr(seen.shape).encode(), digest_size=8).digest())
 
     return _read(source, np.arange(len(source)), np.zeros(len(source), np.uint64), digest, report)
 
@@ -64,12 +81,12 @@ def _read(
     value_of: Callable[[Image.Image], np.ndarray | int],
     report: Report,
 ) -> ReadPictures:
-    form_N3 = np.zeros((len(places_N), 3), np.int32)
+    form_N = np.zeros(len(places_N), FORM)
 
     def attempt(row: int) -> str:
         try:
             image = source.open(int(places_N[row]))
-            form_N3[row] = form_of(image)
+            form_N[row] = facts_of(image)
             values[row] = value_of(image)
         except BROKEN as error:
             return one_line(error)
@@ -82,7 +99,7 @@ def _read(
             reasons = pool.map(attempt, rows)
             broken |= {int(places_N[row]): reason for row, reason in zip(rows, reasons, strict=True) if reason}
             report(rows.stop, len(places_N))
-    return ReadPictures(values, form_N3, broken)
+    return ReadPictures(values, form_N, broken)
 
 
 def survey(sources: Sequence[ImageSource], most: int = 256) -> tuple[list[tuple[int, int]], bool]:

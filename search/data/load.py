@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
@@ -26,6 +28,7 @@ from .readers.registry import find_reader
 UNEVEN = 10  # times the smallest class: a larger one is reported
 LISTED = 10  # broken pictures on the screen
 T = TypeVar("T")
+log = logging.getLogger("alternas")
 
 
 def load(config: DataConfig, report: Report = lambda what, done, total: None) -> DataSet:
@@ -38,10 +41,22 @@ def load(config: DataConfig, report: Report = lambda what, done, total: None) ->
         InputError: if there is no such set, or its files are not as they should be.
     """
     reader = find_reader(config.name)
+    if reader.names:
+        _warn_of_own(config.name)
     if reader.arrays and (config.image_size is not None or config.loader == "stream"):
         option = "loader stream" if config.image_size is None else "image-size"
         raise InputError(f"data: {option} is for pictures; {config.name} holds arrays")
     return build_dataset(config, reader.read(config), report)
+
+
+def _warn_of_own(name: str) -> None:
+    """Warn that what lies in the working folder by the name of a set that is known is not what is read."""
+    try:
+        own = next((entry for entry in sorted(os.listdir()) if entry.lower() == name.lower()), None)
+    except OSError:  # a folder that may not be listed, where nobody sees what lies there
+        return
+    if own:
+        log.warning("data: %s is the known set of that name, not ./%s here: --data ./%s reads that", name, own, own)
 
 
 def load_showing(config: DataConfig, console: Console) -> DataSet:

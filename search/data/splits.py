@@ -1,21 +1,22 @@
-"""Splits: seeded, stratified, made once. Numbers of the classes, and the part of a set that a training sees."""
+"""Splits: seeded, stratified, made once. Numbers of the classes."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ...archs.errors import InputError, short_repr
-from .dataset import DataSet, Moments, Split, images_of_each
+from .dataset import Moments, images_of_each
 
 SEED = 0  # the split belongs to the data, not to the run: runs stay comparable
 SHARES = (0.6, 0.2, 0.2)  # train, validation, test of a set in one piece
 VAL_SHARE = 0.1  # of train, where a set has no validation split
 CHUNK = 1024
+# Labels, beside those below 0, that often say that there is none: the largest of a kind of numbers, or nines.
+NO_LABEL = (255, *(2**bits - 1 for bits in (15, 16, 31, 32, 63)), 99, 999, 9999)
 Places = dict[str, tuple[str, np.ndarray]]  # of each split: its part, and the places there
 log = logging.getLogger("alternas")
 
@@ -175,7 +176,8 @@ def numbered(
     if any(len(names.get(part, ())) for part in labels):
         y, classes = _by_name(name, labels, names)
     else:
-        known = np.unique(np.concatenate(list(labels.values())))
+        known, count_K = np.unique(np.concatenate(list(labels.values())), return_counts=True)
+        _warn_of_no_label(name, known, count_K)
         y, classes = {part: np.searchsorted(known, v) for part, v in labels.items()}, tuple(map(str, known))
     trained = np.unique(y["all"] if "all" in y else y["train"])
     if len(trained) == 1:
@@ -186,6 +188,17 @@ def numbered(
         if len(new := np.setdiff1d(y_N, trained)):
             raise InputError(f"data: {name}: {part} has a class that train lacks: {short_repr(classes[new[0]])}")
     return y, classes
+
+
+def _warn_of_no_label(name: str, known: np.ndarray, count_K: np.ndarray) -> None:
+    """Warn of numbers among labels that often say that there is none; -1 and 1 alone are two classes."""
+    if known.dtype.kind not in "iu" or len(known) < 2 or known.tolist() == [-1, 1]:
+        return
+    far = known[-1] - known[-2] > 1
+    odd_K = (known < 0) | (np.isin(known, NO_LABEL) & far & (known == known[-1]))
+    for label, count in zip(known[odd_K], count_K[odd_K], strict=True):
+        rule = f"{count:,} images have the label {label}, which becomes a class"
+        log.warning("data: %s: %s: if it says that there is no label, leave them out", name, rule)
 
 
 def _by_name(
@@ -214,55 +227,3 @@ def _by_name(
     classes = tuple(dict.fromkeys((*classes, *used)))
     place = {called: label for label, called in enumerate(classes)}
     return {part: np.array([place.get(c, -1) for c in lists[part]])[values] for part, values in y.items()}, classes
-
-
-@dataclass(frozen=True)
-class View:
-    """Part of a data set that a training sees."""
-
-    share: float = 1.0  # of the training images of each class, at least one; smaller shares lie within larger ones
-    classes: tuple[int, ...] = ()  # labels that are kept and become 0, 1, ... in this order; () keeps all
-    draw: int = 0  # which images the share holds
-
-    def __post_init__(self) -> None:
-        if not 0 < self.share <= 1:
-            raise InputError(f"view: share must be above 0 and at most 1, got {self.share}")
-        if len(set(self.classes)) < len(self.classes):
-            raise InputError(f"view: classes must differ, got {self.classes}")
-
-    def facts(self) -> dict[str, Any]:
-        """The view as a record keeps it."""
-        classes = {"classes": list(self.classes)} if self.classes else {}
-        return {"fraction": self.share} | classes | ({"draw": self.draw} if self.share < 1 else {})
-
-
-WHOLE = View()
-
-
-def seen(data: DataSet, view: View) -> DataSet:
-    """The part of `data` that `view` keeps; normalised as the whole is; InputError if a class is not there."""
-    if view == WHOLE:
-        return data
-    train, val, test, classes = data.train, data.val, data.test, data.classes
-    if view.classes:
-        missing = [label for label in view.classes if not 0 <= label < len(classes)]
-        if missing:
-            raise InputError(f"view: no class {missing[0]}; {data.name} has {len(classes)}")
-        train, val = _of_classes(train, view.classes), _of_classes(val, view.classes)
-        test = _of_classes(test, view.classes) if test else None
-        classes = tuple(classes[label] for label in view.classes)
-    if view.share < 1:
-        chosen = []  # the first ones of a fixed order of each class
-        for label in np.unique(train.y_N):
-            order = np.random.default_rng((view.draw, int(label))).permutation(np.flatnonzero(train.y_N == label))
-            chosen.append(order[: max(1, round(view.share * len(order)))])
-        train = train.at(np.sort(np.concatenate(chosen)))
-    mark = f"{data.split_hash}:{view.share:g}:{view.draw}:{','.join(map(str, view.classes))}"
-    return replace(data, classes=classes, train=train, val=val, test=test, split_hash=mark)
-
-
-def _of_classes(split: Split, classes: tuple[int, ...]) -> Split:
-    part = split.at(np.flatnonzero(np.isin(split.y_N, classes)))
-    new = np.full(max(classes) + 1, -1)
-    new[list(classes)] = np.arange(len(classes))
-    return Split(part.images, new[part.y_N].astype(split.y_N.dtype))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Self
 
 from rich.console import Console, Group, RenderableType
@@ -19,48 +19,96 @@ from ...results.render.tables import duration, short
 from ...results.render.terminal import html_of, plain
 from ...results.runs.record import Record
 from ...results.runs.status import FAILED, UNTRAINED, Status
-from ..training.bank_jobs import BankJobId, EvaluateJob, SupernetJob
+from ..training.bank_jobs import BankJobId, SupernetJob
 from ..training.job import Job, JobId, Progress, TrainJob
-from .shown import Shown, trained
+from ..trials.forecast import Known
+from .pace import Pace
+from .shown import Shown
 
 NOTEBOOK_SECONDS = 1.0  # between two drawings
 DRAWING_SHARE = 0.05  # of the driver's time, at most
-RATE_WINDOW = 200  # ticks over which the rate is averaged
+LEAST_SECONDS = 1.0  # left until all is done
+
+
+@dataclass
+class Running:
+    """A job at a worker.
+
+    Attributes:
+        known: what it takes.
+        began: when.
+        is_first: whether its worker may still have had to start.
+        tick: the last point of its curve.
+    """
+
+    job: Job
+    known: Known | None
+    began: float
+    is_first: bool
+    tick: Progress | None = None
+
+    @property
+    def slots(self) -> int:
+        """Workers that it has."""
+        return self.job.member.world if isinstance(self.job, SupernetJob) else 1
+
+    @property
+    def share(self) -> float:
+        """How much of it is done."""
+        if self.tick is None or not isinstance(self.job, TrainJob | SupernetJob):
+            return 0.0
+        steps = self.job.stop_step - self.first_step
+        return min(1.0, max(0.0, (self.tick.point.step - self.first_step) / max(1, steps)))
+
+    @property
+    def seconds(self) -> float:
+        """What it has taken so far: of a first job what it says itself, without the start of its worker."""
+        if self.is_first and self.tick and self.share:
+            return self.tick.seconds
+        return time.monotonic() - self.began
+
+    @property
+    def first_step(self) -> int:
+        """The step that it goes on from."""
+        if isinstance(self.job, SupernetJob):
+            return self.job.start_step
+        steps = self.known[1].steps if self.known else 0
+        return int(self.job.stop_step - steps) if isinstance(self.job, TrainJob) else 0
 
 
 class ProgressCounts:
-    """Counts what happened in this session, and estimates what is left."""
+    """Counts what happened in this session, and foretells the time left."""
 
     def __init__(self, shown: Shown) -> None:
         self.shown = shown
         self.began = time.monotonic()
-        self.jobs: dict[JobId, Job] = {}
-        self.ticks: dict[JobId, Progress] = {}
-        self._recent: deque[tuple[float, float]] = deque(maxlen=RATE_WINDOW)  # times, and the work done by then
-        self._done = 0.0
+        self.running: dict[JobId, Running] = {}
+        self._workers = 1  # that were seen at work at once
+        self._jobs_ended = 0
+        self._pace = Pace()
+        for kind, work, seconds in shown.known():
+            self._pace.add(kind, work, seconds)
 
     def started(self, job: Job) -> None:
         if not isinstance(job.id, BankJobId) or not job.id.rank:  # workers that train the bank together have one line
-            self.jobs[job.id] = job
+            self.running[job.id] = Running(job, self.shown.work(job), time.monotonic(), self._jobs_ended == 0)
+            self._workers = max(self._workers, sum(running.slots for running in self.running.values()))
 
     def tick(self, tick: Progress) -> None:
-        if not isinstance(job := self.jobs.get(tick.job), TrainJob | SupernetJob):
-            return
-        before, step = self.ticks.get(tick.job), tick.point.step
-        # before the first tick: nets that continue from a checkpoint must not count twice
-        start = before.point.step if before and before.point.step < step else max(0, step - job.progress_steps)
-        self._work(self.shown.amount(job, step) - self.shown.amount(job, start))
-        self.ticks[tick.job] = tick
+        if running := self.running.get(tick.job):
+            running.tick = tick
 
     def ended(self, record: Record | None, job: JobId) -> None:
-        match self.jobs.pop(job, None):
-            case EvaluateJob() as evaluation:
-                self._work(self.shown.amount(evaluation, 0))
-        self.ticks.pop(job, None)
+        running = self.running.pop(job, None)
+        if running and running.known:
+            self._jobs_ended += 1
+            self._learn(self._pace, running, (running.share or 1.0) if running.is_first else 1.0)
 
-    def _work(self, amount: float) -> None:
-        self._done += amount
-        self._recent.append((time.monotonic(), self._done))
+    def _learn(self, pace: Pace, running: Running, share: float) -> None:
+        """Take in what a share of a job took."""
+        if running.known and share:
+            kind, work = running.known
+            pace.add(kind, work * share, running.seconds * running.slots)
 
     def refresh(self) -> None:
         """Draw anew, where anything is drawn."""
@@ -71,25 +119,49 @@ class ProgressCounts:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def trained(self) -> int:
-        return trained(self.shown.statuses)
-
-    def rate(self) -> float:
-        """Work a second; 0 before it is known."""
-        if len(self._recent) < 2:
-            return 0.0
-        (t0, done0), (t1, done1) = self._recent[0], self._recent[-1]
-        return (done1 - done0) / (t1 - t0) if t1 > t0 else 0.0
-
     def work_left(self) -> float:
-        """The work still to do, less what running jobs have done."""
-        running = sum(self.shown.amount(self.jobs[t], tick.point.step) for t, tick in self.ticks.items())
-        return max(0.0, self.shown.left() - running)
+        """FLOPs still to do, less what running jobs have done."""
+        done = sum(running.share * running.known[1].flops for running in self.running.values() if running.known)
+        return max(0.0, sum(work.flops for work in self.shown.left().values()) - done)
 
     def seconds_left(self) -> float | None:
-        """From the work still to do and the recent rate; None before there is a rate."""
-        rate = self.rate()
-        return self.work_left() / rate if rate else None
+        """Time until all is done, by the pace of what has ended, on as many workers; None before one is known.
+
+        What runs, what comes next and what comes last, the longest training first, is dealt out to the workers.
+        """
+        pace = self._pace if self._pace.knows else self._first_pace()
+        left = [pace.seconds(kind, work) for kind, work in self.shown.left().items()]
+        if None in left:
+            return None
+        bulk = sum(seconds or 0.0 for seconds in left)
+        loads = [0.0] * self._workers
+        for running in self.running.values():
+            seconds = (pace.seconds(*running.known) or 0.0) if running.known else 0.0
+            bulk -= seconds
+            for _ in range(running.slots):
+                loads[loads.index(min(loads))] += seconds * (1 - running.share) / running.slots
+        last = sorted((pace.seconds(kind, work) or 0.0 for kind, work in self.shown.last()), reverse=True)
+        loads = filled(loads, max(0.0, bulk - sum(last)))
+        for seconds in last:
+            loads[loads.index(min(loads))] += seconds
+        return max(*loads, 0.0 if self.shown.done else LEAST_SECONDS)
+
+    def _first_pace(self) -> Pace:
+        """The pace of the jobs that run, before one has ended."""
+        pace = Pace()
+        for running in self.running.values():
+            self._learn(pace, running, running.share)
+        return pace
+
+
+def filled(loads: list[float], more: float) -> list[float]:
+    """Loads of workers after so much more work in small parts, which goes to those that have least."""
+    loads, level = sorted(loads), 0.0
+    for number in range(1, len(loads) + 1):
+        level = (sum(loads[:number]) + more) / number
+        if number == len(loads) or level <= loads[number]:
+            break
+    return [max(load, level) for load in loads]
 
 
 class PlainView(ProgressCounts):
@@ -101,7 +173,8 @@ class PlainView(ProgressCounts):
 
     def tick(self, tick: Progress) -> None:
         super().tick(tick)
-        if isinstance(job := self.jobs.get(tick.job), SupernetJob):
+        running = self.running.get(tick.job)
+        if running and isinstance(job := running.job, SupernetJob):
             point = tick.point
             mean = f", {job.metric.name} {job.metric.text(point.accuracy)} of three nets"
             known = "" if math.isnan(point.accuracy) else mean
@@ -112,7 +185,7 @@ class PlainView(ProgressCounts):
         super().ended(record, job)
         if record is None:
             return
-        line = f"{self.trained()} of {self.shown.target} done  {self.shown.line(record)} ({self._clock()})"
+        line = f"{self.shown.counts}  {self.shown.line(record)} ({self._clock()})"
         self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def _clock(self) -> str:
@@ -176,13 +249,13 @@ class LiveView(ProgressCounts):
         if self._ended:  # what was found is printed below
             return Group(self._status(), failed) if failed else self._status()
         bar = Table.grid()  # a bare bar would not end its line
-        bar.add_row(ProgressBar(total=self.shown.target, completed=self.trained(), width=60))
+        bar.add_row(ProgressBar(total=1.0, completed=self.shown.share, width=60))
         running = Table.grid(padding=(0, 2))
-        for trial, job in self.jobs.items():
-            tick = self.ticks.get(trial)
+        for one in self.running.values():
+            point, job = one.tick and one.tick.point, one.job
             share, accuracy = (
-                (tick.point.step / job.total_steps, job.metric.text(tick.point.accuracy))
-                if tick and isinstance(job, TrainJob | SupernetJob)
+                (point.step / job.total_steps, job.metric.text(point.accuracy))
+                if point and isinstance(job, TrainJob | SupernetJob)
                 else (0.0, "")
             )
             running.add_row(self.shown.name(job), f"{share:.0%}", accuracy, style="dim")
@@ -190,8 +263,8 @@ class LiveView(ProgressCounts):
 
     def _status(self) -> Text:
         counts = self.shown.statuses
-        parts = [f"{self.trained()} of {self.shown.target} nets"]
-        parts += [] if self._ended else [f"{len(self.jobs)} running"]
+        parts = [self.shown.counts]
+        parts += [] if self._ended else [f"{len(self.running)} running"]
         parts += [f"{sum(counts[status] for status in FAILED)} failed"]
         parts += [f"{counts[status]} {status}" for status in (Status.PRUNED, *UNTRAINED) if counts[status]]
         parts += [f"{time.monotonic() - self.began:.0f} s", *([] if self._ended else self._left())]
@@ -199,14 +272,10 @@ class LiveView(ProgressCounts):
 
     def _left(self) -> list[str]:
         """How much work is left, and how long that takes."""
-        in_seconds = self.shown.unit == "s"
-        amount = duration(self.work_left()) if in_seconds else f"{short(self.work_left())} {self.shown.unit}"
-        work, seconds = f"about {amount} left", self.seconds_left()
+        work, seconds = f"about {short(self.work_left())} FLOP left", self.seconds_left()
         if seconds is None:
-            return [work, "workers are starting" if not self.ticks else "no rate yet"]
-        if in_seconds:
-            return [f"{duration(seconds)} left"]
-        return [f"{short(self.rate())} {self.shown.unit}/s", work, f"{duration(seconds)} at this rate"]
+            return [work, "workers are starting" if not self.running else "no rate yet"]
+        return [work, f"about {duration(seconds)} left"]
 
 
 def view_of(shown: Shown, console: Console) -> PlainView | LiveView:

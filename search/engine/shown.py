@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from rich.console import RenderableType
@@ -15,10 +16,12 @@ from ...results.ranking.remarks import why_empty
 from ...results.render.tables import nets_table, short
 from ...results.runs.record import REFERENCE_KINDS, Record
 from ...results.runs.status import UNTRAINED, Status
-from ..training.bank_jobs import SupernetJob
-from ..training.job import Job, JobId, LatencyJob, Progress, TrialJob
-from ..trials.forecast import forecast_of
+from ..spec import UNLIMITED
+from ..training.bank_jobs import EvaluateJob, SupernetJob
+from ..training.job import Job, JobId, LatencyJob, Progress, TrainJob, TrialJob
+from ..trials.forecast import Forecast, Known
 from ..trials.search_trials import SearchTrials
+from ..trials.work import Work
 
 FRONT_ROWS = 12
 
@@ -35,8 +38,6 @@ class ProgressView(Protocol):
 class Shown(Protocol):
     """The work that a view shows: a search, or a plan of trainings."""
 
-    unit: str  # of amounts of work
-
     @property
     def trials(self) -> Any: ...  # those of a search or a plan
 
@@ -47,11 +48,21 @@ class Shown(Protocol):
     def statuses(self) -> Counter[Status]: ...  # how many of them ended how
 
     @property
-    def target(self) -> int: ...  # nets to train in all
+    def counts(self) -> str: ...  # how much of it is done, as "3 of 16 nets"
 
-    def amount(self, job: Job, step: int) -> float: ...  # the work of a job up to `step`
+    @property
+    def share(self) -> float: ...  # the same as a share
 
-    def left(self) -> float: ...  # the work of all nets that have not ended, that of running jobs from their start
+    @property
+    def done(self) -> bool: ...  # whether all of it is
+
+    def work(self, job: Job) -> Known | None: ...  # what a job takes that has just begun; None where it is not counted
+
+    def left(self) -> Mapping[str, Work]: ...  # of all that has not ended, by kind; running jobs count from their start
+
+    def last(self) -> Iterable[Known]: ...  # of it the trainings that come one by one at the end
+
+    def known(self) -> Iterable[tuple[str, Work, float]]: ...  # kind, amount and seconds of what ended before
 
     def name(self, job: Job) -> str: ...  # what a person calls a running job
 
@@ -64,8 +75,7 @@ class ShownSearch:
     """A search: its work is what its forecast counts, and the front is what it has found."""
 
     def __init__(self, trials: SearchTrials) -> None:
-        self.trials, self.forecast = trials, forecast_of(trials)
-        self.unit = self.forecast.unit
+        self.trials, self.forecast = trials, Forecast(trials)
 
     @property
     def records(self) -> Sequence[Record]:
@@ -76,14 +86,43 @@ class ShownSearch:
         return self.trials.tally.statuses
 
     @property
-    def target(self) -> int:
-        return self.forecast.nets
+    def counts(self) -> str:
+        """Nets and how many there will be; of a search that its compute ends, how much of that is used."""
+        trials, records = self.trials, self.records
+        nets = trained(self.statuses)
+        again = sum(record.weights == "polished" for record in records)
+        waiting = len(trials.trained_on) + (len(trials.finetuning_waits) if trials.all_ended else 0)
+        on = f", trained on {again} of {again + waiting}" if trials.settings.polish and (again or waiting) else ""
+        budget = trials.budget
+        if trials.settings.trials >= UNLIMITED and budget.limit < math.inf:
+            return f"{nets - again} nets{on}, {self.share:.0%} of {short(budget.limit)} FLOPs"
+        return f"{nets - again} of {self.forecast.nets} nets{on}"
 
-    def amount(self, job: Job, step: int) -> float:
-        return self.forecast.amount(job, step)
+    @property
+    def share(self) -> float:
+        """FLOPs of trainings that have ended, as a share of those in all; with a bank, of nets."""
+        if self.trials.shared:
+            return min(1.0, trained(self.statuses) / max(1, self.forecast.nets))
+        spent = sum(work.flops for work in self.trials.tally.spent.values())
+        limit = self.trials.budget.limit
+        return spent / min(limit, max(1.0, spent + sum(work.flops for work in self.left().values())))
 
-    def left(self) -> float:
+    @property
+    def done(self) -> bool:
+        trials = self.trials
+        return not trials.live and trials.proposed_all and not (trials.settings.polish and trials.finetuning_waits)
+
+    def work(self, job: Job) -> Known | None:
+        return self.forecast.work(job)
+
+    def left(self) -> Mapping[str, Work]:
         return self.forecast.left()
+
+    def last(self) -> Iterable[Known]:
+        return self.forecast.last()
+
+    def known(self) -> Iterable[tuple[str, Work, float]]:
+        return self.forecast.known()
 
     def name(self, job: Job) -> str:
         match job:
@@ -91,8 +130,10 @@ class ShownSearch:
                 return f"supernet  steps {job.start_step} to {job.stop_step} of {job.total_steps}"
             case LatencyJob():
                 return f"{_name(job)}  latency"
-            case _:
+            case TrainJob() | EvaluateJob():
                 return _name(job)
+            case _:
+                raise AssertionError(f"no job of a search: {job}")
 
     def line(self, record: Record) -> str:
         metric = self.trials.context.settings.metric

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from ...results.runs.status import Status
 from ..data.dataset import DataSet
-from ..data.splits import WHOLE, View, seen
+from ..data.views import WHOLE, View, seen
+from ..probe.job import ProbeJob
 from ..training.bank_jobs import EvaluateJob, SupernetJob
 from ..training.failures import failure
 from ..training.job import Job, JobResult, LatencyJob, Progress, TrainJob
@@ -73,6 +74,10 @@ class Worker:
                     from ..supernet.evaluate import evaluate_job
 
                     yield evaluate_job(job, self._seen(WHOLE))
+                case ProbeJob():
+                    from ..probe.evaluate import probe_job
+
+                    yield probe_job(job, self._seen(WHOLE))
                 case TrainJob():
                     with local_files(job) as local:
                         yield from self._train(local)

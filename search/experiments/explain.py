@@ -28,10 +28,10 @@ from ...results.ranking.front import noise_of
 from ...results.ranking.metric import as_shown, run_metric
 from ...results.render.describe_net import input_spec
 from ...results.render.terminal import plain
+from ...results.runs.nets import best_weights, trained_nets
 from ...results.runs.record import Record
 from ...results.runs.retrained import retrained
 from ...results.runs.run_spec import parse_run_spec
-from ...results.runs.status import Status
 from ...results.runs.store import read_data_facts, read_records, read_settings
 from ...results.runs.trained_weights import select_net, trained_weights
 from ..data.load import one_class_each, track
@@ -148,7 +148,8 @@ def _nets(config: Explain, run: Path, trial: int | None) -> list[TrainedNet]:
 def _other(text: str, run: Path, record: Record) -> TrainedNet:
     """The net of `against`."""
     if text == ZOO:
-        plain = [r for r in read_records(run) if r.kind == "baseline" and r.status == Status.OK and r.key != record.key]
+        trained = map(best_weights, trained_nets(read_records(run)))
+        plain = [r for r in trained if r.kind == "baseline" and r.key != record.key]
         if not plain:
             raise InputError(f"against: run {run.name} has no plain ResNet that was trained to the end")
         macs = record.cost["macs"]

@@ -16,12 +16,12 @@ from torch import nn
 
 from ...archs import InputError, OperationError
 from ...archs.timm import create
+from ...archs.timm.weights_files import timm_pretrained
 from ...archs.timm_net import TIMM, TimmNet
 from ...results.analysis.registry import chosen
 from ...results.analysis_tools.index import open_folder, write_index
 from ...results.analysis_tools.inputs import AnalysisInput, Images
 from ...results.runs.store import plain_name
-from ...results.runs.weights_spec import timm_pretrained
 from ..data.dataset import DataConfig, DataSet
 from ..data.load import load_at
 from .explain import Explain, net_parts

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
@@ -23,7 +23,7 @@ from ...results.runs.record import Record, versions
 from ...results.runs.status import Status
 from ...results.runs.store import Store
 from ..data.dataset import DataSet
-from ..data.splits import WHOLE, View
+from ..data.views import WHOLE, View
 from ..pretrained import Pretrained
 from ..spec import RunConfig
 from ..training.artifacts import ArtifactStore
@@ -78,9 +78,6 @@ class Training:
     def parent(self) -> str:
         """Identity of the training of the same plan that must end first; "" if there is none."""
         return self.origin if self.start and not self.start.weights else ""
-
-
-Following = Callable[[Sequence[Record]], Sequence[Training]]  # trainings that follow from what has ended
 
 
 def repeated(
@@ -140,16 +137,19 @@ class PlanTrials(Producer):
         context: ExperimentContext,
         store: Store,
         artifacts: ArtifactStore | None = None,
-        following: Following = lambda ended: (),
     ) -> None:
         self.context, self.store, self._artifacts = context, store, artifacts
         self.folder = context.folder.absolute()  # a worker's current folder may be another
         self.live = LiveTrials(artifacts)
         self.plan, self.ended = dict[str, Training](), dict[str, Record]()
-        self._left, self._following = deque[Training](), following
-        self._recorded = {r.training_id: r for r in store.records if r.status in FINAL}
-        self._add(plan)
-        self._extend()
+        self._left = deque[Training]()
+        recorded = {r.training_id: r for r in store.records if r.status in FINAL}
+        for training in plan:
+            self.plan[training.id] = training
+            if training.id in recorded:
+                self.ended[training.id] = recorded[training.id]
+            else:
+                self._left.append(training)
         self._next_number = 1 + max((r.trial for r in store.records), default=-1)
         self._versions = versions()
 
@@ -246,20 +246,6 @@ class PlanTrials(Producer):
         """Take up that a training has ended, and what follows from that."""
         self.live.pop(record.trial, None)
         self.ended[record.training_id] = record
-        self._extend()
-
-    def _add(self, trainings: Iterable[Training]) -> None:
-        for training in trainings:
-            self.plan[training.id] = training
-            if training.id in self._recorded:
-                self.ended[training.id] = self._recorded[training.id]
-            else:
-                self._left.append(training)
-
-    def _extend(self) -> None:
-        """Add what follows from the trainings that have ended, until nothing new does."""
-        while new := [t for t in self._following(self.records) if t.id not in self.plan]:
-            self._add(new)
 
     def _weights(self, training: str) -> Path:
         return self.folder / "weights" / f"{training}.safetensors"

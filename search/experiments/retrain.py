@@ -18,6 +18,7 @@ from ...results.ranking.remarks import why_empty
 from ...results.ranking.run_leaderboard import costs_of, leaderboard_of
 from ...results.ranking.verdict import recommended
 from ...results.render.describe_net import find_trial
+from ...results.runs.nets import best_weights, better_weights, trained_nets
 from ...results.runs.record import Record
 from ...results.runs.retrained import FOLDER, prune
 from ...results.runs.store import read_records, read_settings
@@ -120,15 +121,14 @@ def _chosen(config: Retrain) -> Sequence[Record]:
     """The nets to retrain. Raises InputError if one is not there, or none is within the limits."""
     records = read_records(config.search)
     if config.trials:
-        named = [find_trial(config.search, trial) for trial in config.trials]
-        first = {r.trial_key: r for r in reversed(records)}  # of a duplicate, the one it repeats
-        return list({r.trial_key: first[r.trial_key] for r in named}.values())
+        named = [better_weights(records, find_trial(config.search, trial)) for trial in config.trials]
+        return list({r.trial_key: r for r in named}.values())
     board = leaderboard_of(config.search, RankingQuery(limits=config.limits))
     if not board.rows:
         raise InputError(f"run {config.search.name}: {why_empty(board)}")
     first = recommended(board)["trial"]
     rows = sorted(board.rows, key=lambda row: (row["trial"] != first, row["rank"], -row["accuracy"]))
-    by_trial = {r.trial: r for r in records}
+    by_trial = {r.trial: r for r in map(best_weights, trained_nets(records))}
     return [by_trial[row["trial"]] for row in rows[: config.top]]
 
 

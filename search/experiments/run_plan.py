@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +11,7 @@ from functools import partial
 from rich.console import Console, RenderableType
 
 from ...archs import InputError, OperationError
+from ...archs.cost import BACKWARD_FACTOR
 from ...archs.errors import MAX_SEEDS, check_count
 from ...results.render.experiment import PlotSpec, study_rows, study_table
 from ...results.render.tables import short
@@ -27,7 +28,9 @@ from ..training import recipes
 from ..training.artifacts import artifact_store, check_store
 from ..training.job import Job
 from ..training.recipe import Recipe, check_devices, check_on
-from .plan import ExperimentContext, Following, PlanTrials, Training
+from ..trials.forecast import ALONE, Known
+from ..trials.work import Work
+from .plan import ExperimentContext, PlanTrials, Training
 
 
 @dataclass(frozen=True)
@@ -60,13 +63,8 @@ class ExperimentConfig:
         return data, recipes.fitted(self.recipe, len(data.train))
 
 
-def run_experiment(
-    plan: Sequence[Training], context: ExperimentContext, console: Console, following: Following = lambda ended: ()
-) -> list[Record]:
+def run_experiment(plan: Sequence[Training], context: ExperimentContext, console: Console) -> list[Record]:
     """Train what of the plan is not trained yet. Returns the records in its order: of all, unless the time was over.
-
-    Args:
-        following: the trainings that follow from the records of those that have ended; asked after each.
 
     Raises:
         InputError: if the folder holds trainings on other data, or a recipe or net does not fit the data.
@@ -87,7 +85,7 @@ def run_experiment(
         if context.pretrained:
             context.pretrained.save()
         write_run_json(folder, data, artifacts, settings=context.settings)
-        trials = PlanTrials(plan, context, store, artifacts, following)
+        trials = PlanTrials(plan, context, store, artifacts)
         left = [training for training in trials.plan.values() if training.id not in trials.ended]
         if context.about:
             console.print(context.about, highlight=False, markup=False, soft_wrap=True)
@@ -125,13 +123,11 @@ def _check_same_plan(context: ExperimentContext) -> None:
 
 
 class ShownPlan:
-    """A plan in the live view: its work is counted in multiply-accumulates."""
-
-    unit = "MACs"
+    """A plan in the live view."""
 
     def __init__(self, trials: PlanTrials) -> None:
         self.trials = trials
-        self._known = dict[str, float]()  # MACs of a step, by training
+        self._macs = dict[str, float]()  # by training
 
     @property
     def records(self) -> Sequence[Record]:
@@ -142,23 +138,38 @@ class ShownPlan:
         return Counter(record.status for record in self.trials.ended.values())
 
     @property
-    def target(self) -> int:
-        return len(self.trials.plan)
+    def counts(self) -> str:
+        return f"{len(self.trials.ended)} of {len(self.trials.plan)} trainings"
 
-    def amount(self, job: Job, step: int) -> float:
+    @property
+    def share(self) -> float:
+        return len(self.trials.ended) / max(1, len(self.trials.plan))
+
+    @property
+    def done(self) -> bool:
+        return len(self.trials.ended) >= len(self.trials.plan)
+
+    def work(self, job: Job) -> Known | None:
         training = self.trials.training(job.id)
-        return step * self._step_macs(training) if training else 0.0
+        return (ALONE, self._work(training)) if training else None
 
-    def left(self) -> float:
+    def left(self) -> Mapping[str, Work]:
         plan, ended = self.trials.plan, self.trials.ended
-        return sum(t.steps * self._step_macs(t) for i, t in plan.items() if i not in ended)
+        return {ALONE: sum((self._work(t) for i, t in plan.items() if i not in ended), Work())}
 
-    def _step_macs(self, training: Training) -> float:
-        """Forward and backward."""
-        if training.id not in self._known:
-            macs = training.cost(self.trials.context.data).training_macs
-            self._known[training.id] = 3.0 * macs * training.recipe.batch_size
-        return self._known[training.id]
+    def last(self) -> Iterable[Known]:
+        return ()
+
+    def known(self) -> Iterable[tuple[str, Work, float]]:
+        plan = self.trials.plan
+        ended = ((plan[i], record) for i, record in self.trials.ended.items() if i in plan)
+        return [(ALONE, self._work(training), record.seconds) for training, record in ended]
+
+    def _work(self, training: Training) -> Work:
+        if training.id not in self._macs:
+            self._macs[training.id] = training.cost(self.trials.context.data).macs
+        flops = BACKWARD_FACTOR * self._macs[training.id] * training.steps * training.recipe.batch_size
+        return Work(flops, training.steps, 1)
 
     def name(self, job: Job) -> str:
         training = self.trials.training(job.id)

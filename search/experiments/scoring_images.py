@@ -11,7 +11,7 @@ from ...results.export.export_net import ScoringImages
 from ...results.export.quantize import MAX_IMAGES
 from ...results.runs.record import Record
 from ..data.build import images_at
-from ..data.splits import seen
+from ..data.views import seen
 from ..training.loaders import sample
 from .trained_nets import TrainedNet, data_of
 

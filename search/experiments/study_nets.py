@@ -7,13 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...archs import Encoder, Genotype, Head, Stage, Stem, Style, zoo
-from ...archs.errors import InputError, check_choice
+from ...archs.errors import check_choice
 from ...archs.layout import Map
-from ...archs.stage import attention_beside
-from ...spaces.fit import fit_window
-from ...spaces.presets import preset_for
+from ...spaces.swaps import swapped
 from ..data.dataset import DataSet
-from ..data.splits import WHOLE, View
+from ..data.views import WHOLE, View
 from ..training.recipe import Recipe
 from .plan import Training
 
@@ -142,25 +140,6 @@ def net_of(family: str, size: str, image: Map) -> Genotype:
             trunk.stem, stages[:-1], Encoder(embed_dim, max(1, depth // 2), embed_dim // 16, patch=1), Head("token")
         )
     return trunk
-
-
-def swapped(net: Genotype, counts: tuple[int, ...], image: Map) -> Genotype:
-    """`net` with so many MSA blocks at the end of each stage, by the build-up rule.
-
-    Raises:
-        InputError: if there are not as many counts as stages, or a stage is too shallow for its count.
-    """
-    if len(counts) != len(net.stages):
-        raise InputError(f"msa: one number a stage, got {len(counts)} for {len(net.stages)} stages")
-    sides = [stage[-1].map_out for stage in net.plan(image).stages]
-    largest = max(4, preset_for(image).windows[0])
-    stages = []
-    for stage, count, (height, width) in zip(net.stages, counts, sides, strict=True):
-        heads, head_dim = attention_beside(stage.width)
-        window = height if largest >= height else fit_window(largest, height)
-        window = window if height == width else 0  # 0: the whole map
-        stages.append(replace(stage, msa=count, heads=heads, head_dim=head_dim, window=window) if count else stage)
-    return replace(net, stages=tuple(stages))
 
 
 def with_grid(net: Genotype, image: Map, tokens: int) -> Genotype:

@@ -19,8 +19,8 @@ from ...archs import Genotype, InputError
 from ...archs.cpus import usable_cpus
 from ...archs.errors import short_repr
 from ...archs.files import read_own
-from ...archs.timm import create
-from ...archs.timm_net import Net, net_from_dict
+from ...archs.timm_net import CutNet, Net, net_from_dict
+from ...archs.timm_network import build_net
 from ...archs.weights import fill, read
 from ...results.analysis_tools.inputs import AnalysisInput, Images, Objective
 from ...results.runs.record import Record
@@ -29,7 +29,7 @@ from ...results.runs.trained_weights import trained_weights
 from ..data.build import images_at
 from ..data.dataset import DataConfig, DataSet
 from ..data.load import load_showing
-from ..data.splits import View, seen
+from ..data.views import View, seen
 from ..training.loaders import open_loader, sample
 from ..training.optim import class_weights, loss_of, optimizer_for
 from ..training.recipe import Recipe
@@ -84,22 +84,29 @@ class AnalysisContext:
         """
         weights = trained_weights(net.home, net.record)
         device, recipe = self.images.x_NCHW.device, net.recipe
-        network = _filled(net_from_dict(net.record.genotype), weights, self.data).to(device).eval()
-        data = seen(self.data, net.view)
+        genotype = net_from_dict(net.record.genotype)
+        network = _filled(genotype, weights, self.data).to(device).eval()
+        data = seen(self.data, net.view).seen_by(genotype)
         small = replace(recipe, batch_size=min(MINIBATCH, len(data.train)), grad_accum_steps=1)
         batches = open_loader(data, device, 0).batches(small, 0, 0, self.minibatches)
         weight_K = class_weights(recipe, data.train.y_N, len(data.classes))
         objective = objective_of(network, recipe, None if weight_K is None else weight_K.to(device))
-        return AnalysisInput(net.name, network, self.images, tuple(batches), objective)
+        images = self.images
+        if isinstance(genotype, CutNet):
+            mean_C, std_C = (
+                torch.tensor(of, device=device) / (data.white_level or 1.0) for of in (data.mean, data.std)
+            )
+            images = replace(images, mean_C=mean_C, std_C=std_C)
+        return AnalysisInput(net.name, network, images, tuple(batches), objective)
 
 
 def _filled(net: Net, weights: Path, data: DataSet) -> nn.Module:
     """A net with its weights; of one of timm's timm's own module, which analyses know."""
     if isinstance(net, Genotype):
         return read(weights, net, data.image_size)
-    model = create(net.name, False, len(data.classes), data.in_chans, data.image_size)
-    fill(model, weights)
-    return model
+    network: Any = build_net(net, len(data.classes), data.image_size, data.in_chans)
+    fill(network, weights)
+    return network if isinstance(net, CutNet) else network.model
 
 
 def analysis_context(data: DataSet, most: int, device: torch.device) -> AnalysisContext:

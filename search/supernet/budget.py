@@ -28,6 +28,7 @@ class SupernetBudget:
 
     Attributes:
         training: of one full training of the space's mean net.
+        total: of all of it.
         bank: of training the bank, at most.
         evaluation: of evaluating nets.
         polish: of polishing the front.
@@ -36,6 +37,7 @@ class SupernetBudget:
     """
 
     training: float
+    total: float
     bank: float
     evaluation: float
     polish: float
@@ -53,7 +55,7 @@ def divide(trainings: float, polish: float, sampler: NetSampler, recipe: Recipe,
     bank = trainings * training - evaluation - polish - watches * watch
     macs = [sampler.macs(net) for step in range(DRAWS) for net in sampler.nets(step, NETS_A_STEP)]
     a_step = BACKWARD_FACTOR * recipe.batch_size * sum(macs) / len(macs)
-    return SupernetBudget(training, bank, evaluation, polish, max(1, int(bank / a_step)), watches)
+    return SupernetBudget(training, trainings * training, bank, evaluation, polish, max(1, int(bank / a_step)), watches)
 
 
 def trainings_needed(trainings: float, budget: SupernetBudget, kinds: int) -> float:

@@ -55,7 +55,7 @@ def _stem_place(stem: Stem) -> str:
     """The stem's kind, with what does not nest; its widths do."""
     if stem.kind == "conv":
         text = f"conv {stem.kernel} {len(stem.before)} {stem.halvings} {stem.act} {stem.ends_with}"
-        return text + " bias" * stem.bias + f" {stem.norm}" * (stem.norm != "none")
+        return text + f" {stem.norm}" * (stem.norm != "none")
     return f"{stem.kind} {stem.patch}" + f" {stem.kernel} {stem.norm}" * (stem.kernel > 0 or stem.norm != "none")
 
 

@@ -237,7 +237,7 @@ def trials_on(table: TabularBenchmark, how: SearcherConfig, seed: int) -> Search
 
     no_data: Any = None  # results are looked up
     store: Any = _Records()
-    fields = {"recipe": {}, "data": {}, "seed": seed, "versions": {}}
+    fields = {"recipe": {"batch_size": 1}, "data": {}, "seed": seed, "versions": {}}
     context = TabularContext(spec, no_data, table.space, cost_fn, table.steps, Path("/nowhere"), fields, table=table)
     return SearchTrials(context, store)
 

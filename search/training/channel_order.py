@@ -2,7 +2,7 @@
 
 A permutation of channels leaves the net's outputs as they are. Sorted are the channels inside of blocks and those of
 the maps between them (once-for-all nets sort theirs so: Cai et al., ICLR 2020); left alone are axes whose places mean
-something: heads, groups of a GroupNorm, and parts of a map that a block treats apart.
+something: heads, and groups of a GroupNorm.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from ...archs import Network
 from ...archs.layout import Block
 
 INSIDE = ("width", "inner", "hidden")  # axes of channels that one block alone sees
-APART = ("part", "part_qkv")  # axes of blocks that treat the first channels of their map apart
 
 
 Group = tuple[object, ...]
@@ -85,8 +84,6 @@ def channel_groups(network: Network) -> dict[Group, list[Use]]:
             number += b.c_in != b.c_out  # as many channels may be tied by an identity
             here: dict[str, Group] = {"c_in": before, "c_out": ("map", number)}
             here |= {name: (s, i, name) if name in _mixed(uses) else before for name in INSIDE}
-            if {name for name, _, _ in uses} & set(APART):
-                fixed |= set(here.values())
             for name, _, use in uses:
                 if name in here:
                     groups[here[name]].append(use)

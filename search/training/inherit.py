@@ -22,7 +22,7 @@ from ...archs.blocks.encoder import TransformerEncoder
 from ...archs.blocks.layers import Projection
 from ...archs.layout import Block
 from ...archs.stage import OPTIONS
-from ...archs.timm_network import TimmNetwork
+from ...archs.timm_network import AnyNetwork
 from ...archs.weights import read
 from .channel_order import sort_channels
 from .freezing import FREEZE_POLICIES
@@ -234,7 +234,7 @@ class InitializedNet:
     lineage: dict[str, Any] = field(default_factory=dict)
 
 
-def init_weights(net: Network | TimmNetwork, start: InitWeights | None) -> InitializedNet:
+def init_weights(net: AnyNetwork, start: InitWeights | None) -> InitializedNet:
     """Give a fresh net its first weights, and freeze what is not trained. Those of timm start fresh.
 
     Raises:
@@ -245,9 +245,8 @@ def init_weights(net: Network | TimmNetwork, start: InitWeights | None) -> Initi
     assert isinstance(net, Network), "a search gives references no weights"
     policy, rows = FREEZE_POLICIES[start.freeze], inherit(net, read(Path(start.weights)))
     if start.zero_head:  # all classes are equally likely then (Dosovitskiy et al., 2021, section 3.2)
-        for last in net.classifiers:
-            nn.init.zeros_(last.weight)
-            nn.init.zeros_(last.bias)
+        nn.init.zeros_(net.classifier.weight)
+        nn.init.zeros_(net.classifier.bias)
         rows = [row if row.place != "head" else Inherited("head", "", "zero", row.params, 0) for row in rows]
     places = parts(net)
     if policy.new:

@@ -13,7 +13,8 @@ from ...results.latency.device_command import LATENCY, TIMEOUT_SECONDS, DeviceCo
 from ...results.latency.measurements import LatencySetting
 from ...results.ranking.metric import Metric
 from ...results.runs.status import Status
-from ..data.splits import WHOLE, View
+from ..data.views import WHOLE, View
+from ..probe.job import CutResult, ProbeJob
 from .artifacts import ArtifactStore
 from .bank_jobs import BankJobId, EvaluateJob, SupernetJob
 from .freezing import FREEZE_POLICIES
@@ -189,7 +190,7 @@ class LatencyJob:
 
 
 TrialJob = TrainJob | EvaluateJob | LatencyJob
-Job = TrialJob | SupernetJob  # what a worker can be asked; `Worker.run` tells them apart
+Job = TrialJob | SupernetJob | ProbeJob  # what a worker can be asked; `Worker.run` tells them apart
 
 
 @dataclass(frozen=True)
@@ -229,6 +230,7 @@ class JobResult:
         lineage: the weights it started from, and what was taken of them part by part.
         latency: of a `LatencyJob`: `Latency.to_dict()`.
         losses: of a `SupernetJob`: training losses of the nets of each step.
+        cuts: of a `ProbeJob`: how each cut was judged.
         error: one line, where the status is not ok.
     """
 
@@ -244,6 +246,7 @@ class JobResult:
     lineage: dict[str, Any] = field(default_factory=dict)
     latency: dict[str, Any] = field(default_factory=dict)
     losses: tuple[tuple[float, ...], ...] = ()
+    cuts: tuple[CutResult, ...] = ()
     error: str = ""
 
     def record_fields(self) -> dict[str, Any]:

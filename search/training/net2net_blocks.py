@@ -22,8 +22,8 @@ def copy_block(child: nn.Module, parent: nn.Module, b: Block, p: Block, tally: C
         source = layers.get(name)
         if source is None or type(layer) is not type(source):
             continue
-        gain = _gain(b, p, name) if name in b.form.queries else None
         if isinstance(layer, Linear) and isinstance(source, Linear):
+            gain = _gain(b, p, name) if name in b.form.queries else None
             rows, columns = _maps(b, p, f"{name}.weight", 2)
             copy_linear(layer, source, tally, rows, columns, gain)
         else:
@@ -31,7 +31,7 @@ def copy_block(child: nn.Module, parent: nn.Module, b: Block, p: Block, tally: C
                 if key == "table":
                     _copy_table(target, plain(value), _maps(b, p, f"{name}.{key}", 3)[0], tally)
                 else:
-                    _copy_tensor(target, plain(value), _maps(b, p, f"{name}.{key}", target.dim()), gain, tally)
+                    _copy_tensor(target, plain(value), _maps(b, p, f"{name}.{key}", target.dim()), tally)
 
 
 def _maps(b: Block, p: Block, name: str, dims: int) -> list[ChannelMap]:
@@ -49,13 +49,11 @@ def _gain(b: Block, p: Block, layer: str) -> Tensor:
     return gain.flatten()
 
 
-def _copy_tensor(target: Tensor, source: Tensor, maps: list[ChannelMap], gain: Tensor | None, tally: CopyCount) -> None:
-    """Fill a tensor that is no conv's or linear layer's; a gain is of a norm's parameters, not of its statistics."""
+def _copy_tensor(target: Tensor, source: Tensor, maps: list[ChannelMap], tally: CopyCount) -> None:
+    """Fill a tensor that is no conv's or linear layer's."""
     value = source
     for dim, axis in enumerate(maps):
         value = value.index_select(dim, axis.index)
-    if gain is not None and isinstance(target, nn.Parameter):
-        value = value * gain
     tally.put(target, value, source)
 
 

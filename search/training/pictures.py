@@ -120,7 +120,7 @@ def cropped(source: ImageSource, place: int, spec: ImageSpec, least: float, rand
         sides = math.ceil(across * width / wide), math.ceil(down * height / high)
         image.draft(None, sides[::-1] if sideways else sides)  # pyright: ignore[reportArgumentType]
 
-    image = to_mode(source.open(place, shrink), spec.channels)
+    image = to_mode(source.open(place, shrink), spec.channels, spec.levels)
     left, top, wide, high = _box(image.size, least, draws)
     x_HWC = np.array(image.crop((left, top, left + wide, top + high))).reshape(high, wide, spec.channels)
     x_1CHW = torch.from_numpy(x_HWC).permute(2, 0, 1)[None]

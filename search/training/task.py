@@ -19,7 +19,7 @@ from torch import Generator, Tensor, nn
 
 from ...archs import InputError, Network
 from ...archs.errors import check_choice
-from ...archs.timm_network import TimmNetwork
+from ...archs.timm_network import AnyNetwork
 from ...results.metrics import LabelScores, Scores, label_scores, scores
 from ..data.dataset import DataSet
 from .optim import class_weights, loss_of
@@ -47,7 +47,7 @@ class Task:
         self.recipe, self.data, self.num_answers = recipe, data, len(data.classes)
         self.weight_K = class_weights(recipe, data.train.y_N, len(data.classes))
 
-    def wrap(self, network: Network | TimmNetwork) -> nn.Module:
+    def wrap(self, network: AnyNetwork) -> nn.Module:
         """The module to train."""
         return network
 
@@ -92,7 +92,7 @@ class MaskedPatchTask(Task):
         super().__init__(recipe, data)
         self.num_answers = LEVELS**data.in_chans
 
-    def wrap(self, network: Network | TimmNetwork) -> nn.Module:
+    def wrap(self, network: AnyNetwork) -> nn.Module:
         if not isinstance(network, Network):
             raise InputError("masked patches need the tokens of our encoder, which timm's nets do not have")
         return MaskedPatches(network, *black_and_white(self.data.mean, self.data.std, self.data.white_level))

@@ -1,190 +1,201 @@
-"""`ComputeForecast`: how much training a search is likely to take, before it begins and while it runs."""
+"""`Forecast`: what a search has ahead of it, all that will be trained included, before it begins and while it runs."""
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 
+from ...archs import Genotype
 from ...archs.cost import BACKWARD_FACTOR
-from ...results.runs.record import REFERENCE_KINDS
+from ...results.runs.record import Record
 from ...results.runs.status import UNTRAINED
+from ...spaces import FixedChooser
 from ..training.bank_jobs import EvaluateJob, SupernetJob
-from ..training.job import Job
-from .front_finetuning import MAX_NETS
-from .proposer import drawn_macs
+from ..training.job import Job, TrainJob
+from .baselines import heirs, typical_macs
+from .finetuning_plan import Candidate
 from .search_trials import SearchTrials
-from .shared_weights import SharedWeights
-from .tally import part_of
-from .trial import BASELINE_SEEDS, BUDGET_SHARE, Trial
+from .tally import part_of, work_of
+from .trial import BUDGET_SHARE, Trial
+from .work import Work
 
-USUAL_PACE = 1e-9  # seconds a FLOP, before anything is known
-PRIOR_NETS = 10  # that random draws count as, beside the nets that the strategy has begun
+PRIOR_NETS = 4  # that what is expected of a net counts as, beside the nets that the strategy has begun
+ALONE, BANK, SHARED = "alone", "bank", "shared"  # kinds of work, which take different times
+Known = tuple[str, Work]  # a kind of work, and how much of it
 
 
-class ComputeForecast:
-    """FLOPs of training, 6 x MACs x images, that the nets of a search have ahead of them.
+class Forecast:
+    """Work that is left, by kind: nets trained one by one, a bank of shared weights, nets evaluated on it.
 
-    A net to come costs what those begun so far cost on average, and at first the mean net of the space within the
-    limits. Of all nets begun 1 in eta is expected to pass each rung. A net that will inherit weights is expected to
-    train for its smaller budget.
+    A net to come costs what those begun so far cost on average, and at first what the strategy is expected to propose.
+    Of all nets begun 1 in eta is expected to pass each rung. What will be trained on in the end follows from the plan
+    for the nets known so far, as if all others had ended.
     """
-
-    unit = "FLOP"  # of amounts of work
 
     def __init__(self, trials: SearchTrials) -> None:
-        self._trials, self._context = trials, trials.context
-        self._tally = trials.tally
-        self._drawn = statistics.mean(drawn_macs(trials.context))
+        self._trials, self._context, self._tally = trials, trials.context, trials.tally
+        self._typical = typical_macs(trials.context)
 
-    def amount(self, job: Job, step: int) -> float:
-        """FLOPs of a training under way from its first step to `step`."""
-        assert not isinstance(job, SupernetJob), "there is no bank"
-        return self._flops(self._trials.live[job.trial].cost.training_macs * step)
+    def left(self) -> dict[str, Work]:
+        """All that has not ended; a job that runs counts from its first step to where it will stop."""
+        trials, shared = self._trials, self._trials.shared
+        to_come = Work() if shared else self._to_come()
+        live = (trial.work_left(trials.settings.repeats) for trial in trials.live.values())
+        later = sum((work for _, work in self._to_finetune(to_come)), to_come)
+        fits = min(1.0, trials.budget.unspent / later.flops) if later.flops else 1.0
+        left = {ALONE: sum(live, later * fits)}
+        if shared:
+            nets = self._nets_to_evaluate
+            left[BANK] = Work(shared.bank_training.flops_left)
+            left[SHARED] = Work(nets * shared.mean_evaluation, 0, nets)
+        return left
 
-    def left(self) -> float:
-        """FLOPs of all that has not ended; a job that runs counts from its first step to where it will stop."""
-        steps = sum(trial.cost.training_macs * self._steps_left(trial) for trial in self._trials.live.values())
-        left = self._flops(steps + self.net_macs * self._steps_to_come())
-        return min(left, self._trials.tally.flops_left) + self._to_polish(left)
+    def last(self) -> list[Known]:
+        """The trainings among these that come one by one at the end."""
+        to_come = Work() if self._trials.shared else self._to_come()
+        return [(ALONE, work) for _, work in self._to_finetune(to_come)]
 
-    def _to_polish(self, left: float) -> float:
-        """FLOPs that the nets of the front will still be trained on for, once `left` more are spent on nets."""
-        share, tally = self._context.settings.polish, self._tally
-        to_come = min(left, tally.flops_left) * share / (1 - share)
-        return max(0.0, tally.polish_flops + to_come - tally.flops("polish"))
-
-    @property
-    def flops_left(self) -> float:
-        """FLOPs of all that has not ended."""
-        return self.left()
-
-    @property
-    def net_macs(self) -> float:
-        """MACs of a net to come."""
-        ended, live = self._tally, [trial.cost.training_macs for trial in self._searched()]
-        return (PRIOR_NETS * self._drawn + ended.macs + sum(live)) / (PRIOR_NETS + ended.begun + len(live))
+    def beside(self) -> float:
+        """FLOPs among these of what is not searched: plain ResNets, their finetuning, and known nets."""
+        trials = self._trials
+        live = (trial for trial in trials.live.values() if part_of(trial) == "beside")
+        first = sum(trial.work_left(trials.settings.repeats).flops for trial in live)
+        to_come = Work() if trials.shared else self._to_come()
+        return first + sum(work.flops for net, work in self._to_finetune(to_come) if net.is_plain)
 
     @property
     def nets(self) -> int:
-        """Nets to train in all, baselines and references too; those that are trained on at the end count again."""
-        baselines = len(self._trials.baselines)
-        taken = sum(trial >= baselines for trial in self._tally.taken)
-        again = self._trials.finetuned
-        if again is None:
-            again = min(MAX_NETS, self._searched_nets) + baselines if self._context.settings.polish else 0
-        return self._searched_nets + baselines + self._tally.references + taken + again
+        """Nets to train in all, baselines and references too; one that is trained on is the same net."""
+        ended, trials = sum(n for status, n in self._tally.statuses.items() if status not in UNTRAINED), self._trials
+        ended -= sum(record.weights == "polished" for record in trials.store.records)
+        live = sum(trial.weights != "polished" for trial in trials.live.values())
+        return ended + live + (self._nets_to_evaluate if trials.shared else round(self._nets_to_begin))
+
+    def work(self, job: Job) -> Known | None:
+        """What a job takes that has just begun; None where it is not counted: a measurement."""
+        match job:
+            case SupernetJob():
+                shared = self._trials.shared
+                assert shared is not None
+                return BANK, Work(shared.budget.bank * (job.stop_step - job.start_step) / job.total_steps)
+            case EvaluateJob():
+                shared = self._trials.shared
+                assert shared is not None
+                return SHARED, Work(shared.evaluation_flops(job.genotype), 0, 1)
+            case TrainJob():
+                trial = self._trials.live[job.trial]
+                done = trial.last_result.step if trial.last_result and not trial.results_by_seed else 0
+                return ALONE, trial.work_of(job.stop_step - done, 1)
+            case _:
+                return None
+
+    def known(self) -> Iterator[tuple[str, Work, float]]:
+        """What has ended in earlier sessions: its kind, how much it was, and the seconds of a worker."""
+        shared = self._trials.shared
+        for record in self._trials.store.records:
+            if record.seconds and record.status not in UNTRAINED and not record.taken_from:
+                yield *self._work_of(record), record.seconds
+        if shared and (done := shared.budget.bank - shared.bank_training.flops_left):
+            yield BANK, Work(done), shared.bank_training.progress.get("seconds", 0.0)
+
+    def _work_of(self, record: Record) -> Known:
+        if self._trials.shared and record.weights == "shared":
+            return SHARED, Work(self._trials.shared.evaluation_flops(Genotype.from_dict(record.genotype)), 0, 1)
+        return ALONE, work_of(record)
 
     @property
-    def _searched_nets(self) -> int:
-        """Nets of the search in all."""
-        started = self._trials.started
-        return started if self._trials.proposed_all else max(started, self._context.settings.trials)
-
-    def _flops(self, macs_steps: float) -> float:
-        return float(BACKWARD_FACTOR * macs_steps * self._context.settings.recipe.batch_size)
-
-    def _searched(self) -> Iterator[Trial]:
-        return (trial for trial in self._trials.live.values() if part_of(trial) == "search")
-
-    def _steps_left(self, trial: Trial) -> int:
-        """Steps of the job that a trial has or waits for, and of the further seeds of one that has come to the end."""
-        if trial.paused or trial.weights == "polished":
+    def _nets_to_evaluate(self) -> int:
+        """Slices still to be evaluated: as many as were asked for, or as the compute is for."""
+        trials = self._trials
+        assert trials.shared is not None
+        if trials.proposed_all:
             return 0
-        if trial.kind == "search" and not trial.results_by_seed:
-            return trial.rung_steps[len(trial.rung_accuracies)]
-        return (trial.seeds(self._context.settings.repeats) - len(trial.results_by_seed)) * trial.total_steps
+        count = trials.context.settings.trials - trials.started
+        return count if trials.shared.is_by_count else trials.shared.affordable
 
-    def _steps_to_come(self) -> float:
-        """Steps of the nets to begin, of those that will be promoted, and of their further seeds."""
-        settings, rungs = self._context.settings, self._trials.rungs.steps
-        ended = self._tally
-        passed = ended.promotions + Counter(trial.promoted for trial in self._searched())
-        whole = ended.whole + sum(bool(trial.results_by_seed) for trial in self._searched())
-        steps, before = 0.0, 0
-        for rung, until in enumerate(rungs):
-            begun = sum(nets for number, nets in passed.items() if number >= rung)
-            steps += max(0.0, self._searched_nets / settings.eta**rung - begun) * (until - before)
-            before = until
-        steps += (
-            max(0.0, self._searched_nets / settings.eta ** (len(rungs) - 1) - whole)
-            * (settings.repeats - 1)
-            * rungs[-1]
-        )
-        return steps * (BUDGET_SHARE if settings.inherit or self._context.pretrained else 1)
-
-
-class SupernetForecast:
-    """Seconds of a worker that a search on shared weights has ahead of it: its compute is divided beforehand.
-
-    A FLOP of the bank takes longer than one of a net alone, so seconds are learned of each kind.
-    """
-
-    unit = "s"  # of amounts of work
-
-    def __init__(self, trials: SearchTrials, shared: SharedWeights) -> None:
-        self._trials, self._shared = trials, shared
+    def _to_come(self) -> Work:
+        """Nets to begin and legs of those that will be promoted, as far as the limit on compute lets them come."""
+        return self._wanted() * self._affordable_share()
 
     @property
-    def nets(self) -> int:
-        """Nets that were trained or evaluated, and about how many will be: the front may yet change."""
-        statuses, live = self._trials.tally.statuses, self._trials.live.values()
-        ended = sum(nets for status, nets in statuses.items() if status not in UNTRAINED)
-        beside = sum(trial.kind in REFERENCE_KINDS for trial in live)
-        return ended + beside + self._to_evaluate
-
-    @property
-    def _to_evaluate(self) -> int:
-        """Nets still to be evaluated: as many as were asked for, or as the compute is for."""
+    def _nets_to_begin(self) -> float:
+        """Nets of the search that will be begun."""
         trials = self._trials
         if trials.proposed_all:
             return 0
-        return trials.context.settings.trials - trials.started if self._shared.is_by_count else self._shared.affordable
+        return max(0, self._context.settings.trials - trials.started) * self._affordable_share()
 
-    def amount(self, job: Job, step: int) -> float:
-        """Seconds of a job up to a step; what a bank's earlier jobs have taken is not among them."""
-        match job:
-            case SupernetJob():
-                return self.paces["bank"] * (step - job.start_step) * self._shared.budget.bank / job.total_steps
-            case EvaluateJob():
-                return self.paces["shared"] * self._shared.evaluation_flops(job.genotype)
-            case _:
-                macs = self._trials.live[job.trial].cost.training_macs
-                return self.paces["alone"] * BACKWARD_FACTOR * macs * step * self._trials.settings.recipe.batch_size
+    def _affordable_share(self) -> float:
+        """The share of what is wanted that the limit on compute is enough for, with what trains the front on."""
+        budget, wanted = self._trials.budget, self._wanted().flops
+        if budget.limit == float("inf") or not wanted:
+            return 1.0
+        finetuned = budget.to_finetune / budget.searched if budget.searched else 0.0
+        return min(1.0, budget.flops_left / (wanted * (1 + finetuned)))
 
-    def left(self) -> float:
-        """Seconds of all that has not ended."""
-        return sum(self.paces[kind] * flops for kind, flops in self._flops_by_kind().items())
+    def _wanted(self) -> Work:
+        """What nets to begin and to promote take where compute has no limit."""
+        trials, settings, steps = (
+            self._trials,
+            self._context.settings,
+            self._context.scheduler.rungs(self._context.steps),
+        )
+        begun, nets = trials.started, settings.trials
+        to_begin = 0 if trials.proposed_all else max(0, nets - begun)
+        total = begun + to_begin
+        live = [trial for trial in trials.live.values() if part_of(trial) == "search"]
+        passed, macs = Counter(self._tally.promotions), Counter(self._tally.promoted_macs)
+        for trial in live:
+            passed[trial.promoted] += 1
+            macs[trial.promoted] += trial.cost.macs
+        whole = self._tally.whole + sum(bool(trial.results_by_seed) for trial in live)
+        wanted, before, mean = Work(trainings=to_begin), 0, self._net_macs(live, to_begin)
+        there, coming = begun, float(total)
+        for rung, until in enumerate(steps):
+            if rung:  # nets that go on are others than those that stop, and may be more than 1 in eta
+                there = sum(n for number, n in passed.items() if number >= rung)
+                coming = total * max(settings.eta**-rung, there / max(1, begun))
+                mean = (PRIOR_NETS * mean + sum(m for number, m in macs.items() if number >= rung)) / (
+                    PRIOR_NETS + there
+                )
+            wanted += self._of_net(mean, max(0.0, coming - there) * (until - before))
+            wanted += Work(trainings=max(0.0, coming - there) * bool(rung))
+            before = until
+        again = max(0.0, coming - whole) * (settings.repeats - 1)
+        wanted += self._of_net(mean, again * steps[-1]) + Work(trainings=again)
+        every = float(bool(settings.inherit or self._context.pretrained))
+        heir_share = heirs(begun, total, self._context) / to_begin if to_begin else every
+        return wanted * (1 - (1 - BUDGET_SHARE) * heir_share)
 
-    @property
-    def flops_left(self) -> float:
-        """FLOPs of all that has not ended."""
-        return sum(self._flops_by_kind().values())
+    def _of_net(self, macs: float, steps: float) -> Work:
+        """Steps of nets of so many MACs."""
+        return Work(BACKWARD_FACTOR * macs * steps * self._context.settings.recipe.batch_size, steps)
 
-    def _flops_by_kind(self) -> dict[str, float]:
-        """FLOPs still to be spent: "alone" on baselines, references and polish, "bank", and "shared" on slices."""
-        trials, shared = self._trials, self._shared
-        waiting = [trial for trial in trials.live.values() if trial.kind in REFERENCE_KINDS]
-        macs = BASELINE_SEEDS * sum(trial.cost.training_macs for trial in waiting)
-        alone = BACKWARD_FACTOR * macs * trials.context.steps * trials.settings.recipe.batch_size
-        alone += max(0.0, trials.tally.polish_flops - trials.tally.flops("polish"))
-        evaluation = self._to_evaluate * shared.mean_evaluation
-        return {"alone": alone, "bank": shared.bank_training.flops_left, "shared": evaluation}
+    def _net_macs(self, live: list[Trial], to_begin: int) -> float:
+        """MACs of a net to come: the first ones are known, the others are as those begun so far."""
+        context, tally = self._context, self._tally
+        macs = PRIOR_NETS * self._typical + tally.macs + sum(trial.cost.macs for trial in live)
+        mean = macs / (PRIOR_NETS + tally.begun + len(live))
+        if not to_begin:
+            return mean
+        queued = islice(self._trials.study.queued, to_begin)
+        known = [context.cost_fn(context.space.sample(FixedChooser(genes))).macs for genes in queued]
+        return (sum(known) + mean * (to_begin - len(known))) / to_begin
 
-    @property
-    def paces(self) -> dict[str, float]:
-        """Seconds a FLOP by kind so far; of a kind that is still to come as much as of another.
+    def _to_finetune(self, to_come: Work) -> list[tuple[Candidate, Work]]:
+        """The nets that will be trained on beside those that are, and what that takes."""
+        trials, finetuning = self._trials, self._trials.finetuning
+        if not self._context.settings.polish:
+            return []
+        live = [t for t in trials.live.values() if part_of(t) == "search" and not t.paused]
+        plain = [self._candidate(t) for t in trials.live.values() if t.kind == "baseline" and t.weights != "polished"]
+        is_known = not (to_come.steps or live or plain) and trials.proposed_all
+        shares = finetuning.plan if is_known else finetuning.expected(to_come, plain)
+        waiting = finetuning.waiting(trials.trained_on, shares)
+        return [(net, Work(net.flops(steps), steps, 1)) for net, steps in waiting]
 
-        A step of the bank's small batches takes several times as long as its FLOPs say.
-        """
-        tally, progress, budget = self._trials.tally, self._shared.bank_training.progress, self._shared.budget
-        seconds = {**tally.seconds, "bank": progress.get("seconds", 0.0)}
-        flops = {**tally.worked, "bank": budget.bank * progress["step"] / budget.steps}
-        known = {kind: seconds[kind] / flops[kind] for kind in seconds if seconds[kind] and flops[kind]}
-        usual = known.get("bank") or next(iter(known.values()), USUAL_PACE)
-        return {kind: known.get(kind, usual) for kind in ("alone", "bank", "shared")}
-
-
-def forecast_of(trials: SearchTrials) -> ComputeForecast | SupernetForecast:
-    """The forecast of a search."""
-    return SupernetForecast(trials, trials.shared) if trials.shared else ComputeForecast(trials)
+    def _candidate(self, trial: Trial) -> Candidate:
+        """A plain ResNet that has not ended, as it will be."""
+        macs, images = float(trial.cost.macs), trial.record_fields["recipe"]["batch_size"]
+        return Candidate(macs, macs, 0.0, trial.total_steps, images, is_plain=True)

@@ -1,85 +1,36 @@
-"""The source of a search's trials: `choose_baselines`, and `Proposer`, which asks the study's sampler.
+"""`Proposer`: the source of a search's trials, which asks the study's sampler.
 
-Neither decides what becomes of a trial, nor changes anything but the study that it asks.
+It does not decide what becomes of a trial, nor change anything but the study that it asks.
 """
 
 from __future__ import annotations
 
 import random
-import statistics
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from ...archs import Genotype
+from ...archs.timm_net import CountedCost, TimmNet
 from ...results.runs.events import UnderWay
 from ...results.runs.record import Record
 from ...spaces import (
     FixedChooser,
     Genes,
     RecordingChooser,
-    cheapest,
     options_of,
     plain_genes,
     priors_of,
     random_genes,
-    random_net,
 )
 from ..context import SearchContext
 from .live import LiveTrials
 from .study import StudyAdapter
-from .trial import BASELINE_SEEDS, Trial
+from .trial import Trial
 
 MAX_PROPOSALS = 500  # in a row that need no training, before the nets near known ones are looked through
 MAX_DRAWS_WITHIN_LIMITS = 50  # random draws under limits, where one takes longer and more of them are alike
 REPEATS_BEFORE_RANDOM_DRAW = 5  # a converged sampler repeats itself
 FIRST_REFERENCE = 1_000_000  # number of a trial that the study will not come to: it proposes the same nets without
-DRAWS = 100  # nets that tell what a net of the search costs
-MAX_SHARE_OVER_LIMIT = 1 / 3  # of the run, for the baseline over the limits
-
-
-def choose_baselines(candidates: Sequence[Genotype], context: SearchContext) -> list[Genotype]:
-    """The first candidates that together cost less to train than the search; one within the limits in any case.
-
-    The one over the limits comes last, and only if it costs less than a third of the run. A build-up walks from the
-    baselines, so it has all within the limits. None where the run is to have none.
-    """
-    if not context.settings.run.budget.baselines:
-        return []
-    settings, search, spent, chosen = context.settings, search_macs(context), 0.0, list[Genotype]()
-    for net in candidates:
-        cost = context.cost_fn(net)
-        macs, is_over = max(BASELINE_SEEDS, settings.repeats) * cost.training_macs, context.limits.excess(net) > 0
-        is_needed = not is_over and (not chosen or settings.strategy == "buildup")
-        too_expensive = spent + macs >= search and not is_needed
-        if too_expensive or (is_over and macs >= MAX_SHARE_OVER_LIMIT * (search + spent)):
-            break
-        chosen.append(net)
-        spent += macs
-    return chosen
-
-
-def search_macs(context: SearchContext) -> float:
-    """Expected cost of a search's trials, in MACs times full trainings, if the strategy draws at random.
-
-    A median net within the limits, trained as often as is asked for, as far as the scheduler lets nets come.
-    """
-    settings = context.settings
-    trainings = settings.supernet.trainings if settings.supernet else settings.trials * settings.repeats
-    typical = statistics.median(drawn_macs(context))
-    share = 1.0  # of a full training, on average
-    if settings.scheduler != "none":
-        share, before = 0.0, 0.0
-        for passed, rung in enumerate((*settings.rungs, 1.0)):
-            share, before = share + (rung - before) / settings.eta**passed, rung
-    return trainings * share * typical
-
-
-def drawn_macs(context: SearchContext) -> list[float]:
-    """MACs of random draws within the limits; of the cheapest net where none of them is."""
-    space, limits = context.space, context.limits
-    nets = [random_net(space, seed) for seed in range(DRAWS)]
-    macs = [float(context.cost_fn(net).training_macs) for net in nets if limits.excess(net) <= 0]
-    return macs or [cheapest(space, lambda net: context.cost_fn(net).training_macs)[0]]
 
 
 class Proposer:
@@ -120,10 +71,10 @@ class Proposer:
             if number not in recorded
         ]
 
-    def references(self) -> list[Trial]:
-        """Trials of timm's nets without a record, under numbers that the study does not use."""
+    def references(self, nets: Mapping[TimmNet, CountedCost]) -> list[Trial]:
+        """Trials of those of timm's nets that have no record, under numbers that the study does not use."""
         context, recorded = self._context, {r.key: r.trial for r in self._records if r.kind == "reference"}
-        missing = [(net, cost) for net, cost in context.references.items() if net.key not in recorded]
+        missing = [(net, cost) for net, cost in nets.items() if net.key not in recorded]
         first = 1 + max(recorded.values(), default=FIRST_REFERENCE - 1)
         return [
             Trial(number, "reference", net, {}, cost, (context.steps,), context.record_fields)

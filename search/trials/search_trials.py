@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import cast
 
 from ...archs import Genotype
+from ...results.render.tables import short
 from ...results.runs.bank_progress import read_about
 from ...results.runs.events import UnderWay
 from ...results.runs.record import Record
@@ -21,15 +22,19 @@ from ..context import SearchContext
 from ..training.bank_jobs import EvaluateJob
 from ..training.job import Job, JobResult, TrainJob, Workers
 from ..training.recipe import Recipe
+from .baselines import choose_baselines, choose_references, planned_beside
+from .compute_budget import ComputeBudget
+from .finetuning import Finetuning
+from .finetuning_plan import Share
 from .live import LiveTrials
 from .patience import Patience
 from .producer import Producer
-from .proposer import MAX_PROPOSALS, Proposer, choose_baselines
+from .proposer import MAX_PROPOSALS, Proposer
 from .recorded_trials import record_for_study
 from .schedulers import RungResult, RungTable
 from .shared_weights import SharedWeights
 from .study import study_of
-from .tally import RunTally, part_of
+from .tally import TOO_MUCH, RunTally, part_of
 from .trial import BUDGET_SHARE, Parent, ParentPool, Trial
 
 
@@ -42,24 +47,30 @@ class SearchTrials(Producer):
         shared: the bank that nets are evaluated on; None where each is trained.
         live: trials under way, by number.
         tally: what the records add up to, with the trials under way.
+        budget: what compute is left, and for what.
+        finetuning: the nets that may be trained on in the end.
         known: records of the nets that were trained, by what tells trials apart.
         rungs: results at each rung of the scheduler.
         parents: the trained nets that new ones may inherit from; None if they may not.
         pretrained: the net from outside that all nets, baselines too, inherit from; None if there is none.
         baselines: the plain ResNets that are trained beside the search.
         exhausted: whether the strategy or the space has no new net to give.
-        finetuned: nets that are trained on in the end, once it is known which.
         patience: when the search has stopped getting better.
     """
 
     def __init__(self, context: SearchContext, store: Store) -> None:
         self.context, self.settings, self.folder = context, context.settings, context.folder
-        self.store, self.baselines = store, choose_baselines(context.baselines, context)
+        self.store, self.baselines = store, choose_baselines(context.baselines, context, store.records)
         self.study = study_of(store, context, self.baselines)
         self.shared = SharedWeights(context) if context.settings.supernet else None
         settings = context.settings
         self.live = LiveTrials(context.artifacts)
-        self.tally = RunTally(self.live, settings, self.shared)
+        self.tally = RunTally(self.live, settings)
+        self.budget = ComputeBudget(self.tally, settings, self.shared)
+        self.references = choose_references(context)
+        self.budget.planned_beside = planned_beside(self.baselines, self.references, context)
+        self.finetuning = Finetuning(context, self.budget, self.tally, self.shared is not None)
+        self.budget.expected_finetuning = lambda: self.finetuning.expected_flops
         self.known: dict[str, Record] = {}
         self._ends = deque[Record]()  # of trials of an earlier session, to be recorded first
         self.rungs = RungTable(context.scheduler, context.steps)
@@ -67,7 +78,6 @@ class SearchTrials(Producer):
         self.parents = ParentPool(self.folder) if settings.inherit else None
         self.pretrained = Parent(context.pretrained.start) if context.pretrained else None
         self.exhausted = False
-        self.finetuned: int | None = None
         self.patience = Patience(settings, context.cost_of)
         self._attempts = 0  # proposals in a row that needed no training
         for record in store.records:
@@ -79,7 +89,7 @@ class SearchTrials(Producer):
         for trial in self._proposer.baselines(self.baselines):
             trial.inherit(self.pretrained, self._short_rungs)
             self.live.enqueue(trial)
-        for trial in self._proposer.references():
+        for trial in self._proposer.references(self.references):
             self.live.enqueue(trial)
         for unfinished in store.under_way:
             if self.study.is_open(unfinished.trial):
@@ -99,7 +109,23 @@ class SearchTrials(Producer):
     def proposed_all(self) -> bool:
         """Whether no new net will be proposed: enough of them have started, there are no more, or they do not help."""
         enough = self.exhausted or self.started >= self.settings.trials or self.patience.is_over
-        return enough or self.tally.budget_spent
+        return enough or self.budget.is_spent
+
+    @property
+    def all_ended(self) -> bool:
+        """Whether all nets have been proposed, and have ended or wait at a rung, but for those that are trained on."""
+        return self.proposed_all and all(trial.paused or trial.weights == "polished" for trial in self.live.values())
+
+    @property
+    def finetuning_waits(self) -> list[Share]:
+        """The nets that are still to be trained on, each with its steps."""
+        return self.finetuning.waiting(self.trained_on)
+
+    @property
+    def trained_on(self) -> list[int]:
+        """The trials whose nets are being trained on."""
+        live = (trial.parent for trial in self.live.values() if trial.weights == "polished")
+        return [parent.trial for parent in live if parent and parent.trial is not None]
 
     @property
     def done(self) -> bool:
@@ -152,10 +178,10 @@ class SearchTrials(Producer):
 
     def _promoted(self) -> Trial | None:
         """The first paused trial that the scheduler promotes, from the highest rung down."""
-        if self.tally.budget_spent or not self.rungs.any_paused:
+        if self.budget.is_spent or not self.rungs.any_paused:
             return None
         found = self.rungs.next(self.proposed_all or not self.study.ready, self.study.expected_accuracies())
-        if found is None:
+        if found is None or not self.budget.affords(self.live[found[1]]):
             return None
         rung, number = found
         self.rungs.resume(rung, number)
@@ -177,17 +203,20 @@ class SearchTrials(Producer):
         self._note_strategy(trial.number)
         if self.shared:
             self.shared.adopt(trial)
-        if refused := self._refused(trial):
+        refused = self._refused(trial)
+        if refused is None:
+            if self.parents:
+                trial.inherit(self.parents.most_similar(cast(Genotype, trial.net)), self._short_rungs)
+            trial.inherit(self.pretrained, self._short_rungs)
+            refused = self._unaffordable(trial)
+        if refused:
             self._attempts = (self._attempts + 1) % MAX_PROPOSALS
             self.exhausted |= self._attempts == 0
             return refused
         self._attempts = 0
         self.live.enter(trial)
-        if self.parents:
-            trial.inherit(self.parents.most_similar(cast(Genotype, trial.net)), self._short_rungs)
-        facts = {"key": trial.key, "genes": dict(trial.genes), "parent": trial.parent and trial.parent.trial}
-        self.store.note("started", trial.number, **facts)
-        trial.inherit(self.pretrained, self._short_rungs)
+        parent = trial.parent.trial if trial.parent else None
+        self.store.note("started", trial.number, key=trial.key, genes=dict(trial.genes), parent=parent)
         return trial
 
     def _note_strategy(self, trial: int) -> None:
@@ -204,6 +233,14 @@ class SearchTrials(Producer):
             return None
         number, accuracy = (twin.number, None) if isinstance(twin, Trial) else (twin.trial, twin.accuracy)
         return trial.finish(Status.DUPLICATE, f"same net as trial {number}", accuracy=accuracy)
+
+    def _unaffordable(self, trial: Trial) -> Record | None:
+        """The record of a net that the limit on compute leaves too little for."""
+        needed, left = trial.work_left(self.settings.repeats).flops, self.budget.flops_left
+        if needed <= left:
+            return None
+        error = f"would take {short(needed)} FLOPs where {short(left)} are left"
+        return self.infeasible(trial, {TOO_MUCH: needed / max(1.0, left) - 1}, error)
 
     def infeasible(self, trial: Trial, broken: dict[str, float], error: str = "") -> Record:
         """The record of a trial whose net breaks limits, each by this share."""
@@ -267,7 +304,8 @@ class SearchTrials(Producer):
 
     def _recall(self, record: Record) -> None:
         """Take up what a record says, of this session or an earlier one."""
-        self.tally.add(record)
+        self.tally.apply(record)
+        self.finetuning.apply(record)
         if record.status in UNTRAINED:
             return
         if self.parents and record.weights == "polished":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -47,6 +48,7 @@ class StudyAdapter:
         self._open: dict[int, Trial] = {}
         self._kept: dict[str, Any] = {}  # attributes of the study, at the last look
         self._asked: int | None = None  # the trial that was proposed last
+        self.queued = deque[Genes]()  # genes of the next proposals
 
     def _stop(self) -> None:
         """Called by a sampler that has nothing more to propose, as Optuna's BruteForceSampler."""
@@ -75,6 +77,7 @@ class StudyAdapter:
         """Fix the genes of the next proposals; the strategy draws the others. Not where it follows a plan."""
         for fixed in () if self.planned else genes:
             self.study.enqueue_trial(fixed)
+            self.queued.append(fixed)
 
     def ask(self) -> tuple[int, TrialChooser]:
         """Ask for a new trial: its number and its chooser.
@@ -85,6 +88,8 @@ class StudyAdapter:
         with self._user_errors():
             trial = self.study.ask()
         self._asked, self._open[trial.number] = trial.number, trial
+        if self.queued:
+            self.queued.popleft()
         return trial.number, TrialChooser(trial, self._user_errors)
 
     def set_attrs(self, trial: int, **attrs: Any) -> None:

@@ -1,18 +1,20 @@
-"""`RunTally`: what the records of a search and its trials under way add up to, and what is left of its compute."""
+"""`RunTally`: what the records of a search and its trials under way add up to."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from ...archs import Genotype
 from ...archs.cost import BACKWARD_FACTOR
 from ...results.ranking.objectives import spent_on_training
 from ...results.runs.record import REFERENCE_KINDS, Record
 from ...results.runs.status import UNTRAINED, Status
 from ..spec import SearchSpec
 from .live import LiveTrials
-from .shared_weights import SharedWeights
+from .schedulers import Scheduler
 from .trial import Trial
+from .work import Work
+
+TOO_MUCH = "train_flops"  # the constraint that a net violates which the limit on compute leaves too little for
 
 
 class RunTally:
@@ -21,78 +23,67 @@ class RunTally:
     Attributes:
         taken: trials whose records are an earlier run's.
         begun, macs: nets of the search that were trained, and their MACs.
-        promotions: number of them by rungs that they were promoted from.
+        inherited: number of them that began with a relative's weights.
+        promotions: number of them by rungs that they were promoted from,
+        promoted_macs: and their MACs.
         whole: number of them that were trained to the end.
-        seconds, worked: of workers, and their FLOPs: "alone" on nets that were trained, "shared" on slices of a bank.
+        spent: what trainings that have ended took, by `part_of`.
+        refused: FLOPs of the nets that the limit on compute left too little for.
     """
 
-    def __init__(self, live: LiveTrials, settings: SearchSpec, shared: SharedWeights | None) -> None:
-        self._live, self._settings, self._shared = live, settings, shared
-        self._flops_a_mac = BACKWARD_FACTOR * settings.recipe.batch_size
+    def __init__(self, live: LiveTrials, settings: SearchSpec) -> None:
+        self._live, self._settings = live, settings
         self._seconds_beside = 0.0
         self.statuses: Counter[Status] = Counter()
         self.taken: list[int] = []
-        self.begun = self.macs = self.whole = self._references = 0
+        self.begun = self.macs = self.inherited = self.whole = self._references = 0
         self.promotions: Counter[int] = Counter()
-        self.seconds, self.worked = defaultdict[str, float](float), defaultdict[str, float](float)
-        self._flops: Counter[str] = Counter()  # of trainings, by `part_of`
+        self.promoted_macs: Counter[int] = Counter()
+        self.spent = defaultdict[str, Work](Work)
+        self.refused: list[float] = []
 
-    def add(self, record: Record) -> None:
+    def apply(self, record: Record) -> None:
         """Take in the next record."""
         self.statuses[record.status] += 1
-        if record.status not in UNTRAINED:
-            self._flops[part_of(record)] += spent_on_training(record)
-            self._references += record.kind == "reference"
-        if record.status == Status.OK and not record.taken_from:
-            self._add_work(record)
+        if TOO_MUCH in record.constraint_violation:
+            self.refused.append(self._flops_needed(record))
+        if record.status in UNTRAINED:
+            return
+        self.spent[part_of(record)] += work_of(record)
+        self._references += record.kind == "reference"
         if record.taken_from:
             self.taken.append(record.trial)
-        elif part_of(record) == "search" and record.status not in UNTRAINED:
+        elif part_of(record) == "search":
             self.begun += 1
-            self.macs += record.training_macs
-            self.promotions[sum(bool(rung["promoted"]) for rung in record.rungs)] += 1
+            self.macs += record.macs
+            self.inherited += record.weights == "inherited"
+            promoted = sum(bool(rung["promoted"]) for rung in record.rungs)
+            self.promotions[promoted] += 1
+            self.promoted_macs[promoted] += record.macs
             self.whole += record.status == Status.OK
 
-    def _add_work(self, record: Record) -> None:
-        if self._shared and record.weights == "shared":
-            kind, flops = "shared", self._shared.evaluation_flops(Genotype.from_dict(record.genotype))
-        else:
-            kind, flops = "alone", spent_on_training(record)
-        self.seconds[kind] += record.seconds
-        self.worked[kind] += flops
+    def _flops_needed(self, record: Record) -> float:
+        """FLOPs that a net would have taken up to its first stop."""
+        settings = self._settings
+        first, *later = Scheduler(settings.scheduler, settings.rungs, settings.eta).rungs(record.budget["full"])
+        steps = first if later else settings.repeats * first
+        return float(BACKWARD_FACTOR * record.macs * steps * record.recipe["batch_size"])
 
     def add_seconds(self, trial: Trial, seconds: float) -> None:
         """Take in how long a job of this session took."""
-        self._seconds_beside += seconds * (part_of(trial) != "search")
+        self._seconds_beside += seconds * (part_of(trial) == "beside")
 
     @property
     def beside_had_its_time(self) -> bool:
-        """Whether baselines and references have had their share of the session's time."""
+        """Whether what is not searched has had its share of the session's time."""
         budget = self._settings.run.budget
         return self._seconds_beside >= (3600 * budget.hours * budget.baselines if budget.baselines else 0.0)
 
-    def flops(self, part: str) -> float:
-        """FLOPs of all trainings of a part so far, see `part_of`."""
-        live = (trial for trial in self._live.values() if part_of(trial) == part)
-        return self._flops[part] + sum(self._flops_a_mac * t.cost.training_macs * t.steps_done for t in live)
-
-    @property
-    def polish_flops(self) -> float:
-        """FLOPs that the front's nets are trained on for in all: a share of those of all nets of the search."""
-        if self._shared:
-            return self._shared.budget.polish
-        return self.flops("search") * self._settings.polish / (1 - self._settings.polish)
-
-    @property
-    def flops_left(self) -> float:
-        """FLOPs that nets may still be trained for until the run's limit, beside those of the front."""
-        most = self._settings.run.budget.train_flops
-        return max(0.0, most - self.flops("search") - self.flops("beside") - self.polish_flops)
-
-    @property
-    def budget_spent(self) -> bool:
-        """Whether all training that the run may do is done, or all compute for evaluations."""
-        return self.flops_left <= 0 or (self._shared is not None and self._shared.is_spent)
+    def begun_work(self, part: str) -> Work:
+        """What all trainings of a part take that have begun or wait for a worker, up to their next stop."""
+        live = [trial for trial in self._live.values() if part_of(trial) == part]
+        repeats = self._settings.repeats
+        return sum((trial.work_done + trial.work_left(repeats) for trial in live), self.spent[part])
 
     @property
     def started(self) -> int:
@@ -106,7 +97,13 @@ class RunTally:
 
 
 def part_of(net: Trial | Record) -> str:
-    """Part of a run's compute that a training belongs to: "search", "beside" (baselines, references) or "polish"."""
+    """Part of a run that a training belongs to: "search", "finetuning" of its nets, or "beside" (baselines, too)."""
     if net.kind in REFERENCE_KINDS:
         return "beside"
-    return "polish" if net.weights == "polished" else "search"
+    return "finetuning" if net.weights == "polished" else "search"
+
+
+def work_of(record: Record) -> Work:
+    """What a run spent on training a net, with all its seeds; nothing on one that it took over."""
+    seeds = 0 if record.taken_from else max(1, len(record.accuracies))
+    return Work(float(spent_on_training(record)), record.budget.get("done", 0) * seeds, seeds)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...archs import Cost, Genotype
+from ...archs.cost import BACKWARD_FACTOR
 from ...archs.timm_net import CountedCost, Net
 from ...results.ranking.objectives import train_flops
 from ...results.runs.events import UnderWay
@@ -20,6 +21,7 @@ from ..samplers.sampler_context import Traits, features
 from ..spec import SearchSpec
 from ..training.artifacts import ArtifactStore
 from ..training.job import MIN_CURVE_POINTS, InitWeights, JobResult, TrainJob
+from .work import Work
 
 BASELINE_SEEDS = 2  # trainings of a baseline: what the seed noise of a run is estimated from
 BUDGET_SHARE = 0.5  # of the full budget; as good after a third of it on average: benchmarks/results/inherit.json
@@ -35,6 +37,7 @@ class Parent:
         trial: its number; None of one from outside of the run, whose FLOPs are not known.
         flops: of training them, and what they came from; None where that is not known.
         net: its genotype; None of one from outside of the run.
+        accuracy: on validation.
     """
 
     start: InitWeights
@@ -42,6 +45,7 @@ class Parent:
     flops: int | None = None
     features: Traits = frozenset()
     net: Genotype | None = None
+    accuracy: float = 0.0
 
 
 class ParentPool:
@@ -52,15 +56,21 @@ class ParentPool:
         self._parents: dict[int, Parent] = {}
 
     def add(self, record: Record) -> None:
-        """Take up a net that has ended, if it was trained to the end and its weights are there."""
-        file = weights_file(self._folder, record)
+        """Take up a net that has ended, if it was trained to the end and its weights are there.
+
+        Of a net that was trained on the weights that are better on validation count, the later ones of equal ones.
+        """
+        file, accuracy = weights_file(self._folder, record), record.accuracy or 0.0
         if record.status != Status.OK or not file.exists():
             return
+        before = self._parents.get(record.lineage.get("trial", -1)) if record.weights == "polished" else None
+        if before and before.trial is not None:
+            if before.accuracy > accuracy:
+                return
+            del self._parents[before.trial]
         net = Genotype.from_dict(record.genotype)
         start = InitWeights(str(file), f"trial {record.trial}", steps_of_lineage(record))
-        self._parents[record.trial] = Parent(start, record.trial, train_flops(record), features(net), net)
-        if record.weights == "polished":  # the same net, trained for longer
-            self._parents.pop(record.lineage.get("trial", -1), None)
+        self._parents[record.trial] = Parent(start, record.trial, train_flops(record), features(net), net, accuracy)
 
     def get(self, trial: int) -> Parent | None:
         return self._parents.get(trial)
@@ -151,18 +161,36 @@ class Trial:
         """Its full budget, in optimiser steps."""
         return self.rung_steps[-1]
 
+    def work_of(self, steps: float, trainings: float = 0.0) -> Work:
+        """What so many optimiser steps of it take."""
+        flops = BACKWARD_FACTOR * self.cost.macs * steps * self.record_fields["recipe"]["batch_size"]
+        return Work(float(flops), steps, trainings)
+
     @property
-    def steps_done(self) -> int:
-        """Optimiser steps so far, of all its seeds."""
+    def work_done(self) -> Work:
+        """What its legs and seeds that have ended took."""
         if self.results_by_seed:
-            return len(self.results_by_seed) * self.total_steps
-        return self.last_result.step if self.last_result else 0
+            return self.work_of(len(self.results_by_seed) * self.total_steps)
+        return self.work_of(self.last_result.step if self.last_result else 0)
+
+    def work_left(self, repeats: int) -> Work:
+        """What it takes from its last stop to its next; nothing while it is paused."""
+        return Work() if self.paused else self.next_work(repeats)
+
+    def next_work(self, repeats: int) -> Work:
+        """What it takes from its last stop to the next rung, or to its last seed where it is compared no more."""
+        if not self.results_by_seed and self.kind == "search" and len(self.rung_accuracies) < len(self.rung_steps) - 1:
+            done = self.last_result.step if self.last_result else 0
+            return self.work_of(self.rung_steps[len(self.rung_accuracies)] - done, 1)
+        seeds = self.seeds(repeats) - len(self.results_by_seed)
+        done = self.last_result.step if self.last_result and not self.results_by_seed else 0
+        return self.work_of(seeds * self.total_steps - done, seeds)
 
     def seeds(self, repeats: int) -> int:
-        """Trainings at full budget in a search that repeats each net so often."""
-        if self.kind == "search":
-            return 1 if self.weights == "polished" else repeats
-        return max(repeats, BASELINE_SEEDS)
+        """Trainings at full budget in a search that repeats each net so often; one of a net that is trained on."""
+        if self.weights == "polished":
+            return 1
+        return repeats if self.kind == "search" else max(repeats, BASELINE_SEEDS)
 
     @property
     def accuracies(self) -> dict[int, float]:
@@ -181,8 +209,6 @@ class Trial:
         seed = settings.seed + repeat
         of_seed, start = f"-{seed}" if repeat else "", self.parent.start if self.parent else None
         name = weights_name(self.key, self.weights) + of_seed
-        if start and repeat and self.weights == "polished":  # of the same net by the same seed
-            start = replace(start, weights=str(folder / "weights" / f"{self.key}{of_seed}.safetensors"))
         seconds = self.last_result.seconds if self.last_result and not repeat else 0.0  # of this training so far
         to_the_end = self.kind in REFERENCE_KINDS or repeat > 0
         self.paused = False

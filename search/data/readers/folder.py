@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -16,14 +17,9 @@ from ....archs.errors import InputError, short_repr
 from ....archs.pictures import Shrink, decode
 from ..dataset import DataConfig, ImageSource, RawDataset, RawSplit
 from ..splits import numbered
+from .layout import PARTS, Layout, layout_of
+from .listing import EXTENSIONS, Listing, identity_of, is_picture
 
-EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")  # torchvision's
-PARTS = {"train": ("train", "training"), "val": ("val", "valid", "validation", "dev"), "test": ("test", "testing")}
-# What NAS boxes, systems and archivers leave among pictures: thumbnails, bins, indices.
-LITTER = (
-    "@eadir", "@tmp", "#recycle", "@recycle", "#snapshot", "@recently-snapshot", ".@__thumb", "$recycle.bin",
-    "system volume information", "lost+found", ".thumbnails", "__macosx", "thumbs.db", "ehthumbs.db", "desktop.ini",
-)  # fmt: skip
 HEAD = 2**16  # bytes of a file that tell it from others
 
 log = logging.getLogger("alternas")
@@ -68,24 +64,8 @@ def stamp(root: str | Path, paths: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-def parts_among(what: str, names: Iterable[str]) -> dict[str, str]:
-    """The names that stand for train, val and test, by part; none if none does.
-
-    Raises:
-        InputError: if two stand for one part, or none for train.
-    """
-    by_part = {part: [name for name in names if name.lower() in known] for part, known in PARTS.items()}
-    for part, found in by_part.items():
-        if len(found) > 1:
-            raise InputError(f"data: {what}: which of {', '.join(found)} is the {part} part?")
-    parts = {part: found[0] for part, found in by_part.items() if found}
-    if parts and "train" not in parts:
-        raise InputError(f"data: {what} has {', '.join(parts.values())}, but no train part")
-    return parts
-
-
 def read_folder(config: DataConfig) -> RawDataset:
-    """Read ROOT/CLASS/**.jpg, or ROOT/train/CLASS/** with or without val and test folders beside train.
+    """Read ROOT/CLASS/**.jpg, ROOT/train/CLASS/** or ROOT/CLASS/train/**, with or without val and test.
 
     Classes are numbered in the order of their names. Hidden files are passed over; what else is no picture is logged,
     and a test part whose pictures lie loose, without labels.
@@ -94,9 +74,10 @@ def read_folder(config: DataConfig) -> RawDataset:
         InputError: if it is not of that form.
     """
     root, listing = root_of(config.name), Listing()
-    folders = _parts(root, listing)
-    barred = {identity_of(path) for path in (root, *folders.values())}  # so that no link leads back, or to another part
-    files = {part: _by_class(folder, barred, listing) for part, folder in folders.items()}
+    layout = layout_of(root, listing, bool(config.group_by))
+    tops = {os.path.dirname(folder) for classes in layout.values() for folder in classes.values()}
+    barred = {identity_of(path) for path in (root, *tops)}  # so that no link leads back, or to another part
+    files = {part: _by_class(classes, barred, listing) for part, classes in layout.items()}
     first = next(iter(files.values()))
     empty = [name for name, paths in first.items() if not paths]
     if empty and not config.skip_broken:
@@ -113,7 +94,29 @@ def read_folder(config: DataConfig) -> RawDataset:
         paths = (os.path.relpath(path, root) for of_class in by_class.values() for path in of_class)
         parts[part] = RawSplit(Files(root, tuple(paths)), y[part])
     listing.warn(root)
-    return RawDataset(parts, classes)
+    return RawDataset(parts, classes, notes=_notes(root, layout))
+
+
+def _by_class(classes: dict[str, str], barred: set[tuple[int, int]], listing: Listing) -> dict[str, list[str]]:
+    """The pictures below the folder of each class, in the order of torchvision's ImageFolder."""
+    seen = barred | {identity_of(folder) for folder in classes.values()}  # so that no link leads to another class
+    paths = {name: list(listing.files(folder, seen)) for name, folder in classes.items()}
+    if others := [path for of_class in paths.values() for path in of_class if not is_picture(path)]:
+        log.warning("data: left aside %d files that are no pictures by their names, such as %s", len(others), others[0])
+    return {name: sorted(filter(is_picture, of_class), key=os.path.split) for name, of_class in paths.items()}
+
+
+def _notes(root: str, layout: Layout) -> dict[str, Any]:
+    """Where the classes of each part lie, as a note, where that is not simply CLASS or train/CLASS."""
+    paths = dict[str, str]()
+    for part, classes in layout.items():
+        name, folder = next(iter(classes.items()))
+        steps = os.path.relpath(folder, root).split(os.sep)
+        paths[part] = "/".join("CLASS" if step == name else step for step in steps)
+    plain = all(
+        path.lower() in ("class", *(f"{name}/class" for name in PARTS.get(part, ()))) for part, path in paths.items()
+    )
+    return {} if plain else {"folders": paths}
 
 
 def root_of(name: str) -> str:
@@ -127,88 +130,3 @@ def root_of(name: str) -> str:
     if root.suffix in (".zip", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z"):
         raise InputError(f"data: {name} is an archive: unpack it")
     raise InputError(f"data: {name} is a file, not a folder with a folder for each class or with labels.csv, nor .npz")
-
-
-def _parts(root: str, listing: Listing) -> dict[str, str]:
-    """The folder of each part; "all" for the root itself. A class may be called train, but it holds no folders."""
-    folders, _ = listing.of(root)
-    named = [name for name in folders if any(name.lower() in known for known in PARTS.values())]
-    others = [folder for folder in folders if folder not in named]
-    if not named or (others and not any(listing.of(os.path.join(root, folder))[0] for folder in named)):
-        return {"all": root}
-    parts = {part: os.path.join(root, name) for part, name in parts_among(root, named).items()}
-    for folder in others:
-        if any(is_picture(path) for path in listing.files(os.path.join(root, folder), set())):
-            raise InputError(f"data: {root} has {parts['train']}/ beside {folder}/ with pictures: part or class?")
-        log.warning("data: %s: left aside: %s/", root, folder)
-    classes, files = listing.of(parts["test"]) if "test" in parts else ([], [])
-    if loose := [] if classes else [file for file in files if is_picture(file)]:
-        log.warning("data: left aside %s: its %d pictures lie loose, without labels", parts.pop("test"), len(loose))
-    return parts
-
-
-def _by_class(folder: str, barred: set[tuple[int, int]], listing: Listing) -> dict[str, list[str]]:
-    classes, files = listing.of(folder)
-    loose = [file for file in files if is_picture(file)]
-    first = f"{len(loose)} pictures lie loose, the first: {loose[0]}" if loose else ""
-    if not classes:
-        raise InputError(f"data: {folder} holds no class folders" + (f"; {first}" if loose else ""))
-    if loose:
-        raise InputError(f"data: {folder}: beside the class folders {first}")
-    tops = [os.path.join(folder, name) for name in classes]
-    seen = barred | {identity_of(path) for path in tops}  # nor to another class
-    paths = {name: list(listing.files(top, seen)) for name, top in zip(classes, tops, strict=True)}
-    if others := [path for of_class in paths.values() for path in of_class if not is_picture(path)]:
-        log.warning("data: left aside %d files that are no pictures by their names, such as %s", len(others), others[0])
-    # in the order of torchvision's ImageFolder
-    return {name: sorted(filter(is_picture, of_class), key=os.path.split) for name, of_class in paths.items()}
-
-
-def is_picture(path: str) -> bool:
-    return path.lower().endswith(EXTENSIONS)
-
-
-def is_litter(path: str) -> bool:
-    """Whether a path leads to what is no data."""
-    return any(name.lower() in LITTER for name in path.split("/"))
-
-
-def identity_of(folder: str) -> tuple[int, int]:
-    facts = os.stat(folder)
-    return facts.st_dev, facts.st_ino
-
-
-@dataclass
-class Listing:
-    """Lists folders without hidden files and without what is no data, of which it keeps the paths."""
-
-    litter: set[str] = field(default_factory=set)
-
-    def of(self, folder: str) -> tuple[list[str], list[str]]:
-        """The names of the folders and of the files in a folder, sorted."""
-        kinds = dict[str, bool]()
-        try:
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    if is_litter(entry.name):
-                        self.litter.add(entry.path)
-                    elif not entry.name.startswith("."):
-                        kinds[entry.name] = entry.is_dir()
-        except OSError as error:
-            raise InputError(f"data: cannot read the folder {folder}: {error.strerror}") from error
-        return sorted(name for name in kinds if kinds[name]), sorted(name for name in kinds if not kinds[name])
-
-    def files(self, folder: str, seen: set[tuple[int, int]]) -> Iterator[str]:
-        """Yield every file below, through links too, but no folder twice."""
-        folders, files = self.of(folder)
-        yield from (os.path.join(folder, file) for file in files)
-        for below in (os.path.join(folder, name) for name in folders):
-            if (identity := identity_of(below)) not in seen:
-                seen.add(identity)
-                yield from self.files(below, seen)
-
-    def warn(self, what: str) -> None:
-        """Log what was no data, if anything was."""
-        if self.litter:
-            count, first = len(self.litter), min(self.litter)
-            log.warning("data: %s: left aside %d files and folders that are no data, such as %s", what, count, first)

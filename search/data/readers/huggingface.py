@@ -17,7 +17,8 @@ from ....archs.pictures import Shrink, decode
 from ..dataset import DataConfig, ImageSource, RawDataset, RawSplit, downloads, missing_package
 from ..images import one_line
 from ..splits import labelled, numbered
-from .folder import parts_among, stamp
+from .folder import stamp
+from .layout import parts_among
 
 IMAGES = ("image", "img")
 LABELS = ("label", "labels", "fine_label")

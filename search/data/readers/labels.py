@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
@@ -12,9 +13,23 @@ import numpy as np
 from ....archs.errors import InputError, short_repr
 from ..dataset import MEMORY_LIMIT, DataConfig, RawDataset, RawSplit
 from ..groups import read_csv
-from .folder import Files, Listing, identity_of, is_picture, root_of
+from .folder import Files, root_of
+from .listing import Listing, identity_of, is_picture
 
 FILE, LABELS, SEPARATOR = "file", "labels", ";"
+# What others separate labels by, and whether it stands in names as well, such as "fire engine".
+JOINS = {
+    "|": False,
+    ",": False,
+    "/": False,
+    "+": False,
+    "&": False,
+    "\t": False,
+    ":": True,
+    "-": True,
+    "_": True,
+    " ": True,
+}
 
 log = logging.getLogger("alternas")
 
@@ -69,6 +84,7 @@ def read_labels(config: DataConfig) -> RawDataset:
         raise InputError(f"data: {table.path}: names no pictures")
     if len(files) * len(names) > MEMORY_LIMIT:
         raise InputError(f"data: {table.path}: {len(files):,} pictures of {len(names):,} labels are too many")
+    _warn_of_joined(table)
     y_NK, places = np.zeros((len(files), len(names)), np.uint8), {name: k for k, name in enumerate(names)}
     for i, labels in enumerate(table.labels_of.values()):
         y_NK[i, [places[name] for name in labels]] = 1
@@ -78,6 +94,24 @@ def read_labels(config: DataConfig) -> RawDataset:
         log.warning("data: %s: left aside %d pictures that it does not name: %s", table.path, len(unnamed), unnamed[0])
     listing.warn(root)
     return RawDataset({"all": RawSplit(Files(root, tuple(files)), y_NK)}, tuple(names))
+
+
+def _warn_of_joined(table: _Table) -> None:
+    """Warn of labels that look like several in one, as of "red|green": separated by something else than `;`.
+
+    Their parts are labels themselves, or, of what never stands within a name, parts of other such labels.
+    """
+    if LABELS not in table.header:
+        return
+    names = set(table.names)
+    for sign, is_common in JOINS.items():
+        parts_of = {name: {part.strip() for part in name.split(sign)} - {""} for name in names if sign in name}
+        parts_of = {name: parts for name, parts in parts_of.items() if len(parts) > 1}
+        count = Counter(part for parts in parts_of.values() for part in parts)
+        known = names if is_common else names | {part for part, times in count.items() if times > 1}
+        if joined := sorted(name for name, parts in parts_of.items() if parts <= known):
+            several = f"{len(joined)} of {len(names)} labels are made of others, such as {short_repr(joined[0])}"
+            log.warning("data: %s: %s: labels are separated by %s", table.path, several, SEPARATOR)
 
 
 def _read_table(path: str) -> _Table:

@@ -13,7 +13,9 @@ import numpy as np
 from ....archs.errors import InputError
 from ....archs.files import UNREADABLE, npy_header
 from ..dataset import MEMORY_LIMIT, DataConfig, RawDataset, RawSplit
+from ..scales import check_scales
 from ..splits import numbered
+from .layout import PART_NAMES, parts_among
 
 SPELLINGS = (("x_{}", "y_{}"), ("{}_images", "{}_labels"))  # of images and labels, by split
 DENSE = 100  # times its packed size: a larger array is nearly all one value
@@ -40,8 +42,8 @@ def read_npz(config: DataConfig) -> RawDataset:
     """Read images (N, H, W), (N, H, W, C) or (N, C, H, W) and N whole numbers as labels; `classes` may name them.
 
     `x`, `y` give the part "all"; `x_train`, `y_train` (or `train_images`, `train_labels`), and the same for val and
-    test, give these. Nothing is unpacked before its shape and size are right. An image is broken if a value of it is
-    not finite.
+    test, or other words for them, give these. Nothing is unpacked before its shape and size are right. An image is
+    broken if a value of it is not finite.
 
     Raises:
         InputError: if the file is not of that form.
@@ -51,6 +53,8 @@ def read_npz(config: DataConfig) -> RawDataset:
         raise InputError(f"data: {path} is no regular file")
     headers = _headers(path)
     keys = _keys(path, headers)
+    if unused := headers.keys() - {"classes", *(name for pair in keys.values() for name in pair)}:
+        log.warning("data: %s: left aside the arrays %s", path, ", ".join(sorted(unused)))
     names = [name for pair in keys.values() for name in pair] + ["classes"] * ("classes" in headers)
     if config.loader != "memory":
         _check_size(path, {name: headers[name] for name in names})
@@ -70,6 +74,7 @@ def read_npz(config: DataConfig) -> RawDataset:
         log.warning("data: %s: %s", path, notes[0])
     if len(shapes := {x_NCHW.shape[1:] for x_NCHW in parts.values()}) > 1:
         raise InputError(f"data: {path}: images of its splits differ in shape: {sorted(shapes)}")
+    check_scales(str(path), parts)
     names = _class_names(path, arrays)
     known = np.unique(np.concatenate(list(labels.values())))
     if len(names) and known[0] >= 0 and known[-1] < len(names):  # a class without a picture is none
@@ -102,9 +107,8 @@ def _headers(path: Path) -> dict[str, Header]:
 def _keys(path: Path, headers: dict[str, Header]) -> dict[str, tuple[str, str]]:
     """Names of images and labels of each part that is there; refuses what are none by their shape and type."""
     for x, y in SPELLINGS:
-        keys = {
-            part: (x.format(part), y.format(part)) for part in ("train", "val", "test") if x.format(part) in headers
-        }
+        words = [word for word in PART_NAMES if x.format(word) in headers]
+        keys = {part: (x.format(word), y.format(word)) for part, word in parts_among(str(path), words).items()}
         if "train" in keys:
             break
     else:

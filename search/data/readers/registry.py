@@ -128,8 +128,8 @@ READERS = (  # the first that takes a name reads it
     ),
     Reader(
         "a folder of class folders",
-        "a folder for each class, or `train/`, `val/`, `test/` with these inside; "
-        ".jpg, .jpeg, .png, .ppm, .bmp, .pgm, .tif, .tiff, .webp",
+        "a folder for each class, or `train/`, `val/`, `test/` with these inside, or inside each class; "
+        ".jpg, .jpeg, .jpe, .jfif, .png, .ppm, .bmp, .pgm, .tif, .tiff, .webp, .gif",
         "folder:read_folder", paths=True,
     ),
 )  # fmt: skip

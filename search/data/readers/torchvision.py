@@ -19,7 +19,8 @@ from ....archs.pictures import Shrink
 from ..dataset import DataConfig, ImageSource, RawDataset, RawSplit, downloads, missing_package
 from ..images import one_line
 from ..splits import labelled, numbered
-from .folder import Files, is_litter, stamp
+from .folder import Files, stamp
+from .listing import is_litter
 from .registry import TORCHVISION_SETS
 
 # Attributes in which torchvision's sets keep labels, paths, and pairs of a path and a label.

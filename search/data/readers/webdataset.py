@@ -22,9 +22,10 @@ from ....archs.pictures import Shrink, decode
 from ..dataset import DataConfig, ImageSource, RawDataset, RawSplit
 from ..images import one_line
 from ..splits import numbered
-from .folder import PARTS, is_litter, stamp
+from .folder import stamp
+from .layout import part_of
+from .listing import KINDS, is_litter
 
-PICTURES = ("jpg", "jpeg", "png", "webp", "ppm", "pgm", "bmp", "gif", "tif", "tiff")
 COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 BLOCK = 512  # bytes: what a tar file is made of
 LARGEST = 2**31 - 1
@@ -78,8 +79,7 @@ def read_webdataset(config: DataConfig) -> RawDataset:
     by_part: dict[str, list[Path]] = {}
     for shard in shards:
         below = shard.relative_to(path).parts if path.is_dir() else ()
-        words = [word for name in reversed(below) for word in re.findall("[a-z]+", name.lower())]
-        part = next((part for word in words for part, known in PARTS.items() if word in known), "all")
+        part = next((part for name in reversed(below) if (part := part_of(name))), "all")
         by_part.setdefault(part, []).append(shard)
     if len(by_part) > 1 and "all" in by_part:
         raise InputError(f"data: {path}: is {by_part['all'][0].name} of train, val or test? Other shards say it")
@@ -125,7 +125,7 @@ def _index(shards: list[Path]) -> tuple[Tars, np.ndarray]:
         samples = _samples(shard)
         with open(shard, "rb") as file:
             for key, sample in samples.items():
-                kinds = [kind for kind in PICTURES if kind in sample]
+                kinds = [kind for kind in KINDS if kind in sample]
                 if len(kinds) != 1:
                     what = f"has {len(kinds)} pictures among {', '.join(sample)}"
                     raise InputError(f"data: {shard}: sample {short_repr(key)} {what}")

@@ -1,0 +1,89 @@
+"""Noise of the pictures: how far accuracies would move on other pictures of the same kind. Knows no records.
+
+An accuracy is a mean over pictures and over seeds, so that its interval has two parts. On the same pictures two nets
+are compared picture by picture: what both find easy or hard cancels out, as in McNemar's test (Psychometrika 12,
+1947). Both parts are sums of squares:
+
+    half width = sqrt((1.96 sd of pictures)^2 + (t sd of seeds)^2)
+
+The sd of a difference on n pictures, of shares d of the seeds that one net has right and the other has not, is that of
+its mean with two pictures added, one of which each net alone has right: Agresti & Min, Statistics in Medicine 24
+(2005), for matched proportions. Without these, few pictures tell equal nets apart too often.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .stats import Noise
+
+if TYPE_CHECKING:
+    import numpy as np
+
+KNOWN_EXACTLY = 10**6  # degrees of freedom of a noise that follows from the number of pictures
+NORMAL = 1.959964  # half width of the 95 % interval of a normal distribution, in standard deviations
+
+
+def picture_sd(accuracy: float, images: int) -> float:
+    """Standard deviation of an accuracy on so many pictures, of new ones: binomial, with two right and two wrong ones
+    added (Agresti & Coull, The American Statistician 52, 1998)."""
+    share = (accuracy * images + 2) / (images + 4)
+    return math.sqrt(share * (1 - share) / (images + 4))
+
+
+def unpaired_sd(one: float, other: float, images: int) -> float:
+    """Standard deviation of the difference of two accuracies of which nobody knows on which pictures they agree."""
+    return math.hypot(picture_sd(one, images), picture_sd(other, images))
+
+
+def paired_sd(one_N: np.ndarray, other_N: np.ndarray) -> float:
+    """Standard deviation of the difference of two accuracies on the same pictures.
+
+    Args:
+        one_N: share of the seeds of a net that have each picture right: of one seed 0 or 1.
+        other_N: of the other net, picture by picture.
+    """
+    import numpy as np  # fronts that need none do without
+
+    apart_N = np.asarray(one_N, float) - np.asarray(other_N, float)
+    images = len(apart_N) + 2
+    squares = float((apart_N**2).sum()) + 2 - float(apart_N.sum()) ** 2 / images
+    return math.sqrt(max(0.0, squares)) / images
+
+
+def half_width(pictures_sd: float, seeds_half_width: float = 0.0) -> float:
+    """Half width of the 95 % interval from its two parts; that of the seeds is known, or 0 where it is not."""
+    return math.hypot(NORMAL * pictures_sd, seeds_half_width)
+
+
+@dataclass(frozen=True)
+class PictureNoise(Noise):
+    """Noise of accuracies that no seed has a part in: classifiers in closed form on frozen nets.
+
+    Of two nets it is that of different pictures, an upper bound: on the same ones they are more alike.
+    """
+
+    groups: Sequence[tuple[float, float, int]] = ()
+    trainings: int = 0
+    nets: int = 0
+    images: int = 1
+
+    @property
+    def degrees(self) -> int:
+        return KNOWN_EXACTLY
+
+    @property
+    def sd(self) -> float:
+        """The largest there is, that of an accuracy of a half."""
+        return picture_sd(0.5, self.images)
+
+    def at(self, score: float) -> tuple[float, int]:
+        return picture_sd(score, self.images), KNOWN_EXACTLY
+
+    def line(self, points: str = "points") -> str:
+        return (
+            f"noise: 95 % by the number of pictures, {self.images:,}; no seed has a part in nets that are not trained"
+        )

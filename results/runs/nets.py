@@ -1,0 +1,49 @@
+"""The trained nets of a run. A net that was trained on is one net with two sets of weights, of which the better count.
+
+Such a training has a record of its own, whose lineage names the trial that it went on from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from .record import Record
+from .status import Status
+
+
+def trained_nets(records: Sequence[Record]) -> list[list[Record]]:
+    """The trainings to the end of each net, the first one first."""
+    trained = [r for r in records if r.status == Status.OK]
+    first, by_trial = dict[int, int](), {r.trial: r for r in reversed(trained)}
+    nets: dict[int, list[Record]] = {}
+    for record in trained:
+        source = by_trial.get(record.lineage.get("trial", -1))
+        goes_on = source is not None and source is not record and source.key == record.key
+        first[record.trial] = first.get(source.trial, source.trial) if source and goes_on else record.trial
+        nets.setdefault(first[record.trial], []).append(record)
+    return list(nets.values())
+
+
+def best_weights(net: Sequence[Record]) -> Record:
+    """The training of a net that is best on validation, the first of equal ones, with the genes of the net."""
+    best = max(net, key=_score)
+    return best if best.genes else replace(best, genes=net[0].genes)
+
+
+def better_weights(records: Sequence[Record], record: Record) -> Record:
+    """Of the net that a record is of, the training that is best on validation; itself if it did not come to its end."""
+    twin = trained_twin(records, record)
+    return next((best_weights(net) for net in trained_nets(records) if any(r.trial == twin.trial for r in net)), record)
+
+
+def trained_twin(records: Sequence[Record], record: Record) -> Record:
+    """The record of the training that a net's weights come from: of a duplicate, its twin's."""
+    if record.status != Status.DUPLICATE:
+        return record
+    return next((r for r in records if r.status == Status.OK and r.trial_key == record.trial_key), record)
+
+
+def _score(record: Record) -> float:
+    return -math.inf if record.accuracy is None else record.accuracy

@@ -1,0 +1,70 @@
+"""`Pace`: seconds that work takes, learned from what jobs have taken."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Sequence
+
+from ..trials.forecast import BANK
+from ..trials.work import Work
+
+LAST = 100  # jobs of a kind that its pace is learned from
+RIDGE = 0.1  # holds FLOPs, steps and trainings to equal parts of the time where jobs do not tell them apart
+ROUNDS = 50  # of coordinate descent, which settles in a few
+
+
+class Pace:
+    """Seconds a FLOP, a step and a training, by kind of work. Of an unknown kind a FLOP takes as long as of another."""
+
+    def __init__(self) -> None:
+        self._known = defaultdict[str, deque[tuple[Work, float]]](lambda: deque(maxlen=LAST))
+        self._fits: dict[str, Work] = {}
+
+    @property
+    def knows(self) -> bool:
+        """Whether any work is known."""
+        return bool(self._known)
+
+    def add(self, kind: str, work: Work, seconds: float) -> None:
+        """Take in what some work took."""
+        if seconds > 0 and (work.flops or work.steps):
+            self._known[kind].append((work, seconds))
+            self._fits.pop(kind, None)
+
+    def seconds(self, kind: str, work: Work) -> float | None:
+        """Seconds that work is expected to take; None while nothing is known."""
+        if kind in self._known:
+            if kind not in self._fits:
+                self._fits[kind] = fit(self._known[kind])
+            pace = self._fits[kind]
+            return pace.flops * work.flops + pace.steps * work.steps + pace.trainings * work.trainings
+        known = self._known.get(BANK) or next(iter(self._known.values()), None)
+        if known is None:
+            return None
+        flops = sum(one.flops for one, _ in known)
+        return work.flops * sum(seconds for _, seconds in known) / flops if flops else None
+
+
+def fit(known: Sequence[tuple[Work, float]]) -> Work:
+    """Seconds a FLOP, a step and a training, none below 0, that come nearest to what some work took.
+
+    By least squares of relative errors; then all are scaled so that the sum of the seconds is right.
+    """
+    parts = [(work.flops, work.steps, work.trainings) for work, _ in known]
+    sizes = [sum(column) / len(known) or 1.0 for column in zip(*parts, strict=True)]
+    mean = sum(seconds for _, seconds in known) / len(known)
+    rows = [
+        [mean * value / size / seconds for value, size in zip(part, sizes, strict=True)]
+        for part, (_, seconds) in zip(parts, known, strict=True)
+    ]
+    used = [j for j in range(3) if any(row[j] for row in rows)]
+    weights = [1 / len(used) if j in used else 0.0 for j in range(3)]
+    for _ in range(ROUNDS):
+        for j in used:
+            square = sum(row[j] ** 2 for row in rows) + RIDGE
+            rest = sum(row[j] * (1 - sum(weights[k] * row[k] for k in used if k != j)) for row in rows)
+            weights[j] = max(0.0, (rest + RIDGE / len(used)) / square)
+    pace = [mean * weight / size for weight, size in zip(weights, sizes, strict=True)]
+    expected = sum(pace[j] * part[j] for part in parts for j in range(3))
+    scale = sum(seconds for _, seconds in known) / expected
+    return Work(*(scale * value for value in pace))

@@ -1,0 +1,64 @@
+"""`ProbeContext`: a search among cuts of pretrained nets that was found possible, with what it needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from ..data.dataset import DataSet
+from ..samplers.probe_order import PATIENCE, ProbeOrder, ProbePair
+from ..spec import SearchSpec
+
+
+@dataclass(frozen=True)
+class ProbeContext:
+    """A search among cuts of pretrained nets. Nothing is written yet.
+
+    Attributes:
+        pairs: of net and image side, which may be probed.
+        record_fields: fields that every record of the run shares.
+        run_settings: what `run.json` holds as the settings; equal ones resume a run.
+    """
+
+    spec: SearchSpec
+    data: DataSet
+    pairs: tuple[ProbePair, ...]
+    folder: Path
+    record_fields: dict[str, Any]
+    run_settings: dict[str, Any]
+
+    @property
+    def images(self) -> int:
+        """Pictures that each cut is judged on: those for training and for validation."""
+        return len(self.data.train) + len(self.data.val)
+
+    @property
+    def weights_dir(self) -> str:
+        """Folder of files of weights, absolute: a worker's current folder may be another; "" where there is none."""
+        assert self.spec.probe is not None
+        given = self.spec.probe.weights_dir
+        return str(Path(given).absolute()) if given else ""
+
+    @property
+    def order(self) -> ProbeOrder:
+        """Which pair is probed next, and when the last probes have added too little."""
+        most = self.spec.limits.get("macs", 0.0)
+        return ProbeOrder(high=most, patience=self.spec.run.budget.patience or PATIENCE)
+
+    def pair_of(self, name: str, side: int) -> ProbePair | None:
+        """The pair of a net and a side; None if this search has none."""
+        return next((pair for pair in self.pairs if (pair.name, pair.side) == (name, side)), None)
+
+    def cuts_of(self, name: str) -> int:
+        """How many blocks a net of timm has, after each of which it can be cut."""
+        return count_cuts(name)
+
+
+@lru_cache(maxsize=256)
+def count_cuts(name: str) -> int:
+    """How many cuts a net of timm has; timm and torch are loaded."""
+    from ...archs.timm.cut_points import cut_points
+
+    return len(cut_points(name))

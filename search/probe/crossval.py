@@ -1,0 +1,111 @@
+"""Judge features by cross-validation: each picture by a classifier that has not seen it, and the one fitted on all.
+
+N pictures, F features, K classes or labels. Groups of pictures stay in one fold; the penalty is chosen by leave-one-out
+among the pictures of each training.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
+
+from ...archs.errors import InputError
+from ..data.views import fold_numbers
+from .ridge import Features, LinearHead, Sample, axes_from_pictures, axes_from_sums, weighted_sums
+
+FOLDS = 5
+SHIFTED_BY = 256  # pictures whose mean is taken off before products are summed
+CALIBRATED_ON = 1024  # pictures, at most, that logits are scaled by
+FACTORS = (-3.0, 7.0)  # natural logarithm of the least and the largest factor to logits
+
+
+@dataclass(frozen=True)
+class LabelledPictures:
+    """What is known of the pictures: labels y_N, or y_NK of several labels, and the fold in which each is judged."""
+
+    y: np.ndarray
+    classes: int
+    fold_N: np.ndarray
+
+    def targets(self) -> np.ndarray:
+        """t_NK: +1 of a picture's class or labels, -1 of the others."""
+        one_hot_NK = self.y if self.y.ndim == 2 else self.y[:, None] == np.arange(self.classes)
+        return 2.0 * one_hot_NK - 1
+
+    def weights(self, balanced: bool) -> np.ndarray:
+        """w_N, 1 on average: those of each class sum to the same if balanced, else all are 1."""
+        if not balanced or self.y.ndim == 2:
+            return np.ones(len(self.y))
+        count_K = np.bincount(self.y, minlength=self.classes)
+        return len(self.y) / (np.count_nonzero(count_K) * count_K[self.y])
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Logits of each picture by a classifier that has not seen it, and the classifier fitted on all, alike scaled."""
+
+    logits_NK: np.ndarray
+    head: LinearHead
+
+
+def labelled(y: np.ndarray, classes: int, group_N: np.ndarray | None = None) -> LabelledPictures:
+    """Pictures in FOLDS folds, each class or label spread evenly as far as it can be; a group stays in one fold.
+
+    Args:
+        y: labels y_N from 0, or y_NK of 0 and 1.
+        group_N: number of each picture's group; None is a group for each.
+
+    Raises:
+        InputError: if there are fewer than two groups.
+    """
+    fold_N = fold_numbers(y, classes, FOLDS, group_N)
+    if len(np.unique(fold_N)) < 2:
+        raise InputError("cross-validation: needs pictures of at least two groups, all are of one")
+    return LabelledPictures(y, classes, fold_N)
+
+
+def cross_validate(f_NF: Features, pictures: LabelledPictures, balanced: bool = False) -> Judged:
+    """Judge finite features of the pictures.
+
+    From sums over the pictures of each fold where there are fewer features than pictures: then memory does not grow
+    with the pictures, if `f_NF` reads the rows that it is asked for.
+
+    Args:
+        balanced: whether all classes weigh the same, however many pictures they have.
+    """
+    everything = Sample(f_NF, pictures.targets(), pictures.weights(balanced), np.arange(len(pictures.y)))
+    folds = [np.flatnonzero(pictures.fold_N == fold) for fold in np.unique(pictures.fold_N)]
+    others = [everything.of(np.setdiff1d(everything.rows, rows)) for rows in folds]
+    if any(sample.is_wide for sample in others):
+        heads = [axes_from_pictures(sample).best() for sample in (*others, everything)]
+    else:
+        shift_F = f_NF[everything.rows[:SHIFTED_BY]].mean(0, dtype=np.float64)
+        sums = [weighted_sums(everything.of(rows), shift_F) for rows in folds]
+        whole = np.sum(sums, axis=0)
+        lesser = [whole - each for each in sums]
+        pairs = zip((*lesser, whole), (*others, everything), strict=True)
+        heads = [axes_from_sums(each, shift_F, sample).best() for each, sample in pairs]
+    logits_NK = np.zeros((len(pictures.y), pictures.classes))
+    for rows, head in zip(folds, heads, strict=False):
+        logits_NK[rows] = head.logits(f_NF, rows)
+    factor = calibration(logits_NK, pictures.y)
+    return Judged((factor * logits_NK).astype(np.float32), heads[-1].scaled(factor))
+
+
+def calibration(logits_NK: np.ndarray, y: np.ndarray) -> float:
+    """The factor to logits of the least negative log-likelihood, of CALIBRATED_ON pictures (Guo et al., ICML 2017)."""
+    rows = np.linspace(0, len(y) - 1, min(len(y), CALIBRATED_ON)).round().astype(int)
+    logits_MK, y = logits_NK[rows], y[rows]
+
+    def loss(log_factor: float) -> float:
+        scaled_MK = np.exp(log_factor) * logits_MK
+        if y.ndim == 2:
+            return float(np.logaddexp(0, np.where(y, -scaled_MK, scaled_MK)).mean())
+        return float((logsumexp(scaled_MK, axis=1) - scaled_MK[np.arange(len(y)), y]).mean())
+
+    found: Any = minimize_scalar(loss, bounds=FACTORS, method="bounded", options={"xatol": 0.01})
+    return float(np.exp(found.x))

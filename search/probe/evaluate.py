@@ -1,0 +1,142 @@
+"""`probe_job`: a worker judges all cuts of a pretrained net at one image side, and keeps the weights of the best."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...archs.cut_network import CutNetwork, cut_trunk
+from ...archs.files import atomic_write
+from ...archs.timm.cut_points import cut_points
+from ...archs.timm.cuts import prune
+from ...archs.timm.models import create
+from ...archs.timm.weights_files import find_weights, load_into
+from ...archs.timm_net import CountedCost, CutNet, net_cost
+from ...archs.weights import save
+from ...results.metrics import scores
+from ...results.ranking.pareto import front_of
+from ...results.runs.status import Status
+from ..data.views import joined
+from ..training.checkpoint import device_name
+from ..training.job import JobResult
+from ..training.loaders import DeviceLoader
+from .crossval import LabelledPictures, labelled
+from .job import CutResult, ProbeJob
+from .probe import ProbeResult, metrics_of, probe
+
+BATCH = 32
+STATES = 4  # nets whose weights a worker keeps in memory
+
+
+class Cut(NamedTuple):
+    """A cut that was judged, and what it costs with its classifier."""
+
+    net: CutNet
+    cost: CountedCost
+    result: ProbeResult
+
+
+def probe_job(job: ProbeJob, loader: DeviceLoader) -> JobResult:
+    """Judge the cuts of a pretrained net that are within the limits; where none is, the result has no cuts.
+
+    Raises:
+        InputError: if the net's weights are broken or of another net, or its blocks do not take such images.
+        OperationError: if they cannot be had.
+    """
+    began, data = time.monotonic(), loader.data
+    blocks = _blocks_within(job, len(data.classes))
+    if not blocks:
+        return JobResult(job.id, Status.OK, seconds=time.monotonic() - began)
+    state, source = _pretrained_state(job.net, job.weights_dir)
+    trunk = cut_trunk(job.net, job.side, state)
+    prune(trunk.model, trunk.points[blocks - 1])
+    trunk.points = trunk.points[:blocks]
+    trunk.to(loader.device)
+    both = joined(data.train, data.val)
+    pictures = labelled(both.y_N, len(data.classes), both.group_N)
+    with torch.inference_mode():
+        results = list(probe(trunk, _batches(loader), pictures, job.metric, data.classes))
+    judged = [result for result in results if isinstance(result, ProbeResult)]
+    cuts = _best_poolings(job, judged, len(data.classes))
+    kept = {cut.net.key: _keep(job, cut, state, pictures, loader) for cut in _on_front(job, cuts)}
+    found = tuple(_result(cut, pictures, job, data.classes, kept.get(cut.net.key, "")) for cut in cuts)
+    how = {"loader": data.loader, "source": source}
+    return JobResult(
+        job.id, Status.OK, seconds=time.monotonic() - began, device=device_name(loader.device), how=how, cuts=found
+    )
+
+
+@lru_cache(maxsize=STATES)
+def _pretrained_state(name: str, weights_dir: str) -> tuple[dict[str, Tensor], str]:
+    """Weights of a whole net by timm's names, and the name of their file; kept, for its next image side is near."""
+    source, model = find_weights(name, weights_dir), create(name)
+    load_into(model, source)
+    return model.state_dict(), Path(source.path).name
+
+
+def _blocks_within(job: ProbeJob, classes: int) -> int:
+    """How many blocks of the net, from its first, give a cut within the limits."""
+    for block in range(len(cut_points(job.net))):
+        cost = net_cost(CutNet(job.net, block, job.side), classes, job.side)
+        if any(getattr(cost, name) > most for name, most in job.limits.items()):
+            return block
+    return len(cut_points(job.net))
+
+
+def _batches(loader: DeviceLoader) -> Iterator[Tensor]:
+    """The training and validation pictures, in the order of their labels."""
+    for split in ("train", "val"):
+        for x_BCHW, _ in loader.images(split, BATCH):
+            yield x_BCHW
+
+
+def _best_poolings(job: ProbeJob, results: Iterable[ProbeResult], classes: int) -> list[Cut]:
+    """Of each block the pooling with the best score, within the limits."""
+    best: dict[int, Cut] = {}
+    for result in results:
+        net = CutNet(job.net, result.block, job.side, result.pooling)
+        cost = net_cost(net, classes, job.side)
+        assert isinstance(cost, CountedCost)
+        over = any(getattr(cost, name) > most for name, most in job.limits.items())
+        before = best.get(result.block)
+        if not over and (before is None or result.score > before.result.score):
+            best[result.block] = Cut(net, cost, result)
+    return list(best.values())
+
+
+def _on_front(job: ProbeJob, cuts: Sequence[Cut]) -> list[Cut]:
+    """The cuts that neither another one nor the run's front dominates."""
+    own = [(cut.result.score, float(getattr(cut.cost, job.objective))) for cut in cuts]
+    known = [(score, cost) for cost, score in job.front]
+    return [cut for cut in front_of([*cuts, *(None for _ in known)], [*own, *known]) if cut is not None]
+
+
+def _keep(job: ProbeJob, cut: Cut, state: dict[str, Tensor], pictures: LabelledPictures, loader: DeviceLoader) -> str:
+    """Write the weights of a cut net with its classifier, and its confusion of classes. Returns their digest."""
+    network = CutNetwork(cut.net, pictures.classes, loader.data.in_chans, state).eval()
+    head = cut.result.head
+    network.head.load_state_dict(
+        {"weight": torch.from_numpy(head.weight_KF).float(), "bias": torch.from_numpy(head.bias_K).float()}
+    )
+    path = Path(job.weights) / f"{cut.net.key}.safetensors"
+    digest = save(network, path)
+    found = scores(torch.from_numpy(cut.result.logits_NK), torch.from_numpy(pictures.y), pictures.classes, False)
+    guess_N = cut.result.logits_NK.argmax(1)
+    arrays: Any = {"val": found.confusion_KK.numpy(), "guess": guess_N.astype(np.uint16)}
+    atomic_write(path.with_suffix(".npz"), partial(np.savez_compressed, **arrays))
+    return digest
+
+
+def _result(cut: Cut, pictures: LabelledPictures, job: ProbeJob, classes: Sequence[str], sha256: str) -> CutResult:
+    numbers = metrics_of(cut.result.logits_NK, pictures.y, job.metric, classes)
+    if job.metric.is_accuracy:
+        del numbers["accuracy"]
+    net, cost = cut.net, cut.cost
+    return CutResult(net.block, net.pooling, cost.params, cost.macs, cut.result.score, numbers, sha256)

@@ -1,0 +1,64 @@
+"""`ProbeJob`: judge all cuts of a pretrained net at one image side; `CutResult`: what came of one cut."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ...results.ranking.metric import Metric
+
+
+@dataclass(frozen=True)
+class ProbeJob:
+    """Judge the cuts of a pretrained net at one image side, all by one forward pass of the pictures.
+
+    Attributes:
+        trial: number of the trial of the first cut; the others have the numbers after it.
+        net: timm's name, with the tag of its weights.
+        side: of the pictures that the net sees, in pixels.
+        weights_dir: folder where its weights may be; the hub's cache and the hub are looked in too.
+        weights: folder for the weights of the cuts that are on the front.
+        front: (cost, score) of the cuts that nothing dominates so far.
+        objective: the cost of that front, "macs" or "params".
+        limits: largest cost of a cut, by "macs" and "params"; others are not judged.
+        metric: what cuts are ranked by.
+        timeout_s: the worker of a job that takes longer is killed.
+    """
+
+    trial: int
+    net: str
+    side: int
+    weights_dir: str
+    weights: str
+    front: tuple[tuple[float, float], ...] = ()
+    objective: str = "macs"
+    limits: Mapping[str, float] = field(default_factory=dict)
+    metric: Metric = field(default_factory=Metric)
+    timeout_s: float = math.inf
+
+    @property
+    def id(self) -> int:
+        return self.trial
+
+
+@dataclass(frozen=True)
+class CutResult:
+    """How one cut was judged.
+
+    Attributes:
+        block: index of the block after which the net is cut.
+        pooling: how its map becomes features, the best of those tried.
+        params, macs: of the cut net with its classifier, for one picture.
+        accuracy: cross-validated, a fraction, or the score of another metric.
+        metrics: further cross-validated numbers.
+        sha256: first 12 digits of the digest of its weights file; "" where it is not on the front, and has none.
+    """
+
+    block: int
+    pooling: str
+    params: int
+    macs: int
+    accuracy: float
+    metrics: Mapping[str, float]
+    sha256: str = ""

@@ -1,0 +1,144 @@
+"""Check a search among cuts of pretrained nets, and load what it needs: a `ProbeContext`. Nothing is written here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from rich.console import Console
+
+from ...archs.errors import InputError
+from ...archs.timm_net import picture_moments
+from ...results.ranking.metric import class_of
+from ...results.ranking.stats import SHARE
+from ...results.runs.record import versions
+from ...results.runs.store import run_folder
+from ...spaces.pretrained import PretrainedNet, find_nets
+from ..data.dataset import DataSet
+from ..data.load import load_showing, one_class_each
+from ..data.readers.registry import find_reader
+from ..prepare import check_same_run
+from ..samplers.probe_order import ProbePair
+from ..spec import SearchSpec
+from .context import ProbeContext
+from .crossval import FOLDS
+
+LARGEST_SIDE = 224  # px that pictures are kept at, where nobody asks for another side
+DEEPER = 64.0  # times a limit on MACs that a whole net may cost for its first cuts to be within it
+
+
+def prepare_probe(spec: SearchSpec, console: Console) -> ProbeContext:
+    """Check a search among cuts of pretrained nets, and load its data.
+
+    Raises:
+        InputError: if a setting is wrong or of another kind of search, no weights can be had, or the run exists with
+            other settings.
+    """
+    assert spec.probe is not None
+    _check_settings(spec)
+    nets = _with_weights(_named(spec.probe.nets), spec.probe.weights_dir, console)
+    data = _load(spec, console)
+    side = max(data.image_size) if spec.data.image_size else LARGEST_SIDE
+    pairs = tuple(pair for net in nets for pair in _pairs(net, side, spec))
+    if not pairs:
+        raise InputError(f"max-macs: no net of --nets has cuts of so few MACs, got {spec.limits.get('macs'):g}")
+    folder = run_folder(spec.name)
+    settings = _run_settings(spec, data, [net.name for net in nets])
+    check_same_run(folder, spec, settings)
+    record_fields = {
+        "data": {"name": data.name, "fraction": 1.0, "split": data.split_hash},
+        "versions": versions(),
+    }
+    return ProbeContext(spec, data, pairs, folder.absolute(), record_fields, settings)
+
+
+def _check_settings(spec: SearchSpec) -> None:
+    """Raise InputError if a setting is of searches that train nets."""
+    trained_only = {
+        "supernet": spec.supernet, "start-with": spec.start_with, "from": spec.pretrained, "tune": spec.tune,
+        "trainer": spec.trainer, "with": spec.references, "repeats": spec.repeats > 1,
+        "scheduler": spec.scheduler != "none", "strategy": not spec.strategy.startswith("evolution"),
+    }  # fmt: skip
+    for name, given in trained_only.items():
+        if given:
+            raise InputError(f"{name}: space 'pretrained' judges nets without training them; leave it out")
+    if spec.metric.within != SHARE:
+        raise InputError(f"metric: of cuts it must be a share from 0 to 1, such as accuracy, got {spec.metric.name}")
+    if spec.measured:
+        cost = spec.measured[0]
+        raise InputError(
+            f"{cost}: of cuts it is measured in the end, for the front; rank by it: --objective macs,{cost}"
+        )
+
+
+def _load(spec: SearchSpec, console: Console) -> DataSet:
+    """The data, pictures with values from 0 to 1: each pretrained net normalises them in its own way.
+
+    Raises:
+        InputError: if the data cannot be read, or nets of pictures cannot see them.
+    """
+    config = spec.data
+    if config.image_size is None and not find_reader(config.name).arrays:
+        config = replace(config, image_size=(LARGEST_SIDE, LARGEST_SIDE))
+    data = one_class_each(load_showing(config, console))
+    class_of(spec.metric, data.classes)
+    if data.in_chans not in (1, 3):
+        raise InputError(f"data: pretrained nets see pictures of 1 or 3 channels, {data.name} has {data.in_chans}")
+    mean, std = picture_moments(data.mean, data.std, data.white_level)
+    return replace(data, mean=mean, std=std)
+
+
+def _named(words: tuple[str, ...]) -> list[PretrainedNet]:
+    """The nets that were asked for; InputError if some are no pretrained ones of timm's."""
+    nets, others = find_nets(",".join(words))
+    if others:
+        raise InputError(f"nets: names of timm's nets, such as 'levit_128s' or 'mobilenetv4*', got {others[0]!r}")
+    return nets
+
+
+def _pairs(net: PretrainedNet, largest: int, spec: SearchSpec) -> list[ProbePair]:
+    """A net with each image side at which its first cuts may be within the limits."""
+    most = DEEPER * spec.limits.get("macs", math.inf)
+    pairs = [
+        ProbePair(net.name, side, float(net.macs_at(side)), net.top1, net.family, net.side)
+        for side in net.sides
+        if side <= largest or side == net.sides[0]
+    ]
+    return [pair for pair in pairs if pair.macs <= most]
+
+
+def _with_weights(nets: Sequence[PretrainedNet], weights_dir: str, console: Console) -> list[PretrainedNet]:
+    """The nets whose weights can be had; the others are said to be left out.
+
+    Raises:
+        InputError: if the weights of no net can be had.
+    """
+    from ...archs.timm.weights_files import why_no_weights
+
+    reasons = {net.name: why_no_weights(net.name, weights_dir) for net in nets}
+    missing = [name for name, reason in reasons.items() if reason]
+    if len(missing) == len(nets):
+        hint = "--weights-dir DIR reads DIR/NAME.safetensors, .pth, .pt or .bin"
+        reason = f"{missing[0]}: {reasons[missing[0]]}"
+        raise InputError(f"nets: the weights of none of {len(nets)} nets can be had ({reason}); {hint}")
+    if missing:
+        more = f" and {len(missing) - 1} others" if len(missing) > 1 else ""
+        line = f"left out for want of weights: {missing[0]}{more} ({reasons[missing[0]]})"
+        console.print(line, highlight=False, soft_wrap=True)
+    return [net for net in nets if not reasons[net.name]]
+
+
+def _run_settings(spec: SearchSpec, data: DataSet, nets: list[str]) -> dict[str, Any]:
+    """The settings in `run.json`."""
+    facts = spec.to_dict()
+    kept = ("space", "data", "objective", "other_costs", "limits", "metric", "latency", "devices", "seed")
+    about = {
+        "data_split": data.split_hash,
+        "loader": data.loader,
+        "image_size": list(data.image_size),
+        "nets": nets,
+        "folds": FOLDS,
+    }
+    return {name: facts[name] for name in kept} | about

@@ -1,0 +1,115 @@
+"""Judge all cuts of a frozen net at one image side from one forward pass of the pictures."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from threadpoolctl import ThreadpoolController
+from torch import Tensor
+
+from ...archs.cost import FORWARD_FACTOR
+from ...archs.timm_net import POOLINGS
+from ...results.metrics import label_scores, scores
+from ...results.ranking.metric import Metric, all_numbers
+from .crossval import LabelledPictures, cross_validate
+from .features import FeatureMatrix, MapsOf
+from .ridge import LinearHead
+
+BALANCED = ("balanced_accuracy", "macro_f1")  # metrics to which each class counts the same
+
+
+@dataclass(frozen=True)
+class ProbeResult:
+    """A cut with a pooling, judged by cross-validation.
+
+    Attributes:
+        block: that the net is cut after, from 0.
+        score: of the metric, more is better.
+        accuracy: share of right answers; of several labels, of all their answers.
+        logits_NK: of each picture, by a classifier that has not seen it.
+        head: the classifier fitted on all pictures.
+    """
+
+    block: int
+    pooling: str
+    score: float
+    accuracy: float
+    logits_NK: np.ndarray
+    head: LinearHead
+
+
+@dataclass(frozen=True)
+class ProbeFailure:
+    """A cut that cannot be judged, and why."""
+
+    block: int
+    pooling: str
+    reason: str
+
+
+def probe(
+    maps_of: MapsOf,
+    batches: Iterable[Tensor],
+    pictures: LabelledPictures,
+    metric: Metric,
+    classes: Sequence[str],
+    folder: Path | None = None,
+) -> Iterator[ProbeResult | ProbeFailure]:
+    """Judge each block and pooling of a net at one image side; block by block, POOLINGS of each.
+
+    The forward pass comes first, once for all: `flops_of` says what it takes. The closed form then has the threads that
+    torch has. Whoever takes the best pooling of a block chooses by the same cross-validation that judges it.
+
+    Args:
+        maps_of: maps x_BCHW after each block of the frozen net in eval mode, for a batch of pictures.
+        batches: the pictures as the net wants them, in the order of their labels.
+        pictures: their labels and folds, by `labelled`.
+        classes: names by label.
+        folder: where features lie that are too many for the memory; None is the system's folder for temporary files.
+
+    Raises:
+        OperationError: if features cannot be written there.
+    """
+    threads = ThreadpoolController()
+    with tempfile.TemporaryDirectory(dir=folder, prefix="probe-") as room:
+        matrix = FeatureMatrix(len(pictures.y), Path(room) / "features")
+        matrix.fill(maps_of, batches)
+        for block in range(matrix.blocks):
+            for pooling in POOLINGS:
+                columns = matrix.columns(block, pooling)
+                if columns is None:
+                    continue
+                if not matrix.is_finite(columns):
+                    yield ProbeFailure(block, pooling, "features that are not finite")
+                    continue
+                with threads.limit(limits=torch.get_num_threads(), user_api="blas"):
+                    judged = cross_validate(columns, pictures, metric.name in BALANCED)
+                score, accuracy = score_of(judged.logits_NK, pictures.y, metric, classes)
+                yield ProbeResult(block, pooling, score, accuracy, judged.logits_NK, judged.head)
+
+
+def score_of(logits_NK: np.ndarray, y: np.ndarray, metric: Metric, classes: Sequence[str]) -> tuple[float, float]:
+    """The metric's score, and the accuracy."""
+    numbers = metrics_of(logits_NK, y, metric, classes, with_auroc=metric.name == "auroc")
+    accuracy = numbers["label_accuracy" if y.ndim == 2 else "accuracy"]
+    return metric.score(numbers[metric.name]), accuracy
+
+
+def metrics_of(
+    logits_NK: np.ndarray, y: np.ndarray, metric: Metric, classes: Sequence[str], with_auroc: bool = True
+) -> dict[str, float]:
+    """All numbers that a record holds of answers to pictures; AUROC, which takes sorting, may be left out as NaN."""
+    logits, labels = torch.from_numpy(logits_NK), torch.from_numpy(y)
+    if y.ndim == 2:
+        return all_numbers(label_scores(logits, labels), metric, classes)
+    return all_numbers(scores(logits, labels, len(classes), with_auroc), metric, classes)
+
+
+def flops_of(macs: int, pictures: int) -> float:
+    """FLOPs of the forward pass of all pictures through a net of so many MACs; the closed form is not counted."""
+    return FORWARD_FACTOR * macs * pictures

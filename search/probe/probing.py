@@ -1,0 +1,189 @@
+"""`Probing`: which pretrained net is probed next, at which image side, and the records that a probe becomes.
+
+Its state is what the records say: `learn` takes up each, those of earlier sessions too.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict, deque
+from typing import Any
+
+from ...archs.cost import FORWARD_FACTOR
+from ...archs.timm_net import CountedCost, CutNet, net_from_dict
+from ...results.ranking.pareto import front_of
+from ...results.runs.record import Record, now
+from ...results.runs.status import Status
+from ...results.runs.store import Store, weights_file
+from ..samplers.probe_order import ProbePair
+from ..training.job import JobResult, Workers
+from ..trials.producer import Producer
+from .context import ProbeContext
+from .job import CutResult, ProbeJob
+
+log = logging.getLogger("alternas")
+MAX_RETRIES = 2  # of a pair whose worker was lost
+Curve = tuple[tuple[float, float], ...]  # (cost, score) of cuts
+
+
+class Probing(Producer):
+    """Hands out probes, one for each pretrained net and image side, and makes a record of each cut.
+
+    Attributes:
+        records: of the cuts that were judged, by key.
+        judged: (MACs, score) of the cuts of each pair that has ended; none where it failed.
+        running: pairs at workers, by the number of their job.
+        seconds: that the probe of a pair took.
+    """
+
+    def __init__(self, context: ProbeContext, store: Store) -> None:
+        self.context, self._store = context, store
+        self.records: dict[str, Record] = {}
+        self.judged: dict[ProbePair, Curve] = {}
+        self.running: dict[int, ProbePair] = {}
+        self.seconds: dict[ProbePair, float] = {}
+        self._found: dict[ProbePair, list[Record]] = defaultdict(list)
+        self._losses: dict[ProbePair, int] = defaultdict(int)
+        self._again = deque[ProbePair]()
+        self._unwritten = deque[Record]()
+        self._next_number = 0
+        for record in store.records:
+            self.learn(record)
+
+    @property
+    def done(self) -> bool:
+        return not self.running and not self._unwritten
+
+    @property
+    def complete(self) -> bool:
+        return self.done and self._next_pair() is None
+
+    @property
+    def flops(self) -> float:
+        """FLOPs of all probes so far: 2 x MACs x pictures of the deepest cut of each."""
+        return sum(FORWARD_FACTOR * r.cost["macs"] * r.runtime.get("evaluated", 0) for r in self.records.values())
+
+    def next_job(self, workers: Workers) -> ProbeJob | Record | None:
+        """A cut to record, else the probe of the next pair; None if no pair is left that is worth it."""
+        if self._unwritten:
+            return self._unwritten.popleft()
+        pair = self._next_pair()
+        if pair is None:
+            return None
+        if self._again:
+            self._again.popleft()
+        context, number = self.context, self._next_number
+        self._next_number += context.cuts_of(pair.name)
+        self.running[number] = pair
+        return ProbeJob(
+            number, pair.name, pair.side, context.weights_dir, str(context.folder / "weights"),
+            self.front, context.spec.objective, dict(context.spec.limits),
+            context.spec.metric, 60 * context.spec.run.budget.trial_minutes,
+        )  # fmt: skip
+
+    def take(self, job: ProbeJob, result: JobResult) -> Record | None:
+        """The record of the most accurate cut; those of the others are handed out next."""
+        pair = self.running.pop(job.trial)
+        if result.status == Status.LOST:
+            self._losses[pair] += 1
+            if self._losses[pair] <= MAX_RETRIES:
+                log.warning("%s at %d px: %s; it is tried again", pair.name, pair.side, result.error)
+                self._again.append(pair)
+                return None
+        if result.status != Status.OK or not result.cuts:
+            return self._failed(job, pair, result)
+        known = {r.trial for r in self._found[pair]}
+        records = [self._record(job, pair, cut, result) for cut in result.cuts]
+        records = [r for r in records if r.trial not in known and r.key not in self.records]
+        best = max(records, key=lambda record: record.accuracy or 0.0, default=None)
+        self._unwritten.extend(record for record in records if record is not best)
+        return best
+
+    def learn(self, record: Record) -> None:
+        """Take up the record of a cut; a pair has ended with the last of its cuts."""
+        if record.kind != "search" or record.weights != "frozen":
+            self._next_number = max(self._next_number, record.trial + 1)
+            return
+        net = net_from_dict(record.genotype)
+        assert isinstance(net, CutNet)
+        pair = self.context.pair_of(net.name, net.side)
+        self._next_number = max(self._next_number, record.trial + 1)
+        if pair is None:
+            return
+        found = self._found[pair]
+        found.append(record)
+        self.records[record.key] = record
+        if len(found) >= record.runtime["cuts"]:
+            self._next_number = max(self._next_number, record.trial + len(found))
+            self.seconds[pair] = sum(other.seconds for other in found)
+            self.judged[pair] = tuple(
+                sorted((float(r.cost["macs"]), r.accuracy) for r in found if r.accuracy is not None)
+            )
+            self._drop_dominated(found)
+
+    @property
+    def front(self) -> Curve:
+        """(cost, score) of the cuts that no other one dominates."""
+        return tuple((self._cost(r), r.accuracy or 0.0) for r in self.front_records())
+
+    def front_records(self) -> list[Record]:
+        """The cuts that no other one dominates, the cheapest first."""
+        records = [r for r in self.records.values() if r.status == Status.OK and r.accuracy is not None]
+        points = [(r.accuracy or 0.0, self._cost(r)) for r in records]
+        return sorted(front_of(records, points), key=self._cost)
+
+    def _cost(self, record: Record) -> float:
+        return float(record.cost[self.context.spec.objective])
+
+    def _next_pair(self) -> ProbePair | None:
+        if self.flops >= self.context.spec.run.budget.train_flops:
+            return None
+        if self._again:
+            return self._again[0]
+        under_way = {*self.running.values()}
+        failed = {pair for pair, curve in self.judged.items() if not curve}
+        pairs = [pair for pair in self.context.pairs if pair not in under_way | failed]
+        history = [(pair, curve) for pair, curve in self.judged.items() if curve]
+        return self.context.order.ask(pairs, history)
+
+    def _record(self, job: ProbeJob, pair: ProbePair, cut: CutResult, result: JobResult) -> Record:
+        deepest = max(result.cuts, key=lambda other: other.block)
+        images = self.context.images if cut is deepest else 0  # one pass through it judges all
+        about = result.how | {"cuts": len(result.cuts), "evaluated": images, "judged": self.context.images}
+        about |= {"weights_sha256": cut.sha256} if cut.sha256 else {}
+        net = CutNet(pair.name, cut.block, pair.side, cut.pooling)
+        seconds = round(result.seconds, 3) if cut is deepest else 0.0
+        return self._finished(
+            job.trial + cut.block, net, CountedCost(cut.params, cut.macs), Status.OK, result,
+            accuracy=cut.accuracy, metrics=dict(cut.metrics), seconds=seconds, runtime=about,
+        )  # fmt: skip
+
+    def _failed(self, job: ProbeJob, pair: ProbePair, result: JobResult) -> Record:
+        """The record of a pair that could not be probed, in the place of its cuts."""
+        status, error = result.status, result.error
+        if status == Status.OK:
+            status, error = Status.INFEASIBLE, "no cut is within the limits"
+        net, cost = CutNet(pair.name, 0, pair.side, "mean"), CountedCost(1, max(1, round(pair.macs)))
+        about = {"cuts": 1, "evaluated": 0}
+        return self._finished(job.trial, net, cost, status, result, error=error, runtime=about)
+
+    def _finished(
+        self, number: int, net: CutNet, cost: CountedCost, status: Status, result: JobResult, **fields: Any
+    ) -> Record:
+        spec = self.context.spec
+        genes = {"net": net.name, "side": net.side, "block": net.block, "pooling": net.pooling}
+        lineage = {"weights": f"timm's {net.name}", "steps": None, "flops": None}
+        return Record(
+            trial=number, kind="search", family=net.family, key=net.key, genotype=net.to_dict(), genes=genes,
+            cost=cost.totals(), status=status, budget={"done": 0, "full": 0}, seed=spec.seed, weights="frozen",
+            lineage=lineage, started_at=now(result.seconds), finished_at=now(), device=result.device,
+            **(self.context.record_fields | fields),
+        )  # fmt: skip
+
+    def _drop_dominated(self, fresh: list[Record]) -> None:
+        """Keep the weights of the front's cuts alone: those of hundreds would fill the disk."""
+        front = {record.key for record in self.front_records()}
+        for record in self.records.values():
+            if record.key not in front and (record in fresh or record.runtime.get("weights_sha256")):
+                for suffix in (".safetensors", ".npz"):
+                    weights_file(self.context.folder, record).with_suffix(suffix).unlink(missing_ok=True)

@@ -1,0 +1,121 @@
+"""What a search among cuts of pretrained nets says: beforehand, while it runs, and at its end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich.console import Console, RenderableType
+
+from ...archs.cost import FORWARD_FACTOR
+from ...archs.errors import OperationError
+from ...results.ranking.front import rank_rows
+from ...results.ranking.objectives import RankingQuery, parse_objectives
+from ...results.ranking.remarks import why_empty
+from ...results.render.tables import nets_table, short
+from ...results.runs.record import Record
+from ...results.runs.status import FAILED, Status
+from ..samplers.probe_order import ProbePair
+from ..training.job import Job
+from ..trials.forecast import Known
+from ..trials.work import Work
+from .crossval import FOLDS
+from .job import ProbeJob
+from .probing import Probing
+
+FRONT_ROWS = 12
+PROBE = "probe"  # the kind of its work
+
+
+def announce(probing: Probing, console: Console) -> None:
+    """Say what a search will do."""
+    context = probing.context
+    nets = len({pair.name for pair in context.pairs})
+    sides = sorted({pair.side for pair in context.pairs})
+    done = f"; {len(probing.judged)} are done" if probing.judged else ""
+    console.print(
+        f"{nets} pretrained nets at {sides[0]} to {sides[-1]} px, cut after each block: {len(context.pairs)} probes at "
+        f"most, each one forward pass of {context.images} pictures, the cheapest first{done}. Every cut is judged by "
+        f"{FOLDS}-fold cross-validation over training and validation pictures; what the pretraining cost is "
+        f"not counted",
+        highlight=False, soft_wrap=True,
+    )  # fmt: skip
+
+
+def conclude(probing: Probing, console: Console) -> None:
+    """Say how a search ended; OperationError if every probe failed."""
+    records = list(probing.records.values())
+    judged = [record for record in records if record.status == Status.OK]
+    failed = [record for record in records if record.status in FAILED]
+    if not judged:
+        reason = f"; the first, {failed[0].label}: {failed[0].error}" if failed else ""
+        raise OperationError(f"run {probing.context.folder.name!r}: no cut could be judged{reason}")
+    left = len(probing.context.pairs) - len(probing.judged)
+    why = f"; {left} more would hardly lift the front" if left else ""
+    console.print(
+        f"{len(judged)} cuts of {len({r.genes['net'] for r in judged})} nets were judged by {len(probing.judged)} "
+        f"probes, {short(probing.flops)} FLOPs{why}",
+        highlight=False, soft_wrap=True,
+    )  # fmt: skip
+
+
+class ShownProbing:
+    """A search among cuts in the live view: its work is that of the probes that may come at most."""
+
+    def __init__(self, probing: Probing) -> None:
+        self.trials = self._probing = probing
+
+    @property
+    def records(self) -> Sequence[Record]:
+        return list(self._probing.records.values())
+
+    @property
+    def statuses(self) -> Counter[Status]:
+        return Counter(record.status for record in self._probing.records.values())
+
+    @property
+    def counts(self) -> str:
+        probing = self._probing
+        return f"{len(probing.records)} cuts, {len(probing.judged)} of at most {len(probing.context.pairs)} probes"
+
+    @property
+    def share(self) -> float:
+        return len(self._probing.judged) / max(1, len(self._probing.context.pairs))
+
+    @property
+    def done(self) -> bool:
+        return self._probing.complete
+
+    def last(self) -> Iterable[Known]:
+        return ()
+
+    def work(self, job: Job) -> Known | None:
+        return (PROBE, self._work(self._probing.running[job.trial])) if isinstance(job, ProbeJob) else None
+
+    def left(self) -> Mapping[str, Work]:
+        pairs, judged = self._probing.context.pairs, self._probing.judged
+        return {PROBE: sum((self._work(pair) for pair in pairs if pair not in judged), Work())}
+
+    def known(self) -> Iterable[tuple[str, Work, float]]:
+        seconds = self._probing.seconds
+        return [(PROBE, self._work(pair), seconds[pair]) for pair in self._probing.judged if pair in seconds]
+
+    def _work(self, pair: ProbePair) -> Work:
+        return Work(FORWARD_FACTOR * pair.macs * self._probing.context.images, 0, 1)
+
+    def name(self, job: Job) -> str:
+        return f"{job.net} at {job.side} px" if isinstance(job, ProbeJob) else ""
+
+    def line(self, record: Record) -> str:
+        spec = self._probing.context.spec
+        if record.accuracy is None:
+            return f"{record.label}: {record.status} {record.error}"
+        best = f"{spec.metric.name} {spec.metric.text(record.accuracy)} at {short(record.cost['macs'])} MACs"
+        return f"{record.genes['net']} at {record.genes['side']} px: {record.runtime['cuts']} cuts, the best {best}"
+
+    def table(self) -> RenderableType:
+        spec = self._probing.context.spec
+        query = RankingQuery(parse_objectives(spec.objective), spec.limits, metric=spec.metric)
+        board = rank_rows(self.records, query)
+        rows = board.front[-FRONT_ROWS:]
+        return nets_table(rows, "front so far", none=why_empty(board), metric=spec.metric)

@@ -1,0 +1,183 @@
+"""`Finetuning`: which nets of a run may be trained on and which have been, by its records; and the plan for the rest.
+
+Nets are trained on in rounds: a round begins when all nets that were proposed have ended. What it is planned from are
+the records up to then, so that it goes on unchanged when the run is resumed in its midst.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ...archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
+from ...results.runs.record import Record
+from ...results.runs.status import Status
+from ...results.runs.store import weights_file
+from ..context import SearchContext
+from .baselines import drawn_macs
+from .compute_budget import BESIDE_SHARE, ComputeBudget, finetuning_ratio
+from .finetuning_plan import (
+    HOPEFUL,
+    MAX_NETS,
+    MAX_TRAININGS,
+    MAX_TRAININGS_OF_SLICES,
+    Candidate,
+    Limits,
+    Share,
+    plan_finetuning,
+    thinned,
+)
+from .tally import RunTally, part_of, work_of
+from .work import Work
+
+
+class Finetuning:
+    """The nets that may be trained on, with their best weights on validation, and the plan of this round."""
+
+    def __init__(self, context: SearchContext, budget: ComputeBudget, tally: RunTally, with_slices: bool) -> None:
+        """Take whether the search's nets are slices of a bank, `with_slices`."""
+        self._context, self._budget, self._tally, self._with_slices = context, budget, tally, with_slices
+        self._nets: dict[str, Candidate] = {}  # by `_name_of`
+        self._name: dict[int, str] = {}  # of the net of each trial
+        self._steps: dict[int, int] = {}  # of each trial, with its ancestors in the run
+        self._round: list[Record] = []  # of nets trained on since the last other one ended
+        self._plan: list[Share] | None = None
+        self._drawn: list[float] | None = None  # MACs of random draws
+        self._front = -1, list[Candidate]()  # records at the last look, and the nets chosen then
+        self._foreseen = (-1, 0.0, 0.0)  # records and FLOPs of the search at the last look, what was expected then
+        self._ended = 0  # nets that may be trained on
+
+    def apply(self, record: Record) -> None:
+        """Take in the next record."""
+        if record.weights != "polished":
+            self._plan = None
+        if record.kind not in ("search", "baseline"):
+            return
+        self._steps[record.trial] = record.budget.get("done", 0) + self._steps.get(record.lineage.get("trial", -1), 0)
+        if record.weights == "polished":
+            self._round.append(record)
+        elif record.status == Status.OK and (record.kind == "baseline" or self._is_own(record)):
+            self._begin_round()
+            self._ended += 1
+            self._name[record.trial] = name = f"{record.kind} {record.trial_key}"
+            self._nets[name] = self._candidate(record)
+
+    def _is_own(self, record: Record) -> bool:
+        """Whether it is a net that this search has found."""
+        return not record.taken_from and (record.weights == "shared") == self._with_slices
+
+    def _begin_round(self) -> None:
+        """Take in what the nets of the last round have come to: each keeps the better weights."""
+        for record in self._round:
+            if record.status != Status.OK:
+                continue
+            self._name[record.trial] = name = self._name[record.lineage["trial"]]
+            before, after = self._nets[name], self._candidate(record)
+            best = after if after.accuracy >= before.accuracy else before
+            self._nets[name] = replace(best, steps=max(before.steps, after.steps), was_trained_on=True)
+        self._round, self._plan = [], None
+
+    def _candidate(self, record: Record) -> Candidate:
+        cost = float(self._context.cost_of(record.key, record.cost))
+        steps, images = self._steps[record.trial], record.recipe["batch_size"]
+        is_plain = record.kind == "baseline"
+        return Candidate(record.macs, cost, record.accuracy or 0.0, steps, images, is_plain, record=record)
+
+    def waiting(self, under_way: Iterable[int], shares: list[Share] | None = None) -> list[Share]:
+        """The nets that are still to be trained on in this round, each with its steps; not what is `under_way`.
+
+        Args:
+            shares: of a plan that is expected, in place of this round's.
+        """
+        done = {*under_way, *(record.lineage.get("trial") for record in self._round)}
+        shares = self.plan if shares is None else shares
+        return [(net, steps) for net, steps in shares if not (net.record and net.record.trial in done)]
+
+    @property
+    def plan(self) -> list[Share]:
+        """The nets of this round and their steps: the search's own, then plain ResNets, the longest training first.
+
+        Else the last would be trained by one worker while all others have nothing left to do.
+        """
+        if self._plan is None:
+            searched = [net for net in self._found(False) if self._has_weights(net)]
+            plain = [net for net in self._found(True) if self._has_weights(net)]
+            shares = plan_finetuning(thinned(searched, self._least), plain, self._limits(Work()))
+            self._plan = sorted(shares, key=lambda share: (share[0].is_plain, -self._seconds(*share)))
+        return self._plan
+
+    def _seconds(self, net: Candidate, steps: int) -> float:
+        """What so many steps of a net take, by what its training took, or evaluating its slice."""
+        assert net.record is not None, "a net of a plan has ended"
+        seeds, done = max(1, len(net.record.accuracies)), net.record.budget["done"]
+        evaluated = FORWARD_FACTOR * len(self._context.data.val) / net.images / BACKWARD_FACTOR
+        return net.record.seconds / seeds * steps / (done or max(1.0, evaluated))
+
+    def expected(self, to_come: Work, plain: Iterable[Candidate] = ()) -> list[Share]:
+        """The plan that this round is likely to have, once the search's nets take so much more.
+
+        Args:
+            plain: plain ResNets that have not ended.
+        """
+        if self._front[0] != self._ended:
+            searched = [replace(net, cost=net.macs) for net in self._found(False)]
+            self._front = self._ended, thinned(searched or self._usual(), self._least)
+        known, chosen = [replace(net, cost=net.macs) for net in self._found(True)], self._front[1]
+        if to_come.steps and all(net.was_trained_on for net in chosen):
+            chosen = [*chosen, self._usual()[MAX_NETS // 2]]  # one of the nets to come
+        return plan_finetuning(chosen, [*known, *plain], self._limits(to_come))
+
+    @property
+    def _least(self) -> float:
+        """How far from the worst accuracy to the best nets must have come that are trained on."""
+        return 0.0 if self._with_slices else HOPEFUL
+
+    @property
+    def expected_flops(self) -> float:
+        """FLOPs that training nets on is likely to take from this round on, if no net is begun any more."""
+        at = self._ended, self._budget.searched
+        if self._foreseen[:2] != at:
+            self._foreseen = *at, sum(net.flops(steps) for net, steps in self.expected(Work()))
+        return self._foreseen[2]
+
+    def _limits(self, to_come: Work) -> Limits:
+        """What this round may take, once the search's nets take so much more."""
+        budget, settings = self._budget, self._context.settings
+        before = {part: self._before(part) for part in ("finetuning", "beside")}
+        searched, unspent = budget.searched + to_come.flops, budget.limit - budget.searched - to_come.flops
+        unspent -= before["finetuning"].flops + before["beside"].flops
+        share = budget.finetuning + to_come * finetuning_ratio(settings.polish) - before["finetuning"]
+        share = replace(share, flops=max(0.0, min(share.flops, unspent)))
+
+        def beside(own: float) -> float:
+            most = (searched + before["finetuning"].flops + own) * BESIDE_SHARE / (1 - BESIDE_SHARE)
+            return min(most - before["beside"].flops, unspent - own)
+
+        trainings = MAX_TRAININGS_OF_SLICES if self._with_slices else MAX_TRAININGS
+        return Limits(share, beside, trainings * self._context.steps, len(self._context.data.val))
+
+    def _before(self, part: str) -> Work:
+        """What a part of the run had taken when this round began."""
+        spent = self._tally.spent[part]
+        for record in self._round:
+            if part_of(record) == part:
+                spent -= work_of(record)
+        return spent
+
+    def _found(self, is_plain: bool) -> list[Candidate]:
+        """Nets of the search, or plain ResNets, which are trained on as such and not from slices."""
+        plain = {net.record.trial_key for net in self._nets.values() if net.is_plain and net.record}
+        nets = (net for net in self._nets.values() if net.is_plain == is_plain and net.record)
+        return [net for net in nets if is_plain or (net.record and net.record.trial_key not in plain)]
+
+    def _has_weights(self, net: Candidate) -> bool:
+        return net.record is not None and weights_file(self._context.folder, net.record).exists()
+
+    def _usual(self) -> list[Candidate]:
+        """Nets as the front is likely to have, before any has ended: random draws, evenly by their MACs."""
+        if self._drawn is None:
+            self._drawn = sorted(drawn_macs(self._context))
+        steps, images = 0 if self._with_slices else self._context.steps, self._context.settings.recipe.batch_size
+        places = [(2 * n + 1) * len(self._drawn) // (2 * MAX_NETS) for n in range(MAX_NETS)]
+        drawn = [self._drawn[place] for place in places]
+        return [Candidate(macs, macs, 1.0 + n, steps, images) for n, macs in enumerate(drawn)]

@@ -1,0 +1,139 @@
+"""Which pretrained nets a search of them tries, and at which image sides: a ladder of timm's, or nets by their names.
+
+The ladder is pretrained_nets.csv, which benchmarks/pretrained_nets.py chooses from timm's published results.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+
+from ..archs.errors import InputError, did_you_mean, short_repr
+from ..archs.timm_net import TIMM
+
+PRETRAINED = "pretrained"  # name of the space on the command line
+LADDER = Path(__file__).with_name("pretrained_nets.csv")
+SIDES = (48, 64, 80, 96, 128, 160, 192, 224, 256, 288, 320, 384, 448, 512)
+MAX_SIDE = 1.25  # times a net's own side
+FILE_ENDINGS = (".safetensors", ".pth", ".pt", ".bin")
+
+
+@dataclass(frozen=True)
+class PretrainedNet:
+    """One of timm's nets with weights.
+
+    Attributes:
+        name: timm's, with the tag of the weights.
+        side: of the pictures that it was trained on, in pixels.
+        fixed: whether it takes no other side.
+        macs: of one picture at that side.
+        params: of the whole net.
+        top1: published accuracy on ImageNet, a fraction; None if the ladder does not have the net.
+        licence: of the weights, as timm says; "unknown" if it does not.
+        source: where they are, on the Hugging Face hub.
+    """
+
+    name: str
+    side: int
+    fixed: bool
+    macs: int
+    params: int
+    top1: float | None
+    licence: str
+    source: str
+
+    @property
+    def family(self) -> str:
+        """What nets of one kind share: the letters that the name begins with."""
+        return re.split(r"[_.\d]", self.name.removeprefix("tf_"), maxsplit=1)[0]
+
+    @property
+    def sides(self) -> tuple[int, ...]:
+        """Image sides to try, rising: its own, and those up to a little above it where it takes others."""
+        if self.fixed:
+            return (self.side,)
+        return tuple(sorted({self.side, *(side for side in SIDES if side <= MAX_SIDE * self.side)}))
+
+    def macs_at(self, side: int) -> int:
+        """About its MACs at another side, which go with the number of pixels."""
+        return round(self.macs * (side / self.side) ** 2)
+
+
+@cache
+def ladder() -> tuple[PretrainedNet, ...]:
+    """The nets that are tried by default, the cheapest first."""
+    with open(LADDER, encoding="utf-8", newline="") as file:
+        return tuple(
+            PretrainedNet(
+                row["name"], int(row["side"]), row["fixed"] == "1", int(row["macs"]), int(row["params"]),
+                float(row["top1"]), row["licence"], row["source"],
+            )
+            for row in csv.DictReader(file)
+        )  # fmt: skip
+
+
+def find_nets(words: str = "") -> tuple[list[PretrainedNet], list[str]]:
+    """The nets that a person lists, and the words among them that are none of timm's: RUN:TRIAL, or files.
+
+    A pattern with a dot is compared with names that have a tag. Without one it is compared with architectures, each of
+    which has the ladder's weights, or else those that timm takes by default.
+
+    Args:
+        words: names and patterns such as mobilenetv4* with commas between them; none is the ladder.
+
+    Raises:
+        InputError: if a name or pattern fits none of timm's nets that have weights.
+    """
+    if not words.strip():
+        return list(ladder()), []
+    found: dict[str, PretrainedNet] = {}
+    others: list[str] = []
+    for word in dict.fromkeys(part.strip() for part in words.split(",") if part.strip()):
+        if word.endswith(FILE_ENDINGS) or (":" in word and not word.startswith(TIMM)):
+            others.append(word)
+        else:
+            found |= {net.name: net for net in _matching(word.removeprefix(TIMM))}
+    return list(found.values()), others
+
+
+def _matching(pattern: str) -> list[PretrainedNet]:
+    known = {net.name: net for net in ladder()}
+    if pattern in known:
+        return [known[pattern]]
+    of_ladder = {name.split(".")[0]: name for name in known}
+    if pattern in of_ladder:
+        return [known[of_ladder[pattern]]]
+    from timm import get_pretrained_cfg, list_pretrained
+
+    tagged = list_pretrained()
+    if "." in pattern:
+        names = [name for name in tagged if fnmatchcase(name, pattern)]
+    else:
+        archs = [arch for arch in dict.fromkeys(name.split(".")[0] for name in tagged) if fnmatchcase(arch, pattern)]
+        names = [of_ladder.get(arch) or _default(arch, get_pretrained_cfg(arch)) for arch in archs]
+    if not names:
+        near = did_you_mean(pattern, [*of_ladder, *tagged])
+        raise InputError(f"nets: no net of timm that has weights is called {short_repr(pattern)}{near}")
+    return [known.get(name) or _counted(name) for name in names]
+
+
+def _default(arch: str, config: object) -> str:
+    tag = getattr(config, "tag", "")
+    return f"{arch}.{tag}" if tag else arch
+
+
+def _counted(name: str) -> PretrainedNet:
+    """A net of timm that the ladder does not have."""
+    from ..archs.timm import count_timm
+    from ..archs.timm.models import config_of
+
+    config = config_of(name)
+    counts, (_, side, _) = count_timm(name, None, None, None)
+    licence, source = config.license or "unknown", config.hf_hub_id or config.url or ""
+    return PretrainedNet(
+        name, side, bool(config.fixed_input_size), counts["macs"], counts["params"], None, licence, source
+    )

@@ -1,0 +1,146 @@
+"""Cut nets of timm in records and exports: shown, measured, and run without alternas."""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+from html import unescape
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from alternas.archs.errors import InputError
+from alternas.archs.timm.cut_points import cut_points
+from alternas.archs.timm_net import POOLINGS, CutNet, cut_cost
+from alternas.archs.timm_network import build_net
+from alternas.archs.weights import save
+from alternas.results.export.export_net import at_size, export_net_of
+from alternas.results.export.package import usage, write
+from alternas.results.export.write import export_net, export_network
+from alternas.results.latency.nets import nets_of
+from alternas.results.render.describe_net import draw_trial
+from alternas.results.render.terminal import html_of
+from alternas.results.runs.record import Record
+from alternas.results.runs.trained_weights import trained_network
+from nets import TIMM_FAMILIES, lively
+from runs import DATA, made_run, net_row
+
+NET = CutNet("test_efficientnet.r160_in1k", 4, 48, "mean-max")
+GREY = DATA | {"image_size": [64, 64], "classes": ["a", "b", "c"], "white_level": 255.0}
+
+
+def lively_cut(net: CutNet, channels: int = 3) -> Any:
+    """A net with logits of about 1, as those of a ridge classifier are."""
+    torch.manual_seed(0)
+    network: Any = lively(build_net(net, 3, 999, channels)).eval()
+    with torch.no_grad():
+        largest = network(torch.randn(4, channels, net.side, net.side)).abs().max()
+        for tensor in network.head.parameters():
+            tensor /= largest
+    return network
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_model_py_is_the_net_and_needs_no_alternas(
+    pooling: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = lively_cut(CutNet(NET.name, 4, 48, pooling), 1)
+    exported = export_net_of(network)
+    write(exported, tmp_path)
+    save(network, tmp_path / "weights.safetensors")
+    text = (tmp_path / "model.py").read_text(encoding="utf-8")
+    imported = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    assert "alternas" not in {ast.unparse(node).split()[1].split(".")[0] for node in imported}
+    spec: Any = spec_from_file_location("model", tmp_path / "model.py")
+    module: Any = module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "model", module)
+    spec.loader.exec_module(module)
+    x_BCHW = torch.rand(2, 1, 48, 48)
+    with torch.no_grad():
+        assert torch.equal(module.load()(x_BCHW), network(x_BCHW))
+
+
+@pytest.mark.parametrize("name", ["lcnet_035", "test_resnet", "regnety_002", "test_vit"])
+def test_the_lines_on_the_card_make_the_trunk(name: str, tmp_path: Path) -> None:
+    """Run as they stand there, with timm and safetensors alone."""
+    network = lively_cut(CutNet(name, 4, 96))
+    save(network, tmp_path / "weights.safetensors")
+    text = usage(export_net_of(network).facts)
+    code = text.split("```python")[-1].split("```")[0]
+    made: dict[str, Any] = {}
+    exec(code.replace('"weights.safetensors"', repr(str(tmp_path / "weights.safetensors"))), made)
+    trunk, names = made["trunk"].eval(), set(load_file(tmp_path / "weights.safetensors"))
+    assert set(trunk.state_dict()) == names - {"head.weight", "head.bias"}
+    x_BCHW = torch.rand(2, 3, 96, 96)
+    extra = {"extra_blocks": True} if name == "lcnet_035" else {}
+    index = network.trunk.points[-1].index
+    with torch.no_grad():
+        x = network.picture(x_BCHW)
+        (theirs,) = trunk.forward_intermediates(x, indices=[index], intermediates_only=True, **extra)
+        assert torch.equal(theirs, network.trunk(x_BCHW)[-1])
+
+
+def cut_run(folder: Path) -> Path:
+    """A run of grey pictures of 64 px with a cut net that sees 48 px, and its weights."""
+    cost = cut_cost(NET, 3).totals()
+    run = made_run(folder, [net_row(0, NET, accuracy=0.5, cost=cost)], data=GREY)  # pyright: ignore[reportArgumentType]
+    (run / "weights").mkdir()
+    save(lively_cut(NET, 1), run / "weights" / f"{NET.key}.safetensors")
+    np.savez(run / "sample.npz", x=np.random.default_rng(0).integers(0, 256, (3, 1, 64, 64), dtype=np.uint8))
+    return run
+
+
+def test_a_record_is_read_shown_and_measured_at_its_side(tmp_path: Path) -> None:
+    run = cut_run(tmp_path / "run")
+    record = Record.from_dict(json.loads((run / "records.jsonl").read_text(encoding="utf-8")))
+    network: Any = trained_network(run, record).eval()
+    x_BCHW = torch.rand(1, 1, 48, 48)
+    with torch.no_grad():
+        assert torch.equal(network(x_BCHW), lively_cut(NET, 1)(x_BCHW))
+    shown = " ".join(unescape(html_of(draw_trial(run, 0))).split())
+    assert "timm's test_efficientnet.r160_in1k" in shown
+    assert "cut after block 4 at 48 px, pooled by mean-max" in shown
+    (timed,) = nets_of(str(run))[0]
+    assert (timed.shape, timed.image_size, timed.key) == ((1, 48, 48), (64, 64), NET.key)
+    assert timed.make()(torch.rand(timed.shape)[None]).shape == (1, 3)
+    save(lively_cut(CutNet(NET.name, 3, 48, "mean-max"), 1), run / "weights" / f"{NET.key}.safetensors")
+    with pytest.raises(InputError, match="tensors"):
+        trained_network(run, record)
+
+
+@pytest.mark.slow
+def test_a_record_is_exported_in_every_format(tmp_path: Path) -> None:
+    """From raw values of the run's pictures to logits; the card says what the trunk was trained on, and its licence."""
+    run, out = cut_run(tmp_path / "run"), tmp_path / "out"
+    facts = export_net(run, out, 0, formats=("package", "onnx", "pt2"))
+    assert (facts["mean"], facts["std"], facts["image_size"]) == ([0.0], [255.0], [48, 48])
+    assert all(of["max_abs_difference"] < 1e-4 for of in facts["formats"].values())
+    card = (out / "README.md").read_text(encoding="utf-8")
+    assert 'license: "apache-2.0"' in card
+    assert "ImageNet-1k" in card
+    assert not (out / "genotype.json").exists()
+
+
+def test_images_at_the_size_of_a_net() -> None:
+    images = np.random.default_rng(0).integers(0, 256, (3, 1, 64, 64), dtype=np.uint8)
+    assert at_size(images, (64, 64)) is images
+    small = at_size(images, (16, 16))
+    assert small.shape == (3, 1, 16, 16)
+    assert small.mean() == pytest.approx(images.mean(), rel=0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TIMM_FAMILIES)
+def test_every_family_runs_without_alternas(name: str, tmp_path: Path) -> None:
+    block = int(0.7 * len(cut_points(name)))
+    for pooling in ("grid", "all"):
+        network = lively_cut(CutNet(name, block, TIMM_FAMILIES[name], pooling))
+        formats = ("package", "onnx", "pt2") if pooling == "grid" else ("package", "onnx")
+        facts = export_network(network, tmp_path / pooling, formats)
+        assert all(of["max_abs_difference"] < 1e-4 for of in facts["formats"].values())

@@ -1,0 +1,141 @@
+"""A worker's probe of one of timm's small nets, and a search among its cuts from the command line."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from alternas.archs import InputError
+from alternas.archs.cut_network import CutNetwork
+from alternas.archs.timm.models import create
+from alternas.archs.timm_net import CutNet, net_cost, picture_moments
+from alternas.archs.weights import fill
+from alternas.results.runs.status import Status
+from alternas.search.data.dataset import DataConfig, DataSet
+from alternas.search.data.load import load
+from alternas.search.probe.evaluate import probe_job
+from alternas.search.probe.job import ProbeJob
+from alternas.search.training.loaders import open_loader
+from command_line import Run
+
+NET = "test_efficientnet.r160_in1k"
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def weights_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("weights")
+    for name in (NET, "test_resnet.r160_in1k"):
+        torch.manual_seed(0)
+        save_file(create(name).state_dict(), folder / f"{name}.safetensors")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def digits() -> DataSet:
+    data = load(DataConfig("digits"))
+    mean, std = picture_moments(data.mean, data.std, data.white_level)
+    few = range(0, len(data.train), 4)
+    return replace(data, mean=mean, std=std, train=data.train.at([*few]), val=data.val.at([*range(80)]))  # pyright: ignore[reportArgumentType]
+
+
+def job(weights_dir: Path, tmp_path: Path, **more: Any) -> ProbeJob:
+    return ProbeJob(
+        **({"trial": 0, "net": NET, "side": 32, "weights_dir": str(weights_dir), "weights": str(tmp_path)} | more)
+    )
+
+
+def test_every_cut_is_judged_and_the_front_has_weights(digits: DataSet, weights_dir: Path, tmp_path: Path) -> None:
+    """Costs are those of the nets as they are built; weights give pictures the classes that the probe counted."""
+    result = probe_job(job(weights_dir, tmp_path), open_loader(digits, CPU, 1))
+    assert result.status == Status.OK
+    assert [cut.block for cut in result.cuts] == sorted(cut.block for cut in result.cuts)
+    assert len(result.cuts) > 3
+    best = max(result.cuts, key=lambda cut: cut.accuracy)
+    assert best.accuracy > 0.6  # random weights and a classifier in closed form; guessing has 0.1
+    net = CutNet(NET, best.block, 32, best.pooling)
+    cost = net_cost(net, 10, 8)
+    assert (cost.params, cost.macs) == (best.params, best.macs)
+    network = CutNetwork(net, 10, 1)
+    fill(network, tmp_path / f"{net.key}.safetensors")
+    assert sum(p.numel() for p in network.parameters()) == best.params
+    x_BCHW, y_B = next(iter(open_loader(digits, CPU, 1).images("train", 200)))
+    with torch.no_grad():
+        right = (network.eval()(x_BCHW).argmax(1) == y_B).float().mean().item()
+    assert right >= best.accuracy  # on pictures that the classifier was fitted on
+    assert {cut.block for cut in result.cuts if not cut.sha256}.isdisjoint({best.block})
+
+
+def test_limits_leave_out_deeper_cuts(digits: DataSet, weights_dir: Path, tmp_path: Path) -> None:
+    loader = open_loader(digits, CPU, 1)
+    every = probe_job(job(weights_dir, tmp_path), loader).cuts
+    most = every[2].macs
+    within = probe_job(job(weights_dir, tmp_path, limits={"macs": most}), loader).cuts
+    assert 0 < len(within) < len(every)
+    assert all(cut.macs <= most for cut in within)
+    assert probe_job(job(weights_dir, tmp_path, limits={"macs": 1}), loader).cuts == ()
+
+
+def test_cuts_that_the_runs_front_dominates_leave_no_weights(
+    digits: DataSet, weights_dir: Path, tmp_path: Path
+) -> None:
+    result = probe_job(job(weights_dir, tmp_path, front=((1.0, 1.0),)), open_loader(digits, CPU, 1))
+    assert not [cut for cut in result.cuts if cut.sha256]
+    assert not [*tmp_path.iterdir()]
+
+
+def test_broken_weights_are_one_line(digits: DataSet, tmp_path: Path) -> None:
+    (tmp_path / f"{NET}.safetensors").write_bytes(b"\0" * 100)
+    with pytest.raises(InputError, match="safetensors"):
+        probe_job(job(tmp_path, tmp_path), open_loader(digits, CPU, 1))
+
+
+@pytest.mark.slow
+def test_a_search_among_cuts_from_the_command_line(served: Run, weights_dir: Path, tmp_path: Path) -> None:
+    words = ["search", "pretrained", "--data", "digits", "--weights-dir", str(weights_dir), "--name", "cuts", "--json"]
+    words += ["--nets", "test_efficientnet,test_resnet"]
+    code, out, err = served(tmp_path, *words)
+    assert code == 0, err
+    front = json.loads(out)
+    assert len(front) > 2
+    assert {row["weights"] for row in front} == {"frozen"}
+    assert all(row["interval"] for row in front)
+    records = (tmp_path / "runs/cuts/records.jsonl").read_bytes()
+    assert json.loads(served(tmp_path, *words)[1]) == front  # resumed: nothing is left to do
+    assert (tmp_path / "runs/cuts/records.jsonl").read_bytes() == records
+    assert served(tmp_path, "export", "cuts", "--out", "best")[0] == 0
+    assert (tmp_path / "best" / "model.py").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--weights-dir", "nowhere"], "weights-dir: must be a folder"),
+        (["--nets", "resnet81"], "no net of timm that has weights is called 'resnet81'"),
+        (["--supernet", "8"], "supernet: space 'pretrained' judges nets without training them"),
+        (["--nets", "mine:3"], "nets: names of timm's nets"),
+        (["--objective", "latency_ms"], "latency_ms: of cuts it is measured in the end"),
+    ],
+)
+def test_a_wrong_search_among_cuts_is_one_line(alternas: Any, tmp_path: Path, words: list[str], line: str) -> None:
+    code, _, err = alternas("search", "pretrained", *words)
+    assert (code, err.count("\n")) == (2, 1)
+    assert line in err
+
+
+def test_nets_without_weights_are_one_line(alternas: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("alternas.archs.timm.weights_files.why_missing", lambda config: "the hub does not answer")
+    code, _, err = alternas("search", "pretrained", "--nets", "test_resnet", "--weights-dir", str(tmp_path))
+    assert code == 2
+    assert "the weights of none of 1 nets can be had" in err
+
+
+def test_nets_are_of_space_pretrained_alone(alternas: Any) -> None:
+    code, _, err = alternas("search", "resnet", "--nets", "levit_128s")
+    assert (code, "nets: is of space 'pretrained'" in err) == (2, True)

@@ -1,0 +1,128 @@
+"""A search among cuts of pretrained nets: what is probed next, what is recorded, and that its state is its records."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alternas.archs import OperationError
+from alternas.archs.timm_net import CutNet
+from alternas.results.runs.record import versions
+from alternas.results.runs.status import Status
+from alternas.results.runs.store import Store, weights_file
+from alternas.search.data.dataset import DataConfig
+from alternas.search.data.load import load
+from alternas.search.probe import context as context_module
+from alternas.search.probe.context import ProbeContext
+from alternas.search.probe.job import CutResult, ProbeJob
+from alternas.search.probe.probing import Probing
+from alternas.search.run import Driver
+from alternas.search.samplers.probe_order import ProbePair
+from alternas.search.spec import ProbeSpec
+from alternas.search.training.job import JobResult
+from fakes import spec_of
+
+CUTS = 3
+PAIRS = tuple(
+    ProbePair(f"net_{letter}", side, 1e6 * times * (side / 64) ** 2, top1, f"family{letter}", 64)
+    for letter, times, top1 in (("a", 1, 0.6), ("b", 4, 0.7), ("c", 16, 0.75))
+    for side in (48, 64)
+)
+
+
+@pytest.fixture
+def probed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProbeContext:
+    monkeypatch.setattr(context_module, "count_cuts", lambda name: CUTS)
+    spec = spec_of("pretrained", strategy="evolution", probe=ProbeSpec())
+    (tmp_path / "weights").mkdir()
+    fields = {"data": {"name": "digits"}, "versions": versions()}
+    return ProbeContext(spec, load(DataConfig("digits")), PAIRS, tmp_path, fields, {})
+
+
+def success(context: ProbeContext, job: ProbeJob) -> JobResult:
+    """Deeper cuts and more expensive nets are more accurate; the front's weights are left as the worker leaves them."""
+    pair = next(p for p in context.pairs if (p.name, p.side) == (job.net, job.side))
+    cuts = []
+    for block in range(CUTS):
+        macs = round(pair.macs * (block + 1) / CUTS)
+        net = CutNet(job.net, block, job.side)
+        accuracy = 1 - 400 / macs**0.5 - 0.2 * (block == CUTS - 1)  # the whole net is worse than its cuts, as it is
+        (Path(job.weights) / f"{net.key}.safetensors").write_bytes(b"weights")
+        cuts.append(CutResult(block, "mean", 1000, macs, accuracy, {}, "0" * 12))
+    return JobResult(job.id, Status.OK, seconds=1.0, device="cpu", cuts=tuple(cuts))
+
+
+def run(context: ProbeContext, records: int | None = None, fate: Any = None) -> Probing:
+    """Probe until all has ended, or so many records are written: there the driver is killed."""
+    with closing(Store(context.folder)) as store:
+        probing = Probing(context, store)
+        driver = Driver(store, context.folder, [probing])
+        while records is None or len(store.records) < records:
+            job = driver.next_job()
+            if job is None:
+                break
+            assert isinstance(job, ProbeJob)
+            driver.take((fate and fate(job)) or success(context, job))
+        return probing
+
+
+def state(probing: Probing) -> Any:
+    cuts = {key: (r.accuracy, r.cost, r.genes) for key, r in probing.records.items()}
+    return cuts, probing.judged, probing.front
+
+
+def test_every_pair_is_probed_once_and_each_cut_recorded(probed: ProbeContext) -> None:
+    probing = run(probed)
+    assert probing.judged.keys() == set(PAIRS)
+    assert len(probing.records) == CUTS * len(PAIRS)
+    deepest = [r for r in probing.records.values() if r.runtime["evaluated"]]
+    assert len(deepest) == len(PAIRS)
+    assert probing.flops == sum(2 * round(pair.macs) * probed.images for pair in PAIRS)
+
+
+def test_a_log_that_is_cut_at_any_line_leads_to_the_same_state(probed: ProbeContext, tmp_path: Path) -> None:
+    whole = state(run(probed))
+    lines = (tmp_path / "records.jsonl").read_bytes().splitlines(keepends=True)
+    for count in range(len(lines) + 1):
+        (tmp_path / "records.jsonl").write_bytes(b"".join(lines[:count]))
+        with closing(Store(tmp_path)) as store:
+            assert state(Probing(probed, store))[0].keys() == {r.key for r in store.records}
+        assert state(run(probed)) == whole
+
+
+def test_only_cuts_of_the_front_keep_their_weights(probed: ProbeContext, tmp_path: Path) -> None:
+    probing = run(probed)
+    front = {weights_file(tmp_path, record) for record in probing.front_records()}
+    assert front == {*(tmp_path / "weights").glob("*.safetensors")}
+    assert 0 < len(front) < len(probing.records)
+
+
+def test_a_lost_worker_is_tried_again_and_given_up_the_third_time(probed: ProbeContext) -> None:
+    lost: list[str] = []
+
+    def fate(job: ProbeJob) -> JobResult | None:
+        if (job.net, job.side) == ("net_b", 48):
+            lost.append(job.net)
+            return JobResult(job.id, Status.LOST, error="the worker died")
+        return None
+
+    probing = run(probed, fate=fate)
+    failed = [r for r in probing.records.values() if r.status == Status.LOST]
+    assert [(r.genes["net"], r.genes["side"]) for r in failed] == [("net_b", 48)]
+    assert len(lost) == 3
+    assert set(probing.judged) == set(PAIRS)
+
+
+def test_a_pair_without_cuts_within_the_limits_is_infeasible(probed: ProbeContext) -> None:
+    probing = run(probed, fate=lambda job: JobResult(job.id, Status.OK) if job.net == "net_c" else None)
+    assert {r.genes["net"] for r in probing.records.values() if r.status == Status.INFEASIBLE} == {"net_c"}
+
+
+def test_a_full_disk_ends_the_search_and_loses_nothing(probed: ProbeContext) -> None:
+    with pytest.raises(OperationError, match="no space"):
+        run(probed, fate=lambda job: JobResult(job.id, Status.FULL, error="no space") if job.side == 64 else None)
+    assert state(run(probed)) == state(run(probed))
+    assert set(run(probed).judged) == set(PAIRS)
