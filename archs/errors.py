@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from os import PathLike
+from pathlib import Path
 
 MAX_SEEDS = 1000
 
@@ -57,6 +59,22 @@ def check_choice(what: str, value: object, known: Iterable[str]) -> str:
         return value
     hint = did_you_mean(str(value), options)
     raise InputError(f"{what}: unknown value {short_repr(value)}{hint}; known: {', '.join(options)}")
+
+
+def check_texts(what: str, value: object) -> list[str]:
+    """The texts of a list, or of one text with commas between; InputError if it is neither."""
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",")]
+    if not isinstance(value, list | tuple) or not all(isinstance(part, str) for part in value):
+        raise InputError(f"{what}: must be a text or a list of texts, got {short_repr(value)}")
+    return [part.strip() for part in value]
+
+
+def check_path(what: str, value: object) -> Path:
+    """The path that a value is; InputError if it is none."""
+    if not isinstance(value, str | PathLike):
+        raise InputError(f"{what}: must be a path, got {short_repr(value)}")
+    return Path(value)
 
 
 def did_you_mean(value: str, known: Sequence[str]) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ..archs.errors import InputError, check_choice, short_repr
-from ..archs.json_files import convert
+from ..archs.json_files import convert, parse_json
 from .command import COMMANDS, Option
 
 
@@ -55,7 +54,7 @@ def read_config(file: str) -> dict[str, Any]:
     """The object in a file, TOML unless its name ends in .json; InputError if it cannot be read, or is none."""
     try:
         text = Path(file).read_text(encoding="utf-8-sig")
-        found = json.loads(text) if file.endswith(".json") else tomllib.loads(text)
+        found = parse_json(text) if file.endswith(".json") else tomllib.loads(text)
     except OSError as error:
         raise InputError(f"config: {file} cannot be read ({error.strerror})") from None
     except (ValueError, RecursionError) as error:  # no UTF-8, no TOML, no JSON

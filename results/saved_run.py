@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..archs import Cost, Genotype
+from ..archs.errors import check_path, check_texts
 from ..archs.timm_net import CountedCost, net_from_dict
 from .ranking.metric import as_shown, run_metric
 from .ranking.objectives import RankingQuery, parse_objectives
@@ -30,7 +31,7 @@ def load_run(run: str | Path) -> SavedRun:
     Raises:
         InputError: if there is none.
     """
-    return SavedRun(find_run(run))
+    return SavedRun(find_run(run if isinstance(run, str) else check_path("run", run)))
 
 
 class SavedRun:
@@ -52,11 +53,11 @@ class SavedRun:
         """Facts of its data: name, image_size, in_chans, classes, and mean and std of the images' raw values."""
         return read_data_facts(self.folder)
 
-    def front(self, objectives: str = "") -> pd.DataFrame:
+    def front(self, objectives: str | Sequence[str] = "") -> pd.DataFrame:
         """Pareto front: the rows of `alternas front --json`, indexed by trial; the columns of docs/reading-a-front.md.
 
         Args:
-            objectives: what nets are ranked on, as --objectives; "" is the run's own.
+            objectives: what nets are ranked on, as --objectives or a list of them; "" is the run's own.
         """
         import pandas as pd
 
@@ -64,7 +65,7 @@ class SavedRun:
         rows = [as_shown(row, board.query.metric) for row in board.front]
         return pd.DataFrame(rows, columns=[*rows[0]] if rows else ["trial"]).set_index("trial")
 
-    def frame(self, objectives: str = "") -> pd.DataFrame:
+    def frame(self, objectives: str | Sequence[str] = "") -> pd.DataFrame:
         """All records, one row each, indexed by trial; for the columns see `results.runs.frame.run_frame`."""
         from .runs.frame import run_frame
 
@@ -97,7 +98,7 @@ class SavedRun:
         """
         from .report.page import write_report
 
-        return Path(write_report(self.folder, None if out is None else Path(out))["page"])
+        return Path(write_report(self.folder, None if out is None else check_path("out", out))["page"])
 
     def _repr_html_(self) -> str:
         from .report.front import front_plot
@@ -169,8 +170,8 @@ class SavedNet:
         """
         from .export.write import export_net
 
-        names = formats.split(",") if isinstance(formats, str) else formats
-        return export_net(self.run.folder, Path(out), self.trial, formats=names)
+        names = check_texts("formats", formats)
+        return export_net(self.run.folder, check_path("out", out), self.trial, formats=names)
 
     def _repr_html_(self) -> str:
         text = html_of(plain(f"{self.spec}: {self._result()}"))

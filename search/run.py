@@ -8,6 +8,7 @@ simulator. The `Driver` between them is the one that records.
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -20,7 +21,7 @@ from ..results.latency.front import measure_front
 from ..results.latency.measurements import LatencySetting
 from ..results.runs.record import Record
 from ..results.runs.status import UNTRAINED, Status
-from ..results.runs.store import Store, locked, mark_ended, run_folder
+from ..results.runs.store import Store, locked, mark_ended, run_folder, weights_file
 from .context import SearchContext
 from .data.dataset import DataSet
 from .engine.executor import Executor
@@ -176,6 +177,7 @@ def run_loop(driver: Driver, executor: Executor, view: ProgressView, seconds: fl
     """
     began = last = time.monotonic()
     while time.monotonic() - began < seconds:
+        driver.check_folder()
         while executor.idle and (job := driver.next_job(Workers(executor.idle, executor.starting))) is not None:
             executor.submit(job)
             view.started(job)
@@ -215,6 +217,7 @@ class Driver:
         """`producers` are asked in turn: the first that has a job is served."""
         self.folder, self.artifacts, self._store, self._producers = folder, artifacts, store, producers
         self.running: dict[JobId, tuple[Producer, Job]] = {}
+        self._drop_checkpoints(store.records)  # of a driver that was killed between a record and its checkpoints' end
 
     @property
     def done(self) -> bool:
@@ -225,6 +228,10 @@ class Driver:
     def complete(self) -> bool:
         """Whether nothing is left to do at all."""
         return all(producer.complete for producer in self._producers)
+
+    def check_folder(self) -> None:
+        """Raise OperationError if the run's folder is not where it was."""
+        self._store.check()
 
     def next_job(self, workers: Workers = Workers()) -> Job | None:  # noqa: B008 - a constant
         """The job of a free worker; None if there is none, for now or, once `done`, at all."""
@@ -259,13 +266,19 @@ class Driver:
     def _record(self, record: Record) -> None:
         self._store.append(record)
         if record.status not in UNTRAINED:
-            checkpoint = self.folder / "checkpoints" / record.trial_key
-            for file in checkpoint.parent.glob(f"{checkpoint.name}*.pt"):  # one for each seed
-                file.unlink()
+            self._drop_checkpoints([record])
             if self.artifacts:
-                self.artifacts.delete(checkpoint)
+                self.artifacts.delete(self.folder / "checkpoints" / record.trial_key)
         for producer in self._producers:
             producer.learn(record)
+
+    def _drop_checkpoints(self, records: Sequence[Record]) -> None:
+        """Delete the checkpoints of trainings that have ended, one for each seed."""
+        ended = {weights_file(self.folder, record).stem for record in records if record.status not in UNTRAINED}
+        for file in (self.folder / "checkpoints").glob("*.pt"):
+            of_first_seed = re.sub(r"-\d+$", "", file.stem)
+            if file.stem in ended or of_first_seed in ended:
+                file.unlink()
 
 
 def _measure_front(settings: SearchSpec, folder: Path, devices: Devices = Devices()) -> None:  # noqa: B008 - empty

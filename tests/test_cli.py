@@ -327,3 +327,10 @@ def test_help_lists_what_the_registry_holds(command: str, option: str, names: It
     found = next(o for o in get_command(cli.app).commands[command].params if o.name == option)  # type: ignore[attr-defined]
     listed = re.findall(r"[\w-]+", found.help.partition(": ")[2].partition(", or your own")[0])  # type: ignore[attr-defined]
     assert listed == list(names)
+
+
+def test_a_config_that_names_an_option_twice_is_refused(alternas: Any, tmp_path: Path) -> None:
+    file = tmp_path / "x.json"
+    file.write_text('{"data": "digits", "trials": 2, "trials": 3}', encoding="utf-8")
+    code, _, err = alternas("search", "--config", str(file))
+    assert (code, err) == (2, f"alternas: config: {file} is no JSON (field 'trials' is there twice)\n")

@@ -12,12 +12,16 @@ from typing import Any
 
 import pytest
 
+import image_files as image
 from alternas.archs import InputError
 from alternas.results import load_run
-from alternas.results.ranking.compare import compare, differing
+from alternas.results.ranking.compare import compare
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.pareto import hypervolume
+from alternas.results.ranking.run_differences import differing
 from alternas.results.runs.record import Record
+from alternas.search.data.dataset import DataConfig
+from alternas.search.data.load import load
 from pages import ROOT
 from runs import DATA, made_run
 
@@ -95,9 +99,44 @@ def test_what_is_not_fair_is_said() -> None:
     }
     assert differing(folders) == [
         "whether the splits are the same is unknown: old do not say",
-        "no fair comparison, runs differ in recipe.epochs (2.0 in one, 3.0 in two, 2.0 in old); "
-        "repeats (1 in one, 1 in two, 3 in old); seed (0 in one, 1 in two, 0 in old)",
+        "no fair comparison, runs differ in epochs (2 in one, 3 in two, 2 in old); "
+        "seed (0 in one, 1 in two, 0 in old); trainings of each net (1 in one, 1 in two, 3 in old)",
     ]
+    many = {"epochs": 3.0, "lr": 0.006, "batch_size": 64, "ema_decay": 0.5, "augment": {"flip": True, "pad": 1}}
+    few = {"lr": 0.0005, "ema_decay": 0.0, "augment": {"flip": False, "pad": 2}}
+    recipes = {"a": write("a", NETS["one"], recipe=RECIPE | many), "b": write("b", NETS["one"], recipe=RECIPE | few)}
+    assert differing(recipes) == [
+        "no fair comparison, runs differ in epochs (3 in a, 2 in b); learning rate (0.006 in a, 0.0005 in b); "
+        "batch size (64 in a, 32 in b); ema decay (0.5 in a, 0 in b), and 2 more settings of the recipe"
+    ]
+
+
+def test_a_finetuned_run_says_its_recipe_by_its_nets() -> None:
+    finetuned = write("finetuned", NETS["two"])
+    facts = json.loads((finetuned / "run.json").read_text(encoding="utf-8"))
+    facts["settings"] = {"from": "run one, trial 0", "freeze": "none"}
+    (finetuned / "run.json").write_text(json.dumps(facts), encoding="utf-8")
+    assert differing({"one": write("one"), "finetuned": finetuned}) == [
+        "no fair comparison, runs differ in weights that nets begin with (none in one, run one, trial 0 in finetuned)"
+    ]
+
+
+def test_the_same_pictures_at_two_sizes_are_compared() -> None:
+    for i in range(20):
+        image.write(Path("photos") / "ab"[i % 2] / f"{i}.png", image.noise(i, 24, 24))
+        image.write(Path("others") / "ab"[i % 2] / f"{i}.png", image.noise(i, 24, 25))
+
+    def read(side: int, name: str = "photos", **how: Any) -> dict[str, Any]:
+        return load(DataConfig(name, (side, side), **how)).facts()
+
+    for run, facts in {"small": read(8), "large": read(16, loader="stream"), "other": read(8, "others")}.items():
+        nets = [record(0, 0.8, 100).to_dict()]
+        made_run(Path("runs") / run, nets, settings={"objective": "macs", "recipe": RECIPE}, data=facts)
+    size = "no fair comparison, pictures are read at 8x8 in small, 16x16 in large: larger ones cost more and show more"
+    assert compare(["small", "large"], RankingQuery()).notes == [size]
+    for runs in (["small", "other"], ["large", "other"]):
+        with pytest.raises(InputError, match="must have the same images and validation split"):
+            compare(runs, RankingQuery())
 
 
 def test_other_budgets_are_said_and_marked(alternas: Any, caplog: pytest.LogCaptureFixture) -> None:

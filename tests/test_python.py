@@ -298,3 +298,23 @@ def test_workers_for_one_search_after_the_other(tmp_path: Path) -> None:
     words = "search resnet --data digits --trials 3 --epochs 8 --max-macs 100k --seed 3 --workers 1 --name typed"
     subprocess.run([*ALTERNAS, *words.split()], capture_output=True, check=True)
     assert records("mine") == records("typed")
+
+
+def test_values_of_the_wrong_kind_are_one_line(run: alternas.SavedRun) -> None:
+    best = run.best()
+    listed, typed = run.front(["accuracy", "params"]), run.front("accuracy,params")
+    assert listed.equals(typed)
+    assert run.frame(("accuracy", "params")).equals(run.frame("accuracy,params"))
+    for call, said in (
+        (lambda: run.front(5), "objectives: must be a text or a list of texts, got 5"),
+        (lambda: run.frame([5]), r"objectives: must be a text or a list of texts, got \[5\]"),
+        (lambda: best.export("out", formats=5), "formats: must be a text or a list of texts, got 5"),
+        (lambda: best.export("out", formats=[None]), r"formats: must be a text or a list of texts, got \[None\]"),
+        (lambda: best.export(5), "out: must be a path, got 5"),
+        (lambda: run.report(5), "out: must be a path, got 5"),
+        (lambda: run.best(5), "pick: unknown value 5"),
+        (lambda: run.net([1]), r"no trial \[1\]"),
+        (lambda: alternas.load_run(5), "run: must be a path, got 5"),
+    ):
+        with pytest.raises(alternas.InputError, match=said):
+            call()

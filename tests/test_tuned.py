@@ -17,9 +17,9 @@ from alternas.archs import InputError
 from alternas.archs.candidate import candidate_key
 from alternas.results.export.card import measured
 from alternas.results.export.write import _tuned
-from alternas.results.ranking.compare import differing
 from alternas.results.ranking.front import leaderboard
 from alternas.results.ranking.objectives import RankingQuery
+from alternas.results.ranking.run_differences import differing
 from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.render.board import summary_lines
 from alternas.results.report.elements import Table
@@ -351,4 +351,4 @@ def test_runs_with_other_genes_of_the_recipe_are_no_fair_comparison(tmp_path: Pa
         for name, tune in (("plain", {}), ("tuned", {"recipe.lr": [1e-3, 6e-3]}))
     }
     notes = differing(runs)
-    assert "no fair comparison, runs differ in tune ('' in plain, 'lr' in tuned)" in notes
+    assert "no fair comparison, runs differ in tuned settings (none in plain, lr in tuned)" in notes

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from ...archs.candidate import tuned_values
 from ...archs.errors import InputError
 from ..render.tables import nets_table
 from ..render.terminal import plain, print_json, print_text
 from ..runs.retrained import retrained
-from ..runs.store import find_run, read_data_facts, read_settings
+from ..runs.store import find_run, read_data_facts
 from .front import Leaderboard, noise_of, with_ranks
 from .metric import as_shown, score_range, trained_scores
 from .objectives import ACCURACY, LATENCY, RankingQuery, column
 from .pareto import Bounds, coverage
 from .remarks import budget_lines, count_rising, left_out, why_empty
+from .run_differences import differing
 from .run_leaderboard import costs_of, leaderboard_of
 from .stats import TIED, UNKNOWN_NOISE, Noise, Row
 
 COVERS = "covers: share of that run's front that this run's front equals or beats in every objective (C metric)"
-SHOWN = 60  # characters of a value that differs
 
 
 @dataclass(frozen=True)
@@ -109,38 +106,6 @@ def compare(names: Sequence[str], query: RankingQuery) -> Comparison:
         noise,
         [*notes, *unranked, *budget_lines(rows)],
     )
-
-
-def differing(folders: Mapping[str, Path]) -> list[str]:
-    """Lines on settings that make a comparison unfair: recipe, seed, repeats, size of the images.
-
-    Raises:
-        InputError: if their images, or the split of these, are not the same.
-    """
-    facts = {name: read_data_facts(folder) for name, folder in folders.items()}
-    splits = {name: of.get("split") or "" for name, of in facts.items()}
-    data = {name: of["name"] for name, of in facts.items()}
-    known = {split for split in splits.values() if split}
-    if len(known) > 1 or (not all(splits.values()) and len({*data.values()}) > 1):
-        each = ", ".join(f"{name} {data[name]} ({splits[name] or 'unknown'})" for name in folders)
-        raise InputError(f"compare: runs must have the same images and validation split, got {each}")
-    unknown = [name for name, split in splits.items() if not split]
-    notes = [f"whether the splits are the same is unknown: {', '.join(unknown)} do not say"] if unknown else []
-    differ = list[str]()
-    settings: dict[str, dict[str, Any]] = {}  # those that accuracies depend on apart from the nets
-    for name, folder in folders.items():
-        own = read_settings(folder).get("settings", {})
-        recipe = {f"recipe.{key}": value for key, value in (own.get("recipe") or {}).items() if key != "name"}
-        drawn = {"tune": ", ".join(tuned_values(own.get("tune", {})))}
-        settings[name] = recipe | drawn | {key: own.get(key) for key in ("seed", "repeats", "image_size", "from")}
-    for key in sorted({key for of in settings.values() for key in of}):
-        values = {name: of.get(key) for name, of in settings.items()}
-        if len({json.dumps(value) for value in values.values()}) > 1:
-            each = ", ".join(f"{value!r:.{SHOWN}} in {name}" for name, value in values.items())
-            differ.append(f"{key} ({each})")
-    if differ:
-        notes.append(f"no fair comparison, runs differ in {'; '.join(differ)}")
-    return notes
 
 
 def _run_row(name: str, board: Leaderboard, joint: Sequence[Row], bounds: Mapping[str, Bounds]) -> dict[str, Any]:

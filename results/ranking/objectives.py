@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
-from ...archs.errors import InputError, check_choice, short_repr
+from ...archs.errors import InputError, check_choice, check_texts, short_repr
 from ...archs.genotype import FAMILIES
 from ..latency.device_command import LATENCY, is_number_of_device, split_number
 from ..runs.record import Record
@@ -108,20 +108,20 @@ class RankingQuery:
         return replace(self, objectives=tuple(sorted(named, key=lambda name: name != ACCURACY)))
 
 
-def parse_objectives(text: str) -> tuple[str, ...]:
-    """Two or three objectives, accuracy first, of "accuracy,macs,latency_ms"; "macs" is short for "accuracy,macs".
+def parse_objectives(text: str | Sequence[str]) -> tuple[str, ...]:
+    """Two or three objectives, accuracy first, of "accuracy,macs,latency_ms" or of a list; "macs" is "accuracy,macs".
 
     "" is none: the run's own. Other names are metrics, which `RankingQuery.checked` looks for in a run.
 
     Raises:
         InputError: if one is named twice, or there are not two or three.
     """
-    asked = [part.strip() for part in text.split(",") if part.strip()]
+    asked = list(filter(None, check_texts("objectives", text)))
     named = [f"-{name}" if name.removeprefix("train_") in MINIMIZED else name for name in asked]
     if len(named) == 1 and named != [ACCURACY]:
         named = [ACCURACY, *named]
     if named:
-        _check_count(named, text)
+        _check_count(named, text if isinstance(text, str) else ",".join(text))
     return tuple(sorted(named, key=lambda name: name != ACCURACY))
 
 

@@ -84,7 +84,7 @@ def input_spec(folder: Path) -> InputSpec:
 def find_trial(folder: Path, trial: int) -> Record:
     """The record of a trial; InputError if there is none."""
     by_trial = {r.trial: r for r in reversed(read_records(folder))}  # of one number twice, the first
-    if trial not in by_trial:
+    if trial not in [*by_trial]:  # a list can be no key
         known = f"{len(by_trial)} are recorded, from {min(by_trial)} to {max(by_trial)}" if by_trial else "none yet"
         raise InputError(f"run {folder.name}: no trial {trial}; {known}")
     return by_trial[trial]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
@@ -24,7 +25,7 @@ RANKED = (
 COLUMNS = ("metric", "value", "values", *OWN, *COSTS, "steps_done", "steps_full", *RANKED)
 
 
-def run_frame(run: str | Path, objectives: str = "") -> pd.DataFrame:
+def run_frame(run: str | Path, objectives: str | Sequence[str] = "") -> pd.DataFrame:
     """One row a record, indexed by `trial`.
 
     Of a run that is ranked by another metric than accuracy, accuracy is that of the first seed where trainings report
@@ -36,7 +37,7 @@ def run_frame(run: str | Path, objectives: str = "") -> pd.DataFrame:
 
     Args:
         run: its name below runs/, or its folder.
-        objectives: what nets are ranked on, as --objectives; "" is the run's own.
+        objectives: what nets are ranked on, as --objectives or a list of them; "" is the run's own.
 
     Raises:
         InputError: if there is no such run, a record is broken, or the objectives are wrong.

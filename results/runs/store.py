@@ -29,7 +29,7 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 from msgspec import Meta
 
-from ...archs.errors import InputError, did_you_mean, short_repr
+from ...archs.errors import InputError, OperationError, did_you_mean, short_repr
 from ...archs.files import atomic_write, check_own, make_folder, naming, open_own, sync_folder
 from ...archs.json_files import Amount, Number, Share, Whole, convert, parse_line, read_json
 from ...archs.parts import MAX_CLASSES, Width
@@ -82,6 +82,7 @@ class DataFacts(TypedDict):
     mean: list[Number]
     std: list[Amount]
     split: NotRequired[str]
+    pictures: NotRequired[str]
     notes: NotRequired[dict[str, Any]]
     images: NotRequired[dict[str, Whole]]
     positives: NotRequired[Share]  # of several labels
@@ -253,14 +254,18 @@ class Store:
         self.records.append(record)
 
     def note(self, event: str, trial: int, **facts: Any) -> None:
-        """Write one event, which outlives this process.
-
-        Raises:
-            OSError: as `append`.
-        """
+        """Write one event, which outlives this process; OSError as `append`."""
         self._write(Event(event, trial, **facts).to_line())
 
+    def check(self) -> None:
+        """Raise OperationError if the run's folder is elsewhere now: what others write would go to the old place."""
+        path = self.folder / "records.jsonl"
+        if not path.exists() or not os.path.samestat(os.stat(path), os.fstat(self._file.fileno())):
+            hint = "put it back, and the same command resumes"
+            raise OperationError(f"run folder {self.folder}: was moved, deleted or replaced while in use; {hint}")
+
     def _write(self, line: bytes) -> None:
+        self.check()
         path = self.folder / "records.jsonl"
         with naming(path):
             if self._file.write(line) < len(line):

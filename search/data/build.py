@@ -96,8 +96,16 @@ def build_dataset(config: DataConfig, raw: RawDataset, report: Report) -> DataSe
     split_hash = digest(*hashed, *(at for _, at in places.values()))[:12]
     return DataSet(
         config.name, size, classes, splits["train"], splits["val"], splits.get("test"), mean, std,
-        raw.white_level, split_hash, notes, broken,
+        raw.white_level, split_hash, notes, broken, _pictures_hash(raw, read, places) if sources else "",
     )  # fmt: skip
+
+
+def _pictures_hash(raw: RawDataset, read: dict[str, _ReadPart], places: Places) -> str:
+    """Hash of the names of pictures and their own sizes, labels and split: the same at whatever size they are read."""
+    names = [raw.parts[name].key(at) for name, part in read.items() for at in part.places_N.tolist()]
+    text = np.frombuffer("\n".join(names).encode(errors="surrogateescape"), np.uint8)
+    own = [array for part in read.values() for array in (part.form_N["height"], part.form_N["width"], part.split.y_N)]
+    return digest(text, *own, *(at for _, at in places.values()))[:12]
 
 
 def _forms(parts: dict[str, _ReadPart]) -> dict[str, np.ndarray]:

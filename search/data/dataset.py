@@ -176,6 +176,7 @@ class DataSet:
     split_hash: str  # identifies images, labels and their split
     notes: dict[str, Any] = field(default_factory=dict)  # such as where the validation split comes from
     broken: tuple[Broken, ...] = ()  # the pictures that were skipped
+    pictures_hash: str = ""  # identifies pictures, labels and their split at whatever size; "" of arrays
 
     @property
     def in_chans(self) -> int:
@@ -205,7 +206,7 @@ class DataSet:
     def facts(self) -> dict[str, Any]:
         """What a run keeps of it, as JSON."""
         counts = {"train": len(self.train), "val": len(self.val), "test": len(self.test) if self.test else 0}
-        return {
+        facts = {
             "name": self.name,
             "image_size": list(self.image_size),
             "in_chans": self.in_chans,
@@ -217,7 +218,9 @@ class DataSet:
             "split": self.split_hash,
             "loader": self.loader,
             "notes": self.notes,
-        } | ({"positives": float(self.val.y_N.mean())} if self.several_labels else {})
+        }
+        pictures = {"pictures": self.pictures_hash} if self.pictures_hash else {}
+        return facts | pictures | ({"positives": float(self.val.y_N.mean())} if self.several_labels else {})
 
 
 def images_of_each(y_N: np.ndarray, classes: int) -> np.ndarray:

@@ -17,6 +17,7 @@ from ...results.metrics import Scores, evaluate
 from ...results.ranking.metric import all_numbers
 from ...results.runs.status import Status
 from ..training.bank_jobs import EvaluateJob
+from ..training.checkpoint import check_folder
 from ..training.job import STATISTICS_IMAGES, JobResult
 from ..training.loaders import Batch, DeviceLoader
 from ..training.norms import estimate_norms
@@ -36,6 +37,7 @@ def evaluate_job(job: EvaluateJob, loader: DeviceLoader) -> JobResult:
     bank.reserve([job.genotype])  # one with a part that no net of the training had
     net = bank.network(job.genotype)
     scores = evaluate_net(net, job.recipe, loader)
+    check_folder(job.weights)
     weights_sha256 = save(net, Path(job.weights))
     confusions: Any = {"val": scores.confusion_KK.numpy()}
     atomic_write(Path(job.confusion), partial(np.savez_compressed, **confusions))

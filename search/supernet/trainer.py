@@ -26,7 +26,7 @@ from ...results.ranking.metric import all_numbers
 from ...results.runs.status import Status
 from ..training.augment import mixed
 from ..training.bank_jobs import SupernetJob
-from ..training.checkpoint import device_name, read_checkpoint
+from ..training.checkpoint import check_folder, device_name, read_checkpoint
 from ..training.group import Group, GroupError, open_group
 from ..training.job import JobResult, Point, Progress
 from ..training.loaders import MIX, DeviceLoader
@@ -249,6 +249,7 @@ class BankTrainer:
         state |= {"step": self.step, "seconds": self.seconds}
         state |= {"axes": {role: [tuple(axis) for axis in axes] for role, axes in self.bank.axes.items()}}
         state |= {"of": self.job.facts, "curve": [astuple(point) for point in self.curve], "losses": self.losses}
+        check_folder(self.job.state_at(self.step))
         atomic_write(self.job.state_at(self.step), lambda file: torch.save(state, file))
 
     def _restore(self, state: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import zipfile
 import zlib
@@ -38,9 +39,17 @@ def load_state(job: TrainJob, data: DataSet, device: torch.device) -> dict[str, 
 
 def save_state(job: TrainJob, data: DataSet, state: dict[str, Any]) -> None:
     """Leave a checkpoint, whole or not at all."""
+    check_folder(job.checkpoint)
     whole = state | {"of": identity(job, data)}
     atomic_write(Path(job.checkpoint), lambda file: torch.save(whole, file))
     send(job, job.checkpoint)
+
+
+def check_folder(file: str | Path) -> None:
+    """Raise FileNotFoundError if the folder of a run's file is gone: a new one would hold nothing but this file."""
+    home = Path(file).parent.parent
+    if not home.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "the run's folder is gone", str(home))
 
 
 def identity(job: TrainJob, data: DataSet) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from ...results.metrics import LabelScores, Scores, collect
 from ...results.ranking.metric import all_numbers
 from ...results.runs.status import Status
 from .augment import mixed
-from .checkpoint import device_name, load_state, save_state, send
+from .checkpoint import check_folder, device_name, load_state, save_state, send
 from .cuda_graph import GraphedFunction, Number
 from .group import Group, GroupError, open_group
 from .inherit import init_weights
@@ -239,6 +239,7 @@ class Trainer:
         train_scores = self.evaluate("train", len(self.loader.data.val))
         if self.is_first:
             job = self.job
+            check_folder(job.weights)
             self.weights_sha256 = save(self.task.unwrap(self.shipped), Path(job.weights))
             send(job, job.weights)
             if isinstance(val, Scores) and isinstance(train_scores, Scores):  # several labels have no confusion

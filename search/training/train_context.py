@@ -21,7 +21,7 @@ from ...archs.files import atomic_write
 from ...archs.json_files import MAX_NUMBER
 from ...archs.weights import save
 from ...results.runs.status import Status
-from .checkpoint import device_name, load_state, save_state, send
+from .checkpoint import check_folder, device_name, load_state, save_state, send
 from .inherit import init_weights
 from .job import JobResult, Point, Progress, TrainJob
 from .loaders import Batch, DeviceLoader
@@ -188,6 +188,7 @@ class TrainContext:
             rule = "must keep the weights that it was built with, whatever their values; features() is for other heads"
             raise InputError(f"train: context.net {rule}; another is {other[0][0]}")
         if self.step >= self.total_steps:
+            check_folder(job.weights)
             self._weights_sha256 = save(self.net, Path(job.weights))
             send(job, job.weights)
         accuracy = job.metric.score(self._metrics[wanted])
