@@ -17,7 +17,7 @@ FIRST = (  # of those that stand first, in this order; then the command's own
     "max-hours", "config", "help-all",
 )  # fmt: skip
 GROUPS = {
-    "What is searched": ("max-params", "start-with", "with", "from", "arch", "from-size"),
+    "What is searched": ("max-params", "start-with", "with", "nets", "weights-dir", "from", "arch", "from-size"),
     "Strategy": ("scheduler", "rungs", "eta", "repeats", "alone", "polish", "seed"),
     "Objective": ("metric", "min-accuracy", "minimize", "chance"),
     "Device": (

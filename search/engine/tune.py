@@ -33,6 +33,7 @@ from ..redact import REDACTED, shown_url
 from ..run import Driver, opened
 from ..spec import SearchSpec
 from ..summary import conclude
+from ..probe.job import CutResult
 from ..training.job import JobResult, Point, Progress, TrainJob
 from ..trials.search_trials import SearchTrials
 from .worker import Worker
@@ -120,7 +121,8 @@ def unpacked(text: str) -> JobResult:
     """Read the result that `packed` has written."""
     fields = json.loads(text)
     curve = tuple(Point(**point) for point in fields["curve"])
-    return JobResult(**fields | {"status": Status(fields["status"]), "curve": curve})
+    cuts = tuple(CutResult(**cut) for cut in fields["cuts"])
+    return JobResult(**fields | {"status": Status(fields["status"]), "curve": curve, "cuts": cuts})
 
 
 @dataclass(frozen=True)
