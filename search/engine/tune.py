@@ -29,11 +29,11 @@ from ...results.runs.store import mark_ended, run_folder
 from ..context import SearchContext
 from ..data.dataset import DataSet
 from ..prepare import prepare
+from ..probe.job import CutResult
 from ..redact import REDACTED, shown_url
 from ..run import Driver, opened
 from ..spec import SearchSpec
 from ..summary import conclude
-from ..probe.job import CutResult
 from ..training.job import JobResult, Point, Progress, TrainJob
 from ..trials.search_trials import SearchTrials
 from .worker import Worker
