@@ -300,9 +300,10 @@ def test_nothing_is_cut_at_80_columns() -> None:
         if ("sd" in own) != ("seeds" in own) or ("retrained_accuracy" in own) != ("retrained_seeds" in own):
             continue
         rows = [row | {"latency_ms": None} | own for row in leaderboard(board).rows]
-        for more in ({}, {"run": "a-run-with-a-name-that-is-very-long-indeed"}):
+        run = {"run": "a-run-with-a-name-that-is-very-long-indeed"}
+        for more, others, ranks in (({}, ["latency_ms"], True), (run, [], False)):
             console = terminal(80)
-            console.print(nets_table([row | more for row in rows], "", ["latency_ms"], ranks=True))
+            console.print(nets_table([row | more for row in rows], "", others, ranks))
             text = console.file.getvalue()  # type: ignore[attr-defined]
             assert "…" not in text, own
-            assert len(text.splitlines()) <= 2 + 3 * len(rows)
+            assert len(text.splitlines()) <= 2 + 3 * len(rows), own

@@ -262,7 +262,7 @@ def _timm_facts(
     facts = counted | {"timm": name, "image_size": list(shape[1:])}
     table = Table(header_style="bold", box=None, pad_edge=False)
     for column in ("part", "params", "MACs", "share"):
-        table.add_column(column, justify="left" if column == "part" else "right")
+        table.add_column(column, justify="left" if column == "part" else "right", overflow="fold")
     for place, part in counted["by_place"].items():
         if part["params"] or part["macs"]:
             share = f"{100 * part['macs'] / max(1, counted['macs']):.1f} %"

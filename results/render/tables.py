@@ -8,7 +8,7 @@ from textwrap import wrap
 from typing import Any
 
 from rich.console import Console as RichConsole
-from rich.console import ConsoleOptions, Group, OverflowMethod, RenderableType, RenderResult
+from rich.console import ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -108,8 +108,13 @@ class _Column:
         """The width at which nothing of it is cut; long names of runs are folded."""
         head = max(map(len, self.head.splitlines()))
         if self.name == "run":
-            return max(head, min(MAX_RUN, *map(len, self.cells)))
+            return max(head, min(MAX_RUN, max(map(len, self.cells))))
         return max(head, *(len(cell) if self.is_whole else _wrapped_width(cell, self.lines) for cell in self.cells))
+
+    @property
+    def most(self) -> int:
+        """The width at which each cell stands on one line."""
+        return max(self.least, *map(len, self.cells))
 
 
 def _wrapped_width(text: str, lines: int) -> int:
@@ -137,14 +142,19 @@ class NetsTable:
 
     def __rich_console__(self, console: RichConsole, options: ConsoleOptions) -> RenderResult:
         shown = self._fitting(options.max_width)
+        spare = options.max_width + GAP - sum(column.least + GAP for column in shown)
         table = Table(title=self._title, title_justify="left", header_style="bold", box=None, pad_edge=False)
         for column in shown:
-            left, dim = column.name in ("run", "note", "family", "net"), "dim" * (column.name == "net")
-            overflow: OverflowMethod = "fold" if column.name == "run" else "ellipsis"
+            more = max(0, min(spare, column.most - column.least))
+            spare -= more
             table.add_column(
-                Text(column.head), justify="left" if left else "right", style=dim, min_width=column.least,
-                no_wrap=column.is_whole and column.name != "run", overflow=overflow,
-            )  # fmt: skip
+                Text(column.head),
+                justify="left" if column.name in ("run", "note", "family", "net") else "right",
+                style="dim" * (column.name == "net"),
+                width=column.least + more if spare >= 0 else None,  # rich itself may make others too wide
+                no_wrap=column.is_whole and column.name != "run",
+                overflow="fold" if column.name == "run" else "ellipsis",
+            )
         for row in zip(*(column.cells for column in shown), strict=True):
             table.add_row(*row)
         yield table
