@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import stat
 import zlib
@@ -133,6 +134,17 @@ def naming(path: Path) -> Iterator[None]:
         if (cause := _of_disk(error)) and not cause.filename:
             cause.filename = str(path)
         raise
+
+
+def digest(content: bytes) -> str:
+    """The first 12 hexadecimal digits of the SHA-256 of a weights file: what records know it by."""
+    return hashlib.sha256(content).hexdigest()[:12]
+
+
+def file_digest(path: Path) -> str:
+    """The `digest` of a file."""
+    with open(path, "rb") as file:
+        return digest(file.read())
 
 
 def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:

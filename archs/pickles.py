@@ -21,7 +21,8 @@ from typing import Any
 
 from .errors import InputError
 
-MAGIC = (b"PK", b"\x80")  # how files of torch.save begin
+ZIP, PROTOCOLS = b"PK\x03\x04", tuple(b"\x80" + bytes([version]) for version in range(2, 6))  # of torch.save
+MAX_HEADER = 100_000_000  # bytes of a header of safetensors
 ORDER = "order"  # in the metadata of what is written: names of tensors as the pickle has them
 # Where trainings keep a net among other things; averaged weights are those that are used.
 NESTED = ("state_dict_ema", "model_ema", "state_dict", "model_state_dict", "model", "net")
@@ -32,9 +33,10 @@ GLOBAL = re.compile(r"GLOBAL (\S+)")
 
 
 def is_pickle(path: Path) -> bool:
-    """Whether a file begins as those of `torch.save` do; safetensors files may, too."""
+    """Whether a file begins as those of `torch.save` do, and not with the length of a header of safetensors."""
     with open(path, "rb") as file:
-        return file.read(2).startswith(MAGIC)
+        begins = file.read(8)
+    return begins.startswith(ZIP) or (begins.startswith(PROTOCOLS) and int.from_bytes(begins, "little") > MAX_HEADER)
 
 
 @contextmanager

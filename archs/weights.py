@@ -5,7 +5,6 @@ Nothing of a run is ever unpickled; files of `torch.save` that a user names are 
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
@@ -19,7 +18,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from .errors import InputError, short_repr
-from .files import atomic_write
+from .files import atomic_write, digest
 from .genotype import Genotype
 from .json_files import convert, parse_json
 from .layout import ImageSize, as_map
@@ -57,11 +56,6 @@ def save(network: AnyNetwork, path: Path) -> str:
     content = to_bytes(state, {NAME: json.dumps(description, sort_keys=True)})
     atomic_write(path, lambda file: file.write(content))
     return digest(content)
-
-
-def digest(content: bytes) -> str:
-    """The first 12 hexadecimal digits of the SHA-256 of a weights file: what records know it by."""
-    return hashlib.sha256(content).hexdigest()[:12]
 
 
 @dataclass(frozen=True, eq=False)

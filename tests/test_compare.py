@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import image_files as image
-from alternas.archs import InputError
+from alternas.archs import InputError, zoo
 from alternas.results import load_run
 from alternas.results.ranking.compare import compare
 from alternas.results.ranking.objectives import RankingQuery
@@ -287,3 +287,26 @@ def test_the_page_says_every_field(alternas: Any) -> None:
     row = json.loads(alternas("front", "one", "--json")[1])[0]
     found = json.loads(alternas("compare", "one", "two", "--json")[1])
     assert not [name for name in (*row, *found) if f"`{name}`" not in PAGE]
+
+
+def test_nothing_is_cut_at_80_columns(alternas: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    long = "a-first-search-of-everything-with-a-long-name"
+    scores = dict.fromkeys(("balanced_accuracy", "macro_f1", "auroc", "top5", "nll", "ece"), 0.5)
+    scores |= {f"{part}_{name}": 0.25 for part in ("train", "test") for name in ("accuracy", *scores)}
+    net = zoo.get("resnet18", (8, 8))
+    own = {"metrics": scores, "genotype": net.to_dict(), "key": net.key}
+    write(long, [(0, 0.8, 10**9, own), (1, 0.9, 2 * 10**9, own)])
+    write("two", [(0, 0.85, 10**9), (1, 0.86, 10**10)])
+    shown = alternas("show", f"{long}:0")[1]
+    rows = {line.split()[0]: line.split()[1:] for line in shown.splitlines() if line}
+    assert rows["validation"][:3] == ["0.8000", "0.5000", "0.5000"]
+    assert rows["training"] == rows["test"] == ["0.2500"] * 7, "a row of its own, of the same columns"
+    for out in (shown, alternas("compare", long, "two")[1]):
+        assert "…" not in out
+        assert max(map(len, out.splitlines())) <= 80
+    many = {f"score_of_my_own_{n}": 0.5 for n in range(9)}
+    write("many", [(0, 0.8, 100, own | {"metrics": many})])
+    out = alternas("show", "many:0")[1]
+    assert "…" not in out
+    assert [line.split() for line in out.splitlines() if "own_8" in line] == [["score_of_my_own_8", "0.5000"]]

@@ -88,6 +88,19 @@ def test_a_space_of_a_file_leaves_room_for_the_rest(alternas: Any, monkeypatch: 
     assert list_runs()[0]["space"] == space
 
 
+def test_one_long_name_cuts_nothing(alternas: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    long = "a-first-search-of-everything-with-a-name-that-is-far-too-long"
+    rows = [record(0, get("resnet", 8).baselines()[0], {}, random.Random(0))]
+    for name in (long, "mine"):
+        made_run(Path("runs") / name, rows, settings={"space": "resnet"}, ended=True)
+    out = alternas("runs")[1]
+    assert "…" not in out
+    assert long in "".join(line.split("  ")[0].strip() for line in out.splitlines())
+    ended = [line.split()[1:5] for line in out.splitlines() if "ended" in line]
+    assert ended == [["ended", "resnet", "digits", "1"]] * 2
+
+
 @pytest.mark.parametrize("flops", ["1e3", -1])
 def test_a_stranger_s_numbers_are_refused(alternas: Any, flops: Any, caplog: pytest.LogCaptureFixture) -> None:
     folder = made_run(Path("runs/mine"), [])

@@ -6,6 +6,7 @@ import random
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from alternas.archs import Genotype, InputError, Stage, Stem
 from alternas.archs.cost import BACKWARD_FACTOR
+from alternas.archs.files import digest
 from alternas.results.ranking.front import leaderboard, noise_of
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import weights_file
@@ -175,6 +177,43 @@ def test_only_weights_that_are_there_are_inherited(opened: Open) -> None:
     assert parents
     assert not any(trial % 2 for trial in parents)
     assert all(Path(job.start.weights).exists() for job in executor.ran if job.start)
+
+
+@pytest.mark.parametrize("scheduler", ["none", "mo-asha"])
+def test_damaged_weights_are_inherited_by_nobody(
+    opened: Open, tmp_path: Path, caplog: pytest.LogCaptureFixture, scheduler: str
+) -> None:
+    """Cut short, changed or gone between two sessions: others are parents then, of nets under way too."""
+
+    def written(job: TrainJob) -> JobResult:
+        outcome = trained(job)
+        Path(job.checkpoint).parent.mkdir(exist_ok=True)
+        Path(job.checkpoint).touch()
+        if job.stop_step < job.total_steps:
+            return outcome
+        Path(job.weights).write_bytes(job.genotype.key.encode())
+        return replace(outcome, how={"weights_sha256": digest(job.genotype.key.encode())})
+
+    def killed(job: TrainJob) -> JobResult:
+        if job.start and sum(1 for r in controller.store.records if r.lineage) > 4:
+            raise KilledError
+        return written(job)
+
+    controller = opened(20, inherit=True, scheduler=scheduler)
+    with pytest.raises(KilledError):
+        finish(controller, killed)
+    whole = {r.trial for r in controller.store.records if r.status == "ok"}
+    damaged = set(sorted(whole)[::2])
+    for number, record in enumerate(r for r in controller.store.records if r.trial in damaged):
+        file = weights_file(tmp_path, record)
+        file.write_bytes(file.read_bytes()[:-1] if number % 3 else b"NaN") if number % 4 else file.unlink()
+    again = opened(20, inherit=True, scheduler=scheduler)
+    begun = {job.trial: job.start for job in finish(again, written).ran if job.start}
+    labels = {start.label for start in begun.values()}
+    assert labels, "others are still inherited from"
+    assert not labels & {f"trial {trial}" for trial in damaged}
+    assert {r.status for r in searched(again)} <= {"ok", "pruned", "duplicate", "infeasible"}
+    assert "its weights have changed since it was trained, no net begins with them" in caplog.text
 
 
 @pytest.mark.parametrize("status", ["nan", "oom", "error"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import io
+import itertools
 import json
 import logging
 import os
@@ -287,3 +288,22 @@ def test_what_follows_a_search_in_a_terminal(tmp_path: Path) -> None:
         assert (code, end in text) == (0, True), text
     code, text = in_terminal(["front", "run", "--json"], 20, tmp_path)
     assert json.loads(text[text.index("[") :])
+
+
+def test_nothing_is_cut_at_80_columns() -> None:
+    """Notes take three lines at the most, whatever columns there are."""
+    known = {"sd": 0.02, "seeds": 2, "retrained_accuracy": 0.5, "retrained_sd": 0.01, "retrained_seeds": 2}
+    known |= {"rising": True, "knee": True, "tied_with": [6, 1, 2, 3, 4, 5], "latency_ms": 12.3}
+    board = [Record.from_dict(found) for found in drawn_records(8)]
+    for names in itertools.chain.from_iterable(itertools.combinations(known, n) for n in range(len(known) + 1)):
+        own = {name: known[name] for name in names}
+        if ("sd" in own) != ("seeds" in own) or ("retrained_accuracy" in own) != ("retrained_seeds" in own):
+            continue
+        rows = [row | {"latency_ms": None} | own for row in leaderboard(board).rows]
+        run = {"run": "a-run-with-a-name-that-is-very-long-indeed"}
+        for more, others, ranks in (({}, ["latency_ms"], True), (run, [], False)):
+            console = terminal(80)
+            console.print(nets_table([row | more for row in rows], "", others, ranks))
+            text = console.file.getvalue()  # type: ignore[attr-defined]
+            assert "…" not in text, own
+            assert len(text.splitlines()) <= 2 + 3 * len(rows), own

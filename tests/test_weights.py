@@ -260,6 +260,8 @@ def test_safetensors_that_begin_like_a_pickle(first: bytes) -> None:
         save_file(net.state_dict(), path, {"alternas": facts})
     assert path.read_bytes().startswith(first)
     assert same(read(path).state_dict(), net.state_dict())
+    path.write_bytes(path.read_bytes()[:-9])
+    assert "is no safetensors file, or not all of one" in complaint(lambda: read(path))
 
 
 def attempt(path: Path) -> str:

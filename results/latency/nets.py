@@ -219,7 +219,7 @@ def latency_table(rows: Sequence[dict[str, Any]], setting: Setting) -> Renderabl
     memory = ["memory"] if all(row["memory_bytes"] for row in rows) else []
     title = describe_setting(setting, rows[0]["machine"])
     table = Table(title=title, title_justify="left", header_style="bold", box=None)
-    table.add_column("net")
+    table.add_column("net", overflow="fold")
     for name in (
         "latency",
         "± quartiles",
@@ -231,7 +231,7 @@ def latency_table(rows: Sequence[dict[str, Any]], setting: Setting) -> Renderabl
         *memory,
         *numbers,
     ):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         accuracy = row.get("value", row.get("accuracy"))
         table.add_row(

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from ...archs.errors import InputError
 from ..render.tables import nets_table
@@ -23,6 +24,7 @@ from .run_differences import differing
 from .run_leaderboard import costs_of, leaderboard_of
 from .stats import TIED, UNKNOWN_NOISE, Noise, Row
 
+MAX_RUN, COVERED = 18, 9  # characters of a run's name on a line of the table, and of its heads
 COVERS = "covers: share of that run's front that this run's front equals or beats in every objective (C metric)"
 
 
@@ -137,10 +139,12 @@ def _draw(comparison: Comparison) -> RenderableType:
     runs = Table(title="Runs", title_justify="left", header_style="bold", box=None, pad_edge=False)
     names = [row["run"] for row in comparison.runs]
     metric = comparison.query.metric
-    for title in ("run", "nets", "hypervolume", f"best {metric.name}", "front", "joint front"):
-        runs.add_column(title, justify="left" if title == "run" else "right")
+    runs.add_column("run", overflow="fold", width=min(MAX_RUN, max(map(len, names))))
+    for title in ("nets", "hyper-\nvolume", f"best\n{metric.name}", "front", "joint\nfront"):
+        runs.add_column(Text(title), justify="right", no_wrap=True)
     for name in names:
-        runs.add_column(f"covers {name}", justify="right")
+        head = Text(f"covers\n{name}", overflow="fold")
+        runs.add_column(head, justify="right", overflow="fold", min_width=min(COVERED, len(name)))
     for row in comparison.runs:
         best = metric.text(row["best_accuracy"])
         shares = [comparison.coverage[row["run"]].get(other) for other in names]

@@ -34,6 +34,7 @@ from .tables import short
 from .terminal import plain
 
 IMAGENET = ((224, 224), 1000, 3)
+SCORES_WIDTH = 80  # characters: more scores are a row each
 SCORES = {
     "accuracy": "accuracy",
     "map": "mAP",
@@ -187,14 +188,19 @@ def _scores_table(record: Record, metric: Metric) -> Table:
     splits = {"validation": validation_metrics(record, metric)}
     if train := {name.removeprefix("train_"): v for name, v in record.metrics.items() if name.startswith("train_")}:
         splits["training"] = train
+    if test := {name.removeprefix("test_"): v for name, v in record.metrics.items() if name.startswith("test_")}:
+        splits["test"] = test
     measured = {name: None for scores in splits.values() for name, value in scores.items() if value is not None}
     shown = [name for name in SCORES if name in measured]
-    shown += [name for name in measured if name not in SCORES and not name.startswith("train_")]
-    for name in ("images", *(SCORES.get(name, name) for name in shown)):
-        table.add_column(name, justify="left" if name == "images" else "right")
-    for split, scores in splits.items():
-        cells = [scores.get(name) for name in shown]
-        table.add_row(split, *map(value_text, cells))
+    shown += [name for name in measured if name not in SCORES and not name.startswith(("train_", "test_"))]
+    cells = {SCORES.get(name, name): [value_text(scores.get(name)) for scores in splits.values()] for name in shown}
+    rows = [["images", *splits], *([name, *values] for name, values in cells.items())]
+    if sum(max(max(map(len, name.split())), *map(len, values)) + 2 for name, *values in rows) <= SCORES_WIDTH:
+        rows = [list(row) for row in zip(*rows, strict=True)]  # a row for each split, a column for each score
+    for number, name in enumerate(rows[0]):
+        table.add_column(name, justify="right" if number else "left")
+    for row in rows[1:]:
+        table.add_row(*row)
     return table
 
 
@@ -256,7 +262,7 @@ def _timm_facts(
     facts = counted | {"timm": name, "image_size": list(shape[1:])}
     table = Table(header_style="bold", box=None, pad_edge=False)
     for column in ("part", "params", "MACs", "share"):
-        table.add_column(column, justify="left" if column == "part" else "right")
+        table.add_column(column, justify="left" if column == "part" else "right", overflow="fold")
     for place, part in counted["by_place"].items():
         if part["params"] or part["macs"]:
             share = f"{100 * part['macs'] / max(1, counted['macs']):.1f} %"

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from textwrap import wrap
 from typing import Any
 
-from rich.console import Group, RenderableType
+from rich.console import Console as RichConsole
+from rich.console import ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 from ..ranking.metric import Metric, value_text
-from ..ranking.objectives import LATENCY, is_cost
+from ..ranking.objectives import is_cost
 from ..ranking.objectives import title as objective_title
 from ..runs.record import REFERENCE_KINDS
 from .terminal import plain
 
-WRAPPED = ("retrained", "note")  # columns of several words, which are broken before numbers are cut
-# Columns of every front, beside that of the metric.
-BASE = ("trial", "MACs", "params", "gain", "acc/GMAC", "family", "net")
+WRAPPED = ("retrained", "note")  # columns of several words, which may take several lines
+# Columns that give way on narrow terminals, the first first; the JSON has all.
+WORDS, NUMBERS = ("acc/GMAC", "net", "family"), ("", "sd (seeds)", "params", "steps")
+NOTE_LINES, MAX_LINES = 2, 3  # of a note; where no word is left that could give way
+GAP = 2  # between columns
+MAX_RUN = 20  # characters of a run's name on one line
 SHOWN = 20  # values of a list, such as the classes of a data set
 
 
@@ -71,32 +77,87 @@ def nets_table(
     budgets = {(row["weights"], row["budget_steps"]) for row in rows if row["weights"] in ("alone", "inherited")}
     optional = {"steps": len(budgets) > len({weights for weights, _ in budgets}), "rank": ranks}
     names = [name for name in cells[0] if optional.get(name, any(row[name] for row in cells))]
-    if more := {*names} - {*BASE, metric.name, "note"}:  # 80 columns are few; the JSON has all
-        names = [name for name in names if name not in _given_up(more, bool(tuned))]
-    whole = ("trial", metric.name, "MACs", *tuned) if tuned else ("trial",)  # what a net is asked for by is never cut
-    wrapped = () if any(row["kind"] == "reference" for row in rows) else WRAPPED  # names of references are not broken
-    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
-    for name in names:
-        if name in ("family", "net"):  # on a narrow terminal names give way to numbers
-            table.add_column(name, style="dim" * (name == "net"))
-        else:
-            justify = "left" if name in ("run", "note") else "right"
-            least = max(len(row[name]) for row in cells) if name in whole else len(name) * (name in WRAPPED)
-            head = name.replace("_" if name in (metric.name, *tuned) else " ", "\n")
-            table.add_column(Text(head), justify=justify, no_wrap=name not in wrapped, min_width=least)
-    for row in cells:
-        table.add_row(*(row[name] for name in names))
-    return table
+    of_reference = any(row["kind"] == "reference" for row in rows)  # whose name is not broken
+    columns = [
+        _Column(name, [row[name] for row in cells], name in (metric.name, *tuned), name not in WRAPPED or of_reference)
+        for name in names
+    ]
+    return NetsTable(title, columns)
 
 
-def _given_up(more: set[str], tuned: bool) -> Sequence[str]:
-    """Columns that give way to others than every front has."""
-    columns, latency = ("acc/GMAC", "net", "family", "params"), objective_title(LATENCY)
-    if tuned or more >= {"retrained", latency}:
-        return columns
-    if "retrained" in more:
-        return columns[:3]
-    return columns[:1] if more == {latency} else columns[:2]
+@dataclass(frozen=True)
+class _Column:
+    """A column: its name, its cells, whether the name is one of a field, and whether its cells stay on one line.
+
+    Others take `lines` at the most.
+    """
+
+    name: str
+    cells: Sequence[str]
+    is_field: bool
+    is_whole: bool
+    lines: int = 1
+
+    @property
+    def head(self) -> str:
+        """The name, a word a line."""
+        return self.name.replace("_" if self.is_field else " ", "\n")
+
+    @property
+    def least(self) -> int:
+        """The width at which nothing of it is cut; long names of runs are folded."""
+        head = max(map(len, self.head.splitlines()))
+        if self.name == "run":
+            return max(head, min(MAX_RUN, max(map(len, self.cells))))
+        return max(head, *(len(cell) if self.is_whole else _wrapped_width(cell, self.lines) for cell in self.cells))
+
+    @property
+    def most(self) -> int:
+        """The width at which each cell stands on one line."""
+        return max(self.least, *map(len, self.cells))
+
+
+def _wrapped_width(text: str, lines: int) -> int:
+    """The least width at which a text takes no more lines."""
+    words = max(map(len, text.split()), default=1)
+    return next(width for width in range(words, len(text) + 2) if len(wrap(text, width)) <= lines)
+
+
+class NetsTable:
+    """A table of nets, of which columns are left out, the least needed first, until the terminal holds the others."""
+
+    def __init__(self, title: str, columns: Sequence[_Column]) -> None:
+        self._title, self._columns = title, columns
+
+    def _fitting(self, width: int) -> Sequence[_Column]:
+        """The columns that so many characters hold, with more lines for notes and retrainings where they hold few."""
+        shown = [*self._columns]
+        steps = [(NOTE_LINES, name) for name in ("", *WORDS)] + [(MAX_LINES, name) for name in NUMBERS]
+        for lines, name in steps:
+            own = {"retrained": lines - 1}
+            shown = [replace(c, lines=own.get(c.name, lines)) for c in shown if c.name != name]
+            if sum(column.least + GAP for column in shown) - GAP <= width:
+                break
+        return shown
+
+    def __rich_console__(self, console: RichConsole, options: ConsoleOptions) -> RenderResult:
+        shown = self._fitting(options.max_width)
+        spare = options.max_width + GAP - sum(column.least + GAP for column in shown)
+        table = Table(title=self._title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+        for column in shown:
+            more = max(0, min(spare, column.most - column.least))
+            spare -= more
+            table.add_column(
+                Text(column.head),
+                justify="left" if column.name in ("run", "note", "family", "net") else "right",
+                style="dim" * (column.name == "net"),
+                width=column.least + more if spare >= 0 else None,  # rich itself may make others too wide
+                no_wrap=column.is_whole and column.name != "run",
+                overflow="fold" if column.name == "run" else "ellipsis",
+            )
+        for row in zip(*(column.cells for column in shown), strict=True):
+            table.add_row(*row)
+        yield table
 
 
 def tuned_columns(rows: Sequence[dict[str, Any]]) -> dict[str, set[Any]]:

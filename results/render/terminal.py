@@ -145,7 +145,7 @@ def print_listing(rows: list[dict[str, Any]], as_json: bool) -> None:
         return print_json(rows)
     table = Table(header_style="bold", box=None, pad_edge=False)
     for name, value in rows[0].items():
-        table.add_column(name, justify="right" if isinstance(value, int) else "left")
+        table.add_column(name, justify="right" if isinstance(value, int) else "left", overflow="fold")
     for row in rows:
         table.add_row(*(f"{v:,}" if isinstance(v, int) else str(v) for v in row.values()))
     print_text(table)

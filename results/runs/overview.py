@@ -26,7 +26,8 @@ ROW = (
     "train_flops", "eval_flops", "baseline_flops", "reference_flops",
 )  # fmt: skip
 SHOWN = ("name", "status", "space", "data", "records", "trained", "best_accuracy", "flops")  # in the terminal
-WRAPPED = ("space", "data")  # columns that give way where the terminal is narrow: by its name a run is asked for
+FOLDED = ("name", "space", "data")  # columns that a narrow terminal breaks, and cuts no letter of
+WHOLE_NAME = 24  # characters of a run's name that stay on one line
 log = logging.getLogger("alternas")
 
 
@@ -122,7 +123,9 @@ def _drawn(rows: list[dict[str, Any]]) -> Table:
     table = Table(header_style="bold", box=None, pad_edge=False)
     for name in SHOWN:
         title = {"name": "run", "best_accuracy": "best", "flops": "FLOPs"}.get(name, name)
-        table.add_column(title, justify="left" if SHOWN.index(name) < 4 else "right", no_wrap=name not in WRAPPED)
+        justify = "left" if SHOWN.index(name) < 4 else "right"
+        least = max(min(WHOLE_NAME, len(row["name"])) for row in rows) if name == "name" else None
+        table.add_column(title, justify=justify, no_wrap=name not in FOLDED, overflow="fold", min_width=least)
     for row in rows:
         best = "-" if row["best_value"] is None else f"{row['best_value']:.4f}"
         best += "" if row["metric"] in ("accuracy", None) else f" {row['metric']}"

@@ -234,6 +234,7 @@ class Store:
             self.records, self.events = taken, []
         cut_torn_line(path)
         self._file = open_own(path, "ab", buffering=0)
+        self._opened = os.fstat(self._file.fileno())
         sync_folder(folder)
 
     @property
@@ -260,16 +261,15 @@ class Store:
     def check(self) -> None:
         """Raise OperationError if the run's folder is elsewhere now: what others write would go to the old place."""
         path = self.folder / "records.jsonl"
-        if not path.exists() or not os.path.samestat(os.stat(path), os.fstat(self._file.fileno())):
-            hint = "put it back, and the same command resumes"
-            raise OperationError(f"run folder {self.folder}: was moved, deleted or replaced while in use; {hint}")
+        if not (path.exists() and os.path.samestat(os.stat(path), self._opened)):
+            rule = "was moved, deleted or replaced while in use; put it back, and the same command resumes"
+            raise OperationError(f"run folder {self.folder}: {rule}")
 
     def _write(self, line: bytes) -> None:
         self.check()
-        path = self.folder / "records.jsonl"
-        with naming(path):
+        with naming(self.folder / "records.jsonl"):
             if self._file.write(line) < len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def close(self) -> None:
         self._file.close()

@@ -8,10 +8,11 @@ from typing import Any
 
 from ...archs import Genotype
 from ...archs.errors import InputError
+from ...archs.files import file_digest
 from ...archs.layout import as_map
 from ...archs.timm_net import net_from_dict
 from ...archs.timm_network import AnyNetwork, build_net
-from ...archs.weights import digest, fill, read
+from ...archs.weights import fill, read
 from ..ranking.run_leaderboard import best_trial
 from ..render.describe_net import find_trial
 from .nets import better_weights, trained_twin
@@ -96,9 +97,3 @@ def facts_of(home: Path, record: Record) -> dict[str, Any]:
     facts = read_data_facts(home)
     classes = record.data.get("classes") or range(len(facts["classes"]))
     return facts | {"classes": [facts["classes"][i] for i in classes]}
-
-
-def file_digest(path: Path) -> str:
-    """First 12 digits of the SHA-256 of a file."""
-    with open(path, "rb") as file:
-        return digest(file.read())

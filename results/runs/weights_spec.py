@@ -15,17 +15,18 @@ from safetensors.torch import save
 from ...archs import Genotype, Network
 from ...archs import timm as timm_nets
 from ...archs.errors import InputError, OperationError
+from ...archs.files import digest, file_digest
 from ...archs.json_files import Amount, Number, read_json
 from ...archs.layout import ImageSize, Map, as_map
 from ...archs.timm.models import config_of
 from ...archs.timm.weights_files import load_tensors, timm_pretrained
 from ...archs.timm_net import TIMM
-from ...archs.weights import WeightsFile, describe, digest, open_weights, read
+from ...archs.weights import WeightsFile, describe, open_weights, read
 from ..render.describe_net import find_arch
 from .nets import trained_twin
 from .run_spec import parse_run_spec
 from .store import read_records
-from .trained_weights import facts_of, file_digest, select_net, trained_weights
+from .trained_weights import facts_of, select_net, trained_weights
 
 FORMS = "timm:NAME, FILE.safetensors or .pth, an exported folder, RUN, RUN:TRIAL"
 

@@ -169,7 +169,7 @@ def bench_table(rows: list[dict[str, Any]], title: str) -> Table:
     """A row for each searcher."""
     table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for number, head in enumerate(heads(rows)):
-        table.add_column(head, justify="left" if number < 2 else "right")
+        table.add_column(head, justify="left" if number < 2 else "right", overflow="fold")
     for row in rows:
         table.add_row(*cells(row))
     table.caption = (

@@ -200,10 +200,10 @@ class _Records:
 
     def __init__(self) -> None:
         self.records: list[Record] = []
-        self.events = self.under_way = ()
-        self.append = self.records.append
+        self.events, self.under_way, self.append = (), (), self.records.append
 
     def note(self, event: str, trial: int, **facts: Any) -> None: ...
+    def check(self) -> None: ...
 
 
 class _NoView:

@@ -12,7 +12,6 @@ from dataclasses import replace
 from ...archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
 from ...results.runs.record import Record
 from ...results.runs.status import Status
-from ...results.runs.store import weights_file
 from ..context import SearchContext
 from .baselines import drawn_macs
 from .compute_budget import BESIDE_SHARE, ComputeBudget, finetuning_ratio
@@ -28,6 +27,7 @@ from .finetuning_plan import (
     thinned,
 )
 from .tally import RunTally, part_of, work_of
+from .whole_weights import has_whole_weights
 from .work import Work
 
 
@@ -171,7 +171,7 @@ class Finetuning:
         return [net for net in nets if is_plain or (net.record and net.record.trial_key not in plain)]
 
     def _has_weights(self, net: Candidate) -> bool:
-        return net.record is not None and weights_file(self._context.folder, net.record).exists()
+        return net.record is not None and has_whole_weights(self._context.folder, net.record)
 
     def _usual(self) -> list[Candidate]:
         """Nets as the front is likely to have, before any has ended: random draws, evenly by their MACs."""

@@ -321,11 +321,20 @@ class SearchTrials(Producer):
         if self.shared:
             self.shared.recall(record)
 
+    def _parent_again(self, trial: Trial, number: int) -> Parent | None:
+        """The parent of a trial of an earlier session; where its weights are damaged another or none, and anew."""
+        assert self.parents is not None, "a search without parents"
+        if parent := self.parents.get(number):
+            return parent
+        for checkpoint in (self.folder / "checkpoints").glob(f"{trial.key}*.pt"):
+            checkpoint.unlink()
+        return self.parents.most_similar(cast(Genotype, trial.net))
+
     def _resume(self, unfinished: UnderWay) -> None:
         """Take up a trial of an earlier session, which has no record."""
         trial = self._proposer.resumed(unfinished)
         if self.parents and unfinished.parent is not None:
-            trial.inherit(self.parents.get(unfinished.parent), self._short_rungs)
+            trial.inherit(self._parent_again(trial, unfinished.parent), self._short_rungs)
         trial.inherit(self.pretrained, self._short_rungs)
         if self.shared:
             self.shared.adopt(trial)

@@ -21,6 +21,7 @@ from ..samplers.sampler_context import Traits, features
 from ..spec import SearchSpec
 from ..training.artifacts import ArtifactStore
 from ..training.job import MIN_CURVE_POINTS, InitWeights, JobResult, TrainJob
+from .whole_weights import has_whole_weights
 from .work import Work
 
 BASELINE_SEEDS = 2  # trainings of a baseline: what the seed noise of a run is estimated from
@@ -52,8 +53,7 @@ class ParentPool:
     """The trained nets of a run that new ones may inherit from."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._parents: dict[int, Parent] = {}
+        self._folder, self._parents, self._records = folder, dict[int, Parent](), dict[int, Record]()
 
     def add(self, record: Record) -> None:
         """Take up a net that has ended, if it was trained to the end and its weights are there.
@@ -68,12 +68,13 @@ class ParentPool:
             if before.accuracy > accuracy:
                 return
             del self._parents[before.trial]
-        net = Genotype.from_dict(record.genotype)
+        net, self._records[record.trial] = Genotype.from_dict(record.genotype), record
         start = InitWeights(str(file), f"trial {record.trial}", steps_of_lineage(record))
         self._parents[record.trial] = Parent(start, record.trial, train_flops(record), features(net), net, accuracy)
 
     def get(self, trial: int) -> Parent | None:
-        return self._parents.get(trial)
+        is_whole = trial in self._parents and has_whole_weights(self._folder, self._records[trial])
+        return self._parents[trial] if is_whole else None
 
     def most_similar(self, net: Genotype) -> Parent | None:
         """The parent with the most features in common, the earliest of several, of those that share enough blocks.
@@ -86,8 +87,8 @@ class ParentPool:
             for number, parent in self._parents.items()
             if parent.features != own and parent.net and shared_blocks(net, parent.net) >= MIN_SHARED
         }
-        best = max(alike, key=lambda number: (alike[number], -number), default=None)
-        return None if best is None else self._parents[best]
+        nearest = sorted(alike, key=lambda number: (-alike[number], number))
+        return next(filter(None, map(self.get, nearest)), None)
 
 
 def steps_of_lineage(record: Record) -> int | None:
