@@ -9,7 +9,7 @@ from ..trials.forecast import BANK
 from ..trials.work import Work
 
 LAST = 100  # jobs of a kind that its pace is learned from
-RECENT = 20  # jobs of this session that say how fast the machine is now
+RECENT = 10  # jobs of this session that say how fast the machine is now
 RIDGE = 0.1  # holds FLOPs, steps and trainings to equal parts of the time where jobs do not tell them apart
 ROUNDS = 50  # of coordinate descent, which settles in a few
 
