@@ -18,7 +18,7 @@ from ray import cloudpickle
 from typer.testing import CliRunner
 
 import fakes
-from alternas.archs import InputError, build, static_cost, zoo
+from alternas.archs import InputError, build, zoo
 from alternas.archs.weights import save
 from alternas.cli import app as cli
 from alternas.results.runs.record import Record

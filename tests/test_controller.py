@@ -7,7 +7,6 @@ import itertools
 import json
 import math
 import random
-import statistics
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -26,7 +25,7 @@ from alternas.search.training.job import JobResult, Point, TrainJob
 from alternas.search.trials import live, schedulers
 from alternas.search.trials.schedulers import SCHEDULERS, RungResult, RungTable, Scheduler
 from alternas.search.trials.search_trials import SearchTrials
-from alternas.spaces import get, members, random_net
+from alternas.spaces import get, members
 from alternas.spaces.families import ResNetSpace
 from alternas.spaces.presets import SpacePreset
 from fakes import FakeExecutor, KilledError, SilentView, driver_of, finish, lose, run_loop
