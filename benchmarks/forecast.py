@@ -22,7 +22,7 @@ from machine import TINY, keep, options, sized
 from alternas.results.ranking.objectives import spent_on_training
 from alternas.results.runs.store import read_records
 
-COMMON = ["--workers", "2", "--name", "run", "--epochs", sized("2", "0.2")]
+COMMON = ["--workers", "2", "--name", "run"]
 DIGITS, CLUTTER = (
     ["all", "--data", "digits", "--max-macs", "500k"],
     ["all", "--data", "clutter-small", "--max-macs", "1M"],
@@ -35,10 +35,10 @@ KINDS: dict[str, list[list[str]]] = {
     "repeats": [[*DIGITS, "--trials", TRIALS[0], "--repeats", "2"]],
     "scheduler": [[*DIGITS, "--trials", TRIALS[1], "--scheduler", "mo-asha"]],
     "known nets": [[*DIGITS, "--trials", TRIALS[0], "--with", "timm:test_resnet"]],
-    "a limit on compute": [[*DIGITS, "--max-train-flops", sized("60G", "2G")]],
+    "a limit on compute": [[*DIGITS, "--max-train-flops", sized("240G", "2G")]],
     "resumed": [[*DIGITS, "--trials", TRIALS[0]], [*DIGITS, "--trials", TRIALS[1]]],
     "resumed, pictures": [[*CLUTTER, "--trials", "6"], [*CLUTTER, "--trials", TRIALS[0]]],
-    "supernet": [["bench", "--data", "digits", "--supernet", sized("8", "2")]],
+    "supernet": [["bench", "--data", "digits", "--epochs", sized("4", "0.2"), "--supernet", sized("8", "2")]],
 }
 SHARES = (0.25, 0.5, 0.75)
 

@@ -194,7 +194,7 @@ def test_it_resumes_as_if_unbroken_and_seeds_matter(open_controller: Open, tmp_p
 
     whole = nets(30)
     (tmp_path / "records.jsonl").unlink()
-    for trials in (13, 17):  # as many baselines
+    for trials in (24, 27):  # as many baselines
         nets(trials)
     assert nets(30) == whole
     (tmp_path / "records.jsonl").unlink()

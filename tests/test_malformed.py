@@ -78,6 +78,8 @@ ANY = {  # options that may hold anything, with the reason
     "config": "a file, whose faults are in test_help.py",
     "group_by": "a file, or a pattern of names: test_data_in_silence.py",
     "host": "the name of a machine",
+    "nets": "names with patterns, of space pretrained alone: test_probe_job.py",
+    "weights_dir": "a folder, of space pretrained alone: test_probe_job.py",
     "doctor.data": "what cannot be loaded is a finding of the doctor's",
     "doctor.shared_folder": "likewise",
     "doctor.storage_path": "likewise",

@@ -9,15 +9,21 @@ from ..trials.forecast import BANK
 from ..trials.work import Work
 
 LAST = 100  # jobs of a kind that its pace is learned from
+RECENT = 10  # jobs of this session that say how fast the machine is now
 RIDGE = 0.1  # holds FLOPs, steps and trainings to equal parts of the time where jobs do not tell them apart
 ROUNDS = 50  # of coordinate descent, which settles in a few
 
 
 class Pace:
-    """Seconds a FLOP, a step and a training, by kind of work. Of an unknown kind a FLOP takes as long as of another."""
+    """Seconds a FLOP, a step and a training, by kind of work. Of an unknown kind a FLOP takes as long as of another.
+
+    How these compare is learned from all jobs, and how long they take from the last ones of this session: a machine
+    has other things to do at other times.
+    """
 
     def __init__(self) -> None:
         self._known = defaultdict[str, deque[tuple[Work, float]]](lambda: deque(maxlen=LAST))
+        self._recent = defaultdict[str, deque[tuple[Work, float]]](lambda: deque(maxlen=RECENT))
         self._fits: dict[str, Work] = {}
 
     @property
@@ -25,24 +31,39 @@ class Pace:
         """Whether any work is known."""
         return bool(self._known)
 
-    def add(self, kind: str, work: Work, seconds: float) -> None:
-        """Take in what some work took."""
+    def add(self, kind: str, work: Work, seconds: float, earlier: bool = False) -> None:
+        """Take in what some work took, in this session or an earlier one."""
         if seconds > 0 and (work.flops or work.steps):
             self._known[kind].append((work, seconds))
+            if not earlier:
+                self._recent[kind].append((work, seconds))
             self._fits.pop(kind, None)
 
     def seconds(self, kind: str, work: Work) -> float | None:
         """Seconds that work is expected to take; None while nothing is known."""
         if kind in self._known:
             if kind not in self._fits:
-                self._fits[kind] = fit(self._known[kind])
-            pace = self._fits[kind]
-            return pace.flops * work.flops + pace.steps * work.steps + pace.trainings * work.trainings
+                self._fits[kind] = self._fit(kind)
+            return product(self._fits[kind], work)
         known = self._known.get(BANK) or next(iter(self._known.values()), None)
         if known is None:
             return None
         flops = sum(one.flops for one, _ in known)
         return work.flops * sum(seconds for _, seconds in known) / flops if flops else None
+
+    def _fit(self, kind: str) -> Work:
+        """The pace of a kind, by the last jobs of this session, beside which one mean job counts for what was known."""
+        pace, recent = fit(self._known[kind]), self._recent[kind]
+        if not recent:
+            return pace
+        expected = sum(product(pace, work) for work, _ in recent)
+        one = expected / len(recent)
+        return pace * ((one + sum(seconds for _, seconds in recent)) / (one + expected))
+
+
+def product(pace: Work, work: Work) -> float:
+    """Seconds that work takes at a pace."""
+    return pace.flops * work.flops + pace.steps * work.steps + pace.trainings * work.trainings
 
 
 def fit(known: Sequence[tuple[Work, float]]) -> Work:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
@@ -36,7 +37,7 @@ class Running:
 
     Attributes:
         known: what it takes.
-        began: when.
+        began: when its worker was free for it.
         is_first: whether its worker may still have had to start.
         tick: the last point of its curve.
     """
@@ -85,13 +86,15 @@ class ProgressCounts:
         self.running: dict[JobId, Running] = {}
         self._workers = 1  # that were seen at work at once
         self._jobs_ended = 0
+        self._free = deque[float]()  # since when workers have waited for a job: to find one takes time, too
         self._pace = Pace()
         for kind, work, seconds in shown.known():
-            self._pace.add(kind, work, seconds)
+            self._pace.add(kind, work, seconds, earlier=True)
 
     def started(self, job: Job) -> None:
         if not isinstance(job.id, BankJobId) or not job.id.rank:  # workers that train the bank together have one line
-            self.running[job.id] = Running(job, self.shown.work(job), time.monotonic(), self._jobs_ended == 0)
+            began = self._free.popleft() if self._free else time.monotonic()
+            self.running[job.id] = Running(job, self.shown.work(job), began, self._jobs_ended == 0)
             self._workers = max(self._workers, sum(running.slots for running in self.running.values()))
 
     def tick(self, tick: Progress) -> None:
@@ -102,6 +105,7 @@ class ProgressCounts:
         running = self.running.pop(job, None)
         if running and running.known:
             self._jobs_ended += 1
+            self._free.append(time.monotonic())
             self._learn(self._pace, running, (running.share or 1.0) if running.is_first else 1.0)
 
     def _learn(self, pace: Pace, running: Running, share: float) -> None:

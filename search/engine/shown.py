@@ -91,7 +91,7 @@ class ShownSearch:
         trials, records = self.trials, self.records
         nets = trained(self.statuses)
         again = sum(record.weights == "polished" for record in records)
-        waiting = len(trials.trained_on) + (len(trials.finetuning_waits) if trials.all_ended else 0)
+        waiting = len(trials.finetuning.under_way) + (len(trials.finetuning.waits) if trials.all_ended else 0)
         on = f", trained on {again} of {again + waiting}" if trials.settings.polish and (again or waiting) else ""
         budget = trials.budget
         if trials.settings.trials >= UNLIMITED and budget.limit < math.inf:
@@ -110,7 +110,7 @@ class ShownSearch:
     @property
     def done(self) -> bool:
         trials = self.trials
-        return not trials.live and trials.proposed_all and not (trials.settings.polish and trials.finetuning_waits)
+        return not trials.live and trials.proposed_all and not (trials.settings.polish and trials.finetuning.waits)
 
     def work(self, job: Job) -> Known | None:
         return self.forecast.work(job)

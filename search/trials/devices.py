@@ -21,6 +21,7 @@ from ...results.latency.predictor import MIN_NETS, LatencyPredictor
 from ...results.runs.record import Record
 from ...results.runs.status import UNTRAINED, Status
 from ..training.job import JobResult, LatencyJob
+from .trial import Trial
 
 log = logging.getLogger("alternas")
 GROWTH = 1.1  # so many times as many nets, and the predictor is fitted anew
@@ -192,6 +193,10 @@ class Devices:
         """Learn from the nets of an earlier session; InputError as `Device.recall`."""
         for device in self.by_name.values():
             device.recall(records)
+
+    def delay(self, trial: Trial) -> bool:
+        """Whether a trial's net must be measured before it is trained."""
+        return not trial.last_result and self.pending(trial.net) is not None
 
     def pending(self, net: Net) -> Device | None:
         """The first device that has yet to measure a net before it is trained."""

@@ -26,6 +26,7 @@ from .finetuning_plan import (
     plan_finetuning,
     thinned,
 )
+from .live import LiveTrials
 from .tally import RunTally, part_of, work_of
 from .whole_weights import has_whole_weights
 from .work import Work
@@ -34,9 +35,12 @@ from .work import Work
 class Finetuning:
     """The nets that may be trained on, with their best weights on validation, and the plan of this round."""
 
-    def __init__(self, context: SearchContext, budget: ComputeBudget, tally: RunTally, with_slices: bool) -> None:
+    def __init__(
+        self, context: SearchContext, budget: ComputeBudget, tally: RunTally, live: LiveTrials, with_slices: bool
+    ) -> None:
         """Take whether the search's nets are slices of a bank, `with_slices`."""
-        self._context, self._budget, self._tally, self._with_slices = context, budget, tally, with_slices
+        self._context, self._budget, self._tally, self._live = context, budget, tally, live
+        self._with_slices = with_slices
         self._nets: dict[str, Candidate] = {}  # by `_name_of`
         self._name: dict[int, str] = {}  # of the net of each trial
         self._steps: dict[int, int] = {}  # of each trial, with its ancestors in the run
@@ -83,14 +87,20 @@ class Finetuning:
         is_plain = record.kind == "baseline"
         return Candidate(record.macs, cost, record.accuracy or 0.0, steps, images, is_plain, record=record)
 
-    def waiting(self, under_way: Iterable[int], shares: list[Share] | None = None) -> list[Share]:
-        """The nets that are still to be trained on in this round, each with its steps; not what is `under_way`.
+    @property
+    def under_way(self) -> list[int]:
+        """The trials whose nets are being trained on."""
+        live = (trial.parent for trial in self._live.values() if trial.weights == "polished")
+        return [parent.trial for parent in live if parent and parent.trial is not None]
 
-        Args:
-            shares: of a plan that is expected, in place of this round's.
-        """
-        done = {*under_way, *(record.lineage.get("trial") for record in self._round)}
-        shares = self.plan if shares is None else shares
+    @property
+    def waits(self) -> list[Share]:
+        """The nets that are still to be trained on in this round, each with its steps."""
+        return self.not_begun(self.plan)
+
+    def not_begun(self, shares: Iterable[Share]) -> list[Share]:
+        """Those of a plan for this round that have not been trained on in it and are not."""
+        done = {*self.under_way, *(record.lineage.get("trial") for record in self._round)}
         return [(net, steps) for net, steps in shares if not (net.record and net.record.trial in done)]
 
     @property

@@ -192,7 +192,7 @@ class Forecast:
         plain = [self._candidate(t) for t in trials.live.values() if t.kind == "baseline" and t.weights != "polished"]
         is_known = not (to_come.steps or live or plain) and trials.proposed_all
         shares = finetuning.plan if is_known else finetuning.expected(to_come, plain)
-        waiting = finetuning.waiting(trials.trained_on, shares)
+        waiting = finetuning.not_begun(shares)
         return [(net, Work(net.flops(steps), steps, 1)) for net, steps in waiting]
 
     def _candidate(self, trial: Trial) -> Candidate:

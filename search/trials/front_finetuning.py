@@ -27,14 +27,14 @@ class FrontFinetuning(Producer):
 
     @property
     def complete(self) -> bool:
-        return self._search.proposed_all and not self._search.finetuning_waits
+        return self._search.proposed_all and not self._search.finetuning.waits
 
     def next_job(self, workers: Workers) -> Job | None:
         """The training of the next net, once nothing else is left."""
         search = self._search
         if not search.all_ended:
             return None
-        waiting = search.finetuning_waits
+        waiting = search.finetuning.waits
         if not waiting:
             return None
         net, steps = waiting[0]

@@ -41,12 +41,12 @@ class Measuring(Producer):
             if over and trial.kind != "reference":
                 self._over_in_a_row += 1
                 search.exhausted |= self._over_in_a_row >= MAX_OVER
-                return search.infeasible(trial, over)
+                return search.admission.infeasible(trial, over)
             self._over_in_a_row = 0
         else:
             device.fail(trial.net, result)
             if result.status == Status.INFEASIBLE:
-                return search.infeasible(trial, {device.failure: 1.0}, result.error)
+                return search.admission.infeasible(trial, {device.failure: 1.0}, result.error)
             if result.status != Status.UNREACHABLE:
                 return trial.finish(result.status, result.error)
         search.live.queue.appendleft(trial.number)  # to be measured elsewhere or again, then trained

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import cast
 
 from ...archs import Genotype
-from ...results.render.tables import short
 from ...results.runs.bank_progress import read_about
 from ...results.runs.events import UnderWay
 from ...results.runs.record import Record
@@ -22,10 +21,10 @@ from ..context import SearchContext
 from ..training.bank_jobs import EvaluateJob
 from ..training.job import Job, JobResult, TrainJob, Workers
 from ..training.recipe import Recipe
+from .admission import Admission
 from .baselines import choose_baselines, choose_references, planned_beside
 from .compute_budget import ComputeBudget
 from .finetuning import Finetuning
-from .finetuning_plan import Share
 from .live import LiveTrials
 from .patience import Patience
 from .producer import Producer
@@ -34,7 +33,7 @@ from .recorded_trials import record_for_study
 from .schedulers import RungResult, RungTable
 from .shared_weights import SharedWeights
 from .study import study_of
-from .tally import TOO_MUCH, RunTally, part_of
+from .tally import RunTally, part_of
 from .trial import BUDGET_SHARE, Parent, ParentPool, Trial
 
 
@@ -53,6 +52,7 @@ class SearchTrials(Producer):
         rungs: results at each rung of the scheduler.
         parents: the trained nets that new ones may inherit from; None if they may not.
         pretrained: the net from outside that all nets, baselines too, inherit from; None if there is none.
+        admission: which proposals are trained.
         baselines: the plain ResNets that are trained beside the search.
         exhausted: whether the strategy or the space has no new net to give.
         patience: when the search has stopped getting better.
@@ -63,13 +63,12 @@ class SearchTrials(Producer):
         self.store, self.baselines = store, choose_baselines(context.baselines, context, store.records)
         self.study = study_of(store, context, self.baselines)
         self.shared = SharedWeights(context) if context.settings.supernet else None
-        settings = context.settings
-        self.live = LiveTrials(context.artifacts)
+        self.live, settings = LiveTrials(context.artifacts), context.settings
         self.tally = RunTally(self.live, settings)
         self.budget = ComputeBudget(self.tally, settings, self.shared)
         self.references = choose_references(context)
         self.budget.planned_beside = planned_beside(self.baselines, self.references, context)
-        self.finetuning = Finetuning(context, self.budget, self.tally, self.shared is not None)
+        self.finetuning = Finetuning(context, self.budget, self.tally, self.live, self.shared is not None)
         self.budget.expected_finetuning = lambda: self.finetuning.expected_flops
         self.known: dict[str, Record] = {}
         self._ends = deque[Record]()  # of trials of an earlier session, to be recorded first
@@ -84,6 +83,7 @@ class SearchTrials(Producer):
             self._recall(record)
             self.rungs.recall(record, context.cost_of)
         self._proposer = Proposer(context, self.study, store.records, self.live, self.known)
+        self.admission = Admission(context, self.study, self._proposer, self.budget)
         for number in range(len(self.baselines), len(context.baselines)):
             self.study.fail(number)
         for trial in self._proposer.baselines(self.baselines):
@@ -117,17 +117,6 @@ class SearchTrials(Producer):
         return self.proposed_all and all(trial.paused or trial.weights == "polished" for trial in self.live.values())
 
     @property
-    def finetuning_waits(self) -> list[Share]:
-        """The nets that are still to be trained on, each with its steps."""
-        return self.finetuning.waiting(self.trained_on)
-
-    @property
-    def trained_on(self) -> list[int]:
-        """The trials whose nets are being trained on."""
-        live = (trial.parent for trial in self.live.values() if trial.weights == "polished")
-        return [parent.trial for parent in live if parent and parent.trial is not None]
-
-    @property
     def done(self) -> bool:
         """Whether nothing runs. Once `next_job` has returned None, nothing is left to run."""
         return self.live.all_paused and not self._ends
@@ -158,9 +147,8 @@ class SearchTrials(Producer):
 
     def _next_queued(self, beside_waits: bool) -> Job | None:
         """The job of the first trial in the queue that need not be measured first."""
-        trial = self.live.next_queued(
-            lambda t: not self._must_be_measured(t) and not (beside_waits and part_of(t) != "search")
-        )
+        delay = self.context.devices.delay
+        trial = self.live.next_queued(lambda t: not delay(t) and not (beside_waits and part_of(t) != "search"))
         return self.job(trial) if trial else None
 
     def _next_searched(self) -> Job | Record | None:
@@ -168,7 +156,7 @@ class SearchTrials(Producer):
         if not self._attempts and (trial := self._promoted()):
             return self.job(trial)
         match self._propose():
-            case Trial() as trial if self._must_be_measured(trial):
+            case Trial() as trial if self.context.devices.delay(trial):
                 self.live.queue.append(trial.number)  # to be measured, then trained
                 return None
             case Trial() as trial:
@@ -203,12 +191,12 @@ class SearchTrials(Producer):
         self._note_strategy(trial.number)
         if self.shared:
             self.shared.adopt(trial)
-        refused = self._refused(trial)
+        refused = self.admission.refused(trial)
         if refused is None:
             if self.parents:
                 trial.inherit(self.parents.most_similar(cast(Genotype, trial.net)), self._short_rungs)
             trial.inherit(self.pretrained, self._short_rungs)
-            refused = self._unaffordable(trial)
+            refused = self.admission.unaffordable(trial)
         if refused:
             self._attempts = (self._attempts + 1) % MAX_PROPOSALS
             self.exhausted |= self._attempts == 0
@@ -223,35 +211,6 @@ class SearchTrials(Producer):
         """Write down what the sampler has noted; `trial` is the one that it was asked for or about."""
         if news := self.study.news():
             self.store.note("strategy", trial, **news)
-
-    def _refused(self, trial: Trial) -> Record | None:
-        """The record of a net that is over a limit, or the same as another; None of one to be trained."""
-        net, twin = cast(Genotype, trial.net), self._proposer.twin(trial.key)  # of the space, which has no others
-        if broken := self.context.limits.broken(net):
-            return self.infeasible(trial, broken)
-        if twin is None:
-            return None
-        number, accuracy = (twin.number, None) if isinstance(twin, Trial) else (twin.trial, twin.accuracy)
-        return trial.finish(Status.DUPLICATE, f"same net as trial {number}", accuracy=accuracy)
-
-    def _unaffordable(self, trial: Trial) -> Record | None:
-        """The record of a net that the limit on compute leaves too little for."""
-        needed, left = trial.work_left(self.settings.repeats).flops, self.budget.flops_left
-        if needed <= left:
-            return None
-        error = f"would take {short(needed)} FLOPs where {short(left)} are left"
-        return self.infeasible(trial, {TOO_MUCH: needed / max(1.0, left) - 1}, error)
-
-    def infeasible(self, trial: Trial, broken: dict[str, float], error: str = "") -> Record:
-        """The record of a trial whose net breaks limits, each by this share."""
-        self.study.violates(trial.number, broken)
-        if not error:
-            costs = (f"{name} {self.context.cost_named(name, trial.net.key, trial.cost.totals()):g}" for name in broken)
-            error = f"over the limit: {', '.join(costs)}"
-        return trial.finish(Status.INFEASIBLE, error, constraint_violation=broken)
-
-    def _must_be_measured(self, trial: Trial) -> bool:
-        return not trial.last_result and self.context.devices.pending(trial.net) is not None
 
     def job(self, trial: Trial) -> Job:
         """The job that gives a trial its accuracy."""
@@ -338,7 +297,7 @@ class SearchTrials(Producer):
         trial.inherit(self.pretrained, self._short_rungs)
         if self.shared:
             self.shared.adopt(trial)
-        if refused := self._refused(trial):
+        if refused := self.admission.refused(trial):
             self._ends.append(refused)
             return
         self.live.enter(trial)

@@ -1,0 +1,51 @@
+"""`Admission`: which of the nets that are proposed are trained, and the records of the others."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from ...archs import Genotype
+from ...results.render.tables import short
+from ...results.runs.record import Record
+from ...results.runs.status import Status
+from ..context import SearchContext
+from .compute_budget import ComputeBudget
+from .proposer import Proposer
+from .study import StudyAdapter
+from .tally import TOO_MUCH
+from .trial import Trial
+
+
+class Admission:
+    """Turns away nets that are over a limit, known, or more than what is left of the compute."""
+
+    def __init__(self, context: SearchContext, study: StudyAdapter, proposer: Proposer, budget: ComputeBudget) -> None:
+        self._context, self._study, self._proposer, self._budget = context, study, proposer, budget
+
+    def refused(self, trial: Trial) -> Record | None:
+        """The record of a net that is over a limit, or the same as another; None of one to be trained."""
+        net, twin = cast(Genotype, trial.net), self._proposer.twin(trial.key)  # of the space, which has no others
+        if broken := self._context.limits.broken(net):
+            return self.infeasible(trial, broken)
+        if twin is None:
+            return None
+        number, accuracy = (twin.number, None) if isinstance(twin, Trial) else (twin.trial, twin.accuracy)
+        return trial.finish(Status.DUPLICATE, f"same net as trial {number}", accuracy=accuracy)
+
+    def unaffordable(self, trial: Trial) -> Record | None:
+        """The record of a net that the limit on compute leaves too little for, as it is to be trained."""
+        needed, left = trial.work_left(self._context.settings.repeats).flops, self._budget.flops_left
+        if needed <= left:
+            return None
+        error = f"would take {short(needed)} FLOPs where {short(left)} are left"
+        return self.infeasible(trial, {TOO_MUCH: needed / max(1.0, left) - 1}, error)
+
+    def infeasible(self, trial: Trial, broken: dict[str, float], error: str = "") -> Record:
+        """The record of a trial whose net breaks limits, each by this share."""
+        self._study.violates(trial.number, broken)
+        if not error:
+            costs = (
+                f"{name} {self._context.cost_named(name, trial.net.key, trial.cost.totals()):g}" for name in broken
+            )
+            error = f"over the limit: {', '.join(costs)}"
+        return trial.finish(Status.INFEASIBLE, error, constraint_violation=broken)
