@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..runs.record import Record
@@ -27,11 +26,12 @@ class PlainResNets:
 
     def __init__(self, candidates: Iterable[Row], records: Sequence[Record], cost: str) -> None:
         self._by_trial = {record.trial: record for record in records if record.status == Status.OK}
-        self._found: dict[str, tuple[float, float, int]] = {}  # by key accuracy, cost and steps
-        for row in candidates:
-            if row["kind"] == "baseline" and row[cost]:
-                accuracy, _, steps = self._found.get(row["key"], (-math.inf, 0.0, 0))
-                self._found[row["key"]] = max(accuracy, row[ACCURACY]), row[cost], max(steps, self._steps(row))
+        steps: dict[str, int] = {}
+        for record in self._by_trial.values():
+            if record.kind == "baseline":
+                steps[record.key] = max(steps.get(record.key, 0), steps_in_run(record, self._by_trial))
+        plain = [row for row in candidates if row["kind"] == "baseline" and row[cost]]
+        self._found = {row["key"]: (row[ACCURACY], row[cost], steps[row["key"]]) for row in plain}
 
     def trained_as_long(self, row: Row) -> list[tuple[float, float]]:
         """Accuracy and cost of those that were trained for at least as long as a net: no other is it compared with."""
