@@ -69,7 +69,7 @@ def test_a_net_outlives_a_worker_and_a_node(death: str, cluster: Any, caplog: py
         done = False
 
         def tick(self, tick: Progress) -> None:
-            if not self.done and tick.job == 1:
+            if not self.done and tick.job == 0:
                 self.done = True
                 DEATHS[death](cluster)
 
