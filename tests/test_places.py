@@ -26,7 +26,7 @@ from command_line import ray_workers
 from fakes import RECIPE, SilentView, run_loop, spec_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-LOST = re.compile(r"trial 1: (its worker died|a worker that trains beside this one is gone)")  # either may be first
+LOST = re.compile(r"trial 0: (its worker died|a worker that trains beside this one is gone)")  # either may be first
 
 
 class OnCpu(Worker):
