@@ -140,7 +140,7 @@ def searched(records: list[Record]) -> list[Record]:
 def test_as_many_nets_are_trained_as_were_asked_for(ran: Ran) -> None:
     assert len(searched(ran.records)) == TRIALS
     plain = [r.status for r in ran.records if r.kind == "baseline"]
-    assert plain == ["ok"] * 3, "a fourth would cost as much as the search"
+    assert plain == ["ok"] * 2, "a third would take more than a quarter of the compute"
     for what in ([r.trial for r in ran.records], [r.key for r in ran.records if r.status not in UNTRAINED]):
         assert len(what) == len(set(what))
     assert {trial for trial, _ in ran.legs} == {r.trial for r in ran.records if r.status not in UNTRAINED}

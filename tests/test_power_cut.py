@@ -182,7 +182,7 @@ def test_a_disk_that_fails_at_any_sync_is_one_line_and_the_run_goes_on(
     check(Path("runs/mine"), ended=True)
 
 
-BANK = (*SEARCH[:1], "bench", *SEARCH[2:], "--name", "mine", "--baselines", "0", "--supernet", "1")
+BANK = (*SEARCH[:1], "bench", *SEARCH[2:], "--name", "mine", "--baselines", "0", "--supernet", "4")
 
 
 def of_bank(job: Any) -> JobResult | None:

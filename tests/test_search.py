@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_search_trains_what_was_asked(folder: Path) -> None:
     found = records(folder, "first")
     assert sum(r["kind"] == "search" and r["status"] == "ok" for r in found) == 5
-    assert sum(r["kind"] == "baseline" for r in found) == 3
+    assert sum(r["kind"] == "baseline" for r in found) == 2  # as many as a quarter of the compute affords
     # Which nets are drawn depends on the order in which workers finish: the baselines alone have sure families.
     assert {r["family"] for r in found if r["kind"] == "baseline"} == {"resnet"}
     assert len({r["key"] for r in found}) == len(found)
