@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 DEEP = ("I", "I;16", "I;16L", "I;16B")
-PAGES, DEEP_COLOUR = "alternas_pages", "alternas_deep_colour"  # what `decode` notes of a picture in its `info`
+# what `decode` notes of a picture in its `info`
+PAGES, DEEP_COLOUR, MIN_IS_WHITE = "alternas_pages", "alternas_deep_colour", "alternas_min_is_white"
 KNOWN_MODES = ("1", "L", "P", "RGB", "CMYK", "YCbCr", "LA", "PA", "RGBA")
 TURNS = {  # how to stand a picture up, by its EXIF orientation
     2: "FLIP_LEFT_RIGHT",
@@ -31,6 +32,7 @@ SIDEWAYS = ("TRANSPOSE", "ROTATE_270", "TRANSVERSE", "ROTATE_90")
 ORIENTATION = 274  # the number of the EXIF field
 LEVELS = (0, 2**16 - 1)  # black and white of pictures of 16 bits
 SIGNED, SAMPLE_FORMAT, BITS = 2, 339, 258  # of a TIFF file: its whole numbers with a sign, and the tags that say so
+PHOTOMETRIC = 262  # the tag of a TIFF file that is 0 where the smallest number is white
 FIRST_IS_ALL = ("MPO",)  # photographs of phones, whose other frames are previews and depths of the first
 MAX_PIXELS = 2**26  # of one picture: cameras have 50 million; decoded they take up to 1 GB
 Shrink = Callable[["Image"], None]
@@ -74,7 +76,7 @@ def decode(file: str | os.PathLike[str] | IO[bytes], shrink: Shrink | None = Non
             deep_colour = len(image.getbands()) > 1 and ";16" in str(image.tile)
             image.load()
             _check_numbers(image)
-            image.info |= {PAGES: pages, DEEP_COLOUR: deep_colour}
+            image.info |= {PAGES: pages, DEEP_COLOUR: deep_colour, MIN_IS_WHITE: _is_negative(image)}
             return image
     except PIL.Image.DecompressionBombError:
         raise ValueError(TOO_LARGE) from None
@@ -94,6 +96,11 @@ def _check_numbers(image: Image) -> None:
         raise ValueError("numbers of 8 bits with a sign are not supported; add 128 to them")
     if not signed and image.mode == "I" and bits == 32 and np.asarray(image).min() < 0:
         raise ValueError("numbers above 2,147,483,647 are not supported; divide them first")
+
+
+def _is_negative(image: Image) -> bool:
+    """Whether the smallest number of a TIFF file of more than 8 bits is white; Pillow inverts those of 8 bits alone."""
+    return image.mode in DEEP and getattr(image, "tag_v2", {}).get(PHOTOMETRIC) == 0
 
 
 def _count_pages(image: Image) -> int:
@@ -134,6 +141,8 @@ def to_mode(image: Image, channels: int, levels: tuple[int, int] = LEVELS) -> Im
         # Pillow's own convert would clip at 255
         (low, high), deep_HW = levels, np.asarray(image).astype(np.int64)
         grey_HW = (((deep_HW.clip(low, high) - low) * 255 + (high - low) // 2) // (high - low)).astype(np.uint8)
+        if image.info.get(MIN_IS_WHITE):
+            grey_HW = 255 - grey_HW
         if "transparency" in image.info:
             grey_HW[deep_HW == image.info["transparency"]] = 255
         image = PIL.Image.fromarray(grey_HW)

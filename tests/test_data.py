@@ -184,7 +184,7 @@ def test_npz_files(tmp_path: Path) -> None:
     assert named.classes == ("a", "c")
 
 
-@pytest.mark.parametrize(("images", "labels"), [("x_{}", "y_{}"), ("{}_images", "{}_labels")])
+@pytest.mark.parametrize(("images", "labels"), [("x_{}", "y_{}"), ("X_{}", "y_{}"), ("{}_images", "{}_labels")])
 def test_npz_files_with_splits(tmp_path: Path, images: str, labels: str) -> None:
     x, y = np.arange(60 * 4, dtype=np.uint8).reshape(60, 2, 2), np.repeat([4, 7], 30)
     held = {images.format(part): x + i for i, part in enumerate(("train", "val", "test"))}

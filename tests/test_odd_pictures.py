@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from alternas.archs import InputError
-from alternas.archs.pictures import decode
+from alternas.archs.pictures import decode, to_mode
 from alternas.search.data.build import images_at
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
@@ -209,3 +209,19 @@ def test_a_damaged_second_page_leaves_the_first() -> None:
     link = start + 2 + 12 * struct.unpack("<H", file[start : start + 2])[0]
     file[link : link + 4] = struct.pack("<I", len(file) - 3)  # where no page begins
     assert (np.asarray(decode(io.BytesIO(bytes(file)))) == np.asarray(frames[0])).all()
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_the_smallest_number_of_a_tiff_file_may_be_white(tmp_path: Path, bits: int) -> None:
+    """Tag 262, PhotometricInterpretation: 0 is WhiteIsZero, 1 BlackIsZero (TIFF 6.0, page 37)."""
+    dark_to_light_HW = np.linspace(0, 2**bits - 1, 256).reshape(16, 16).astype(f"uint{bits}")
+    for tag in (0, 1):
+        values_HW = 2**bits - 1 - dark_to_light_HW if tag == 0 else dark_to_light_HW
+        data = values_HW.astype(f"<u{bits // 8}").tobytes()
+        entries = {256: 16, 257: 16, 258: bits, 259: 1, 262: tag, 273: 200, 277: 1, 278: 16, 279: len(data)}
+        fields = b"".join(struct.pack("<HHII", number, 4, 1, value) for number, value in entries.items())
+        head = struct.pack("<2sHIH", b"II", 42, 8, len(entries)) + fields + bytes(4)
+        (tmp_path / f"{tag}.tif").write_bytes(head.ljust(200, b"\0") + data)
+    white_is_zero, black_is_zero = (np.asarray(to_mode(decode(tmp_path / f"{tag}.tif"), 1)) for tag in (0, 1))
+    np.testing.assert_array_equal(white_is_zero, black_is_zero)
+    np.testing.assert_array_equal(black_is_zero.ravel(), np.arange(256))

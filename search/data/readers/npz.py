@@ -17,7 +17,7 @@ from ..scales import check_scales
 from ..splits import numbered
 from .layout import PART_NAMES, parts_among
 
-SPELLINGS = (("x_{}", "y_{}"), ("{}_images", "{}_labels"))  # of images and labels, by split
+SPELLINGS = (("x_{}", "y_{}"), ("X_{}", "y_{}"), ("{}_images", "{}_labels"))  # of images and labels, by split
 DENSE = 100  # times its packed size: a larger array is nearly all one value
 LARGE = 2**28  # bytes of an array, from which on that counts
 NOT_FINITE = "holds values that are not finite as 32-bit numbers"
@@ -41,8 +41,10 @@ class Header:
 def read_npz(config: DataConfig) -> RawDataset:
     """Read images (N, H, W), (N, H, W, C) or (N, C, H, W) and N whole numbers as labels; `classes` may name them.
 
-    `x`, `y` give the part "all"; `x_train`, `y_train` (or `train_images`, `train_labels`), and the same for val and
-    test, or other words for them, give these. Nothing is unpacked before its shape and size are right. An image is
+    `x`, `y` give the part "all"; `x_train`, `y_train` (or `X_train`, or `train_images`, `train_labels`), and the same
+    for val and test, or other words for them, give these.
+
+    Nothing is unpacked before its shape and size are right. An image is
     broken if a value of it is not finite.
 
     Raises:
@@ -112,7 +114,7 @@ def _keys(path: Path, headers: dict[str, Header]) -> dict[str, tuple[str, str]]:
         if "train" in keys:
             break
     else:
-        keys = {"all": ("x", "y")}
+        keys = {"all": ("X" if headers.keys() & {"x", "X"} == {"X"} else "x", "y")}
     missing = [name for pair in keys.values() for name in pair if name not in headers]
     if missing:
         raise InputError(f"data: {path} has no array {missing[0]!r}, only {sorted(headers)}")
