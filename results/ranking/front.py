@@ -32,6 +32,7 @@ from ..runs.store import read_data_facts
 from .lengths import PlainResNets
 from .limits import Limits
 from .metric import OF_IMAGES, Metric, score_range, trained_scores, validation_metrics
+from .nested import mark_nested
 from .objectives import ACCURACY, LATENCY, RankingQuery, column, is_cost, parse_objectives, train_flops, train_seconds
 from .pareto import Bounds, dominated_volume, knee, pareto_ranks
 from .picture_noise import PictureNoise
@@ -176,6 +177,8 @@ def _row(record: Record, query: RankingQuery, costs: Mapping[str, float | None],
         "sd": deviation(seeds) if len(seeds) > 1 else None,
         "seeds": max(1, len(seeds)),
         "interval": None,
+        "folds": record.folds,
+        "nested": None,
         **costs,
         "rank": 0,
         "gain": None,
@@ -267,6 +270,7 @@ def with_ranks(rows: Sequence[Row], query: RankingQuery, noise: Noise | None) ->
             half = noise.half_width(row["accuracy"], row["seeds"])
             row["interval"] = half if math.isfinite(half) else None
         if query.objectives[0] == ACCURACY:
+            mark_nested(rows, query.cost)
             mark_ties(rows, query, noise)
     front = [row for row in rows if row["rank"] == 1]
     at = knee(query.worths(front, query.bounds(front)))

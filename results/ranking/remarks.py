@@ -73,7 +73,8 @@ def budget_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def count_rising(front: Sequence[Row]) -> str:
-    """How many nets of a front still rose at their end; "" of an empty front."""
+    """How many nets of a front still rose at their end; "" of an empty front, or of nets that are not trained."""
+    front = [row for row in front if row["weights"] != "frozen"]
     rising, unknown = [row for row in front if row["rising"]], sum(row["rising"] is None for row in front)
     if not front:
         return ""
@@ -110,7 +111,7 @@ def rising_lines(board: Leaderboard) -> list[str]:
     rows = [row for row in rows if most.get(row["key"], 0) < enough * row["steps_in_all"]]
     epochs = recipe_epochs(board)
     if not rows or not alone or epochs is None:
-        return [count_rising(board.front)]
+        return list(filter(None, [count_rising(board.front)]))
     steps = LONGER * max(row["steps_in_all"] for row in rows)
     longer = math.ceil(1000 * epochs * steps / alone) / 1000
     trials, run = ",".join(str(row["trial"]) for row in rows), shlex.quote(as_argument(board.folder))

@@ -211,11 +211,22 @@ def _measured_again(board: Leaderboard, row: Row) -> list[str]:
         return [f"Retrained with {seeds} it has {metric.value(again):.3f}{sd}{on_test}."]
     if row["kind"] != "search" or len(board.rows) == 1:
         return []
+    if row["nested"] is not None:
+        return [_nested(board, row)]
     lucky = f"Best of {len(board.rows)}, so in part the luckiest"
     if recipe_epochs(board) is None:
         return [f"{lucky}."]
     command = f"alternas retrain {shlex.quote(as_argument(board.folder))} --trials {row['trial']}"
     return [f"{lucky}; to measure it anew, and on test: {command}"]
+
+
+def _nested(board: Leaderboard, row: Row) -> str:
+    """What to expect of new pictures, where nets were cross-validated."""
+    metric, folds = board.query.metric, len(row["folds"])
+    name = "accuracy" if metric.is_accuracy else metric.name
+    how = f"the best net of at most its cost, chosen on {folds - 1} folds and judged on the one left"
+    lucky = f"; its own is that of the luckiest of {len(board.rows)}" * (row["nested"] < row["accuracy"])
+    return f"Expect {name} {metric.text(row['nested'])} of new pictures: {how}{lucky}."
 
 
 def _doubts(board: Leaderboard, row: Row) -> list[str]:

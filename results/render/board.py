@@ -18,7 +18,7 @@ from ..ranking.run_leaderboard import leaderboard_of
 from ..ranking.stats import TIED, UNKNOWN_NOISE, Row, count_nets
 from ..ranking.verdict import verdict_of
 from ..runs.store import read_data_facts
-from .tables import nets_table
+from .tables import has_gain, nets_table
 from .terminal import plain, print_json, print_lines, print_text
 
 BOUNDS = {
@@ -89,16 +89,18 @@ def summary_lines(board: Leaderboard, rows: Sequence[Row]) -> list[str]:
     if ACCURACY in board.query.objectives:
         of.insert(0, f"{metric.name} above {floor_name(metric, read_data_facts(board.folder))}")
     bounds = {row["gain_bound"] for row in rows}
+    gain = f"; gain: {metric.points} above plain ResNets of equal {title(board.query.cost)}" * has_gain(rows)
     lines = [
         f"{len(board.records)} records: {', '.join(f'{n} {status}' for status, n in counts.items()) or 'none yet'}; "
         f"{sum(r.spent_seconds for r in board.records):.0f} s of training",
-        f"hypervolume ({' x '.join(of)}) {board.hypervolume():.4f}; "
-        f"gain: {metric.points} above plain ResNets of equal {title(board.query.cost)}",
+        f"hypervolume ({' x '.join(of)}) {board.hypervolume():.4f}{gain}",
         *_latency_line(board, rows),
         *(f"measured in {setting}" for setting in board.extra.settings),
         *(line for bound, line in BOUNDS.items() if bound in bounds),
         board.noise.line(metric.points) if board.noise else UNKNOWN_NOISE,
     ]
+    if any(row["nested"] is not None for row in rows):
+        lines.append(f"nested: {metric.name} of the best net of at most that cost, chosen without the pictures judged")
     if any(row["tied_with"] for row in rows):
         behind = sum(bool(row["tied_with"]) for row in board.rows if row["rank"] > 1)
         lines.append(f"{TIED}; nets behind the front that may be on it: {behind}")

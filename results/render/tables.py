@@ -75,7 +75,7 @@ def nets_table(
     names = {row["trial"]: row["label"] for row in rows if row["kind"] == "reference"}  # rather than their numbers
     cells = [_cells(row, beside, metric, tuned, names) for row in rows]
     budgets = {(row["weights"], row["budget_steps"]) for row in rows if row["weights"] in ("alone", "inherited")}
-    optional = {"steps": len(budgets) > len({weights for weights, _ in budgets}), "rank": ranks}
+    optional = {"gain": has_gain(rows), "steps": len(budgets) > len({weights for weights, _ in budgets}), "rank": ranks}
     names = [name for name in cells[0] if optional.get(name, any(row[name] for row in cells))]
     of_reference = any(row["kind"] == "reference" for row in rows)  # whose name is not broken
     columns = [
@@ -83,6 +83,11 @@ def nets_table(
         for name in names
     ]
     return NetsTable(title, columns)
+
+
+def has_gain(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether there is something to say of gains: nets that were trained might have one."""
+    return any(row["weights"] != "frozen" for row in rows)
 
 
 @dataclass(frozen=True)
@@ -190,6 +195,7 @@ def _cells(
         "trial": names.get(row["trial"], str(row["trial"])),
         "rank": str(row["rank"]),
         metric.name: metric.text(row["accuracy"]),
+        "nested": "" if row.get("nested") is None else metric.text(row["nested"]),
         "sd (seeds)": _deviation(row["sd"], row["seeds"]),
         "MACs": short(row["macs"]),
         "params": short(row["params"]),

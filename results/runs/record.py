@@ -51,6 +51,7 @@ class Record:
     curve: list[dict[str, Number | None]] = field(default_factory=list)
     # of a net that was trained with several seeds, at full budget by seed; `accuracy` is their mean
     accuracies: dict[str, Number] = field(default_factory=dict)
+    folds: list[Number] = field(default_factory=list)  # of a net that was cross-validated, its score in each fold
     rung: Trial = 0  # rungs passed; the last one is the full budget
     # each of them: step, accuracy there, and whether the scheduler sent the net on
     rungs: list[dict[str, Any]] = field(default_factory=list)

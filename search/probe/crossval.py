@@ -102,10 +102,14 @@ def calibration(logits_NK: np.ndarray, y: np.ndarray) -> float:
     logits_MK, y = logits_NK[rows], y[rows]
 
     def loss(log_factor: float) -> float:
-        scaled_MK = np.exp(log_factor) * logits_MK
-        if y.ndim == 2:
-            return float(np.logaddexp(0, np.where(y, -scaled_MK, scaled_MK)).mean())
-        return float((logsumexp(scaled_MK, axis=1) - scaled_MK[np.arange(len(y)), y]).mean())
+        return loss_of(np.exp(log_factor) * logits_MK, y)
 
     found: Any = minimize_scalar(loss, bounds=FACTORS, method="bounded", options={"xatol": 0.01})
     return float(np.exp(found.x))
+
+
+def loss_of(logits_NK: np.ndarray, y: np.ndarray) -> float:
+    """Mean negative log-likelihood of labels y_N, by softmax, or of y_NK, each by a sigmoid."""
+    if y.ndim == 2:
+        return float(np.logaddexp(0, np.where(y, -logits_NK, logits_NK)).mean())
+    return float((logsumexp(logits_NK, axis=1) - logits_NK[np.arange(len(y)), y]).mean())

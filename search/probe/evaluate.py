@@ -29,7 +29,7 @@ from ..training.job import JobResult
 from ..training.loaders import DeviceLoader
 from .crossval import LabelledPictures, labelled
 from .job import CutResult, ProbeJob
-from .probe import ProbeResult, metrics_of, probe
+from .probe import ProbeResult, folds_of, metrics_of, probe
 
 BATCH = 32
 STATES = 4  # nets whose weights a worker keeps in memory
@@ -98,7 +98,11 @@ def _batches(loader: DeviceLoader) -> Iterator[Tensor]:
 
 
 def _best_poolings(job: ProbeJob, results: Iterable[ProbeResult], classes: int) -> list[Cut]:
-    """Of each block the pooling with the best score, within the limits."""
+    """Of each block the pooling with the highest likelihood, within the limits.
+
+    It is less a matter of luck than the score: chosen by that, nets were 3 points worse on pictures held back than by
+    cross-validation, by the likelihood 1 to 2 (docs/log.md).
+    """
     best: dict[int, Cut] = {}
     for result in results:
         net = CutNet(job.net, result.block, job.side, result.pooling)
@@ -106,7 +110,7 @@ def _best_poolings(job: ProbeJob, results: Iterable[ProbeResult], classes: int) 
         assert isinstance(cost, CountedCost)
         over = any(getattr(cost, name) > most for name, most in job.limits.items())
         before = best.get(result.block)
-        if not over and (before is None or result.score > before.result.score):
+        if not over and (before is None or result.loss < before.result.loss):
             best[result.block] = Cut(net, cost, result)
     return list(best.values())
 
@@ -139,4 +143,5 @@ def _result(cut: Cut, pictures: LabelledPictures, job: ProbeJob, classes: Sequen
     if job.metric.is_accuracy:
         del numbers["accuracy"]
     net, cost = cut.net, cut.cost
-    return CutResult(net.block, net.pooling, cost.params, cost.macs, cut.result.score, numbers, sha256)
+    folds = folds_of(cut.result.logits_NK, pictures, job.metric, classes)
+    return CutResult(net.block, net.pooling, cost.params, cost.macs, cut.result.score, numbers, sha256, folds)

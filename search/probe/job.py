@@ -53,6 +53,7 @@ class CutResult:
         accuracy: cross-validated, a fraction, or the score of another metric.
         metrics: further cross-validated numbers.
         sha256: first 12 digits of the digest of its weights file; "" where it is not on the front, and has none.
+        folds: its score in each fold; none where that is unknown in one.
     """
 
     block: int
@@ -62,3 +63,4 @@ class CutResult:
     accuracy: float
     metrics: Mapping[str, float]
     sha256: str = ""
+    folds: tuple[float, ...] = ()

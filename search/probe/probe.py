@@ -16,7 +16,7 @@ from ...archs.cost import FORWARD_FACTOR
 from ...archs.timm_net import POOLINGS
 from ...results.metrics import label_scores, scores
 from ...results.ranking.metric import Metric, all_numbers
-from .crossval import LabelledPictures, cross_validate
+from .crossval import LabelledPictures, cross_validate, loss_of
 from .features import FeatureMatrix, MapsOf
 from .ridge import LinearHead
 
@@ -30,6 +30,7 @@ class ProbeResult:
     Attributes:
         block: that the net is cut after, from 0.
         score: of the metric, more is better.
+        loss: mean negative log-likelihood of the calibrated answers.
         accuracy: share of right answers; of several labels, of all their answers.
         logits_NK: of each picture, by a classifier that has not seen it.
         head: the classifier fitted on all pictures.
@@ -38,6 +39,7 @@ class ProbeResult:
     block: int
     pooling: str
     score: float
+    loss: float
     accuracy: float
     logits_NK: np.ndarray
     head: LinearHead
@@ -90,7 +92,8 @@ def probe(
                 with threads.limit(limits=torch.get_num_threads(), user_api="blas"):
                     judged = cross_validate(columns, pictures, metric.name in BALANCED)
                 score, accuracy = score_of(judged.logits_NK, pictures.y, metric, classes)
-                yield ProbeResult(block, pooling, score, accuracy, judged.logits_NK, judged.head)
+                loss = loss_of(judged.logits_NK, pictures.y)
+                yield ProbeResult(block, pooling, score, loss, accuracy, judged.logits_NK, judged.head)
 
 
 def score_of(logits_NK: np.ndarray, y: np.ndarray, metric: Metric, classes: Sequence[str]) -> tuple[float, float]:
@@ -98,6 +101,15 @@ def score_of(logits_NK: np.ndarray, y: np.ndarray, metric: Metric, classes: Sequ
     numbers = metrics_of(logits_NK, y, metric, classes, with_auroc=metric.name == "auroc")
     accuracy = numbers["label_accuracy" if y.ndim == 2 else "accuracy"]
     return metric.score(numbers[metric.name]), accuracy
+
+
+def folds_of(
+    logits_NK: np.ndarray, pictures: LabelledPictures, metric: Metric, classes: Sequence[str]
+) -> tuple[float, ...]:
+    """The metric's score in each fold; none where that is unknown in one, as that of a class without a picture."""
+    rows = [np.flatnonzero(pictures.fold_N == fold) for fold in np.unique(pictures.fold_N)]
+    found = tuple(score_of(logits_NK[at], pictures.y[at], metric, classes)[0] for at in rows)
+    return found if np.isfinite(found).all() else ()
 
 
 def metrics_of(

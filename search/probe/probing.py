@@ -155,7 +155,7 @@ class Probing(Producer):
         seconds = round(result.seconds, 3) if cut is deepest else 0.0
         return self._finished(
             job.trial + cut.block, net, CountedCost(cut.params, cut.macs), Status.OK, result,
-            accuracy=cut.accuracy, metrics=dict(cut.metrics), seconds=seconds, runtime=about,
+            accuracy=cut.accuracy, metrics=dict(cut.metrics), folds=list(cut.folds), seconds=seconds, runtime=about,
         )  # fmt: skip
 
     def _failed(self, job: ProbeJob, pair: ProbePair, result: JobResult) -> Record:
