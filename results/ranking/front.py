@@ -265,12 +265,13 @@ def with_ranks(rows: Sequence[Row], query: RankingQuery, noise: Noise | None) ->
     ranks = pareto_ranks([query.point(row) for row in rows])
     rows = [row | {"rank": rank, "knee": False, "tied_with": None} for row, rank in zip(rows, ranks, strict=True)]
     rows.sort(key=lambda row: (row["rank"], row[query.cost], row["trial"]))
+    if query.objectives[0] == ACCURACY:
+        mark_nested(rows, query.cost)
     if rows and noise:
         for row in rows:
             half = noise.half_width(row["accuracy"], row["seeds"])
             row["interval"] = half if math.isfinite(half) else None
         if query.objectives[0] == ACCURACY:
-            mark_nested(rows, query.cost)
             mark_ties(rows, query, noise)
     front = [row for row in rows if row["rank"] == 1]
     at = knee(query.worths(front, query.bounds(front)))
