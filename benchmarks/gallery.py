@@ -41,9 +41,10 @@ from alternas.archs.cost import BACKWARD_FACTOR
 from alternas.archs.weights import save
 from alternas.results.ranking.front import Leaderboard, Row
 from alternas.results.ranking.metric import Metric
+from alternas.results.ranking.noise import Noise, pooled_noise
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.run_leaderboard import leaderboard_of
-from alternas.results.ranking.stats import Noise, pooled_noise, resolution_of
+from alternas.results.ranking.stats import resolution_of
 from alternas.results.ranking.verdict import verdict_of
 from alternas.results.render.tables import short
 from alternas.results.runs.overview import run_row

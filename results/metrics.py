@@ -9,9 +9,12 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from .runs.answers import answer_arrays
 
 BINS = 15  # of the calibration error, as Guo et al., ICML 2017
 NUMBERS = ("accuracy", "balanced_accuracy", "macro_f1", "auroc", "top5", "nll", "ece")
@@ -27,6 +30,8 @@ class Scores:
     nll: float  # mean negative log-likelihood, in nats
     ece: float  # expected calibration error: mean gap between confidence and accuracy over 15 equal bins
     confusion_KK: Tensor  # images of class (row) taken for class (column)
+    label_N: Tensor  # class of each image
+    guess_N: Tensor  # its likeliest class by the net
 
     @property
     def balanced_accuracy(self) -> float:
@@ -49,6 +54,11 @@ class Scores:
     def numbers(self, prefix: str = "") -> dict[str, float]:
         """The scores by name, without the confusion."""
         return {f"{prefix}{name}": getattr(self, name) for name in NUMBERS}
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What is kept of a net's answers to validation pictures: the confusion, `val`, and the answers themselves."""
+        answers = answer_arrays(self.label_N.numpy(), self.guess_N.numpy(), len(self.confusion_KK))
+        return {"val": self.confusion_KK.numpy()} | answers
 
 
 @dataclass(frozen=True)
@@ -91,7 +101,8 @@ def scores(logits_NK: Tensor, y_N: Tensor, classes: int, with_auroc: bool = True
     gap_N = confidence_N - hit_N.double()
     gaps = torch.zeros(BINS, dtype=torch.double, device=gap_N.device).index_add_(0, bin_N, gap_N)
     area = macro_auroc(p_NK, F.one_hot(y_N, classes)) if with_auroc else math.nan
-    return Scores(right / count, area, five / count, nll, (gaps.abs().sum() / count).item(), confusion_KK.cpu())
+    ece = (gaps.abs().sum() / count).item()
+    return Scores(right / count, area, five / count, nll, ece, confusion_KK.cpu(), y_N.cpu(), guess_N.cpu())
 
 
 def macro_auroc(p_NK: Tensor, is_NK: Tensor) -> float:

@@ -185,10 +185,10 @@ def test_noise_is_pooled_over_all_that_was_repeated() -> None:
     noise = noise_of(records)
     assert noise
     assert (noise.sd, noise.degrees, noise.trainings, noise.nets) == (pytest.approx(math.sqrt(0.04 / 3)), 3, 5, 2)
-    noise = noise_of(records, again)
+    noise = noise_of(records, retrained=again)
     assert noise
     assert (noise.sd, noise.degrees, noise.trainings, noise.nets) == (pytest.approx(math.sqrt(0.045 / 4)), 4, 7, 3)
-    assert noise_of([record(2, 0.9, 10)], again[:1]) is None
+    assert noise_of([record(2, 0.9, 10)], retrained=again[:1]) is None
     rows = rank_rows(records, RankingQuery(("accuracy", "macs")), ExtraResults(retrained=again)).rows
     found = {row["trial"]: (row["sd"], row["seeds"], row["retrained_accuracy"], row["retrained_seeds"]) for row in rows}
     assert found[1] == (pytest.approx(0.1), 3, None, None)

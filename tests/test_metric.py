@@ -25,11 +25,11 @@ from alternas.results.ranking.metric import (
     run_metric,
     score_range,
 )
+from alternas.results.ranking.noise import Noise
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.pareto import hypervolume
 from alternas.results.ranking.remarks import left_out
 from alternas.results.ranking.run_leaderboard import leaderboard_of
-from alternas.results.ranking.stats import Noise
 from alternas.results.runs.record import Record
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from alternas.results.ranking.front import ExtraResults, rank_rows
+from alternas.results.ranking.noise import Noise
+from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.picture_noise import half_width, paired_sd, picture_sd, unpaired_sd
 from alternas.results.ranking.stats import t_quantile
+from alternas.results.ranking.ties import no_answers
+from alternas.results.runs.answers import answer_arrays, right_share
+from alternas.results.runs.record import Record
+from runs import net_row
 
 PAIRS = 2000
 SEED_SD = 0.01  # of a net's accuracy from seed to seed, on the same pictures
@@ -77,3 +85,57 @@ def test_paired_pictures_tell_more_than_unpaired_ones() -> None:
 def test_an_accuracy_of_few_pictures_is_binomial() -> None:
     assert picture_sd(0.5, 36) == pytest.approx(math.sqrt(0.25 / 40))
     assert picture_sd(1.0, 36) > 0
+
+
+def test_answers_are_kept_and_read_for_all_seeds(tmp_path: Path) -> None:
+    """At most 8 kB of labels and of guesses; the share of the seeds that have each picture right."""
+    (tmp_path / "weights").mkdir()
+    random = np.random.default_rng(0)
+    label_N = random.integers(0, 10, 20_000)
+    record = Record(**net_row(0, accuracy=0.5, accuracies={"3": 0.5, "4": 0.5}, seed=3))
+    assert right_share(tmp_path, record) is None
+    rights = []
+    for name in (record.key, f"{record.key}-4"):
+        guess_N = random.integers(0, 10, 20_000)
+        arrays = answer_arrays(label_N, guess_N, 10)
+        assert sum(array.nbytes for array in arrays.values()) <= 20_000
+        np.savez_compressed(tmp_path / "weights" / f"{name}.npz", **arrays)
+        rights.append(arrays["label"] == arrays["guess"])
+    kept = right_share(tmp_path, record)
+    assert kept is not None
+    np.testing.assert_array_equal(kept[1], np.mean(rights, axis=0))
+    shifted = answer_arrays(np.roll(label_N, 1), label_N, 10)
+    np.savez_compressed(tmp_path / "weights" / f"{record.key}-4.npz", **shifted)
+    assert right_share(tmp_path, record) is None, "seeds that were judged on other pictures"
+
+
+def test_nets_are_told_apart_by_the_pictures_that_they_disagree_on() -> None:
+    """100 pictures, .95 beside .85: McNemar's exact test tells them apart if all ten are one net's alone (p .002)."""
+    better_N, worse_N = np.ones(100), np.ones(100)
+    better_N[:5] = 0
+    worse_N[:15] = 0
+    other_N = np.roll(worse_N, 40)  # as often right, on other pictures: 15 against 5 (p .04 is at the edge)
+    assert binomtest(10, 10).pvalue < 0.05
+    noise = Noise(images=100)
+    assert noise.paired((0.95, 1), (0.85, 1), better_N, worse_N) < 0.1
+    assert noise.difference((0.95, 1), (0.85, 1)) == pytest.approx(1.96 * unpaired_sd(0.95, 0.85, 100), rel=1e-4)
+    assert noise.paired((0.95, 1), (0.85, 1), better_N, worse_N) < noise.paired((0.95, 1), (0.85, 1), better_N, other_N)
+    sample_N = np.tile(better_N, 2)[:50]  # half of them: the deviation of all is smaller by the root of 2
+    by_sample = noise.paired((0.9, 1), (0.9, 1), sample_N, np.roll(sample_N, 9))
+    assert by_sample == pytest.approx(1.96 * paired_sd(sample_N, np.roll(sample_N, 9)) / math.sqrt(2), rel=1e-4)
+
+
+def test_ties_are_by_pictures_where_answers_are_known() -> None:
+    """Of two nets 8 points apart on 100 pictures the unpaired bound tells nothing; their answers do."""
+    records = [Record(**net_row(n, key=f"net{n}", accuracy=a, weights="frozen")) for n, a in enumerate((0.8, 0.88))]
+    records[1].cost["macs"] = 50_000
+    right_N = {0: np.arange(100) < 80, 1: np.arange(100) < 88}
+    pictures_N = np.zeros(100, np.uint8)
+
+    def tied(known: bool) -> list[list[int] | None]:
+        answers = (lambda row: (pictures_N, right_N[row["trial"]])) if known else no_answers
+        board = rank_rows(records, RankingQuery(("accuracy", "macs")), ExtraResults(images=100, right_of=answers))
+        return [row["tied_with"] for row in board.rows]
+
+    assert tied(known=False) == [[1], [0]]
+    assert tied(known=True) == [[], []]

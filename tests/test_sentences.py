@@ -109,20 +109,25 @@ def test_who_is_called_tied_is_within_the_intervals_that_are_shown(boards: list[
         by_trial = {row["trial"]: row for row in board.rows}
         for row in board.rows:
             if row["tied_with"] is None:
-                known = board.noise and near_noise(groups, row["accuracy"])[1] >= 4
-                assert not known or math.sqrt(2) * row["interval"] > 0.1
+                known = board.noise and groups and near_noise(groups, row["accuracy"])[1] >= 4
+                assert not known or math.sqrt(2) * seeds_half(board, row) > 0.1
                 unknown += 1
                 continue
             assert near_noise(groups, row["accuracy"])[1] >= 4
             for other in (by_trial[trial] for trial in row["tied_with"]):
                 width = math.hypot(row["interval"], other["interval"])
                 assert abs(row["accuracy"] - other["accuracy"]) <= width + 1e-12
-                assert width <= 0.1 + 1e-12
+                assert math.hypot(seeds_half(board, row), seeds_half(board, other)) <= 0.1 + 1e-12
                 assert 1 in (row["rank"], other["rank"])
                 assert row["trial"] in (other["tied_with"] or ())
                 ties += 1
         assert kind != "one seed" or all(row["tied_with"] is None for row in board.rows)
     assert min(ties, unknown) > 300
+
+
+def seeds_half(board: Leaderboard, row: dict[str, Any]) -> float:
+    assert board.noise
+    return board.noise.seeds_half_width(row["accuracy"], row["seeds"])
 
 
 def test_the_net_to_take_and_what_is_beside_it(boards: list[tuple[str, Leaderboard]]) -> None:
@@ -187,7 +192,8 @@ def test_that_all_guess_is_said_where_the_printed_interval_says_so(boards: list[
             row = next(row for row in board.rows if row["trial"] == trial)
             assert f"{row['accuracy']:.3f}" == f"{score:.3f}"
             assert row["accuracy"] == max(of["accuracy"] for of in board.rows)
-            assert row["interval"] is None or row["accuracy"] - row["interval"] >= low - 6e-4 or low == 0
+            half = seeds_half(board, row) if board.noise else 0.0
+            assert row["accuracy"] - half >= low - 6e-4 or low == 0
             assert len(said) == 1
     assert guessing > 30
 

@@ -125,7 +125,7 @@ def test_the_interval_that_is_printed_says_that_nets_guess(tmp_path: Path) -> No
     roots = np.roots([1 + z2, -(2 * 0.486 + z2), 0.486**2])
     assert f"has 0.486 ({min(roots):.3f} to {max(roots):.3f}, the best of 13 nets on 36 images)" in said
     assert min(roots) < 1 / 3 < 0.486 - stats.t.ppf(0.975, 4) * 0.04
-    many = replace(few, extra=ExtraResults(images=3600))
+    many = replace(board(*nets, net(12, 0.486, 5_000), extra=ExtraResults(images=3600)), folder=folder)
     assert verdict_of(many)[0].startswith("Take net ")
     row = max(many.rows, key=lambda row: row["accuracy"])
     assert row["accuracy"] - row["interval"] > 1 / 3

@@ -23,7 +23,8 @@ def interval_for_all(board: Leaderboard, row: Row) -> tuple[float, float]:
     The best of many guessing nets is above chance, so each has its share of the 5 % (Bonferroni). An accuracy on so
     many images has the interval of Wilson (Journal of the American Statistical Association 22, 1927).
     """
-    score, half = row["accuracy"], row["interval"] or 0.0
+    score = row["accuracy"]
+    half = board.noise.seeds_half_width(score, row["seeds"]) if board.noise else 0.0
     low, high = score - half, score + half
     images = board.extra.images
     if images and board.query.metric.name in OF_IMAGES:

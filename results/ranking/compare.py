@@ -17,12 +17,13 @@ from ..runs.retrained import retrained
 from ..runs.store import find_run, read_data_facts
 from .front import Leaderboard, noise_of, with_ranks
 from .metric import as_shown, score_range, trained_scores
+from .noise import UNKNOWN_NOISE, Noise
 from .objectives import ACCURACY, LATENCY, RankingQuery, column
 from .pareto import Bounds, coverage
 from .remarks import budget_lines, count_rising, left_out, why_empty
 from .run_differences import differing
 from .run_leaderboard import costs_of, leaderboard_of
-from .stats import TIED, UNKNOWN_NOISE, Noise, Row
+from .stats import TIED, Row
 
 MAX_RUN, COVERED = 18, 9  # characters of a run's name on a line of the table, and of its heads
 COVERS = "covers: share of that run's front that this run's front equals or beats in every objective (C metric)"
@@ -82,11 +83,12 @@ def compare(names: Sequence[str], query: RankingQuery) -> Comparison:
         raise InputError(f"compare: numbers of devices must be of the same command, got {each}")
     noise = noise_of(
         [r for board in boards.values() for r in board.records],
+        query.metric,
+        min(board.extra.images for board in boards.values()),
         [r for folder in folders.values() for r in retrained(folder)],
-        max((board.noise.resolution for board in boards.values() if board.noise), default=0.0),
     )
     rows = [{"run": name} | row for name, board in boards.items() for row in board.rows]
-    rows = with_ranks(rows, query, noise)
+    rows = with_ranks(rows, query, noise, lambda row: boards[row["run"]].extra.right_of(row))
     front = [row for row in rows if row["rank"] == 1]
     scores = [score for board in boards.values() for score in trained_scores(board.records)]
     bounds = query.bounds(rows) | {ACCURACY: score_range(query.metric, read_data_facts(paths[0]), scores)}

@@ -18,7 +18,7 @@ import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ...archs.candidate import tuned_values
@@ -33,11 +33,11 @@ from .lengths import PlainResNets
 from .limits import Limits
 from .metric import OF_IMAGES, Metric, score_range, trained_scores, validation_metrics
 from .nested import mark_nested
+from .noise import Noise, pooled_noise
 from .objectives import ACCURACY, LATENCY, RankingQuery, column, is_cost, parse_objectives, train_flops, train_seconds
 from .pareto import Bounds, dominated_volume, knee, pareto_ranks
-from .picture_noise import PictureNoise
-from .stats import Noise, Row, deviation, pooled_noise, resolution_of
-from .ties import mark_ties
+from .stats import Row, deviation, resolution_of
+from .ties import RightOf, mark_ties, no_answers
 
 DEVIATIONS = 2  # of the noise that a rise must exceed
 NEAR_HALF = 1 / 16  # of the budget: largest distance of a reading from half of it
@@ -52,6 +52,7 @@ class ExtraResults:
     settings: Sequence[str] = ()  # that these were measured in
     retrained: Sequence[Record] = ()
     images: int = 0  # that accuracies are measured on; 0 if unknown
+    right_of: RightOf = no_answers  # which pictures a net has right, as far as that is kept
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,7 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
     Baselines are ranked with the rest. Those left out by a limit still give the curve of plain ResNets its shape.
     """
     extra = extra or ExtraResults()
-    noise = noise_of(records, extra.retrained, resolution_of(query.metric.name, {"val": extra.images}))
-    if noise is None and extra.images and query.metric.name in OF_IMAGES and is_frozen(records):
-        noise = PictureNoise(images=extra.images)
+    noise = noise_of(records, query.metric, extra.images, extra.retrained)
     candidates = _candidates(records, query, extra, noise)
 
     needed = dict.fromkeys((*query.metrics, *query.costs, *query.limits))
@@ -114,7 +113,7 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
     for row in rows:
         row["gain"], row["gain_bound"] = gain(row[ACCURACY], row[query.cost], envelope(plain.trained_as_long(row)))
 
-    rows = with_ranks(rows, query, noise)
+    rows = with_ranks(rows, query, noise, extra.right_of)
     missing, over = {name: n for name, n in unknown.items() if n}, len(known) - len(rows)
     return Leaderboard(query, rows, noise, missing, over, records, extra)
 
@@ -177,6 +176,7 @@ def _row(record: Record, query: RankingQuery, costs: Mapping[str, float | None],
         "sd": deviation(seeds) if len(seeds) > 1 else None,
         "seeds": max(1, len(seeds)),
         "interval": None,
+        "images": None,
         "folds": record.folds,
         "nested": None,
         **costs,
@@ -260,7 +260,7 @@ def gain(accuracy: float, cost: float, curve: Sequence[tuple[float, float]]) -> 
     return 100 * (accuracy - (y0 + share * (y1 - y0))), None
 
 
-def with_ranks(rows: Sequence[Row], query: RankingQuery, noise: Noise | None) -> list[Row]:
+def with_ranks(rows: Sequence[Row], query: RankingQuery, noise: Noise | None, right_of: RightOf) -> list[Row]:
     """The rows by rank and cost, with rank, knee, intervals and ties filled in."""
     ranks = pareto_ranks([query.point(row) for row in rows])
     rows = [row | {"rank": rank, "knee": False, "tied_with": None} for row, rank in zip(rows, ranks, strict=True)]
@@ -271,8 +271,9 @@ def with_ranks(rows: Sequence[Row], query: RankingQuery, noise: Noise | None) ->
         for row in rows:
             half = noise.half_width(row["accuracy"], row["seeds"])
             row["interval"] = half if math.isfinite(half) else None
+            row["images"] = noise.images or None
         if query.objectives[0] == ACCURACY:
-            mark_ties(rows, query, noise)
+            mark_ties(rows, query, noise, right_of)
     front = [row for row in rows if row["rank"] == 1]
     at = knee(query.worths(front, query.bounds(front)))
     if at is not None:
@@ -280,14 +281,27 @@ def with_ranks(rows: Sequence[Row], query: RankingQuery, noise: Noise | None) ->
     return rows
 
 
-def is_frozen(records: Sequence[Record]) -> bool:
-    """Whether all nets are as they were pretrained, with a classifier in closed form."""
-    return any(r.weights == "frozen" for r in records) and all(r.weights == "frozen" for r in records)
+def noise_of(
+    records: Sequence[Record], metric: Metric | None = None, images: int = 0, retrained: Iterable[Record] = ()
+) -> Noise | None:
+    """The noise of a run's scores: of the seeds, by nets that were trained again, and of the pictures.
 
+    Args:
+        records: of all nets.
+        metric: that they are ranked by; None is accuracy.
+        images: that it is measured on; 0 if unknown.
+        retrained: trainings of the same nets with other seeds, and studies.
 
-def noise_of(records: Sequence[Record], retrained: Iterable[Record] = (), resolution: float = 0.0) -> Noise | None:
-    """The seed noise of nets that were trained by several seeds, retrained or studied; None if they are too few."""
+    Returns:
+        None where nothing is known of either.
+    """
+    metric = metric or Metric()
     groups = [(r.key, list(r.accuracies.values())) for r in records if r.status == Status.OK and len(r.accuracies) > 1]
     single = [*retrained, *(r for r in records if r.kind == "study")]
     groups += [(g[0].key, [r.accuracy for r in g if r.accuracy is not None]) for g in by_net(single) if len(g) > 1]
-    return pooled_noise(groups, resolution)
+    seeds = pooled_noise(groups, resolution_of(metric.name, {"val": images}))
+    counted = images if metric.name in OF_IMAGES else 0
+    if seeds or not counted:
+        return seeds and replace(seeds, images=counted)
+    trained = [r for r in records if r.accuracy is not None]
+    return Noise(images=counted, is_seedless=bool(trained) and all(r.weights == "frozen" for r in trained))

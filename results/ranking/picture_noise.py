@@ -14,16 +14,11 @@ its mean with two pictures added, one of which each net alone has right: Agresti
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from .stats import Noise
 
 if TYPE_CHECKING:
     import numpy as np
 
-KNOWN_EXACTLY = 10**6  # degrees of freedom of a noise that follows from the number of pictures
 NORMAL = 1.959964  # half width of the 95 % interval of a normal distribution, in standard deviations
 
 
@@ -57,33 +52,3 @@ def paired_sd(one_N: np.ndarray, other_N: np.ndarray) -> float:
 def half_width(pictures_sd: float, seeds_half_width: float = 0.0) -> float:
     """Half width of the 95 % interval from its two parts; that of the seeds is known, or 0 where it is not."""
     return math.hypot(NORMAL * pictures_sd, seeds_half_width)
-
-
-@dataclass(frozen=True)
-class PictureNoise(Noise):
-    """Noise of accuracies that no seed has a part in: classifiers in closed form on frozen nets.
-
-    Of two nets it is that of different pictures, an upper bound: on the same ones they are more alike.
-    """
-
-    groups: Sequence[tuple[float, float, int]] = ()
-    trainings: int = 0
-    nets: int = 0
-    images: int = 1
-
-    @property
-    def degrees(self) -> int:
-        return KNOWN_EXACTLY
-
-    @property
-    def sd(self) -> float:
-        """The largest there is, that of an accuracy of a half."""
-        return picture_sd(0.5, self.images)
-
-    def at(self, score: float) -> tuple[float, int]:
-        return picture_sd(score, self.images), KNOWN_EXACTLY
-
-    def line(self, points: str = "points") -> str:
-        return (
-            f"noise: 95 % by the number of pictures, {self.images:,}; no seed has a part in nets that are not trained"
-        )

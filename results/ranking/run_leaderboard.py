@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from ...archs.errors import InputError, check_choice
 from ..latency.device_command import UNNAMED, devices_in, is_number_of_device, measured_on, split_number
 from ..latency.measurements import LatencySetting, Measurement, latencies_of, read_latencies, settings_in
+from ..runs.answers import right_share
 from ..runs.append_only import no_collection
 from ..runs.retrained import retrained
 from ..runs.status import Status
@@ -45,7 +47,11 @@ def leaderboard_of(folder: Path, query: RankingQuery | None = None) -> Leaderboa
     with no_collection():
         measured, device_settings = _on_devices(folder, query)
         latencies, images = _latencies(folder, query), validation_images(folder)
-        extra = ExtraResults(latencies, measured, device_settings, retrained(folder), images)
+        by_trial = {record.trial: record for record in records}
+        right_of = cache(lambda trial: right_share(folder, by_trial[trial]))
+        extra = ExtraResults(
+            latencies, measured, device_settings, retrained(folder), images, lambda row: right_of(row["trial"])
+        )
         return replace(rank_rows(records, query, extra), folder=folder)
 
 

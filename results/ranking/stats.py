@@ -1,4 +1,4 @@
-"""Statistics over seeds: means with 95 % t intervals, paired differences, pooled seed noise.
+"""Statistics over seeds: means with 95 % t intervals, and paired differences.
 
 Student, "The probable error of a mean", Biometrika 6 (1908). Plain numbers and rows; knows no records.
 """
@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import math
 import statistics
-from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
-from itertools import accumulate
+from functools import cache
 from typing import Any
 
 from ...archs.errors import InputError
@@ -23,10 +21,6 @@ SHARES_OF_IMAGES = ("accuracy", "error", "top5")  # ends of the names of metrics
 SHARES = (*SHARES_OF_IMAGES, "ece", "shot")  # and of all metrics from 0 to 1
 Row = dict[str, Any]  # of a leaderboard
 TIED = "= A +N: tied with net A and N more, which the noise does not tell apart (95 %)"
-UNKNOWN_NOISE = "seed noise: unknown (too few nets trained again); estimate it with `--repeats` or `alternas retrain`"
-NEAR = 0.05  # in accuracy or score: nets that are alike in their noise
-NEAR_DEGREES = 4  # of freedom that a net's noise is pooled from, where there are so many; see `ties`
-MIN_DEGREES = 2
 
 
 @dataclass(frozen=True)
@@ -127,104 +121,9 @@ def pooled_sd(groups: Sequence[Sequence[float]]) -> float | None:
     return math.sqrt(squares / degrees) if degrees else None
 
 
-@dataclass(frozen=True)
-class Noise:
-    """Seed noise: standard deviation of a net's score over seeds, pooled over nets of similar scores.
-
-    Nets that are far from one another in accuracy differ in their noise: one that has hardly begun to learn says
-    nothing of one at 98 %. A net's noise is that of the nets with repeats within NEAR of it, and of the next ones
-    until they give NEAR_DEGREES degrees of freedom.
-    """
-
-    groups: Sequence[tuple[float, float, int]]  # of nets with repeats: mean, squares about it, degrees; by their means
-    trainings: int  # that it is worked out from
-    nets: int  # that they are of
-    resolution: float = 0.0  # step that accuracies are measured in, one image of all; 0 if unknown
-
-    @property
-    def degrees(self) -> int:
-        """Degrees of freedom in all."""
-        return sum(degrees for _, _, degrees in self.groups)
-
-    @property
-    def sd(self) -> float:
-        """Standard deviation pooled over all nets: a fraction, or in the units of another metric."""
-        return math.sqrt(math.fsum(squares for _, squares, _ in self.groups) / self.degrees)
-
-    @cached_property
-    def _sums(self) -> tuple[list[float], list[float], list[int]]:
-        """Means, and running sums of squares and of degrees from 0 on."""
-        means, squares, degrees = zip(*self.groups, strict=True)
-        return [*means], [0.0, *accumulate(squares)], [0, *accumulate(degrees)]
-
-    def at(self, score: float) -> tuple[float, int]:
-        """The noise of a net of this accuracy or score, and the degrees of freedom that it is known from.
-
-        No less than what rounding to the resolution does: resolution / sqrt(12) (Sheppard, 1898).
-        """
-        means, squares, degrees = self._sums
-        low, high = bisect_left(means, score - NEAR), bisect_right(means, score + NEAR)
-        while degrees[high] - degrees[low] < NEAR_DEGREES and high - low < len(means):
-            if low and (high == len(means) or score - means[low - 1] <= means[high] - score):
-                low -= 1
-            else:
-                high += 1
-        known = degrees[high] - degrees[low]
-        variance = max(0.0, squares[high] - squares[low]) / known
-        return max(math.sqrt(variance), self.resolution / math.sqrt(12)), known
-
-    def standard_error(self, score: float, seeds: int) -> float:
-        """Standard error of a net's mean over so many seeds."""
-        return self.at(score)[0] / math.sqrt(seeds)
-
-    def half_width(self, score: float, seeds: int) -> float:
-        """Half width of the 95 % interval of a net's mean over so many seeds."""
-        return t_quantile(self.at(score)[1]) * self.standard_error(score, seeds)
-
-    def interval(self, score: float, seeds: int) -> tuple[float, float]:
-        """The 95 % interval of a net's mean over so many seeds."""
-        half = self.half_width(score, seeds)
-        return score - half, score + half
-
-    def difference(self, one: tuple[float, int], other: tuple[float, int]) -> float:
-        """Half width of the 95 % interval of the difference of two nets, each a mean score over so many seeds."""
-        return float(self.differences([one], [other])[0, 0])
-
-    def differences(self, rows: Sequence[tuple[float, int]], others: Sequence[tuple[float, int]]) -> Any:
-        """The half widths of all pairs, an array (rows, others): sqrt(w1^2 + w2^2) of the half widths of both nets.
-
-        Each has the t of its own degrees of freedom (Zou & Donner, Statistics in Medicine 27, 2008); where these are
-        the same it is t x sqrt(s1^2 / n1 + s2^2 / n2).
-        """
-        import numpy as np  # is loaded for the interval anyway
-
-        half_R, half_O = (np.array([self.half_width(*net) for net in side]) for side in (rows, others))
-        return np.hypot(half_R[:, None], half_O)
-
-    def line(self, points: str = "points") -> str:
-        """The noise in words, counted in points or what a metric's gains are counted in."""
-        known_from = f"sd over {self.trainings} trainings of {count_nets(self.nets)}"
-        return f"seed noise: {100 * self.sd:.2g} {points} ({known_from})"
-
-
 def count_nets(count: int) -> str:
     """ "1 net", "2 nets"."""
     return f"{count} net{'s' * (count != 1)}"
-
-
-def pooled_noise(groups: Sequence[tuple[str, Sequence[float]]], resolution: float = 0.0) -> Noise | None:
-    """The noise from (key of a net, accuracies that differ in the seed alone); None where too little is known.
-
-    One degree of freedom is too little: its interval is 12.7 deviations wide. So is a noise of 0 of an unknown
-    resolution.
-    """
-    repeated = [(key, accuracies) for key, accuracies in groups if len(accuracies) > 1]
-    spread = sorted(
-        (statistics.fmean(values), (len(values) - 1) * deviation(values) ** 2, len(values) - 1)
-        for _, values in repeated
-    )
-    noise = Noise(spread, sum(len(values) for _, values in repeated), len({key for key, _ in repeated}), resolution)
-    return noise if noise.degrees >= MIN_DEGREES and (noise.sd or resolution) else None
 
 
 def mean_ci_text(s: MeanCI) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Sequence
 
@@ -15,7 +16,7 @@ from .metric import OF_IMAGES
 from .objectives import ACCURACY, LATENCY, title
 from .remarks import number_range, recipe_epochs, sentence, why_empty
 from .stats import Row, count_nets
-from .ties import why_unknown
+from .ties import paired_width, why_unknown
 
 RECOMMENDED = "recommended"
 PICKS = (RECOMMENDED, "accuracy", "gain", "cheapest")
@@ -133,9 +134,10 @@ def _gain_text(board: Leaderboard, row: Row) -> list[str]:
     side = "above" if gain >= 0 else "below"
     most = {"lower": "at least ", "upper": "at most " if gain >= 0 else "at least "}.get(bound or "", "")
     said = f"{most}{abs(gain):.1f} {metric.points} {side} a plain ResNet of its cost"
-    seeds = [other["seeds"] for other in board.rows if other["kind"] == "baseline"]
-    if board.noise and seeds:
-        width = board.noise.difference((row["accuracy"], row["seeds"]), (row["accuracy"] - gain / 100, min(seeds)))
+    plain = [other for other in board.rows if other["kind"] == "baseline"]
+    if board.noise and plain:
+        nearest = min(plain, key=lambda other: abs(math.log(other[board.query.cost] / row[board.query.cost])))
+        width = paired_width(row, nearest, board.noise, board.extra.right_of)
         said += " (within the noise)" * (abs(gain) <= 100 * width)
     return [said]
 
@@ -232,15 +234,17 @@ def _nested(board: Leaderboard, row: Row) -> str:
 def _doubts(board: Leaderboard, row: Row) -> list[str]:
     """Sentences on what is unknown and what may change."""
     said, cost = [], board.query.cost
-    if not board.noise:
-        said.append("Too few nets were trained again: the seed noise is not known, nor which nets are tied.")
+    if not (board.noise and board.noise.knows_seeds):
+        alone = f"; ± is 95 % by the number of pictures alone, {board.noise.images:,}" if board.noise else ""
+        said.append(f"Too few nets were trained again: the seed noise is not known, nor which nets are tied{alone}.")
     else:
         sd, degrees = board.noise.at(row[ACCURACY])
         if row["weights"] == "frozen":
             said.append(FROZEN.format(images=board.extra.images))
         elif row["seeds"] == 1 and row["weights"] != "shared":
             noise = f"{100 * sd:.2g} {board.query.metric.points}, known from {degrees} degrees of freedom"
-            said.append(f"It was trained once; ± is 95 % by the seed noise of nets about as good: {noise}.")
+            pictures = f"{board.noise.images:,} pictures and " if board.noise.images else ""
+            said.append(f"It was trained once; ± is 95 % by {pictures}the seed noise of nets about as good: {noise}.")
         if row["tied_with"] is None:
             why = why_unknown(row, board.noise, board.query.metric)
             said.append(f"Which nets are tied with it is not known: {why}.")

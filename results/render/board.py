@@ -12,10 +12,11 @@ from rich.console import Group, RenderableType
 from ..ranking.chance import above_chance
 from ..ranking.front import Leaderboard
 from ..ranking.metric import as_shown, floor_name
+from ..ranking.noise import UNKNOWN_NOISE
 from ..ranking.objectives import ACCURACY, LATENCY, RankingQuery, column, title
 from ..ranking.remarks import budget_lines, budget_order_lines, left_out, rising_lines, sharing_lines, why_empty
 from ..ranking.run_leaderboard import leaderboard_of
-from ..ranking.stats import TIED, UNKNOWN_NOISE, Row, count_nets
+from ..ranking.stats import TIED, Row, count_nets
 from ..ranking.verdict import verdict_of
 from ..runs.store import read_data_facts
 from .tables import has_gain, nets_table

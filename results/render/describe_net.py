@@ -179,7 +179,8 @@ def trial_facts(folder: Path, trial: int) -> dict[str, Any]:
 
 def _rising(folder: Path, record: Record, metric: Metric) -> bool | None:
     """Whether it still rose at its end, as the leaderboard has it."""
-    return still_rose(record, validation_images(folder), metric, noise_of(read_records(folder), retrained(folder)))
+    images = validation_images(folder)
+    return still_rose(record, images, metric, noise_of(read_records(folder), metric, images, retrained(folder)))
 
 
 def _scores_table(record: Record, metric: Metric) -> Table:

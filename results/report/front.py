@@ -12,7 +12,6 @@ from ..ranking.front import envelope
 from ..ranking.objectives import ACCURACY, LATENCY, RankingQuery
 from ..ranking.objectives import title as title_of
 from ..ranking.remarks import why_empty
-from ..ranking.stats import count_nets
 from ..render.drawing import write_svg
 from ..runs.record import REFERENCE_KINDS, Record
 from ..runs.status import Status
@@ -80,8 +79,9 @@ def _caption(run: Run) -> str:
     up, above = ("down", "below") if metric.minimize else ("up", "above")
     better = "more accurate" if metric.is_accuracy else f"better by {metric.name}"
     if noise:
-        bars = f"Bars are 95 % intervals by the seed noise of {count_nets(noise.nets)}"
+        bars = f"Bars are 95 % intervals by {noise.source}"
         ties = "dashed rings, where there are few, are nets behind the front that the noise does not tell from it."
+        ties = ties if noise.knows_seeds else "that of seeds is not known, nor which nets are tied."
     else:
         bars, ties = "There are no bars: too few nets were trained again", "the seed noise is not known."
     return (

@@ -82,7 +82,7 @@ def _leaderboard_caption(run: Run) -> str:
     metric, noise, count = run.metric, run.board.noise, len(run.rows)
     gained = f"accuracy {metric.points}" if metric.is_accuracy else metric.points
     shown = f"the first {MAX_ROWS} of {count}" if count > MAX_ROWS else f"{count}"
-    doubt = "±: 95 % interval by the seed noise. " if noise else "The seed noise is not known. "
+    doubt = f"±: 95 % interval by {noise.source}. " if noise else "The seed noise is not known. "
     again = "Retrained and test: means over other seeds (± standard deviation), which are not ranked. "
     again = again if any(row["retrained_accuracy"] is not None for row in run.rows) else ""
     return (

@@ -18,6 +18,15 @@ if TYPE_CHECKING:
 MAX_BYTES = 2**32  # of an array: the confusion of 23,000 classes
 
 
+def has_array(path: Path, name: str) -> bool:
+    """Whether a run's .npz file has an array of that name; InputError if it cannot be read."""
+    try:
+        with open_own(path) as raw, ZipFile(raw) as archive:
+            return f"{name}.npy" in archive.namelist()
+    except UNREADABLE as error:
+        raise InputError(f"{path}: cannot be read as arrays ({type(error).__name__})") from None
+
+
 def read_array(path: Path, name: str, fits: Callable[[tuple[int, ...], np.dtype], bool], expected: str) -> np.ndarray:
     """One array of a run's .npz file. Its header is read first, for a stranger's file may say anything.
 

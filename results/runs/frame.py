@@ -18,7 +18,7 @@ SPREAD = ("cost", "budget", "metrics", "factors")  # fields of a record that bec
 COSTS = ("macs", "params", "activation_bytes", "peak_activation_bytes", "training_activation_bytes")
 OWN = [f.name for f in fields(Record) if f.name not in (*SPREAD, "format", "trial")]
 RANKED = (
-    "sd", "seeds", "interval", "nested",
+    "sd", "seeds", "interval", "images", "nested",
     "latency_ms", "latency_spread_ms", "memory", "train_flops", "train_seconds", "rank",
     "gain", "gain_bound", "accuracy_per_gmac", "knee", "tied_with", "budget_steps", "steps_in_all",
     "retrained_accuracy", "retrained_sd", "retrained_seeds", "retrained_steps", "retrained_test", "rising",

@@ -182,7 +182,7 @@ def net_parts(names: list[str], inputs: list[AnalysisInput], folder: Path, conso
 
 def _compared(run: Path, nets: Sequence[TrainedNet], parts: Sequence[Explained]) -> dict[str, Any]:
     """The two nets compared by what the analyses found."""
-    noise = noise_of(read_records(run), retrained(run))
+    noise = noise_of(read_records(run), retrained=retrained(run))
     of = [
         NetFacts(net.name, net.record.accuracy, max(1, len(net.record.accuracies)), net.record.cost["macs"])
         for net in nets

@@ -132,8 +132,7 @@ def _keep(job: ProbeJob, cut: Cut, state: dict[str, Tensor], pictures: LabelledP
     path = Path(job.weights) / f"{cut.net.key}.safetensors"
     digest = save(network, path)
     found = scores(torch.from_numpy(cut.result.logits_NK), torch.from_numpy(pictures.y), pictures.classes, False)
-    guess_N = cut.result.logits_NK.argmax(1)
-    arrays: Any = {"val": found.confusion_KK.numpy(), "guess": guess_N.astype(np.uint16)}
+    arrays: Any = found.arrays()
     atomic_write(path.with_suffix(".npz"), partial(np.savez_compressed, **arrays))
     return digest
 

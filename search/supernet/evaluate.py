@@ -39,8 +39,8 @@ def evaluate_job(job: EvaluateJob, loader: DeviceLoader) -> JobResult:
     scores = evaluate_net(net, job.recipe, loader)
     check_folder(job.weights)
     weights_sha256 = save(net, Path(job.weights))
-    confusions: Any = {"val": scores.confusion_KK.numpy()}
-    atomic_write(Path(job.confusion), partial(np.savez_compressed, **confusions))
+    arrays: Any = scores.arrays()
+    atomic_write(Path(job.confusion), partial(np.savez_compressed, **arrays))
     evaluated = int(scores.confusion_KK.sum()) + min(STATISTICS_IMAGES, len(loader.data.train))
     how = {"loader": loader.data.loader, "precision": precision_of(job.recipe, loader.device), "evaluated": evaluated}
     how["weights_sha256"] = weights_sha256

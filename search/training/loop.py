@@ -243,8 +243,8 @@ class Trainer:
             self.weights_sha256 = save(self.task.unwrap(self.shipped), Path(job.weights))
             send(job, job.weights)
             if isinstance(val, Scores) and isinstance(train_scores, Scores):  # several labels have no confusion
-                confusions: Any = {"val": val.confusion_KK.numpy(), "train": train_scores.confusion_KK.numpy()}
-                atomic_write(Path(job.confusion), partial(np.savez_compressed, **confusions))
+                arrays: Any = val.arrays() | {"train": train_scores.confusion_KK.numpy()}
+                atomic_write(Path(job.confusion), partial(np.savez_compressed, **arrays))
                 send(job, job.confusion)
         test = self.numbers(self.evaluate("test"), "test_") if self.job.test else {}
         return self.numbers(train_scores, "train_") | test

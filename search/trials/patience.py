@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...results.ranking.stats import Noise, pooled_noise
+from ...results.ranking.noise import Noise, pooled_noise
 from ...results.runs.record import Record
 from ...results.runs.status import Status
 from ..spec import SearchSpec

@@ -1,0 +1,154 @@
+"""`Noise`: how far nets' scores would move with other seeds and other pictures, and so which of them are told apart.
+
+Seed noise is pooled over nets of similar scores that were trained again; the noise of pictures follows from their
+number, and of two nets from which pictures each has right (see picture_noise.py).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
+
+from .picture_noise import NORMAL, paired_sd, picture_sd
+from .stats import count_nets, deviation, t_quantile
+
+UNKNOWN_NOISE = "seed noise: unknown (too few nets trained again); estimate it with `--repeats` or `alternas retrain`"
+NEAR = 0.05  # in accuracy or score: nets that are alike in their noise
+NEAR_DEGREES = 4  # of freedom that a net's noise is pooled from, where there are so many; see `ties`
+MIN_DEGREES = 2
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Noise of the seeds, pooled over nets of similar scores, and of the pictures.
+
+    Nets that are far from one another in accuracy differ in their noise: one that has hardly begun to learn says
+    nothing of one at 98 %. A net's noise is that of the nets with repeats within NEAR of it, and of the next ones
+    until they give NEAR_DEGREES degrees of freedom.
+    """
+
+    groups: Sequence[tuple[float, float, int]] = ()  # of nets with repeats: mean, squares about it, degrees; by means
+    trainings: int = 0  # that it is worked out from
+    nets: int = 0  # that they are of
+    resolution: float = 0.0  # step that accuracies are measured in, one image of all; 0 if unknown
+    images: int = 0  # that accuracies are shares of; 0 where pictures are not counted, or nobody knows how many
+    is_seedless: bool = False  # whether seeds have no part in scores: those of classifiers on frozen nets
+
+    @property
+    def knows_seeds(self) -> bool:
+        """Whether it is known what other seeds would do."""
+        return bool(self.groups) or self.is_seedless
+
+    @property
+    def degrees(self) -> int:
+        """Degrees of freedom in all."""
+        return sum(degrees for _, _, degrees in self.groups)
+
+    @property
+    def sd(self) -> float:
+        """Standard deviation pooled over all nets: a fraction, or in the units of another metric."""
+        return math.sqrt(math.fsum(squares for _, squares, _ in self.groups) / self.degrees)
+
+    @cached_property
+    def _sums(self) -> tuple[list[float], list[float], list[int]]:
+        """Means, and running sums of squares and of degrees from 0 on."""
+        means, squares, degrees = zip(*self.groups, strict=True)
+        return [*means], [0.0, *accumulate(squares)], [0, *accumulate(degrees)]
+
+    def at(self, score: float) -> tuple[float, int]:
+        """The noise of a net of this accuracy or score, and the degrees of freedom that it is known from.
+
+        No less than what rounding to the resolution does: resolution / sqrt(12) (Sheppard, 1898). Of the seeds alone; 0
+        where nothing is known of them.
+        """
+        if not self.groups:
+            return 0.0, 0
+        means, squares, degrees = self._sums
+        low, high = bisect_left(means, score - NEAR), bisect_right(means, score + NEAR)
+        while degrees[high] - degrees[low] < NEAR_DEGREES and high - low < len(means):
+            if low and (high == len(means) or score - means[low - 1] <= means[high] - score):
+                low -= 1
+            else:
+                high += 1
+        known = degrees[high] - degrees[low]
+        variance = max(0.0, squares[high] - squares[low]) / known
+        return max(math.sqrt(variance), self.resolution / math.sqrt(12)), known
+
+    def standard_error(self, score: float, seeds: int) -> float:
+        """Standard error of a net's mean over so many seeds, on the same pictures; of what has no seeds on new ones."""
+        return picture_sd(score, self.images) if self.is_seedless else self.at(score)[0] / math.sqrt(seeds)
+
+    def seeds_half_width(self, score: float, seeds: int) -> float:
+        """Half width of the 95 % interval of a net's mean over so many seeds, on the same pictures."""
+        sd, degrees = self.at(score)
+        return t_quantile(degrees) * sd / math.sqrt(seeds) if degrees else 0.0
+
+    def half_width(self, score: float, seeds: int) -> float:
+        """Half width of the 95 % interval of a net's score with other seeds and on new pictures."""
+        pictures = NORMAL * picture_sd(score, self.images) if self.images else 0.0
+        return math.hypot(pictures, self.seeds_half_width(score, seeds))
+
+    def interval(self, score: float, seeds: int) -> tuple[float, float]:
+        """The 95 % interval of a net's score."""
+        half = self.half_width(score, seeds)
+        return score - half, score + half
+
+    def difference(self, one: tuple[float, int], other: tuple[float, int]) -> float:
+        """Half width of the 95 % interval of the difference of two nets, each a mean score over so many seeds."""
+        return float(self.differences([one], [other])[0, 0])
+
+    def differences(self, rows: Sequence[tuple[float, int]], others: Sequence[tuple[float, int]]) -> Any:
+        """The half widths of all pairs, an array (rows, others): sqrt(w1^2 + w2^2) of the half widths of both nets.
+
+        Each has the t of its own degrees of freedom (Zou & Donner, Statistics in Medicine 27, 2008); where these are
+        the same it is t x sqrt(s1^2 / n1 + s2^2 / n2).
+        """
+        import numpy as np  # is loaded for the interval anyway
+
+        half_R, half_O = (np.array([self.half_width(*net) for net in side]) for side in (rows, others))
+        return np.hypot(half_R[:, None], half_O)
+
+    def paired(self, one: tuple[float, int], other: tuple[float, int], right_one_N: Any, right_other_N: Any) -> float:
+        """`difference` of two nets of which it is known what share of the seeds has each picture right.
+
+        `right_...` may be of a sample of the pictures: the deviation of all is smaller by the root of how many more.
+        """
+        sd = paired_sd(right_one_N, right_other_N) * math.sqrt(len(right_one_N) / self.images)
+        seeds = math.hypot(self.seeds_half_width(*one), self.seeds_half_width(*other))
+        return math.hypot(NORMAL * sd, seeds)
+
+    @property
+    def source(self) -> str:
+        """What intervals are known from, in words: "the seed noise of 4 nets and 719 pictures"."""
+        seeds = [f"the seed noise of {count_nets(self.nets)}"] * bool(self.groups)
+        return " and ".join([*seeds, *[f"{self.images:,} pictures"] * bool(self.images)])
+
+    def line(self, points: str = "points") -> str:
+        """The noise in words, counted in points or what a metric's gains are counted in."""
+        if self.is_seedless:
+            return f"noise: 95 % by the number of pictures, {self.images:,}; no seed has a part in frozen nets"
+        known_from = f"sd over {self.trainings} trainings of {count_nets(self.nets)}"
+        seeds = f"seed noise: {100 * self.sd:.2g} {points} ({known_from})" if self.groups else UNKNOWN_NOISE
+        pictures = f"; ± is 95 % of {'both' if self.groups else 'new pictures alone'}, {self.images:,} pictures"
+        return seeds + (pictures if self.images else "")
+
+
+def pooled_noise(groups: Sequence[tuple[str, Sequence[float]]], resolution: float = 0.0) -> Noise | None:
+    """The noise from (key of a net, accuracies that differ in the seed alone); None where too little is known.
+
+    One degree of freedom is too little: its interval is 12.7 deviations wide. So is a noise of 0 of an unknown
+    resolution.
+    """
+    repeated = [(key, accuracies) for key, accuracies in groups if len(accuracies) > 1]
+    spread = sorted(
+        (statistics.fmean(values), (len(values) - 1) * deviation(values) ** 2, len(values) - 1)
+        for _, values in repeated
+    )
+    noise = Noise(spread, sum(len(values) for _, values in repeated), len({key for key, _ in repeated}), resolution)
+    return noise if noise.degrees >= MIN_DEGREES and (noise.sd or resolution) else None
