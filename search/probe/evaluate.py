@@ -21,6 +21,7 @@ from ...archs.timm.weights_files import find_weights, load_into
 from ...archs.timm_net import CountedCost, CutNet, net_cost
 from ...archs.weights import save
 from ...results.metrics import scores
+from ...results.ranking.metric import Metric
 from ...results.ranking.pareto import front_of
 from ...results.runs.status import Status
 from ..data.views import joined
@@ -30,6 +31,7 @@ from ..training.loaders import DeviceLoader
 from .crossval import LabelledPictures, labelled
 from .job import CutResult, ProbeJob
 from .probe import ProbeResult, metrics_of, probe
+from .ridge import LinearHead
 
 BATCH = 32
 STATES = 4  # nets whose weights a worker keeps in memory
@@ -121,22 +123,37 @@ def _on_front(job: ProbeJob, cuts: Sequence[Cut]) -> list[Cut]:
 def _keep(job: ProbeJob, cut: Cut, state: dict[str, Tensor], pictures: LabelledPictures, loader: DeviceLoader) -> str:
     """Write the weights of a cut net with its classifier, and its confusion of classes. Returns their digest."""
     network = CutNetwork(cut.net, pictures.classes, loader.data.in_chans, state).eval()
-    head = cut.result.head
-    network.head.load_state_dict(
-        {"weight": torch.from_numpy(head.weight_KF).float(), "bias": torch.from_numpy(head.bias_K).float()}
-    )
+    set_head(network, cut.result.head)
     path = Path(job.weights) / f"{cut.net.key}.safetensors"
     digest = save(network, path)
-    found = scores(torch.from_numpy(cut.result.logits_NK), torch.from_numpy(pictures.y), pictures.classes, False)
-    guess_N = cut.result.logits_NK.argmax(1)
-    arrays: Any = {"val": found.confusion_KK.numpy(), "guess": guess_N.astype(np.uint16)}
-    atomic_write(path.with_suffix(".npz"), partial(np.savez_compressed, **arrays))
+    write_confusion(path, cut.result.logits_NK, pictures)
     return digest
 
 
+def set_head(network: CutNetwork, head: LinearHead) -> None:
+    """Give a cut net its classifier."""
+    weight, bias = torch.from_numpy(head.weight_KF).float(), torch.from_numpy(head.bias_K).float()
+    network.head.load_state_dict({"weight": weight, "bias": bias})
+
+
+def write_confusion(weights: Path, logits_NK: np.ndarray, pictures: LabelledPictures) -> None:
+    """Write beside a cut's weights how it confuses classes, and its guess of each picture, by cross-validation."""
+    found = scores(torch.from_numpy(logits_NK), torch.from_numpy(pictures.y), pictures.classes, False)
+    arrays: Any = {"val": found.confusion_KK.numpy(), "guess": logits_NK.argmax(1).astype(np.uint16)}
+    atomic_write(weights.with_suffix(".npz"), partial(np.savez_compressed, **arrays))
+
+
 def _result(cut: Cut, pictures: LabelledPictures, job: ProbeJob, classes: Sequence[str], sha256: str) -> CutResult:
-    numbers = metrics_of(cut.result.logits_NK, pictures.y, job.metric, classes)
-    if job.metric.is_accuracy:
-        del numbers["accuracy"]
+    numbers = numbers_of(cut.result.logits_NK, pictures, job.metric, classes)
     net, cost = cut.net, cut.cost
     return CutResult(net.block, net.pooling, cost.params, cost.macs, cut.result.score, numbers, sha256)
+
+
+def numbers_of(
+    logits_NK: np.ndarray, pictures: LabelledPictures, metric: Metric, classes: Sequence[str]
+) -> dict[str, float]:
+    """The metrics of a record, beside the score that it has as accuracy."""
+    numbers = metrics_of(logits_NK, pictures.y, metric, classes)
+    if metric.is_accuracy:
+        del numbers["accuracy"]
+    return numbers
