@@ -79,7 +79,7 @@ def test_the_kept_net_answers_as_the_record_says(
     confusion_KK = np.load(Path(job.weights).with_suffix(".npz"))["val"]
     assert np.trace(confusion_KK) / confusion_KK.sum() == pytest.approx(result.accuracy)
     images = len(loader.data.train) + len(loader.data.val)
-    assert result.how["evaluated"] > 3 * 3 * images  # passes of an epoch in five folds of four fifths, the last batches left out
+    assert result.how["evaluated"] > 3 * 3 * images  # an epoch in five folds of four fifths, without the last batches
 
     state = torch.load(job.checkpoint, weights_only=True)
     torch.save(state | {"answers": state["answers"][:2], "trained": 0}, job.checkpoint)

@@ -25,7 +25,7 @@ from ...archs.candidate import tuned_values
 from ...archs.errors import InputError
 from ..latency.measurements import Measurement
 from ..runs.nets import best_weights, trained_nets
-from ..runs.record import Record
+from ..runs.record import OF_CUTS, Record
 from ..runs.retrained import RETRAINED, by_net, retrainings
 from ..runs.status import Status
 from ..runs.store import read_data_facts
@@ -99,7 +99,7 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
     """
     extra = extra or ExtraResults()
     noise = noise_of(records, extra.retrained, resolution_of(query.metric.name, {"val": extra.images}))
-    if noise is None and extra.images and query.metric.name in OF_IMAGES and is_frozen(records):
+    if noise is None and extra.images and query.metric.name in OF_IMAGES and are_cuts(records):
         noise = PictureNoise(images=extra.images)
     candidates = _candidates(records, query, extra, noise)
 
@@ -275,9 +275,9 @@ def with_ranks(rows: Sequence[Row], query: RankingQuery, noise: Noise | None) ->
     return rows
 
 
-def is_frozen(records: Sequence[Record]) -> bool:
-    """Whether all nets are as they were pretrained, with a classifier in closed form."""
-    return any(r.weights == "frozen" for r in records) and all(r.weights == "frozen" for r in records)
+def are_cuts(records: Sequence[Record]) -> bool:
+    """Whether all nets are cuts of pretrained ones, as they were or trained on from that."""
+    return any(r.weights == "frozen" for r in records) and all(r.weights in OF_CUTS for r in records)
 
 
 def noise_of(records: Sequence[Record], retrained: Iterable[Record] = (), resolution: float = 0.0) -> Noise | None:

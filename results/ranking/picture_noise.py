@@ -84,6 +84,4 @@ class PictureNoise(Noise):
         return picture_sd(score, self.images), KNOWN_EXACTLY
 
     def line(self, points: str = "points") -> str:
-        return (
-            f"noise: 95 % by the number of pictures, {self.images:,}; no seed has a part in nets that are not trained"
-        )
+        return f"noise: 95 % by the number of pictures, {self.images:,}; seeds are left out"

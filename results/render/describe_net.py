@@ -23,7 +23,7 @@ from ..ranking.front import noise_of, still_rose
 from ..ranking.metric import Metric, as_shown, run_metric, validation_metrics, value_text
 from ..ranking.run_leaderboard import validation_images
 from ..runs.nets import better_weights
-from ..runs.record import Record
+from ..runs.record import OF_CUTS, Record
 from ..runs.retrained import retrained, summary_line
 from ..runs.run_spec import run_and_trial
 from ..runs.status import Status
@@ -130,10 +130,27 @@ def draw_trial(folder: Path, trial: int) -> RenderableType:
         return Group(head, drawing)
     confusion_KK = read_confusion(folder, record, len(classes))
     confused = [] if confusion_KK is None else [plain(*confusion_lines(confusion_KK, classes))]
+    trained = _cut_line(record) if record.weights in OF_CUTS else _training_line(folder, record, metric)
+    return Group(head, drawing, _scores_table(record, metric), *confused, plain(trained, style="dim"))
+
+
+def _training_line(folder: Path, record: Record, metric: Metric) -> str:
     how = ", ".join(f"{name} {value}" for name, value in record.runtime.items())
     rising = " and still rose at the end" * bool(_rising(folder, record, metric))
-    trained = plain(f"trained on {record.device} ({how}), {record.seconds:.1f} s{rising}", style="dim")
-    return Group(head, drawing, _scores_table(record, metric), *confused, trained)
+    return f"trained on {record.device} ({how}), {record.seconds:.1f} s{rising}"
+
+
+def _cut_line(record: Record) -> str:
+    """How a cut of a pretrained net was judged, and what of its weights is pretrained."""
+    about = (
+        dict.fromkeys(("source", "pretrained_on", "licence"), "unknown") | {"judged": 0, "share": 1} | record.runtime
+    )
+    judged = f"judged by cross-validation over {about['judged']:,} pictures"
+    if record.weights == "frozen":
+        source = f"weights {about['source']}, pretrained on {about['pretrained_on']}, licence {about['licence']}"
+        return f"{judged}, as it was pretrained, its head a classifier in closed form; {source}"
+    way = f"{about['share']:.0%} of the way from the frozen to the trained weights"
+    return f"{judged}, trained on for {record.budget['done']} steps in {record.seconds:.0f} s, {way}"
 
 
 def _better_line(folder: Path, record: Record, metric: Metric) -> str:

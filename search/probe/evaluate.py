@@ -16,7 +16,7 @@ from ...archs.cut_network import CutNetwork, cut_trunk
 from ...archs.files import atomic_write
 from ...archs.timm.cut_points import cut_points
 from ...archs.timm.cuts import prune
-from ...archs.timm.models import create
+from ...archs.timm.models import create, origin_of
 from ...archs.timm.weights_files import find_weights, load_into
 from ...archs.timm_net import CountedCost, CutNet, net_cost
 from ...archs.weights import save
@@ -69,7 +69,7 @@ def probe_job(job: ProbeJob, loader: DeviceLoader) -> JobResult:
     cuts = _best_poolings(job, judged, len(data.classes))
     kept = {cut.net.key: _keep(job, cut, state, pictures, loader) for cut in _on_front(job, cuts)}
     found = tuple(_result(cut, pictures, job, data.classes, kept.get(cut.net.key, "")) for cut in cuts)
-    how = {"loader": data.loader, "source": source}
+    how = {"loader": data.loader, "source": source} | origin_of(job.net)
     return JobResult(
         job.id, Status.OK, seconds=time.monotonic() - began, device=device_name(loader.device), how=how, cuts=found
     )
