@@ -93,7 +93,7 @@ class Finetuning:
     def is_promising(self) -> bool:
         """Whether some share is better than the frozen cut over the folds so far."""
         rows = np.concatenate(self.folds[: len(self.answers)])
-        frozen = self._score(self.frozen_NK[rows], rows)
+        frozen = self.score(self.frozen_NK[rows], self.pictures.y[rows])
         return any(self._score_of_share(number, range(len(self.answers))) > frozen for number in range(len(SHARES)))
 
     def finish(self) -> JobResult:
@@ -109,7 +109,7 @@ class Finetuning:
         check_folder(weights)
         digest = save(between(start, trained, share), weights)
         write_confusion(weights, logits_NK, self.pictures)
-        score = self._score(logits_NK, np.arange(len(logits_NK)))
+        score = self.score(logits_NK, self.pictures.y)
         numbers = numbers_of(logits_NK, self.pictures, self.job.metric, self.data.classes)
         found = {"share": share, "weights_sha256": digest}
         return self.result(Status.OK, found, self._steps(self.everything), accuracy=score, metrics=numbers)
@@ -147,10 +147,15 @@ class Finetuning:
         fill(network, Path(self.job.frozen))
         return network
 
+    def with_head(self, head: LinearHead) -> CutNetwork:
+        """The frozen cut with a classifier."""
+        network = self._network()
+        set_head(network, head)
+        return network
+
     def _trained(self, loader: DeviceLoader, head: LinearHead) -> tuple[CutNetwork, CutNetwork]:
         """The net with a classifier, frozen and trained on the training pictures."""
-        steps, network = self._steps(loader.data), self._network()
-        set_head(network, head)
+        steps, network = self._steps(loader.data), self.with_head(head)
         with tempfile.TemporaryDirectory(prefix="finetune-") as room:
             start = Path(room) / "start.safetensors"
             save(network, start)
@@ -172,10 +177,12 @@ class Finetuning:
 
     def _score_of_share(self, number: int, folds: Sequence[int]) -> float:
         logits_MK = np.concatenate([self.answers[fold][number] for fold in folds])
-        return self._score(logits_MK, np.concatenate([self.folds[fold] for fold in folds]))
+        rows = np.concatenate([self.folds[fold] for fold in folds])
+        return self.score(logits_MK, self.pictures.y[rows])
 
-    def _score(self, logits_NK: np.ndarray, rows: np.ndarray) -> float:
-        return score_of(logits_NK, self.pictures.y[rows], self.job.metric, self.data.classes)[0]
+    def score(self, logits_NK: np.ndarray, y: np.ndarray) -> float:
+        """Score by the job's metric of answers to pictures with these labels."""
+        return score_of(logits_NK, y, self.job.metric, self.data.classes)[0]
 
     def _recall(self) -> None:
         """Take up what an earlier job of the same cut, length and pictures has left."""
