@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 from alternas.archs.errors import InputError
-from alternas.archs.timm.cut_points import cut_points
+from alternas.archs.timm.cut_points import cut_points, num_features
 from alternas.archs.timm.models import origin_of
 from alternas.archs.timm_net import POOLINGS, CutNet, cut_cost
 from alternas.archs.timm_network import build_net
@@ -25,6 +25,7 @@ from alternas.results.export.export_net import at_size, export_net_of
 from alternas.results.export.package import usage, write
 from alternas.results.export.write import export_net, export_network
 from alternas.results.latency.nets import nets_of
+from alternas.results.render.describe_cost import cost_facts
 from alternas.results.render.describe_net import draw_trial
 from alternas.results.render.terminal import html_of
 from alternas.results.runs.record import Record
@@ -113,6 +114,18 @@ def test_a_record_is_read_shown_and_measured_at_its_side(tmp_path: Path) -> None
     save(lively_cut(CutNet(NET.name, 3, 48, "mean-max"), 1), run / "weights" / f"{NET.key}.safetensors")
     with pytest.raises(InputError, match="tensors"):
         trained_network(run, record)
+
+
+def test_the_cost_of_a_recorded_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of the record, at its own side; by hand for other classes, and none at another side."""
+    cut_run(tmp_path / "runs" / "r")
+    monkeypatch.chdir(tmp_path)
+    facts, _ = cost_facts("r:0")
+    assert (facts["macs"], facts["params"]) == tuple(cut_cost(NET, 3).totals()[name] for name in ("macs", "params"))
+    features = num_features(NET.name, NET.block, NET.pooling)
+    assert cost_facts("r:0", classes=5)[0]["macs"] == facts["macs"] + 2 * features
+    with pytest.raises(InputError, match="has its own, 48 px"):
+        cost_facts("r:0", image_size="64")
 
 
 def test_a_frozen_cut_is_said_to_be_frozen(tmp_path: Path) -> None:
