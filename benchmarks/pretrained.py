@@ -42,7 +42,7 @@ from alternas.results.ranking.nested import mark_nested
 from alternas.search.data.splits import iterative_split
 from alternas.search.probe.crossval import cross_validate, labelled, loss_of
 from alternas.search.probe.features import FeatureMatrix
-from alternas.search.probe.probe import ProbeResult, flops_of, folds_of, probe, score_of
+from alternas.search.probe.probe import ProbeResult, flops_of, fold_scores, probe, score_of
 
 NETS = {"stamps": sized((0, 1, 2), (0,)), "cells": (0,)}
 SIDES = {"stamps": sized((48, 64, 80, 96, 128, 160), (32,)), "cells": sized((32, 48, 64, 96), (32,))}
@@ -124,7 +124,7 @@ def judged(name: str, pictures: Labelled) -> Iterator[Row]:
                     macs = costs[block][1] + columns.shape[1] * len(classes)
                     about = {"third": third, "net": net, "side": side, "block": block, "pooling": pooling, "macs": macs}
                     about |= {"cv": told, "held back": held, "flops": flops_of(costs[-1][1], len(y_N))}
-                    about["folds"] = folds_of(made.logits_NK, known, METRICS[name], classes)
+                    about["folds"] = fold_scores(made.logits_NK, known, METRICS[name], classes)
                     yield about | {"loss": loss_of(made.logits_NK, known.y)} | seconds
             print(name, net, side, {key: round(value, 1) for key, value in seconds.items()}, flush=True)
 

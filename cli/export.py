@@ -54,7 +54,8 @@ def cost(
     as_json: bool = False,
 ) -> None:
     """Count params, MACs and memory of a net, part by part; timm's nets too."""
-    from ..results.render.describe_net import cost_facts, cost_svg
+    from ..results.render.describe_cost import cost_facts
+    from ..results.render.describe_net import cost_svg
 
     if svg:
         cost_svg(arch, svg, image_size, classes, channels)

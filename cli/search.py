@@ -135,16 +135,22 @@ def search(
         start_with=start_with,
         references=with_nets or (),
         pretrained=_pretrained(weights, arch, from_size),
-        probe=_probe(space, nets, weights_dir),
+        probe=_probe(space, nets, weights_dir, trials),
     )
 
 
-def _probe(space: str, nets: tuple[str, ...] | None, weights_dir: str) -> ProbeSpec | None:
+def _probe(space: str, nets: tuple[str, ...] | None, weights_dir: str, trials: int | None) -> ProbeSpec | None:
     from ..search.spec import ProbeSpec
     from ..spaces import PRETRAINED
+    from ..spaces.pretrained import files_as_names
 
     if space == PRETRAINED:
-        return ProbeSpec(nets or (), weights_dir)
+        if trials is not None:
+            ends = "--patience, --max-train-flops or --max-hours"
+            raise InputError(
+                f"trials: a probe judges all cuts of a net at once, and {ends} end the search; leave it out"
+            )
+        return ProbeSpec(*files_as_names(nets or (), weights_dir))
     if nets or weights_dir:
         name = "nets" if nets else "weights-dir"
         raise InputError(f"{name}: is of space {PRETRAINED!r}; leave it out, or search that one, got {space!r}")

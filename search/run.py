@@ -28,6 +28,7 @@ from .engine.executor import Executor
 from .engine.progress import view_of
 from .engine.shown import ProgressView, Shown, ShownSearch
 from .prepare import prepare
+from .probe.finetuning import CutFinetuning
 from .probe.prepare import prepare_probe
 from .probe.probing import Probing
 from .probe.shown import ShownProbing
@@ -81,12 +82,13 @@ def search_cuts(spec: SearchSpec, console: Console) -> Path:
         write_run_json(context.folder, context.data, None, settings=context.run_settings, trials=spec.trials)
         with closing(Store(context.folder)) as store:
             probing = Probing(context, store)
-            driver = Driver(store, context.folder, [probing])
+            finetuning = CutFinetuning(probing, store)
+            driver = Driver(store, context.folder, [probing, finetuning])
             if not driver.complete:
                 announce_probes(probing, console)
             data, most = context.data.without_test(), len(context.pairs)
-            if drive(driver, ShownProbing(probing), spec.run, data, most, console):
-                conclude_probes(probing, console)
+            if drive(driver, ShownProbing(probing, finetuning), spec.run, data, most, console):
+                conclude_probes(probing, finetuning, console)
                 ended = True
     if ended:
         _measure_front(spec, context.folder)

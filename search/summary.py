@@ -8,9 +8,11 @@ from rich.console import Console
 
 from ..archs import OperationError
 from ..archs.candidate import tuned_values
+from ..results.ranking.objectives import spent_on_evaluation, spent_on_training
 from ..results.render.tables import duration, short
 from ..results.runs.status import FAILED, UNTRAINED
 from .at_outset import at_outset
+from .probe.hint import probe_hint
 from .samplers.buildup import BuildUp, steps_table
 from .spec import UNLIMITED
 from .supernet.budget import TRAININGS_A_KIND, trainings_needed
@@ -39,6 +41,11 @@ def conclude(search: SearchTrials, console: Console) -> None:
     strategy = search.study.study.sampler
     if isinstance(strategy, BuildUp):
         console.print(steps_table(strategy.steps(search.study.study), strategy.starts, settings.metric))
+    data, seconds = search.context.data, sum(r.spent_seconds for r in trained)
+    if "pictures" in data.notes and seconds and not console.stderr:  # those decoded from files
+        flops = sum(spent_on_training(r) + spent_on_evaluation(r) for r in trained)
+        hint = probe_hint(data.name, len(data.train) + len(data.val), flops / seconds)
+        console.print(hint, highlight=False, markup=False, soft_wrap=True)
 
 
 def print_measuring(search: SearchTrials, console: Console) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -76,8 +77,27 @@ def ladder() -> tuple[PretrainedNet, ...]:
         )  # fmt: skip
 
 
+def files_as_names(words: Sequence[str], weights_dir: str = "") -> tuple[tuple[str, ...], str]:
+    """What a person lists, files of weights by the names of their nets, and the folder of all files.
+
+    Raises:
+        InputError: if a file is not there, or files lie in several folders.
+    """
+    names, folders = list[str](), {weights_dir} - {""}
+    for word in words:
+        path = Path(word)
+        if path.suffix in FILE_ENDINGS:
+            if not path.is_file():
+                raise InputError(f"nets: no such file of weights, got {short_repr(word)}")
+            folders.add(str(path.parent))
+        names.append(path.stem if path.suffix in FILE_ENDINGS else word)
+    if len({Path(folder).resolve() for folder in folders}) > 1:
+        raise InputError(f"nets: files of weights must lie in one folder, got {', '.join(sorted(folders))}")
+    return tuple(names), min(folders, default="")
+
+
 def find_nets(words: str = "") -> tuple[list[PretrainedNet], list[str]]:
-    """The nets that a person lists, and the words among them that are none of timm's: RUN:TRIAL, or files.
+    """The nets that a person lists, and the words among them that are none of timm's, such as RUN:TRIAL.
 
     A pattern with a dot is compared with names that have a tag. Without one it is compared with architectures, each of
     which has the ladder's weights, or else those that timm takes by default.
@@ -93,7 +113,7 @@ def find_nets(words: str = "") -> tuple[list[PretrainedNet], list[str]]:
     found: dict[str, PretrainedNet] = {}
     others: list[str] = []
     for word in dict.fromkeys(part.strip() for part in words.split(",") if part.strip()):
-        if word.endswith(FILE_ENDINGS) or (":" in word and not word.startswith(TIMM)):
+        if ":" in word and not word.startswith(TIMM):
             others.append(word)
         else:
             found |= {net.name: net for net in _matching(word.removeprefix(TIMM))}

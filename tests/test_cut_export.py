@@ -16,7 +16,8 @@ import torch
 from safetensors.torch import load_file
 
 from alternas.archs.errors import InputError
-from alternas.archs.timm.cut_points import cut_points
+from alternas.archs.timm.cut_points import cut_points, num_features
+from alternas.archs.timm.models import origin_of
 from alternas.archs.timm_net import POOLINGS, CutNet, cut_cost
 from alternas.archs.timm_network import build_net
 from alternas.archs.weights import save
@@ -24,6 +25,7 @@ from alternas.results.export.export_net import at_size, export_net_of
 from alternas.results.export.package import usage, write
 from alternas.results.export.write import export_net, export_network
 from alternas.results.latency.nets import nets_of
+from alternas.results.render.describe_cost import cost_facts
 from alternas.results.render.describe_net import draw_trial
 from alternas.results.render.terminal import html_of
 from alternas.results.runs.record import Record
@@ -86,10 +88,10 @@ def test_the_lines_on_the_card_make_the_trunk(name: str, tmp_path: Path) -> None
         assert torch.equal(theirs, network.trunk(x_BCHW)[-1])
 
 
-def cut_run(folder: Path) -> Path:
+def cut_run(folder: Path, **fields: Any) -> Path:
     """A run of grey pictures of 64 px with a cut net that sees 48 px, and its weights."""
     cost = cut_cost(NET, 3).totals()
-    run = made_run(folder, [net_row(0, NET, accuracy=0.5, cost=cost)], data=GREY)  # pyright: ignore[reportArgumentType]
+    run = made_run(folder, [net_row(0, NET, accuracy=0.5, cost=cost, **fields)], data=GREY)  # pyright: ignore[reportArgumentType]
     (run / "weights").mkdir()
     save(lively_cut(NET, 1), run / "weights" / f"{NET.key}.safetensors")
     np.savez(run / "sample.npz", x=np.random.default_rng(0).integers(0, 256, (3, 1, 64, 64), dtype=np.uint8))
@@ -112,6 +114,38 @@ def test_a_record_is_read_shown_and_measured_at_its_side(tmp_path: Path) -> None
     save(lively_cut(CutNet(NET.name, 3, 48, "mean-max"), 1), run / "weights" / f"{NET.key}.safetensors")
     with pytest.raises(InputError, match="tensors"):
         trained_network(run, record)
+
+
+def test_the_cost_of_a_recorded_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of the record, at its own side; by hand for other classes, and none at another side."""
+    cut_run(tmp_path / "runs" / "r")
+    monkeypatch.chdir(tmp_path)
+    facts, _ = cost_facts("r:0")
+    assert (facts["macs"], facts["params"]) == tuple(cut_cost(NET, 3).totals()[name] for name in ("macs", "params"))
+    features = num_features(NET.name, NET.block, NET.pooling)
+    assert cost_facts("r:0", classes=5)[0]["macs"] == facts["macs"] + 2 * features
+    with pytest.raises(InputError, match="has its own, 48 px"):
+        cost_facts("r:0", image_size="64")
+
+
+def test_a_frozen_cut_is_said_to_be_frozen(tmp_path: Path) -> None:
+    """Card and show: judged by cross-validation, of which weights, by which licence; no recipe, no steps, no seed."""
+    about = {"judged": 12, "source": "x.pth"} | origin_of(NET.name)
+    run, out = (
+        cut_run(tmp_path / "run", weights="frozen", recipe={}, budget={"done": 0}, runtime=about),
+        tmp_path / "out",
+    )
+    export_net(run, out, 0, formats=("package",))
+    card = (out / "README.md").read_text(encoding="utf-8")
+    shown = " ".join(unescape(html_of(draw_trial(run, 0))).split())
+    for text, words in ((card, "cross-validated over 12 pictures"), (shown, "cross-validation over 12 pictures")):
+        assert words in text
+        assert "ImageNet-1k" in text
+        assert "apache-2.0" in text
+        assert "None" not in text
+        assert "steps" not in text
+    assert "recipe | none: the trunk is as it was pretrained" in card
+    assert "| seed |" not in card
 
 
 @pytest.mark.slow

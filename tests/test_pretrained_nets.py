@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import timm
 
 from alternas.archs import InputError
 from alternas.archs.timm import count_timm
-from alternas.spaces.pretrained import PretrainedNet, find_nets, ladder
+from alternas.archs.timm.weights_files import nets_of_folder
+from alternas.spaces.pretrained import PretrainedNet, files_as_names, find_nets, ladder
 
 
 def test_the_ladder_says_what_timm_says() -> None:
@@ -54,7 +56,7 @@ def test_what_a_person_lists() -> None:
 
     assert names("") == [net.name for net in ladder()]
     assert names("timm:resnet18.a1_in1k, resnet18") == ["resnet18.a1_in1k"]
-    assert find_nets("timm:resnet18,mine:4,net.safetensors")[1] == ["mine:4", "net.safetensors"]
+    assert find_nets("timm:resnet18,mine:4")[1] == ["mine:4"]
     ours = names("levit_128*,mobilenetv4_conv_small*")
     assert "levit_128s.fb_dist_in1k" in ours
     assert sum(name.startswith("mobilenetv4_conv_small") for name in ours) == 2, "one set of weights an architecture"
@@ -67,6 +69,20 @@ def test_what_a_person_lists() -> None:
     for word, hint in (("resnet1b", "did you mean 'resnet18'"), ("vgg*z", "has weights"), ("timm:", "''")):
         with pytest.raises(InputError, match=hint):
             find_nets(word)
+
+
+def test_files_are_named_by_their_nets(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    for name in ("resnet18.a1_in1k.pth", "levit_128s.safetensors", "other/lcnet_050.bin", "notes.txt", "mine.pt"):
+        (tmp_path / name).touch()
+    words = [str(tmp_path / "resnet18.a1_in1k.pth"), "levit*", str(tmp_path / "levit_128s.safetensors")]
+    assert files_as_names(words) == (("resnet18.a1_in1k", "levit*", "levit_128s"), str(tmp_path))
+    assert files_as_names(["levit*"], "here") == (("levit*",), "here")
+    assert nets_of_folder(str(tmp_path)) == ["levit_128s", "resnet18.a1_in1k"]
+    with pytest.raises(InputError, match="in one folder"):
+        files_as_names([*words, str(tmp_path / "other" / "lcnet_050.bin")])
+    with pytest.raises(InputError, match="no such file"):
+        files_as_names(["gone.pth"])
 
 
 def test_the_ladder_is_read_without_torch() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+from alternas.search.probe import hint
 from alternas.search.samplers.probe_order import (
     Curve,
     ProbeOrder,
@@ -17,6 +18,7 @@ from alternas.search.samplers.probe_order import (
     mean_falls,
     steps,
 )
+from alternas.spaces.pretrained import PretrainedNet
 
 ORDER = ProbeOrder(low=1e6, high=1e9)
 
@@ -107,3 +109,18 @@ def test_most_of_the_front_for_a_third_of_the_compute(published: bool) -> None:
         found = order.hypervolume(pairs, history) / order.hypervolume(pairs, list(curves.items()))
         assert found >= 0.95
         assert share <= 1 / 3
+
+
+def test_a_search_from_nothing_says_what_a_probe_would_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three sides of one net and the only side of another, by hand; a third net is too large."""
+    nets = (
+        PretrainedNet("a", 64, False, 40_000_000, 1, 0.5, "mit", ""),
+        PretrainedNet("b", 96, True, 30_000_000, 1, 0.5, "mit", ""),
+        PretrainedNet("c", 224, True, 900_000_000, 1, 0.5, "mit", ""),
+    )
+    monkeypatch.setattr(hint, "ladder", lambda: nets)
+    of_a = sum(40e6 * (side / 64) ** 2 for side in (48, 64, 80))
+    line = hint.probe_hint("my photos", 300, 2 * (of_a + 30e6) * 300 / 90)  # so that it takes 90 seconds
+    assert "search pretrained --data 'my photos'" in line
+    assert "4 nets and sizes up to 100 M MACs" in line
+    assert "90 s" in line

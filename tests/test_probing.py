@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from alternas.archs import OperationError
 from alternas.archs.timm_net import CutNet
+from alternas.results.ranking.front import leaderboard
 from alternas.results.runs.record import versions
 from alternas.results.runs.status import Status
 from alternas.results.runs.store import Store, weights_file
@@ -17,7 +19,8 @@ from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from alternas.search.probe import context as context_module
 from alternas.search.probe.context import ProbeContext
-from alternas.search.probe.job import CutResult, ProbeJob
+from alternas.search.probe.finetuning import CutFinetuning
+from alternas.search.probe.job import CutResult, FinetuneCutJob, ProbeJob
 from alternas.search.probe.probing import Probing
 from alternas.search.run import Driver
 from alternas.search.samplers.probe_order import ProbePair
@@ -42,8 +45,14 @@ def probed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProbeContext:
     return ProbeContext(spec, load(DataConfig("digits")), PAIRS, tmp_path, fields, {})
 
 
-def success(context: ProbeContext, job: ProbeJob) -> JobResult:
+def success(context: ProbeContext, job: ProbeJob | FinetuneCutJob) -> JobResult:
     """Deeper cuts and more expensive nets are more accurate; the front's weights are left as the worker leaves them."""
+    if isinstance(job, FinetuneCutJob):
+        assert Path(job.frozen).exists()
+        Path(job.weights).write_bytes(b"weights")
+        steps = round(job.epochs * context.images / 32)
+        how = {"evaluated": 3 * 32 * steps * 4, "weights_sha256": "1" * 12}  # in each of the folds four fifths
+        return JobResult(job.id, Status.OK, steps, 0.99 if job.trial % 2 else 0.01, seconds=2.0, device="cpu", how=how)
     pair = next(p for p in context.pairs if (p.name, p.side) == (job.net, job.side))
     cuts = []
     for block in range(CUTS):
@@ -56,17 +65,22 @@ def success(context: ProbeContext, job: ProbeJob) -> JobResult:
 
 
 def run(context: ProbeContext, records: int | None = None, fate: Any = None) -> Probing:
-    """Probe until all has ended, or so many records are written: there the driver is killed."""
+    """Probe and train on until all has ended, or so many records are written: there the driver is killed."""
+    return finetuned(context, records, fate)[0]
+
+
+def finetuned(context: ProbeContext, records: int | None = None, fate: Any = None) -> tuple[Probing, CutFinetuning]:
     with closing(Store(context.folder)) as store:
         probing = Probing(context, store)
-        driver = Driver(store, context.folder, [probing])
+        finetuning = CutFinetuning(probing, store)
+        driver = Driver(store, context.folder, [probing, finetuning])
         while records is None or len(store.records) < records:
             job = driver.next_job()
             if job is None:
                 break
-            assert isinstance(job, ProbeJob)
+            assert isinstance(job, ProbeJob | FinetuneCutJob)
             driver.take((fate and fate(job)) or success(context, job))
-        return probing
+        return probing, finetuning
 
 
 def state(probing: Probing) -> Any:
@@ -126,3 +140,67 @@ def test_a_full_disk_ends_the_search_and_loses_nothing(probed: ProbeContext) -> 
         run(probed, fate=lambda job: JobResult(job.id, Status.FULL, error="no space") if job.side == 64 else None)
     assert state(run(probed)) == state(run(probed))
     assert set(run(probed).judged) == set(PAIRS)
+
+
+@pytest.fixture
+def trained_on(probed: ProbeContext) -> ProbeContext:
+    """The same search, with nine tenths of its compute for finetuning."""
+    return replace(probed, spec=replace(probed.spec, polish=0.9))
+
+
+def trained(finetuning: CutFinetuning) -> Any:
+    return {of: (r.key, r.accuracy, r.status, r.budget, r.lineage) for of, r in finetuning.records.items()}
+
+
+def test_cuts_that_span_the_front_are_trained_on_within_the_share(trained_on: ProbeContext, tmp_path: Path) -> None:
+    probing, finetuning = finetuned(trained_on)
+    front = {record.trial: record for record in probing.front_records()}
+    assert 0 < len(finetuning.records) <= 4
+    assert finetuning.records.keys() <= front.keys()
+    assert finetuning.flops <= 1.01 * 9 * probing.flops  # steps are whole
+    for of, record in finetuning.records.items():
+        assert (record.weights, record.lineage["trial"], record.key) == ("finetuned", of, front[of].key)
+        assert weights_file(tmp_path, record).read_bytes() == b"weights"
+        assert weights_file(tmp_path, record) != weights_file(tmp_path, front[of])
+        assert record.trial not in {r.trial for r in probing.records.values()}
+    assert finetuning.complete
+    assert not finetuned(replace(trained_on, spec=replace(trained_on.spec, polish=0.0)))[1].waiting()
+
+
+def test_finetuning_resumes_from_a_log_cut_at_any_line(trained_on: ProbeContext, tmp_path: Path) -> None:
+    whole = trained(finetuned(trained_on)[1])
+    lines = (tmp_path / "records.jsonl").read_bytes().splitlines(keepends=True)
+    begun = min(number for number, line in enumerate(lines) if b'"finetuned"' in line)
+    for count in range(begun - 1, len(lines) + 1):
+        (tmp_path / "records.jsonl").write_bytes(b"".join(lines[:count]))
+        assert trained(finetuned(trained_on)[1]) == whole
+    assert len(lines) - begun == len(whole)
+
+
+def test_the_better_of_frozen_and_finetuned_is_the_net(trained_on: ProbeContext) -> None:
+    """A front row for each net: the finetuning of a cut that loses leaves it as it was."""
+    probing, finetuning = finetuned(trained_on)
+    records = [*probing.records.values(), *finetuning.records.values()]
+    rows = {row["key"]: row for row in leaderboard(records).rows}
+    assert len(rows) == len(probing.records)
+    for of, after in finetuning.records.items():
+        before = next(r for r in probing.records.values() if r.trial == of)
+        best = max((before, after), key=lambda record: record.accuracy or 0.0)
+        assert (rows[before.key]["weights"], rows[before.key]["accuracy"]) == (best.weights, best.accuracy)
+    assert {rows[r.key]["weights"] for r in finetuning.records.values()} == {"frozen", "finetuned"}
+
+
+def test_a_cut_whose_finetuning_fails_stays_frozen(trained_on: ProbeContext) -> None:
+    tried = list[int]()
+
+    def fate(job: Any) -> JobResult | None:
+        if not isinstance(job, FinetuneCutJob):
+            return None
+        tried.append(job.trial)
+        return JobResult(job.id, Status.LOST if len(tried) < 4 else Status.OOM, error="gone")
+
+    _, finetuning = finetuned(trained_on, fate=fate)
+    statuses = [r.status for r in finetuning.records.values()]
+    assert statuses[0] == Status.LOST  # the third time
+    assert {*statuses[1:]} <= {Status.OOM}
+    assert len(tried) == len(statuses) + 2

@@ -10,6 +10,24 @@ from torch import nn
 from ..errors import InputError, did_you_mean
 from ..layout import Map
 
+CORPORA = {  # words of timm's tags of weights
+    "in1k": "ImageNet-1k",
+    "in12k": "ImageNet-12k",
+    "in21k": "ImageNet-21k",
+    "in22k": "ImageNet-22k",
+    "laion400m": "LAION-400M",
+    "laion2b": "LAION-2B",
+    "datacomp1b": "DataComp-1B",
+    "openai": "OpenAI's pictures with texts",
+    "webli": "WebLI",
+    "jft": "JFT-300M",
+    "ig1b": "a billion pictures of Instagram",
+    "yfcc15m": "YFCC-15M",
+    "yfcc100m": "YFCC-100M",
+    "lvd142m": "LVD-142M",
+    "lvd1689m": "LVD-1689M",
+}
+
 
 def create(
     name: str,
@@ -59,6 +77,14 @@ def config_of(name: str) -> Any:
         create(name)  # refuses an unknown name, with the nearest known one
         raise InputError(f"timm says nothing of how {name!r} is trained")
     return config
+
+
+def origin_of(name: str) -> dict[str, str]:
+    """What weights of timm's, named with their tag, were trained on, and their licence; "unknown" without a tag."""
+    config, tag = timm.get_pretrained_cfg(name), name.partition(".")[2]
+    corpora = [CORPORA[word] for word in tag.split("_") if word in CORPORA]
+    licence = (config and tag and config.license) or "unknown"
+    return {"licence": licence, "pretrained_on": ", then ".join(reversed(corpora)) or "unknown"}
 
 
 def first_line(error: Exception) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import timm
 from timm.models import adapt_input_conv
 from torch import Tensor, nn
 
@@ -61,10 +62,27 @@ def why_no_weights(name: str, weights_dir: str = "") -> str:
     return "" if _in_folder(config, full, weights_dir) else why_missing(config)
 
 
+def nets_of_folder(weights_dir: str) -> list[str]:
+    """Names of timm's nets, with a tag, that a folder has a file of weights of.
+
+    Raises:
+        InputError: if there is no such folder.
+    """
+    _check_folder(weights_dir)
+    tagged, known = set(timm.list_pretrained()), set(timm.list_models())
+    stems = [path.stem for path in sorted(Path(weights_dir).iterdir()) if path.suffix in ENDINGS]
+    return [stem for stem in dict.fromkeys(stems) if stem in tagged or stem in known]
+
+
+def _check_folder(weights_dir: str) -> None:
+    if not Path(weights_dir).is_dir():
+        raise InputError(f"weights-dir: must be a folder, got {weights_dir!r}")
+
+
 def _in_folder(config: Any, full: str, weights_dir: str) -> Path | None:
     """The file of a net's weights in a folder; None if it has none, or there is no folder."""
-    if weights_dir and not Path(weights_dir).is_dir():
-        raise InputError(f"weights-dir: must be a folder, got {weights_dir!r}")
+    if weights_dir:
+        _check_folder(weights_dir)
     stems = dict.fromkeys((full, config.architecture)) if weights_dir else ()
     paths = (Path(weights_dir) / f"{stem}{ending}" for stem in stems for ending in ENDINGS)
     return next((path for path in paths if path.is_file()), None)

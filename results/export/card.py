@@ -144,13 +144,15 @@ def _training(facts: Mapping[str, Any]) -> dict[str, str]:
     recipe = "{recipe}, {epochs} epochs, {done} steps".format_map({"done": "?"} | facts["trained"])
     if tuned := facts["trained"].get("tuned"):
         recipe += f", with {', '.join(f'{name} {_field_text(of)}' for name, of in tuned.items())}"
+    if facts.get("weights_of_cut") == "frozen":
+        recipe = "none: the trunk is as it was pretrained, its linear head a ridge classifier in closed form"
     of_seeds = "one training"
     if facts.get("seeds", 1) > 1:
         of_seeds = f"{facts.get('seed_chosen', 'the best on validation')} of {facts['seeds']} seeds"
     rows = {
         "data": markdown_text(facts["data"]),
         "recipe": markdown_text(recipe),
-        "seed": f"{facts['seed']} ({of_seeds})",
+        **({} if facts.get("weights_of_cut") == "frozen" else {"seed": f"{facts['seed']} ({of_seeds})"}),
     }
     versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
     return rows | ({"trained with": markdown_text(versions)} if versions else {})
@@ -198,6 +200,9 @@ def limitations(facts: Mapping[str, Any]) -> list[str]:
         return [*lines, f"It knows the labels of {markdown_text(facts['data'])} and images like those alone."]
     if facts["accuracy"] is None:
         return [*lines, "Nothing is known of its accuracy."]
+    if facts.get("weights_of_cut"):
+        lines.append("The net was chosen by the same cross-validation; on new images expect less than that accuracy.")
+        return [*lines, f"It knows the classes of {markdown_text(facts['data'])} and images like those alone."]
     if facts.get("seeds", 1) < 2:
         lines.append("The accuracy is of one training: another seed gives another number.")
     if facts.get("test_accuracy") is None:

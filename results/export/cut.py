@@ -4,32 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import timm
 from torch import nn
 
 from ...archs.cut_network import CutNetwork
 from ...archs.timm import create_args
 from ...archs.timm.cut_points import cut_points
 from ...archs.timm.cuts import CutPoint, all_blocks
+from ...archs.timm.models import origin_of
 from ...archs.timm_net import cut_cost
 
-CORPORA = {  # words of timm's tags of weights
-    "in1k": "ImageNet-1k",
-    "in12k": "ImageNet-12k",
-    "in21k": "ImageNet-21k",
-    "in22k": "ImageNet-22k",
-    "laion400m": "LAION-400M",
-    "laion2b": "LAION-2B",
-    "datacomp1b": "DataComp-1B",
-    "openai": "OpenAI's pictures with texts",
-    "webli": "WebLI",
-    "jft": "JFT-300M",
-    "ig1b": "a billion pictures of Instagram",
-    "yfcc15m": "YFCC-15M",
-    "yfcc100m": "YFCC-100M",
-    "lvd142m": "LVD-142M",
-    "lvd1689m": "LVD-1689M",
-}
 POOLED = {
     "mean": "mean over places",
     "mean-max": "mean and maximum over places",
@@ -56,9 +39,6 @@ def build() -> CutClassifier:
 def cut_facts(network: CutNetwork) -> dict[str, Any]:
     """Facts of a cut net for config.json, without its run."""
     net, point = network.genotype, network.trunk.points[-1]
-    config = timm.get_pretrained_cfg(net.name)
-    tag = net.name.partition(".")[2]
-    corpora = [CORPORA[word] for word in tag.split("_") if word in CORPORA]
     cut = {
         "trunk": net.name,
         "place": point.place,
@@ -66,8 +46,7 @@ def cut_facts(network: CutNetwork) -> dict[str, Any]:
         "blocks": len(cut_points(net.name)),
         "pooling": POOLED[net.pooling],
         "features": network.head.in_features,
-        "licence": (config and tag and config.license) or "unknown",
-        "pretrained_on": ", then ".join(reversed(corpora)) or "unknown",
+        **origin_of(net.name),
         "recipe": recipe(network),
         "indices": [point.index],
         "picture": {"mean": list(network.picture.mean), "std": list(network.picture.std)},

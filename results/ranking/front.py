@@ -25,7 +25,7 @@ from ...archs.candidate import tuned_values
 from ...archs.errors import InputError
 from ..latency.measurements import Measurement
 from ..runs.nets import best_weights, trained_nets
-from ..runs.record import Record
+from ..runs.record import OF_CUTS, Record
 from ..runs.retrained import RETRAINED, by_net, retrainings
 from ..runs.status import Status
 from ..runs.store import read_data_facts
@@ -304,4 +304,4 @@ def noise_of(
     if seeds or not counted:
         return seeds and replace(seeds, images=counted)
     trained = [r for r in records if r.accuracy is not None]
-    return Noise(images=counted, is_seedless=bool(trained) and all(r.weights == "frozen" for r in trained))
+    return Noise(images=counted, is_seedless=bool(trained) and all(r.weights in OF_CUTS for r in trained))

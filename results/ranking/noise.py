@@ -38,7 +38,7 @@ class Noise:
     nets: int = 0  # that they are of
     resolution: float = 0.0  # step that accuracies are measured in, one image of all; 0 if unknown
     images: int = 0  # that accuracies are shares of; 0 where pictures are not counted, or nobody knows how many
-    is_seedless: bool = False  # whether seeds have no part in scores: those of classifiers on frozen nets
+    is_seedless: bool = False  # whether seeds are left out: classifiers on frozen nets have none
 
     @property
     def knows_seeds(self) -> bool:
@@ -132,7 +132,7 @@ class Noise:
     def line(self, points: str = "points") -> str:
         """The noise in words, counted in points or what a metric's gains are counted in."""
         if self.is_seedless:
-            return f"noise: 95 % by the number of pictures, {self.images:,}; no seed has a part in frozen nets"
+            return f"noise: 95 % by the number of pictures, {self.images:,}; seeds are left out"
         known_from = f"sd over {self.trainings} trainings of {count_nets(self.nets)}"
         seeds = f"seed noise: {100 * self.sd:.2g} {points} ({known_from})" if self.groups else UNKNOWN_NOISE
         pictures = f"; ± is 95 % of {'both' if self.groups else 'new pictures alone'}, {self.images:,} pictures"

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ..render.tables import duration, short
-from ..runs.record import Record
+from ..runs.record import OF_CUTS, Record
 from ..runs.retrained import retrained
 from ..runs.status import FAILED, Status
 from ..runs.store import as_argument, read_data_facts, read_settings
@@ -65,6 +65,7 @@ def budget_lines(rows: Sequence[Row]) -> list[str]:
         if row["weights"] in ("shared", "polished")
         else f"{row['budget_steps'] or '?'} steps{' on inherited weights' * (row['weights'] == 'inherited')}"
         for row in rows
+        if row["weights"] not in OF_CUTS
     )
     if len(budgets) < 2:
         return []
@@ -73,8 +74,8 @@ def budget_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def count_rising(front: Sequence[Row]) -> str:
-    """How many nets of a front still rose at their end; "" of an empty front, or of nets that are not trained."""
-    front = [row for row in front if row["weights"] != "frozen"]
+    """How many nets of a front still rose at their end; "" where none was trained from nothing."""
+    front = [row for row in front if row["weights"] not in OF_CUTS]
     rising, unknown = [row for row in front if row["rising"]], sum(row["rising"] is None for row in front)
     if not front:
         return ""
@@ -101,7 +102,7 @@ def rising_lines(board: Leaderboard) -> list[str]:
     where no net rose, all were retrained for as long, or none can be: a study has no recipe, a URL is not opened again,
     and how long the weights were trained that a net started from may be unknown.
     """
-    if ACCURACY not in board.query.objectives or not board.front:
+    if ACCURACY not in board.query.objectives or not count_rising(board.front):
         return []
     trained = {r.trial: r for r in board.records if r.status == Status.OK}
     alone = max((r.budget.get("full", 0) for r in trained.values() if r.weights == "alone"), default=0)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from ...archs.errors import InputError, check_choice
 from ..render.tables import short
+from ..runs.record import OF_CUTS
 from ..runs.status import Status
 from ..runs.store import as_argument
 from .chance import above_chance, chance_of, interval_for_all
@@ -25,6 +26,10 @@ SLICED = "Its score is that of a slice of the supernet, not of a training of its
 FROZEN = (
     "It was not trained: a classifier in closed form stands on its frozen features, judged by cross-validation; ± is "
     "95 % by the number of pictures, {images:,}."
+)
+FINETUNED = (
+    "Its frozen weights were trained on with the classifier, judged by the same folds; ± is 95 % by the number of "
+    "pictures, {images:,}."
 )
 HOW = {"inherited": "It began with weights of another net", "polished": "It was trained on once the others had ended"}
 
@@ -239,8 +244,9 @@ def _doubts(board: Leaderboard, row: Row) -> list[str]:
         said.append(f"Too few nets were trained again: the seed noise is not known, nor which nets are tied{alone}.")
     else:
         sd, degrees = board.noise.at(row[ACCURACY])
-        if row["weights"] == "frozen":
-            said.append(FROZEN.format(images=board.extra.images))
+        if row["weights"] in OF_CUTS:
+            how = FROZEN if row["weights"] == "frozen" else FINETUNED
+            said.append(how.format(images=board.extra.images))
         elif row["seeds"] == 1 and row["weights"] != "shared":
             noise = f"{100 * sd:.2g} {board.query.metric.points}, known from {degrees} degrees of freedom"
             pictures = f"{board.noise.images:,} pictures and " if board.noise.images else ""
@@ -248,7 +254,7 @@ def _doubts(board: Leaderboard, row: Row) -> list[str]:
         if row["tied_with"] is None:
             why = why_unknown(row, board.noise, board.query.metric)
             said.append(f"Which nets are tied with it is not known: {why}.")
-    if row["weights"] == "frozen":
+    if row["weights"] in OF_CUTS:
         return said
     if not any(r.kind == "baseline" and r.status == Status.OK for r in board.records):
         said.append("No plain ResNet was trained, so what it gains over one is not known.")

@@ -13,17 +13,16 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ...archs import Cost, Genotype, InputError, static_cost, zoo
-from ...archs.errors import check_count, is_whole, short_repr
+from ...archs import Cost, Genotype, InputError, zoo
+from ...archs.errors import is_whole, short_repr
 from ...archs.json_files import read_json
 from ...archs.layout import as_map
 from ...archs.timm_net import TIMM, CountedCost, CutNet, Net, TimmNet, net_cost, net_from_dict
-from ...archs.zoo import timm_name
 from ..ranking.front import noise_of, still_rose
 from ..ranking.metric import Metric, as_shown, run_metric, validation_metrics, value_text
 from ..ranking.run_leaderboard import validation_images
 from ..runs.nets import better_weights
-from ..runs.record import Record
+from ..runs.record import OF_CUTS, Record
 from ..runs.retrained import retrained, summary_line
 from ..runs.run_spec import run_and_trial
 from ..runs.status import Status
@@ -130,10 +129,27 @@ def draw_trial(folder: Path, trial: int) -> RenderableType:
         return Group(head, drawing)
     confusion_KK = read_confusion(folder, record, len(classes))
     confused = [] if confusion_KK is None else [plain(*confusion_lines(confusion_KK, classes))]
+    trained = _cut_line(record) if record.weights in OF_CUTS else _training_line(folder, record, metric)
+    return Group(head, drawing, _scores_table(record, metric), *confused, plain(trained, style="dim"))
+
+
+def _training_line(folder: Path, record: Record, metric: Metric) -> str:
     how = ", ".join(f"{name} {value}" for name, value in record.runtime.items())
     rising = " and still rose at the end" * bool(_rising(folder, record, metric))
-    trained = plain(f"trained on {record.device} ({how}), {record.seconds:.1f} s{rising}", style="dim")
-    return Group(head, drawing, _scores_table(record, metric), *confused, trained)
+    return f"trained on {record.device} ({how}), {record.seconds:.1f} s{rising}"
+
+
+def _cut_line(record: Record) -> str:
+    """How a cut of a pretrained net was judged, and what of its weights is pretrained."""
+    about = (
+        dict.fromkeys(("source", "pretrained_on", "licence"), "unknown") | {"judged": 0, "share": 1} | record.runtime
+    )
+    judged = f"judged by cross-validation over {about['judged']:,} pictures"
+    if record.weights == "frozen":
+        source = f"weights {about['source']}, pretrained on {about['pretrained_on']}, licence {about['licence']}"
+        return f"{judged}, as it was pretrained, its head a classifier in closed form; {source}"
+    way = f"{about['share']:.0%} of the way from the frozen to the trained weights"
+    return f"{judged}, trained on for {record.budget['done']} steps in {record.seconds:.0f} s, {way}"
 
 
 def _better_line(folder: Path, record: Record, metric: Metric) -> str:
@@ -203,82 +219,6 @@ def _scores_table(record: Record, metric: Metric) -> Table:
     for row in rows[1:]:
         table.add_row(*row)
     return table
-
-
-def cost_facts(
-    arch: str,
-    image_size: str = "",
-    classes: int | None = None,
-    channels: int | None = None,
-    batch: int = 1,
-    images: int | None = None,
-) -> tuple[dict[str, Any], RenderableType]:
-    """One net's costs, for JSON and for the terminal.
-
-    Args:
-        arch: a zoo name, a genotype's .json file, RUN:TRIAL, or timm:NAME.
-        image_size, classes, channels: "" and None take the run's, timm's, or ImageNet's.
-        batch: images of the training step whose memory is estimated.
-        images: images of a whole training, epochs counted, whose compute is wanted.
-
-    Raises:
-        InputError: if there is no such net or a number is wrong.
-    """
-    for name, value in (("classes", classes), ("channels", channels), ("batch", batch), ("images", images)):
-        if value is not None:
-            check_count(name, value)
-    if arch.startswith(TIMM):
-        return _timm_facts(arch.removeprefix(TIMM), image_size, classes, channels, images)
-    net, spec = find_arch(arch, image_size, classes, channels)
-    cost = static_cost(net, spec.classes, spec.image_size, spec.channels)
-    step_bytes, gpu_bytes = cost.training_bytes(batch), cost.gpu_training_bytes(batch)
-    facts = cost.to_dict() | {
-        "key": net.key,
-        "family": net.family,
-        "timm": timm_name(net),
-        "image_size": list(spec.image_size),
-        "batch": batch,
-        "training_bytes": step_bytes,
-        "gpu_training_bytes": gpu_bytes,
-    }
-    lines = [
-        f"memory, float32, estimated: {short(cost.peak_activation_bytes)}B of activations an image; "
-        f"{short(step_bytes)}B a training step with AdamW, batch {batch}",
-        f"on a GPU in bfloat16: {short(gpu_bytes)}B a training step, CUDA itself included, the data not",
-    ]
-    if images:
-        facts["training_flops"] = cost.training_flops(images)
-        lines.append(_compute_line(facts["training_flops"], images))
-    if facts["timm"]:
-        lines.append(f"in timm: {facts['timm']}")
-    return facts, Group(spec.drawing(net), plain(*lines))
-
-
-def _timm_facts(
-    name: str, image_size: str, classes: int | None, channels: int | None, images: int | None
-) -> tuple[dict[str, Any], RenderableType]:
-    from ...archs.timm import count_timm
-
-    counted, shape = count_timm(name, parse_size(image_size) if image_size else None, classes, channels)
-    facts = counted | {"timm": name, "image_size": list(shape[1:])}
-    table = Table(header_style="bold", box=None, pad_edge=False)
-    for column in ("part", "params", "MACs", "share"):
-        table.add_column(column, justify="left" if column == "part" else "right", overflow="fold")
-    for place, part in counted["by_place"].items():
-        if part["params"] or part["macs"]:
-            share = f"{100 * part['macs'] / max(1, counted['macs']):.1f} %"
-            table.add_row(place, short(part["params"]), short(part["macs"]), share)
-    kinds = ", ".join(f"{kind} {short(part['macs'])}" for kind, part in counted["by_kind"].items())
-    title = plain(f"timm's {name} at {shape[1]}x{shape[2]} px, {shape[0]} channels", style="dim")
-    lines = [f"total: {counted['params']:,} params, {counted['macs']:,} MACs ({kinds})"]
-    if images:
-        facts["training_flops"] = 6 * counted["macs"] * images
-        lines.append(_compute_line(facts["training_flops"], images))
-    return facts, Group(title, table, plain(*lines))
-
-
-def _compute_line(flops: float, images: int) -> str:
-    return f"training on {short(images)} images: {flops / 1e18:.3g} exaFLOPs (6 x MACs x images)"
 
 
 def cost_svg(

@@ -27,8 +27,10 @@ FAMILY_LOOKS = {  # colour and shape
     "modern": (ORANGE, "cross"),
     "timm": (GREY, "star"),  # references
 }
-WEIGHT_LOOKS = {"alone": "full", "inherited": "open", "shared": "dotted", "polished": "half"}
-WEIGHT_NAMES = {"inherited": "inherited", "shared": "sliced", "polished": "polished"}
+WEIGHT_LOOKS = {
+    "alone": "full", "inherited": "open", "shared": "dotted", "polished": "half", "frozen": "open", "finetuned": "half"
+}  # fmt: skip
+WEIGHT_NAMES = {name: name for name in WEIGHT_LOOKS if name != "alone"} | {"shared": "sliced"}
 UNITS = {"macs": "MACs", "params": "parameters", LATENCY: "ms"}
 AXES = {"macs": "MACs of one image", "memory": "bytes of activations", LATENCY: "latency, ms a batch"}
 EARLY = "stopped early"

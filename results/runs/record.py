@@ -17,6 +17,7 @@ from ...archs.json_files import Choice, Count, Number, Share, Text, Whole, conve
 from .status import RECORDED, Status
 
 WEIGHTS = ("alone", "inherited", "shared", "polished", "frozen", "finetuned")
+OF_CUTS = ("frozen", "finetuned")  # of cuts of pretrained nets
 KINDS = ("search", "baseline", "reference", "retrain", "study")
 REFERENCE_KINDS = ("baseline", "reference")  # trained beside the nets of a search, to compare them with
 PACKAGES = ("alternas", "torch", "timm", "optuna", "ray")

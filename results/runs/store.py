@@ -206,8 +206,8 @@ def weights_file(folder: Path, record: Record) -> Path:
 
 
 def weights_name(key: str, weights: str) -> str:
-    """Name of the files of a net in a search, which has a net once alone, once on shared weights, once polished."""
-    return f"{key}-{weights}" if weights in ("shared", "polished") else key
+    """Name of the files of a net in a search, which may have it trained on beside its first weights."""
+    return f"{key}-{weights}" if weights in ("shared", "polished", "finetuned") else key
 
 
 def mark_ended(folder: Path) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ...results.runs.status import Status
 from ..data.dataset import DataSet
 from ..data.views import WHOLE, View, seen
-from ..probe.job import ProbeJob
+from ..probe.job import FinetuneCutJob, ProbeJob
 from ..training.bank_jobs import EvaluateJob, SupernetJob
 from ..training.failures import failure
 from ..training.job import Job, JobResult, LatencyJob, Progress, TrainJob
@@ -78,6 +78,10 @@ class Worker:
                     from ..probe.evaluate import probe_job
 
                     yield probe_job(job, self._seen(WHOLE))
+                case FinetuneCutJob():
+                    from ..probe.finetune import finetune_job
+
+                    yield finetune_job(job, self._seen(WHOLE))
                 case TrainJob():
                     with local_files(job) as local:
                         yield from self._train(local)

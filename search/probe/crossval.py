@@ -77,23 +77,32 @@ def cross_validate(f_NF: Features, pictures: LabelledPictures, balanced: bool = 
     Args:
         balanced: whether all classes weigh the same, however many pictures they have.
     """
-    everything = Sample(f_NF, pictures.targets(), pictures.weights(balanced), np.arange(len(pictures.y)))
-    folds = [np.flatnonzero(pictures.fold_N == fold) for fold in np.unique(pictures.fold_N)]
-    others = [everything.of(np.setdiff1d(everything.rows, rows)) for rows in folds]
-    if any(sample.is_wide for sample in others):
-        heads = [axes_from_pictures(sample).best() for sample in (*others, everything)]
-    else:
-        shift_F = f_NF[everything.rows[:SHIFTED_BY]].mean(0, dtype=np.float64)
-        sums = [weighted_sums(everything.of(rows), shift_F) for rows in folds]
-        whole = np.sum(sums, axis=0)
-        lesser = [whole - each for each in sums]
-        pairs = zip((*lesser, whole), (*others, everything), strict=True)
-        heads = [axes_from_sums(each, shift_F, sample).best() for each, sample in pairs]
+    heads, folds = fold_heads(f_NF, pictures, balanced), folds_of(pictures)
     logits_NK = np.zeros((len(pictures.y), pictures.classes))
     for rows, head in zip(folds, heads, strict=False):
         logits_NK[rows] = head.logits(f_NF, rows)
     factor = calibration(logits_NK, pictures.y)
     return Judged((factor * logits_NK).astype(np.float32), heads[-1].scaled(factor))
+
+
+def folds_of(pictures: LabelledPictures) -> list[np.ndarray]:
+    """The pictures of each fold."""
+    return [np.flatnonzero(pictures.fold_N == fold) for fold in np.unique(pictures.fold_N)]
+
+
+def fold_heads(f_NF: Features, pictures: LabelledPictures, balanced: bool = False) -> list[LinearHead]:
+    """The classifier fitted on all pictures but those of a fold, for each of `folds_of`; last the one fitted on all."""
+    everything = Sample(f_NF, pictures.targets(), pictures.weights(balanced), np.arange(len(pictures.y)))
+    folds = folds_of(pictures)
+    others = [everything.of(np.setdiff1d(everything.rows, rows)) for rows in folds]
+    if any(sample.is_wide for sample in others):
+        return [axes_from_pictures(sample).best() for sample in (*others, everything)]
+    shift_F = f_NF[everything.rows[:SHIFTED_BY]].mean(0, dtype=np.float64)
+    sums = [weighted_sums(everything.of(rows), shift_F) for rows in folds]
+    whole = np.sum(sums, axis=0)
+    lesser = [whole - each for each in sums]
+    pairs = zip((*lesser, whole), (*others, everything), strict=True)
+    return [axes_from_sums(each, shift_F, sample).best() for each, sample in pairs]
 
 
 def calibration(logits_NK: np.ndarray, y: np.ndarray) -> float:

@@ -16,11 +16,12 @@ from ...archs.cut_network import CutNetwork, cut_trunk
 from ...archs.files import atomic_write
 from ...archs.timm.cut_points import cut_points
 from ...archs.timm.cuts import prune
-from ...archs.timm.models import create
+from ...archs.timm.models import create, origin_of
 from ...archs.timm.weights_files import find_weights, load_into
 from ...archs.timm_net import CountedCost, CutNet, net_cost
 from ...archs.weights import save
 from ...results.metrics import scores
+from ...results.ranking.metric import Metric
 from ...results.ranking.pareto import front_of
 from ...results.runs.status import Status
 from ..data.views import joined
@@ -29,7 +30,8 @@ from ..training.job import JobResult
 from ..training.loaders import DeviceLoader
 from .crossval import LabelledPictures, labelled
 from .job import CutResult, ProbeJob
-from .probe import ProbeResult, folds_of, metrics_of, probe
+from .probe import ProbeResult, fold_scores, metrics_of, probe
+from .ridge import LinearHead
 
 BATCH = 32
 STATES = 4  # nets whose weights a worker keeps in memory
@@ -67,7 +69,7 @@ def probe_job(job: ProbeJob, loader: DeviceLoader) -> JobResult:
     cuts = _best_poolings(job, judged, len(data.classes))
     kept = {cut.net.key: _keep(job, cut, state, pictures, loader) for cut in _on_front(job, cuts)}
     found = tuple(_result(cut, pictures, job, data.classes, kept.get(cut.net.key, "")) for cut in cuts)
-    how = {"loader": data.loader, "source": source}
+    how = {"loader": data.loader, "source": source} | origin_of(job.net)
     return JobResult(
         job.id, Status.OK, seconds=time.monotonic() - began, device=device_name(loader.device), how=how, cuts=found
     )
@@ -125,22 +127,38 @@ def _on_front(job: ProbeJob, cuts: Sequence[Cut]) -> list[Cut]:
 def _keep(job: ProbeJob, cut: Cut, state: dict[str, Tensor], pictures: LabelledPictures, loader: DeviceLoader) -> str:
     """Write the weights of a cut net with its classifier, and its confusion of classes. Returns their digest."""
     network = CutNetwork(cut.net, pictures.classes, loader.data.in_chans, state).eval()
-    head = cut.result.head
-    network.head.load_state_dict(
-        {"weight": torch.from_numpy(head.weight_KF).float(), "bias": torch.from_numpy(head.bias_K).float()}
-    )
+    set_head(network, cut.result.head)
     path = Path(job.weights) / f"{cut.net.key}.safetensors"
     digest = save(network, path)
-    found = scores(torch.from_numpy(cut.result.logits_NK), torch.from_numpy(pictures.y), pictures.classes, False)
-    arrays: Any = found.arrays()
-    atomic_write(path.with_suffix(".npz"), partial(np.savez_compressed, **arrays))
+    write_confusion(path, cut.result.logits_NK, pictures)
     return digest
 
 
+def set_head(network: CutNetwork, head: LinearHead) -> None:
+    """Give a cut net its classifier."""
+    weight, bias = torch.from_numpy(head.weight_KF).float(), torch.from_numpy(head.bias_K).float()
+    network.head.load_state_dict({"weight": weight, "bias": bias})
+
+
+def write_confusion(weights: Path, logits_NK: np.ndarray, pictures: LabelledPictures) -> None:
+    """Write beside a cut's weights how it confuses classes, and its guess of each picture, by cross-validation."""
+    found = scores(torch.from_numpy(logits_NK), torch.from_numpy(pictures.y), pictures.classes, False)
+    arrays: Any = found.arrays()
+    atomic_write(weights.with_suffix(".npz"), partial(np.savez_compressed, **arrays))
+
+
 def _result(cut: Cut, pictures: LabelledPictures, job: ProbeJob, classes: Sequence[str], sha256: str) -> CutResult:
-    numbers = metrics_of(cut.result.logits_NK, pictures.y, job.metric, classes)
-    if job.metric.is_accuracy:
-        del numbers["accuracy"]
+    numbers = numbers_of(cut.result.logits_NK, pictures, job.metric, classes)
     net, cost = cut.net, cut.cost
-    folds = folds_of(cut.result.logits_NK, pictures, job.metric, classes)
+    folds = fold_scores(cut.result.logits_NK, pictures, job.metric, classes)
     return CutResult(net.block, net.pooling, cost.params, cost.macs, cut.result.score, numbers, sha256, folds)
+
+
+def numbers_of(
+    logits_NK: np.ndarray, pictures: LabelledPictures, metric: Metric, classes: Sequence[str]
+) -> dict[str, float]:
+    """The metrics of a record, beside the score that it has as accuracy."""
+    numbers = metrics_of(logits_NK, pictures.y, metric, classes)
+    if metric.is_accuracy:
+        del numbers["accuracy"]
+    return numbers

@@ -1,4 +1,7 @@
-"""`ProbeJob`: judge all cuts of a pretrained net at one image side; `CutResult`: what came of one cut."""
+"""`ProbeJob`: judge all cuts of a pretrained net at one image side; `CutResult`: what came of one cut.
+
+`FinetuneCutJob`: train one cut on.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ...archs.timm_net import CutNet
 from ...results.ranking.metric import Metric
 
 
@@ -64,3 +68,34 @@ class CutResult:
     metrics: Mapping[str, float]
     sha256: str = ""
     folds: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class FinetuneCutJob:
+    """Train a cut on from its frozen weights and classifier: in each fold to judge it, then on all pictures.
+
+    Attributes:
+        trial: number of the trial.
+        net: the cut.
+        frozen: file of its weights as they were pretrained, and its classifier.
+        epochs: of each training.
+        weights: file for the final weights.
+        checkpoint: file for what the folds that have ended have answered.
+        seed: of the order of the pictures and their augmentation.
+        metric: what cuts are ranked by.
+        timeout_s: the worker of a job that takes longer is killed.
+    """
+
+    trial: int
+    net: CutNet
+    frozen: str
+    epochs: float
+    weights: str
+    checkpoint: str
+    seed: int = 0
+    metric: Metric = field(default_factory=Metric)
+    timeout_s: float = math.inf
+
+    @property
+    def id(self) -> int:
+        return self.trial

@@ -21,7 +21,7 @@ from ..data.load import load_showing, one_class_each
 from ..data.readers.registry import find_reader
 from ..prepare import check_same_run
 from ..samplers.probe_order import ProbePair
-from ..spec import SearchSpec
+from ..spec import ProbeSpec, SearchSpec
 from .context import ProbeContext
 from .crossval import FOLDS
 
@@ -38,7 +38,7 @@ def prepare_probe(spec: SearchSpec, console: Console) -> ProbeContext:
     """
     assert spec.probe is not None
     _check_settings(spec)
-    nets = _with_weights(_named(spec.probe.nets), spec.probe.weights_dir, console)
+    nets = _with_weights(_named(spec.probe), spec.probe.weights_dir, console)
     data = _load(spec, console)
     side = max(data.image_size) if spec.data.image_size else LARGEST_SIDE
     pairs = tuple(pair for net in nets for pair in _pairs(net, side, spec))
@@ -90,11 +90,16 @@ def _load(spec: SearchSpec, console: Console) -> DataSet:
     return replace(data, mean=mean, std=std)
 
 
-def _named(words: tuple[str, ...]) -> list[PretrainedNet]:
-    """The nets that were asked for; InputError if some are no pretrained ones of timm's."""
-    nets, others = find_nets(",".join(words))
+def _named(probe: ProbeSpec) -> list[PretrainedNet]:
+    """The nets asked for, by default the ladder and those of the folder; InputError if some are not timm's."""
+    nets, others = find_nets(",".join(probe.nets))
     if others:
-        raise InputError(f"nets: names of timm's nets, such as 'levit_128s' or 'mobilenetv4*', got {others[0]!r}")
+        rule = "names of timm's nets, whose blocks have known cuts, such as 'levit_128s' or 'mobilenetv4*'"
+        raise InputError(f"nets: {rule}, got {others[0]!r}")
+    if probe.weights_dir and not probe.nets:
+        from ...archs.timm.weights_files import nets_of_folder
+
+        nets += [net for name in nets_of_folder(probe.weights_dir) for net in find_nets(name)[0] if net not in nets]
     return nets
 
 

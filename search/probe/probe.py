@@ -103,7 +103,7 @@ def score_of(logits_NK: np.ndarray, y: np.ndarray, metric: Metric, classes: Sequ
     return metric.score(numbers[metric.name]), accuracy
 
 
-def folds_of(
+def fold_scores(
     logits_NK: np.ndarray, pictures: LabelledPictures, metric: Metric, classes: Sequence[str]
 ) -> tuple[float, ...]:
     """The metric's score in each fold; none where that is unknown in one, as that of a class without a picture."""

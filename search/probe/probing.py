@@ -72,14 +72,18 @@ class Probing(Producer):
             return None
         if self._again:
             self._again.popleft()
-        context, number = self.context, self._next_number
-        self._next_number += context.cuts_of(pair.name)
+        context, number = self.context, self.new_number(self.context.cuts_of(pair.name))
         self.running[number] = pair
         return ProbeJob(
             number, pair.name, pair.side, context.weights_dir, str(context.folder / "weights"),
             self.front, context.spec.objective, dict(context.spec.limits),
             context.spec.metric, 60 * context.spec.run.budget.trial_minutes,
         )  # fmt: skip
+
+    def new_number(self, trials: int = 1) -> int:
+        """The first number of so many new trials."""
+        self._next_number += trials
+        return self._next_number - trials
 
     def take(self, job: ProbeJob, result: JobResult) -> Record | None:
         """The record of the most accurate cut; those of the others are handed out next."""

@@ -20,11 +20,12 @@ from ..training.job import Job
 from ..trials.forecast import Known
 from ..trials.work import Work
 from .crossval import FOLDS
-from .job import ProbeJob
+from .finetuning import FINETUNED, CutFinetuning
+from .job import FinetuneCutJob, ProbeJob
 from .probing import Probing
 
 FRONT_ROWS = 12
-PROBE = "probe"  # the kind of its work
+PROBE, FINETUNING = "probe", "finetuning"  # kinds of work
 
 
 def announce(probing: Probing, console: Console) -> None:
@@ -42,7 +43,7 @@ def announce(probing: Probing, console: Console) -> None:
     )  # fmt: skip
 
 
-def conclude(probing: Probing, console: Console) -> None:
+def conclude(probing: Probing, finetuning: CutFinetuning, console: Console) -> None:
     """Say how a search ended; OperationError if every probe failed."""
     records = list(probing.records.values())
     judged = [record for record in records if record.status == Status.OK]
@@ -57,21 +58,38 @@ def conclude(probing: Probing, console: Console) -> None:
         f"probes, {short(probing.flops)} FLOPs{why}",
         highlight=False, soft_wrap=True,
     )  # fmt: skip
+    for line in finetuning_lines(finetuning, probing):
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+def finetuning_lines(finetuning: CutFinetuning, probing: Probing) -> list[str]:
+    """What training cuts on has brought, the frozen score first; nothing where none was."""
+    if not finetuning.records:
+        return []
+    frozen, value = {r.trial: r for r in probing.records.values()}, probing.context.spec.metric.text
+    found = [
+        f"trial {trial} at {short(record.macs)} MACs "
+        + (f"{value(frozen[trial].accuracy)} to {value(record.accuracy)}" if record.accuracy else record.status)
+        for trial, record in finetuning.records.items()
+    ]
+    better = "the better of the two is kept"
+    return [f"trained on, {short(finetuning.flops)} FLOPs: {', '.join(found)}; {better}"]
 
 
 class ShownProbing:
     """A search among cuts in the live view: its work is that of the probes that may come at most."""
 
-    def __init__(self, probing: Probing) -> None:
+    def __init__(self, probing: Probing, finetuning: CutFinetuning) -> None:
         self.trials = self._probing = probing
+        self._finetuning = finetuning
 
     @property
     def records(self) -> Sequence[Record]:
-        return list(self._probing.records.values())
+        return [*self._probing.records.values(), *self._finetuning.records.values()]
 
     @property
     def statuses(self) -> Counter[Status]:
-        return Counter(record.status for record in self._probing.records.values())
+        return Counter(record.status for record in self.records)
 
     @property
     def counts(self) -> str:
@@ -84,17 +102,23 @@ class ShownProbing:
 
     @property
     def done(self) -> bool:
-        return self._probing.complete
+        return self._finetuning.complete
 
     def last(self) -> Iterable[Known]:
         return ()
 
     def work(self, job: Job) -> Known | None:
+        if isinstance(job, FinetuneCutJob):
+            return FINETUNING, self._finetuning.work(self._finetuning.running[job.trial], job.epochs)
         return (PROBE, self._work(self._probing.running[job.trial])) if isinstance(job, ProbeJob) else None
 
     def left(self) -> Mapping[str, Work]:
         pairs, judged = self._probing.context.pairs, self._probing.judged
-        return {PROBE: sum((self._work(pair) for pair in pairs if pair not in judged), Work())}
+        waiting = self._finetuning.waiting() if len(judged) == len(pairs) else ()
+        return {
+            PROBE: sum((self._work(pair) for pair in pairs if pair not in judged), Work()),
+            FINETUNING: sum((self._finetuning.work(*each) for each in waiting), Work()),
+        }
 
     def known(self) -> Iterable[tuple[str, Work, float]]:
         seconds = self._probing.seconds
@@ -104,12 +128,16 @@ class ShownProbing:
         return Work(FORWARD_FACTOR * pair.macs * self._probing.context.images, 0, 1)
 
     def name(self, job: Job) -> str:
+        if isinstance(job, FinetuneCutJob):
+            return f"{job.net.name} at {job.net.side} px, trained on"
         return f"{job.net} at {job.side} px" if isinstance(job, ProbeJob) else ""
 
     def line(self, record: Record) -> str:
         spec = self._probing.context.spec
         if record.accuracy is None:
             return f"{record.label}: {record.status} {record.error}"
+        if record.weights == FINETUNED:
+            return f"{record.label} at {short(record.macs)} MACs, trained on: {spec.metric.text(record.accuracy)}"
         best = f"{spec.metric.name} {spec.metric.text(record.accuracy)} at {short(record.cost['macs'])} MACs"
         return f"{record.genes['net']} at {record.genes['side']} px: {record.runtime['cuts']} cuts, the best {best}"
 

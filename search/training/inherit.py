@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from ...archs import Network
 from ...archs.blocks.axes import Axis
@@ -22,8 +23,9 @@ from ...archs.blocks.encoder import TransformerEncoder
 from ...archs.blocks.layers import Projection
 from ...archs.layout import Block
 from ...archs.stage import OPTIONS
+from ...archs.timm_net import CutNet
 from ...archs.timm_network import AnyNetwork
-from ...archs.weights import read
+from ...archs.weights import fill, read
 from .channel_order import sort_channels
 from .freezing import FREEZE_POLICIES
 from .job import InitWeights
@@ -242,6 +244,8 @@ def init_weights(net: AnyNetwork, start: InitWeights | None) -> InitializedNet:
     """
     if start is None:
         return InitializedNet()
+    if isinstance(net.genotype, CutNet):
+        return _pretrained_cut(net, start)
     assert isinstance(net, Network), "a search gives references no weights"
     policy, rows = FREEZE_POLICIES[start.freeze], inherit(net, read(Path(start.weights)))
     if start.zero_head:  # all classes are equally likely then (Dosovitskiy et al., 2021, section 3.2)
@@ -263,6 +267,13 @@ def init_weights(net: AnyNetwork, start: InitWeights | None) -> InitializedNet:
     slow = [p for part in inherited for p in (part.parameters() if isinstance(part, nn.Module) else [part])]
     lineage = {"weights": start.label, "steps": start.steps, "freeze": start.freeze} | summary(rows)
     return InitializedNet(tuple(frozen), tuple(slow), policy.rate, is_refitted(rows), lineage)
+
+
+def _pretrained_cut(net: nn.Module, start: InitWeights) -> InitializedNet:
+    """A cut of a pretrained net with its weights; norms keep their statistics, which few pictures would spoil."""
+    fill(net, Path(start.weights))
+    norms = tuple(module for module in net.modules() if isinstance(module, _BatchNorm))
+    return InitializedNet(norms, lineage={"weights": start.label, "steps": start.steps})
 
 
 def is_refitted(rows: Sequence[Inherited]) -> bool:

@@ -14,7 +14,7 @@ from ...results.latency.measurements import LatencySetting
 from ...results.ranking.metric import Metric
 from ...results.runs.status import Status
 from ..data.views import WHOLE, View
-from ..probe.job import CutResult, ProbeJob
+from ..probe.job import CutResult, FinetuneCutJob, ProbeJob
 from .artifacts import ArtifactStore
 from .bank_jobs import BankJobId, EvaluateJob, SupernetJob
 from .freezing import FREEZE_POLICIES
@@ -190,7 +190,7 @@ class LatencyJob:
 
 
 TrialJob = TrainJob | EvaluateJob | LatencyJob
-Job = TrialJob | SupernetJob | ProbeJob  # what a worker can be asked; `Worker.run` tells them apart
+Job = TrialJob | SupernetJob | ProbeJob | FinetuneCutJob  # what a worker can be asked; `Worker.run` tells them apart
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,118 @@
+"""The costs of one net as `cost` prints them: ours from closed formulas, of timm counted. Reads records; no Ray."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from ...archs import InputError, static_cost
+from ...archs.errors import check_count, short_repr
+from ...archs.timm_net import TIMM, CutNet, net_cost, net_from_dict
+from ...archs.zoo import timm_name
+from ..runs.run_spec import run_and_trial
+from ..runs.store import find_run
+from .describe_net import InputSpec, find_arch, find_trial, input_spec, parse_size
+from .tables import short
+from .terminal import plain
+
+
+def cost_facts(
+    arch: str,
+    image_size: str = "",
+    classes: int | None = None,
+    channels: int | None = None,
+    batch: int = 1,
+    images: int | None = None,
+) -> tuple[dict[str, Any], RenderableType]:
+    """One net's costs, for JSON and for the terminal.
+
+    Args:
+        arch: a zoo name, a genotype's .json file, RUN:TRIAL, or timm:NAME.
+        image_size, classes, channels: "" and None take the run's, timm's, or ImageNet's.
+        batch: images of the training step whose memory is estimated.
+        images: images of a whole training, epochs counted, whose compute is wanted.
+
+    Raises:
+        InputError: if there is no such net or a number is wrong.
+    """
+    for name, value in (("classes", classes), ("channels", channels), ("batch", batch), ("images", images)):
+        if value is not None:
+            check_count(name, value)
+    if arch.startswith(TIMM):
+        return _timm_facts(arch.removeprefix(TIMM), image_size, classes, channels, images)
+    if cut := _recorded_cut(arch):
+        return _cut_facts(*cut, image_size, classes, images)
+    net, spec = find_arch(arch, image_size, classes, channels)
+    cost = static_cost(net, spec.classes, spec.image_size, spec.channels)
+    step_bytes, gpu_bytes = cost.training_bytes(batch), cost.gpu_training_bytes(batch)
+    facts = cost.to_dict() | {
+        "key": net.key,
+        "family": net.family,
+        "timm": timm_name(net),
+        "image_size": list(spec.image_size),
+        "batch": batch,
+        "training_bytes": step_bytes,
+        "gpu_training_bytes": gpu_bytes,
+    }
+    lines = [
+        f"memory, float32, estimated: {short(cost.peak_activation_bytes)}B of activations an image; "
+        f"{short(step_bytes)}B a training step with AdamW, batch {batch}",
+        f"on a GPU in bfloat16: {short(gpu_bytes)}B a training step, CUDA itself included, the data not",
+    ]
+    if images:
+        facts["training_flops"] = cost.training_flops(images)
+        lines.append(_compute_line(facts["training_flops"], images))
+    if facts["timm"]:
+        lines.append(f"in timm: {facts['timm']}")
+    return facts, Group(spec.drawing(net), plain(*lines))
+
+
+def _recorded_cut(arch: str) -> tuple[CutNet, InputSpec] | None:
+    """The cut of a pretrained net that RUN:TRIAL names, and the run's input; None where it names no cut."""
+    run, trial = run_and_trial(arch)
+    net = None if trial is None else net_from_dict(find_trial(find_run(run), trial).genotype)
+    return (net, input_spec(find_run(run))) if isinstance(net, CutNet) else None
+
+
+def _cut_facts(
+    net: CutNet, spec: InputSpec, image_size: str, classes: int | None, images: int | None
+) -> tuple[dict[str, Any], RenderableType]:
+    if image_size and parse_size(image_size) != (net.side, net.side):
+        raise InputError(f"image-size: a cut net has its own, {net.side} px, got {short_repr(image_size)}")
+    cost = net_cost(net, classes or spec.classes, spec.image_size)
+    facts = cost.totals() | {"key": net.key, "family": net.family, "image_size": [net.side] * 2} | net.to_dict()
+    where = f"timm's {net.name} cut after block {net.block} at {net.side} px, pooled by {net.pooling}"
+    lines = [f"{where}: {facts['params']:,} params, {facts['macs']:,} MACs"]
+    if images:
+        facts["training_flops"] = cost.training_flops(images)
+        lines.append(_compute_line(facts["training_flops"], images))
+    return facts, plain(*lines)
+
+
+def _timm_facts(
+    name: str, image_size: str, classes: int | None, channels: int | None, images: int | None
+) -> tuple[dict[str, Any], RenderableType]:
+    from ...archs.timm import count_timm
+
+    counted, shape = count_timm(name, parse_size(image_size) if image_size else None, classes, channels)
+    facts = counted | {"timm": name, "image_size": list(shape[1:])}
+    table = Table(header_style="bold", box=None, pad_edge=False)
+    for column in ("part", "params", "MACs", "share"):
+        table.add_column(column, justify="left" if column == "part" else "right", overflow="fold")
+    for place, part in counted["by_place"].items():
+        if part["params"] or part["macs"]:
+            share = f"{100 * part['macs'] / max(1, counted['macs']):.1f} %"
+            table.add_row(place, short(part["params"]), short(part["macs"]), share)
+    kinds = ", ".join(f"{kind} {short(part['macs'])}" for kind, part in counted["by_kind"].items())
+    title = plain(f"timm's {name} at {shape[1]}x{shape[2]} px, {shape[0]} channels", style="dim")
+    lines = [f"total: {counted['params']:,} params, {counted['macs']:,} MACs ({kinds})"]
+    if images:
+        facts["training_flops"] = 6 * counted["macs"] * images
+        lines.append(_compute_line(facts["training_flops"], images))
+    return facts, Group(title, table, plain(*lines))
+
+
+def _compute_line(flops: float, images: int) -> str:
+    return f"training on {short(images)} images: {flops / 1e18:.3g} exaFLOPs (6 x MACs x images)"
