@@ -126,6 +126,7 @@ def test_the_cost_of_a_recorded_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert cost_facts("r:0", classes=5)[0]["macs"] == facts["macs"] + 2 * features
     with pytest.raises(InputError, match="has its own, 48 px"):
         cost_facts("r:0", image_size="64")
+    assert [net.shape for net in nets_of("r:0")[0]] == [(1, 48, 48)]
 
 
 def test_a_frozen_cut_is_said_to_be_frozen(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from ..ranking.pareto import pareto_ranks
 from ..ranking.remarks import why_empty
 from ..ranking.run_leaderboard import leaderboard_of
 from ..ranking.stats import rank_correlation
-from ..render.describe_net import InputSpec, find_arch, input_spec, parse_size
+from ..render.describe_net import InputSpec, find_arch, input_spec, parse_size, recorded_cut
 from ..render.tables import short
 from ..render.terminal import plain
 from ..runs.status import Status
@@ -84,7 +84,7 @@ def nets_of(target: str, image_size: str = "", top: int = 0) -> tuple[list[Timed
     if os.path.isdir(target) or os.path.isdir(Path("runs") / target):  # False where no folder can have that name
         folder = find_run(target)
         return _nets_of_run(folder, image_size, top), folder
-    net, scene = find_arch(target, image_size)
+    net, scene = recorded_cut(target, image_size) or find_arch(target, image_size)
     return [timed_net(target, net, scene, {"family": net.family})], None
 
 

@@ -7,13 +7,11 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from ...archs import InputError, static_cost
-from ...archs.errors import check_count, short_repr
-from ...archs.timm_net import TIMM, CutNet, net_cost, net_from_dict
+from ...archs import static_cost
+from ...archs.errors import check_count
+from ...archs.timm_net import TIMM, CutNet, net_cost
 from ...archs.zoo import timm_name
-from ..runs.run_spec import run_and_trial
-from ..runs.store import find_run
-from .describe_net import InputSpec, find_arch, find_trial, input_spec, parse_size
+from .describe_net import InputSpec, find_arch, parse_size, recorded_cut
 from .tables import short
 from .terminal import plain
 
@@ -42,8 +40,8 @@ def cost_facts(
             check_count(name, value)
     if arch.startswith(TIMM):
         return _timm_facts(arch.removeprefix(TIMM), image_size, classes, channels, images)
-    if cut := _recorded_cut(arch):
-        return _cut_facts(*cut, image_size, classes, images)
+    if cut := recorded_cut(arch, image_size):
+        return _cut_facts(*cut, classes, images)
     net, spec = find_arch(arch, image_size, classes, channels)
     cost = static_cost(net, spec.classes, spec.image_size, spec.channels)
     step_bytes, gpu_bytes = cost.training_bytes(batch), cost.gpu_training_bytes(batch)
@@ -69,18 +67,9 @@ def cost_facts(
     return facts, Group(spec.drawing(net), plain(*lines))
 
 
-def _recorded_cut(arch: str) -> tuple[CutNet, InputSpec] | None:
-    """The cut of a pretrained net that RUN:TRIAL names, and the run's input; None where it names no cut."""
-    run, trial = run_and_trial(arch)
-    net = None if trial is None else net_from_dict(find_trial(find_run(run), trial).genotype)
-    return (net, input_spec(find_run(run))) if isinstance(net, CutNet) else None
-
-
 def _cut_facts(
-    net: CutNet, spec: InputSpec, image_size: str, classes: int | None, images: int | None
+    net: CutNet, spec: InputSpec, classes: int | None, images: int | None
 ) -> tuple[dict[str, Any], RenderableType]:
-    if image_size and parse_size(image_size) != (net.side, net.side):
-        raise InputError(f"image-size: a cut net has its own, {net.side} px, got {short_repr(image_size)}")
     cost = net_cost(net, classes or spec.classes, spec.image_size)
     facts = cost.totals() | {"key": net.key, "family": net.family, "image_size": [net.side] * 2} | net.to_dict()
     where = f"timm's {net.name} cut after block {net.block} at {net.side} px, pooled by {net.pooling}"

@@ -114,6 +114,21 @@ def find_arch(
     return zoo.get(arch, size), spec
 
 
+def recorded_cut(arch: str, image_size: str = "") -> tuple[CutNet, InputSpec] | None:
+    """The cut of a pretrained net that RUN:TRIAL names, and the run's input; None where it names no cut.
+
+    Raises:
+        InputError: if there is no such net, or an image size is given that is not its own.
+    """
+    run, trial = run_and_trial(arch)
+    net = None if trial is None else net_from_dict(find_trial(find_run(run), trial).genotype)
+    if not isinstance(net, CutNet):
+        return None
+    if image_size and parse_size(image_size) != (net.side, net.side):
+        raise InputError(f"image-size: a cut net has its own, {net.side} px, got {short_repr(image_size)}")
+    return net, input_spec(find_run(run))
+
+
 def draw_trial(folder: Path, trial: int) -> RenderableType:
     """One net of a run: its result, its drawing and its scores."""
     record, classes = find_trial(folder, trial), read_data_facts(folder)["classes"]

@@ -51,6 +51,9 @@ class TrainedNet:
 
     @property
     def recipe(self) -> Recipe:
+        """How it was trained; a frozen net, which was not, is looked at under cross-entropy on pictures as they are."""
+        if self.record.weights == "frozen":
+            return Recipe("frozen", 1, MINIBATCH, "adamw", 1e-3, 0.0)
         return Recipe.from_dict(self.record.recipe)
 
     @property
