@@ -43,7 +43,7 @@ from .training.job_files import collect_outputs, send_inputs
 from .trials.devices import Devices
 from .trials.front_finetuning import FrontFinetuning
 from .trials.measuring import Measuring
-from .trials.producer import Producer
+from .trials.producer import Idle, Producer
 from .trials.search_trials import SearchTrials
 
 POLL_SECONDS = 0.25
@@ -178,10 +178,11 @@ def run_loop(driver: Driver, executor: Executor, view: ProgressView, seconds: fl
     began = last = time.monotonic()
     while time.monotonic() - began < seconds:
         driver.check_folder()
-        while executor.idle and (job := driver.next_job(Workers(executor.idle, executor.starting))) is not None:
-            executor.submit(job)
-            view.started(job)
-        if executor.idle and driver.done:
+        found = Idle.WAIT
+        while executor.idle and not isinstance(found := driver.next(Workers(executor.idle, executor.starting)), Idle):
+            executor.submit(found)
+            view.started(found)
+        if found is Idle.OVER:
             for record in driver.close():
                 view.ended(record, record.trial)
             view.refresh()
@@ -220,11 +221,6 @@ class Driver:
         self._drop_checkpoints(store.records)  # of a driver that was killed between a record and its checkpoints' end
 
     @property
-    def done(self) -> bool:
-        """Whether nothing runs. Once `next_job` has returned None, nothing is left to run."""
-        return not self.running and all(producer.done for producer in self._producers)
-
-    @property
     def complete(self) -> bool:
         """Whether nothing is left to do at all."""
         return all(producer.complete for producer in self._producers)
@@ -233,16 +229,18 @@ class Driver:
         """Raise OperationError if the run's folder is not where it was."""
         self._store.check()
 
-    def next_job(self, workers: Workers = Workers()) -> Job | None:  # noqa: B008 - a constant
-        """The job of a free worker; None if there is none, for now or, once `done`, at all."""
+    def next(self, workers: Workers = Workers()) -> Job | Idle:  # noqa: B008 - a constant
+        """The job of a free worker, or why there is none."""
+        waits = bool(self.running)
         for producer in self._producers:
-            while (found := producer.next_job(workers)) is not None:
-                if not isinstance(found, Record):
-                    self.running[found.id] = producer, found
-                    send_inputs(found)
-                    return found
+            while isinstance(found := producer.next(workers), Record):
                 self._record(found)  # over a limit, or the same net as another: the producer has another proposal
-        return None
+            if not isinstance(found, Idle):
+                self.running[found.id] = producer, found
+                send_inputs(found)
+                return found
+            waits |= found is Idle.WAIT
+        return Idle.WAIT if waits else Idle.OVER
 
     def take(self, result: JobResult) -> Record | None:
         """Take a job's result. Returns the record of the trial whose end that is."""

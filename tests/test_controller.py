@@ -139,7 +139,7 @@ def test_baselines_began_when_their_first_seed_did(open_controller: Open, monkey
     controller = open_controller(get("all", 8), trials=1)
     count, driver = len(controller.baselines), driver_of(controller)
     for _ in range(2 * count):
-        job = driver.next_job()
+        job = driver.next()
         assert isinstance(job, TrainJob)
         driver.take(JobResult(job.id, "ok", job.stop_step, 0.5, seconds=60.0))
     records = controller.store.records
@@ -389,7 +389,7 @@ def test_a_parked_net_keeps_what_is_known_of_it(open_controller: Open) -> None:
     controller = open_controller(trials=12, scheduler="mo-asha")
     driver = driver_of(controller)
     for _ in range(20):
-        job = driver.next_job()
+        job = driver.next()
         assert isinstance(job, TrainJob)
         driver.take(told(job))
     waiting = {t.number: t.finish("pruned") for t in controller.live.values() if t.paused}

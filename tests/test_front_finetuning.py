@@ -23,6 +23,7 @@ from alternas.search.training.job import InitWeights, JobResult, Point, TrainJob
 from alternas.search.trials.finetuning_plan import MAX_NETS, MAX_TRAININGS
 from alternas.search.trials.forecast import Forecast
 from alternas.search.trials.front_finetuning import RATE, FrontFinetuning
+from alternas.search.trials.producer import Idle
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.search.trials.trial import Parent
 from alternas.search.trials.work import Work
@@ -367,10 +368,9 @@ def test_nothing_is_begun_before_all_others_have_ended(opened: Open) -> None:
     controller = opened(6)
     driver = search_driver(controller)
     finetuning = FrontFinetuning(controller)
-    while (job := driver.next_job()) is not None:
-        assert isinstance(job, TrainJob)
+    while isinstance(job := driver.next(), TrainJob):
         if controller.live[job.trial].weights != "polished":
-            assert finetuning.next_job(Workers()) is None
+            assert finetuning.next(Workers()) is Idle.OVER
         driver.take(trained(job))
     assert polished(controller)
     assert {Genotype.from_dict(r.genotype).key for r in polished(controller)}

@@ -31,7 +31,7 @@ from ..training.job import FewShot, InitWeights, JobId, JobResult, TrainJob, Wor
 from ..training.recipe import Recipe
 from ..training.trainer_file import TrainerFile
 from ..trials.live import LiveTrials
-from ..trials.producer import Producer
+from ..trials.producer import Idle, Producer
 from ..trials.trial import Trial
 
 FINAL = (Status.OK, Status.NAN)  # another try would end the same
@@ -159,11 +159,6 @@ class PlanTrials(Producer):
         return [replace(self.ended[i], factors=t.factors) for i, t in self.plan.items() if i in self.ended]
 
     @property
-    def done(self) -> bool:
-        """Whether nothing runs. Once `next_job` has returned None, nothing is left to run."""
-        return not self.live
-
-    @property
     def complete(self) -> bool:
         """Whether all of the plan has ended."""
         return not self.live and not self._left
@@ -173,7 +168,7 @@ class PlanTrials(Producer):
         trial = self.live.get(job) if isinstance(job, int) else None
         return self.plan[trial.record_fields["training_id"]] if trial else None
 
-    def next_job(self, workers: Workers) -> TrainJob | Record | None:
+    def next(self, workers: Workers) -> TrainJob | Record | Idle:
         """The next training whose start is there; the record of one whose start has failed."""
         if trial := self.live.next_queued():
             return self._job(trial)
@@ -188,7 +183,7 @@ class PlanTrials(Producer):
                 return trial.finish(Status.ERROR, f"its start, trial {parent.trial}, is {parent.status}")
             self.live[trial.number] = trial
             return self._job(trial)
-        return None
+        return Idle.WAIT if self.live else Idle.OVER
 
     def _trial(self, training: Training) -> Trial:
         self._next_number += 1

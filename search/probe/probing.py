@@ -17,7 +17,7 @@ from ...results.runs.status import Status
 from ...results.runs.store import Store, weights_file
 from ..samplers.probe_order import ProbePair
 from ..training.job import JobResult, Workers
-from ..trials.producer import Producer
+from ..trials.producer import Idle, Producer
 from .context import ProbeContext
 from .job import CutResult, ProbeJob
 
@@ -51,25 +51,21 @@ class Probing(Producer):
             self.learn(record)
 
     @property
-    def done(self) -> bool:
-        return not self.running and not self._unwritten
-
-    @property
     def complete(self) -> bool:
-        return self.done and self._next_pair() is None
+        return not self.running and not self._unwritten and self._next_pair() is None
 
     @property
     def flops(self) -> float:
         """FLOPs of all probes so far: 2 x MACs x pictures of the deepest cut of each."""
         return sum(FORWARD_FACTOR * r.cost["macs"] * r.runtime.get("evaluated", 0) for r in self.records.values())
 
-    def next_job(self, workers: Workers) -> ProbeJob | Record | None:
-        """A cut to record, else the probe of the next pair; None if no pair is left that is worth it."""
+    def next(self, workers: Workers) -> ProbeJob | Record | Idle:
+        """A cut to record, else the probe of the next pair that is worth it."""
         if self._unwritten:
             return self._unwritten.popleft()
         pair = self._next_pair()
         if pair is None:
-            return None
+            return Idle.WAIT if self.running else Idle.OVER
         if self._again:
             self._again.popleft()
         context, number = self.context, self._next_number

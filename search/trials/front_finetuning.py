@@ -12,7 +12,7 @@ from ...results.runs.store import weights_file
 from ..samplers.sampler_context import features
 from ..training.job import InitWeights, Job, JobResult, TrainJob, Workers
 from ..training.recipe import Recipe
-from .producer import Producer
+from .producer import Idle, Producer
 from .search_trials import SearchTrials
 from .trial import Parent, Trial, steps_of_lineage
 
@@ -29,14 +29,12 @@ class FrontFinetuning(Producer):
     def complete(self) -> bool:
         return self._search.proposed_all and not self._search.finetuning.waits
 
-    def next_job(self, workers: Workers) -> Job | None:
-        """The training of the next net, once nothing else is left."""
+    def next(self, workers: Workers) -> Job | Idle:
+        """The training of the next net, once nothing else is left; the search knows what runs."""
         search = self._search
-        if not search.all_ended:
-            return None
-        waiting = search.finetuning.waits
+        waiting = search.finetuning.waits if search.all_ended else []
         if not waiting:
-            return None
+            return Idle.OVER
         net, steps = waiting[0]
         assert net.record is not None, "a net of a plan has ended"
         trial = self._trial(net.record, steps)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...results.runs.record import Record
 from ...results.runs.status import Status
 from ..training.job import JobResult, LatencyJob, Workers
-from .producer import Producer
+from .producer import Idle, Producer
 from .search_trials import SearchTrials
 
 MAX_OVER = 100  # nets in a row that are measured and over a limit, before no more are proposed
@@ -18,12 +18,12 @@ class Measuring(Producer):
         self._search, self._devices = search, search.context.devices
         self._over_in_a_row = 0
 
-    def next_job(self, workers: Workers) -> LatencyJob | None:
-        """The measurement of the first net in the queue whose device is free."""
+    def next(self, workers: Workers) -> LatencyJob | Idle:
+        """The measurement of the first net in the queue whose device is free; the search knows what waits for one."""
         live, minutes = self._search.live, self._search.context.settings.run.budget.trial_minutes
         trial = live.next_queued(lambda trial: not trial.last_result and self._devices.is_free_for(trial.net))
         if trial is None:
-            return None
+            return Idle.OVER
         device = self._devices.pending(trial.net)
         assert device is not None, "is_free_for"
         return device.job(trial.number, trial.net, max(1.0, 60 * minutes))

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any, Protocol
 
 from ...results.runs.record import Record
 from ..training.job import Job, JobResult, Workers
 
 
+class Idle(Enum):
+    """Why a producer has no job."""
+
+    WAIT = "wait"  # for what runs, or is not there yet
+    OVER = "over"  # nothing of it runs or is left to run
+
+
 class Producer(Protocol):
     """Hands out jobs, and says what becomes of their results. By default nothing waits, and records change nothing."""
 
     @property
-    def done(self) -> bool:
-        """Whether nothing of it runs or waits. Once `next_job` has returned None, nothing is left to run."""
+    def complete(self) -> bool:
+        """Whether nothing is left to do at all, which is asked before workers are started."""
         return True
 
-    @property
-    def complete(self) -> bool:
-        """Whether nothing is left to do at all."""
-        return self.done
-
-    def next_job(self, workers: Workers) -> Job | Record | None:
-        """The job of a free worker, or the record of a trial that needs none; None if neither.
-
-        It is asked again at once after a record.
-        """
+    def next(self, workers: Workers) -> Job | Record | Idle:
+        """The job of a free worker, or the record of a trial that needs none, after which it is asked again."""
         ...
 
     def take(self, job: Any, result: JobResult) -> Record | None:

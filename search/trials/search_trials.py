@@ -27,7 +27,7 @@ from .compute_budget import ComputeBudget
 from .finetuning import Finetuning
 from .live import LiveTrials
 from .patience import Patience
-from .producer import Producer
+from .producer import Idle, Producer
 from .proposer import MAX_PROPOSALS, Proposer
 from .recorded_trials import record_for_study
 from .schedulers import RungResult, RungTable
@@ -117,11 +117,6 @@ class SearchTrials(Producer):
         return self.proposed_all and all(trial.paused or trial.weights == "polished" for trial in self.live.values())
 
     @property
-    def done(self) -> bool:
-        """Whether nothing runs. Once `next_job` has returned None, nothing is left to run."""
-        return self.live.all_paused and not self._ends
-
-    @property
     def complete(self) -> bool:
         """Whether a search of this many trials has ended already."""
         return not self.live and not self._ends and self.proposed_all
@@ -130,13 +125,16 @@ class SearchTrials(Producer):
         """End the search: paused trials become pruned."""
         return [trial.finish(Status.PRUNED) for trial in self.live.values() if trial.paused]
 
-    def next_job(self, workers: Workers) -> Job | Record | None:
-        """The job of a free worker, or the record of a proposal that needs none; None if nothing, for now or at all.
+    def next(self, workers: Workers) -> Job | Record | Idle:
+        """The job of a free worker, or the record of a proposal that needs none.
 
         Baselines and references wait for the search once they have had their share of the time.
         """
         if self._ends:
             return self._ends.popleft()
+        return self._next() or (Idle.OVER if self.live.all_paused else Idle.WAIT)
+
+    def _next(self) -> Job | Record | None:
         beside_waits = self.tally.beside_had_its_time and not self.proposed_all
         if any(not beside_waits or part_of(self.live[number]) == "search" for number in self.live.queue):
             return self._next_queued(beside_waits)
@@ -185,7 +183,7 @@ class SearchTrials(Producer):
             return None
         trial = self._proposer.propose(self.started, self._attempts)
         if trial is None:
-            self.exhausted = self._proposer.exhausted or self.done  # if nothing runs, no result will change it
+            self.exhausted = self._proposer.exhausted or self.live.all_paused  # no result will change it
             self._attempts = 0
             return None
         self._note_strategy(trial.number)
