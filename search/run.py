@@ -19,6 +19,7 @@ from rich.console import Console
 from ..archs.errors import OperationError
 from ..results.latency.front import measure_front
 from ..results.latency.measurements import LatencySetting
+from ..results.runs.events import Event, Line
 from ..results.runs.record import Record
 from ..results.runs.status import UNTRAINED, Status
 from ..results.runs.store import Store, locked, mark_ended, run_folder, weights_file
@@ -205,7 +206,7 @@ def run_loop(driver: Driver, executor: Executor, view: ProgressView, seconds: fl
 
 
 class Driver:
-    """Asks producers for jobs, hands them results, records each trial that ends; producers learn of it after that.
+    """Asks producers for jobs, hands them results, and writes the lines of the log, which producers take in after that.
 
     Attributes:
         artifacts: where workers leave files, if they do not share the folder.
@@ -231,10 +232,19 @@ class Driver:
 
     def next(self, workers: Workers = Workers()) -> Job | Idle:  # noqa: B008 - a constant
         """The job of a free worker, or why there is none."""
+        while True:
+            found = self._ask(workers)
+            if not isinstance(found, Record | Event):
+                return found
+            self._write(found)
+
+    def _ask(self, workers: Workers) -> Job | Line | Idle:
+        """What the first producer wants that wants anything."""
         waits = bool(self.running)
         for producer in self._producers:
-            while isinstance(found := producer.next(workers), Record):
-                self._record(found)  # over a limit, or the same net as another: the producer has another proposal
+            found = producer.next(workers)
+            if isinstance(found, Record | Event):
+                return found
             if not isinstance(found, Idle):
                 self.running[found.id] = producer, found
                 send_inputs(found)
@@ -249,26 +259,27 @@ class Driver:
         producer, job = self.running.pop(result.job)
         if result.status != Status.LOST:
             collect_outputs(job, result)
-        record = producer.take(job, result)
-        if record is not None:
-            self._record(record)
-        return record
+        lines = producer.take(job, result)
+        for line in lines:
+            self._write(line)
+        return next((line for line in lines if isinstance(line, Record)), None)
 
     def close(self) -> list[Record]:
         """Record the trials that wait and will not go on. Returns their records."""
         records = [record for producer in self._producers for record in producer.close()]
         for record in records:
-            self._record(record)
+            self._write(record)
         return records
 
-    def _record(self, record: Record) -> None:
-        self._store.append(record)
-        if record.status not in UNTRAINED:
-            self._drop_checkpoints([record])
+    def _write(self, line: Line) -> None:
+        """Write a line of the log, then let all take it in."""
+        self._store.append(line)
+        if isinstance(line, Record) and line.status not in UNTRAINED:
+            self._drop_checkpoints([line])
             if self.artifacts:
-                self.artifacts.delete(self.folder / "checkpoints" / record.trial_key)
+                self.artifacts.delete(self.folder / "checkpoints" / line.trial_key)
         for producer in self._producers:
-            producer.learn(record)
+            producer.apply(line)
 
     def _drop_checkpoints(self, records: Sequence[Record]) -> None:
         """Delete the checkpoints of trainings that have ended, one for each seed."""

@@ -22,10 +22,11 @@ from alternas.search.spec import Budget
 from alternas.search.training.job import InitWeights, JobResult, Point, TrainJob, Workers
 from alternas.search.trials.finetuning_plan import MAX_NETS, MAX_TRAININGS
 from alternas.search.trials.forecast import Forecast
-from alternas.search.trials.front_finetuning import RATE, FrontFinetuning
+from alternas.search.trials.front_finetuning import FrontFinetuning
 from alternas.search.trials.producer import Idle
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.search.trials.trial import Parent
+from alternas.search.trials.weight_sources import RATE, Pretrained
 from alternas.search.trials.work import Work
 from alternas.spaces import get
 from fakes import RECIPE, STEPS, FakeExecutor, KilledError, SilentView, fake_accuracy, run_loop
@@ -355,7 +356,8 @@ def slots_ok(controller: SearchTrials) -> bool:
 def test_starts_from_outside_have_unknown_compute(opened: Open, tmp_path: Path) -> None:
     """Nobody knows what weights from outside have cost, so that of a net that was trained on is not known either."""
     controller = opened(6, inherit=False)
-    controller.pretrained = Parent(InitWeights(str(tmp_path / "outside.safetensors"), "timm:resnet18"))
+    outside = Parent(InitWeights(str(tmp_path / "outside.safetensors"), "timm:resnet18"))
+    controller.weights = Pretrained(outside, (STEPS // 2,))
     finish(controller)
     (children,) = {r.weights for r in before(controller) if r.kind == "search"}
     assert children == "inherited"

@@ -19,6 +19,7 @@ from typing import Any
 from ...archs import Cost
 from ...archs.timm_net import CountedCost, Net, net_cost
 from ...results.ranking.metric import Metric
+from ...results.runs.events import Line
 from ...results.runs.record import Record, versions
 from ...results.runs.status import Status
 from ...results.runs.store import Store
@@ -224,23 +225,24 @@ class PlanTrials(Producer):
             trainer=self.context.trainer,
         )
 
-    def take(self, job: TrainJob, result: JobResult) -> Record | None:
+    def take(self, job: TrainJob, result: JobResult) -> list[Line]:
         """The record of the training that a result is of."""
         trial = self.live[job.trial]
         given_up = self.live.received(trial, result)
         if result.status == Status.LOST:
-            return given_up
+            return [given_up] if given_up else []
         if job.task != "classes":  # its accuracy is not one on classes: it becomes a metric that names the task
             metrics = result.metrics | ({} if result.accuracy is None else {"accuracy": result.accuracy})
             metrics = {f"{job.task}_{name}": value for name, value in metrics.items()}
             result = replace(result, accuracy=None, metrics=metrics, how=result.how | {"task": job.task})
         trial.last_result = result
-        return trial.finish(result.status, result.error, accuracy=result.accuracy)
+        return [trial.finish(result.status, result.error, accuracy=result.accuracy)]
 
-    def learn(self, record: Record) -> None:
-        """Take up that a training has ended, and what follows from that."""
-        self.live.pop(record.trial, None)
-        self.ended[record.training_id] = record
+    def apply(self, line: Line) -> None:
+        """Take in that a training has ended."""
+        if isinstance(line, Record):
+            self.live.end(line)
+            self.ended[line.training_id] = line
 
     def _weights(self, training: str) -> Path:
         return self.folder / "weights" / f"{training}.safetensors"

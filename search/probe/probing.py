@@ -1,6 +1,6 @@
 """`Probing`: which pretrained net is probed next, at which image side, and the records that a probe becomes.
 
-Its state is what the records say: `learn` takes up each, those of earlier sessions too.
+Its state is what the records say: `apply` takes in each, those of earlier sessions too.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 from ...archs.cost import FORWARD_FACTOR
 from ...archs.timm_net import CountedCost, CutNet, net_from_dict
 from ...results.ranking.pareto import front_of
+from ...results.runs.events import Line
 from ...results.runs.record import Record, now
 from ...results.runs.status import Status
 from ...results.runs.store import Store, weights_file
@@ -48,7 +49,7 @@ class Probing(Producer):
         self._unwritten = deque[Record]()
         self._next_number = 0
         for record in store.records:
-            self.learn(record)
+            self.apply(record)
 
     @property
     def complete(self) -> bool:
@@ -77,7 +78,7 @@ class Probing(Producer):
             context.spec.metric, 60 * context.spec.run.budget.trial_minutes,
         )  # fmt: skip
 
-    def take(self, job: ProbeJob, result: JobResult) -> Record | None:
+    def take(self, job: ProbeJob, result: JobResult) -> list[Line]:
         """The record of the most accurate cut; those of the others are handed out next."""
         pair = self.running.pop(job.trial)
         if result.status == Status.LOST:
@@ -85,18 +86,22 @@ class Probing(Producer):
             if self._losses[pair] <= MAX_RETRIES:
                 log.warning("%s at %d px: %s; it is tried again", pair.name, pair.side, result.error)
                 self._again.append(pair)
-                return None
+                return []
         if result.status != Status.OK or not result.cuts:
-            return self._failed(job, pair, result)
+            return [self._failed(job, pair, result)]
         known = {r.trial for r in self._found[pair]}
         records = [self._record(job, pair, cut, result) for cut in result.cuts]
         records = [r for r in records if r.trial not in known and r.key not in self.records]
         best = max(records, key=lambda record: record.accuracy or 0.0, default=None)
         self._unwritten.extend(record for record in records if record is not best)
-        return best
+        return [best] if best else []
 
-    def learn(self, record: Record) -> None:
-        """Take up the record of a cut; a pair has ended with the last of its cuts."""
+    def apply(self, line: Line) -> None:
+        """Take in the record of a cut; a pair has ended with the last of its cuts."""
+        if isinstance(line, Record):
+            self._take_in(line)
+
+    def _take_in(self, record: Record) -> None:
         if record.kind != "search" or record.weights != "frozen":
             self._next_number = max(self._next_number, record.trial + 1)
             return

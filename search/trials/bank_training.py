@@ -168,7 +168,7 @@ class BankTraining(Producer):
             metric=settings.metric,
         )
 
-    def take(self, job: SupernetJob, result: JobResult) -> None:
+    def take(self, job: SupernetJob, result: JobResult) -> tuple[()]:
         """Take the result of a job, of which there is no record; OperationError if the bank cannot be trained."""
         self._out.discard(job.member.rank)
         self._results[job.member.rank] = result
@@ -178,6 +178,7 @@ class BankTraining(Producer):
             results, self._results = self._results, {}
             self._clear_rendezvous()
             self._end_segment(min((result for _, result in sorted(results.items())), key=lambda r: r.priority))
+        return ()
 
     def _end_segment(self, result: JobResult) -> None:
         """Take the result of a segment: the first worker's result, or the fault of another."""

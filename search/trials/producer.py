@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any, Protocol
 
+from ...results.runs.events import Line
 from ...results.runs.record import Record
 from ..training.job import Job, JobResult, Workers
 
@@ -17,23 +19,27 @@ class Idle(Enum):
 
 
 class Producer(Protocol):
-    """Hands out jobs, and says what becomes of their results. By default nothing waits, and records change nothing."""
+    """Hands out jobs, and says what becomes of their results, as lines of the run's log.
+
+    Its state changes in `apply` alone, but for what a session does not outlive: what runs, and what is tried again.
+    By default nothing waits, and no line changes anything.
+    """
 
     @property
     def complete(self) -> bool:
         """Whether nothing is left to do at all, which is asked before workers are started."""
         return True
 
-    def next(self, workers: Workers) -> Job | Record | Idle:
-        """The job of a free worker, or the record of a trial that needs none, after which it is asked again."""
+    def next(self, workers: Workers) -> Job | Line | Idle:
+        """The job of a free worker, or a line to be written, after which it is asked again."""
         ...
 
-    def take(self, job: Any, result: JobResult) -> Record | None:
-        """Take the result of one of its jobs. Returns the record of the trial whose end that is, if it is one."""
-        ...
+    def take(self, job: Any, result: JobResult) -> Sequence[Line]:
+        """The lines that the result of one of its jobs says, with at most one record."""
+        return ()
 
-    def learn(self, record: Record) -> None:
-        """Take up what a new record says for what comes after it."""
+    def apply(self, line: Line) -> None:
+        """Take in a line that has just been written."""
 
     def close(self) -> list[Record]:
         """Records of the trials that wait, which will not go on."""
