@@ -139,8 +139,7 @@ def fill(folder: Path, strategy: str) -> None:
     curve = tuple(Point(step, 1 / step, 0.5) for step in range(1, TICKS + 1))
     driver = search_driver(controller)
     with closing(store):
-        while job := driver.next_job():
-            assert isinstance(job, TrainJob)
+        while isinstance(job := driver.next(), TrainJob):
             driver.take(
                 JobResult(job.id, Status.OK, job.stop_step, fancied(job.genotype), {"nll": 1.0}, curve, SECONDS)
             )
@@ -155,11 +154,12 @@ def fill(folder: Path, strategy: str) -> None:
 def resume(folder: Path, strategy: str) -> None:
     """In a process of its own: seconds until the first new job is there, and the driver's memory then."""
     from alternas.search.run import search_driver
+    from alternas.search.training.job import TrainJob
 
     began = time.monotonic()
     controller, store = controller_of(folder, strategy, 2 * RECORDS)
     with closing(store):
-        assert search_driver(controller).next_job() is not None
+        assert isinstance(search_driver(controller).next(), TrainJob)
         found = {"seconds": time.monotonic() - began, "records": len(store.records)}
     rollup = Path("/proc/self/smaps_rollup").read_text(encoding="utf-8")
     private = sum(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Private_"))

@@ -19,6 +19,7 @@ from rich.console import Console
 from ..archs.errors import OperationError
 from ..results.latency.front import measure_front
 from ..results.latency.measurements import LatencySetting
+from ..results.runs.events import Event, Line
 from ..results.runs.record import Record
 from ..results.runs.status import UNTRAINED, Status
 from ..results.runs.store import Store, locked, mark_ended, run_folder, weights_file
@@ -44,7 +45,7 @@ from .training.job_files import collect_outputs, send_inputs
 from .trials.devices import Devices
 from .trials.front_finetuning import FrontFinetuning
 from .trials.measuring import Measuring
-from .trials.producer import Producer
+from .trials.producer import Idle, Producer
 from .trials.search_trials import SearchTrials
 
 POLL_SECONDS = 0.25
@@ -180,10 +181,11 @@ def run_loop(driver: Driver, executor: Executor, view: ProgressView, seconds: fl
     began = last = time.monotonic()
     while time.monotonic() - began < seconds:
         driver.check_folder()
-        while executor.idle and (job := driver.next_job(Workers(executor.idle, executor.starting))) is not None:
-            executor.submit(job)
-            view.started(job)
-        if executor.idle and driver.done:
+        found = Idle.WAIT
+        while executor.idle and not isinstance(found := driver.next(Workers(executor.idle, executor.starting)), Idle):
+            executor.submit(found)
+            view.started(found)
+        if found is Idle.OVER:
             for record in driver.close():
                 view.ended(record, record.trial)
             view.refresh()
@@ -206,7 +208,7 @@ def run_loop(driver: Driver, executor: Executor, view: ProgressView, seconds: fl
 
 
 class Driver:
-    """Asks producers for jobs, hands them results, records each trial that ends; producers learn of it after that.
+    """Asks producers for jobs, hands them results, and writes the lines of the log, which producers take in after that.
 
     Attributes:
         artifacts: where workers leave files, if they do not share the folder.
@@ -222,11 +224,6 @@ class Driver:
         self._drop_checkpoints(store.records)  # of a driver that was killed between a record and its checkpoints' end
 
     @property
-    def done(self) -> bool:
-        """Whether nothing runs. Once `next_job` has returned None, nothing is left to run."""
-        return not self.running and all(producer.done for producer in self._producers)
-
-    @property
     def complete(self) -> bool:
         """Whether nothing is left to do at all."""
         return all(producer.complete for producer in self._producers)
@@ -235,16 +232,27 @@ class Driver:
         """Raise OperationError if the run's folder is not where it was."""
         self._store.check()
 
-    def next_job(self, workers: Workers = Workers()) -> Job | None:  # noqa: B008 - a constant
-        """The job of a free worker; None if there is none, for now or, once `done`, at all."""
+    def next(self, workers: Workers = Workers()) -> Job | Idle:  # noqa: B008 - a constant
+        """The job of a free worker, or why there is none."""
+        while True:
+            found = self._ask(workers)
+            if not isinstance(found, Record | Event):
+                return found
+            self._write(found)
+
+    def _ask(self, workers: Workers) -> Job | Line | Idle:
+        """What the first producer wants that wants anything."""
+        waits = bool(self.running)
         for producer in self._producers:
-            while (found := producer.next_job(workers)) is not None:
-                if not isinstance(found, Record):
-                    self.running[found.id] = producer, found
-                    send_inputs(found)
-                    return found
-                self._record(found)  # over a limit, or the same net as another: the producer has another proposal
-        return None
+            found = producer.next(workers)
+            if isinstance(found, Record | Event):
+                return found
+            if not isinstance(found, Idle):
+                self.running[found.id] = producer, found
+                send_inputs(found)
+                return found
+            waits |= found is Idle.WAIT
+        return Idle.WAIT if waits else Idle.OVER
 
     def take(self, result: JobResult) -> Record | None:
         """Take a job's result. Returns the record of the trial whose end that is."""
@@ -253,26 +261,27 @@ class Driver:
         producer, job = self.running.pop(result.job)
         if result.status != Status.LOST:
             collect_outputs(job, result)
-        record = producer.take(job, result)
-        if record is not None:
-            self._record(record)
-        return record
+        lines = producer.take(job, result)
+        for line in lines:
+            self._write(line)
+        return next((line for line in lines if isinstance(line, Record)), None)
 
     def close(self) -> list[Record]:
         """Record the trials that wait and will not go on. Returns their records."""
         records = [record for producer in self._producers for record in producer.close()]
         for record in records:
-            self._record(record)
+            self._write(record)
         return records
 
-    def _record(self, record: Record) -> None:
-        self._store.append(record)
-        if record.status not in UNTRAINED:
-            self._drop_checkpoints([record])
+    def _write(self, line: Line) -> None:
+        """Write a line of the log, then let all take it in."""
+        self._store.append(line)
+        if isinstance(line, Record) and line.status not in UNTRAINED:
+            self._drop_checkpoints([line])
             if self.artifacts:
-                self.artifacts.delete(self.folder / "checkpoints" / record.trial_key)
+                self.artifacts.delete(self.folder / "checkpoints" / line.trial_key)
         for producer in self._producers:
-            producer.learn(record)
+            producer.apply(line)
 
     def _drop_checkpoints(self, records: Sequence[Record]) -> None:
         """Delete the checkpoints of trainings that have ended, one for each seed."""

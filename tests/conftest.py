@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from scales import TINY
 
 from alternas.archs import Cost, Genotype, static_cost
 from alternas.archs.timm_net import CountedCost
-from alternas.results.runs.record import Record
+from alternas.results.runs.events import Line
 from alternas.results.runs.store import Store
 from alternas.search.context import SearchContext
 from alternas.search.engine import pool
@@ -85,12 +86,12 @@ def no_waiting_for_the_disk() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def what_is_written_is_read_again() -> Iterator[None]:
-    """The line of each record that a test makes gives the record back."""
+    """Each line that a test writes gives back what it is the line of."""
     append = Store.append
 
-    def checked(store: Store, record: Record) -> None:
-        append(store, record)
-        assert Record.from_line(record.to_line()) == record
+    def checked(store: Store, line: Line) -> None:
+        append(store, line)
+        assert type(line).from_dict(json.loads(line.to_line())) == line
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Store, "append", checked)

@@ -110,8 +110,8 @@ def test_a_net_has_the_minutes_that_its_earlier_legs_left(open_controller: Open)
     run_loop(controller, FakeExecutor(1, fate), SilentView())
     assert limits[0] == [120.0, 120.0], "another seed is another training"
     assert [120.0, 90.0, 60.0, 30.0] in limits.values()
-    unlimited = driver_of(open_controller(trials=9, scheduler="mo-asha")).next_job()
-    assert unlimited is not None
+    unlimited = driver_of(open_controller(trials=9, scheduler="mo-asha")).next()
+    assert isinstance(unlimited, TrainJob)
     assert unlimited.timeout_s == math.inf
 
 

@@ -18,6 +18,7 @@ from optuna.trial import TrialState
 
 from alternas.archs import Genotype, InputError, static_cost
 from alternas.results.ranking.front import leaderboard
+from alternas.results.runs.events import Line
 from alternas.results.runs.record import Record
 from alternas.search.samplers.registry import STRATEGIES
 from alternas.search.samplers.sampler_context import NetCosts, SamplerContext, candidate_baselines
@@ -139,7 +140,7 @@ def test_baselines_began_when_their_first_seed_did(open_controller: Open, monkey
     controller = open_controller(get("all", 8), trials=1)
     count, driver = len(controller.baselines), driver_of(controller)
     for _ in range(2 * count):
-        job = driver.next_job()
+        job = driver.next()
         assert isinstance(job, TrainJob)
         driver.take(JobResult(job.id, "ok", job.stop_step, 0.5, seconds=60.0))
     records = controller.store.records
@@ -200,14 +201,14 @@ def test_a_driver_killed_anywhere_resumes(open_controller: Open, strategy: str, 
 
 def test_killed_between_record_and_tell(open_controller: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     controller = open_controller(trials=6)
-    tell = controller.study.tell
+    apply = controller.study.apply
 
-    def die(record: Record, *rest: Any) -> None:
-        if record.kind == "search":
+    def die(line: Line) -> None:
+        if isinstance(line, Record) and line.kind == "search":
             raise KilledError
-        tell(record, *rest)
+        apply(line)
 
-    monkeypatch.setattr(controller.study, "tell", die)
+    monkeypatch.setattr(controller.study, "apply", die)
     with pytest.raises(KilledError):
         finish(controller)
     written = [r.trial for r in controller.store.records if r.kind == "search"]
@@ -263,7 +264,9 @@ def sent_on(
     """The trial that a scheduler sends on from its first rung."""
     rungs = RungTable(by, 100)
     for standing in standings:
-        rungs.add(0, standing)
+        rungs.pause(standing.trial, standing.accuracy, standing.cost)
+        if not standing.paused:
+            rungs.end(standing.trial)
     found = rungs.next(last, expected or {})
     return found and found[1]
 
@@ -280,7 +283,7 @@ def test_a_slow_starter_is_promoted_where_the_strategy_expects_much_of_it() -> N
 def test_promotions_follow_what_is_expected_now() -> None:
     rungs = RungTable(Scheduler(eta=2.0), 100)
     for number in range(2):
-        rungs.add(0, RungResult(number, 0.5, 10, True))
+        rungs.pause(number, 0.5, 10)
     assert rungs.next(False, {0: 0.6, 1: 0.7}) == (0, 1)
     assert rungs.next(False, {0: 0.7, 1: 0.6}) == (0, 0)
     assert rungs.next(False, {}) == (0, 0), "of equals the first"
@@ -341,14 +344,19 @@ def test_mo_asha_saves_steps_and_finishes_the_front(open_controller: Open) -> No
 def test_a_rung_compares_the_last_results(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedulers, "MAX_COMPARED", 3)
     rungs = RungTable(Scheduler(eta=2.0), 100)
-    assert [rungs.add(0, RungResult(i, accuracy, 10, True)) for i, accuracy in enumerate([0.9, 0.5, 0.6])] == [None] * 3
+    for trial, accuracy in enumerate([0.9, 0.5, 0.6]):
+        assert rungs.falls_out(0) is None
+        rungs.pause(trial, accuracy, 10)
     assert rungs.next(False, {}) == (0, 0)
-    rungs.resume(0, 0)
-    assert rungs.add(0, RungResult(3, 0.4, 10, True)) is None, "the one that left had been sent on"
+    rungs.resume(0)
+    assert rungs.falls_out(0) is None, "the one that leaves was sent on"
+    rungs.pause(3, 0.4, 10)
     assert rungs.next(False, {}) == (0, 2), "the best of the last three, the 0.9 being none of them"
-    assert rungs.add(0, RungResult(4, 0.7, 10, True)) == 1
+    assert rungs.falls_out(0) == 1
+    assert rungs.falls_out(1) is None, "each rung has its own"
+    rungs.pause(4, 0.7, 10)
     assert rungs.next(False, {}) == (0, 4)
-    assert rungs.add(1, RungResult(0, 0.9, 10, True)) is None, "each rung has its own"
+    assert rungs.falls_out(0) == 2
 
 
 def test_who_is_passed_over_for_long_ends_before_the_search(
@@ -389,7 +397,7 @@ def test_a_parked_net_keeps_what_is_known_of_it(open_controller: Open) -> None:
     controller = open_controller(trials=12, scheduler="mo-asha")
     driver = driver_of(controller)
     for _ in range(20):
-        job = driver.next_job()
+        job = driver.next()
         assert isinstance(job, TrainJob)
         driver.take(told(job))
     waiting = {t.number: t.finish("pruned") for t in controller.live.values() if t.paused}

@@ -19,6 +19,7 @@ import pytest
 from optuna.trial import TrialState
 
 from alternas.archs import InputError
+from alternas.results.runs.events import Event
 from alternas.search.trials.dashboard import recorded_study
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import get
@@ -103,9 +104,9 @@ def test_the_page_changes_nothing(controller: SearchTrials, tmp_path: Path) -> N
 def test_the_study_shown_is_that_of_the_search(controller: SearchTrials, tmp_path: Path) -> None:
     """Also of nets that wait at a rung or are in training; nothing is written."""
     started = {"key": "abc", "genes": controller.store.records[-1].genes}
-    controller.store.note("started", 90, **started)
+    controller.store.append(Event("started", 90, **started))
     result = {"metrics": {}, "curve": [], "seconds": 1.0, "device": "cpu", "runtime": {}, "lineage": {}}
-    controller.store.note("paused", 90, step=4, accuracy=0.25, result=result)
+    controller.store.append(Event("paused", 90, step=4, accuracy=0.25, result=result))
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     study = optuna.load_study(study_name=None, storage=recorded_study(tmp_path))
     assert study.metric_names == ["accuracy", "macs"]

@@ -30,6 +30,7 @@ from alternas.archs import Genotype, InputError, OperationError, build, files, s
 from alternas.archs.files import atomic_write, disk_error
 from alternas.results.ranking.front import leaderboard
 from alternas.results.report.run import elapsed
+from alternas.results.runs.events import Event
 from alternas.results.runs.record import Record
 from alternas.results.runs.status import UNTRAINED
 from alternas.results.runs.store import Store, read_records, weights_file
@@ -398,13 +399,13 @@ def test_a_net_that_waits_at_a_rung_is_no_run_to_be_dropped(alternas: Any) -> No
     genes = next(r.genes for r in read_records(folder) if r.kind == "search")
     (folder / "records.jsonl").unlink()
     with closing(Store(folder)) as store:
-        store.note("started", 4, key="abc", genes=genes)
+        store.append(Event("started", 4, key="abc", genes=genes))
         assert alternas(*words, "--epochs", "3")[0] == 0
     with closing(Store(folder)) as store:
         (folder / "records.jsonl").write_text("", encoding="utf-8")
         result = {"metrics": {}, "curve": [], "seconds": 1.0, "device": "cpu", "runtime": {}, "lineage": {}}
-        store.note("started", 4, key="abc", genes=genes)
-        store.note("paused", 4, step=2, accuracy=0.5, result=result)
+        store.append(Event("started", 4, key="abc", genes=genes))
+        store.append(Event("paused", 4, step=2, accuracy=0.5, result=result))
     code, _, errors = alternas(*words)
     assert (code, "exists with other settings" in errors) == (2, True)
 

@@ -19,7 +19,9 @@ Open = Callable[..., SearchTrials]
 
 def asked(job: Any) -> tuple[Any, ...] | None:
     """What tells a job from others."""
-    return (job.genotype.key, job.seed, job.stop_step, job.total_steps, job.start) if job else None
+    return (
+        (job.genotype.key, job.seed, job.stop_step, job.total_steps, job.start) if isinstance(job, TrainJob) else None
+    )
 
 
 def answer(job: TrainJob) -> JobResult:
@@ -40,8 +42,7 @@ def test_a_log_cut_at_any_line_goes_on_as_the_unbroken_run(
     how: dict[str, Any] = {"trials": 12, "scheduler": scheduler, "inherit": True, "polish": 0.4}
     controller, log = open_controller(get("bench", 8), **how), tmp_path / "records.jsonl"
     driver, known = driver_of(controller), list[tuple[int, Any, float]]()
-    while (job := driver.next_job()) is not None:
-        assert isinstance(job, TrainJob)
+    while isinstance(job := driver.next(), TrainJob):
         is_first = not controller.live[job.trial].results_by_seed
         forecast = Forecast(controller).left()["alone"].flops
         if is_first:
@@ -52,6 +53,6 @@ def test_a_log_cut_at_any_line_goes_on_as_the_unbroken_run(
         log.write_bytes(b"".join(lines[:count]))
         at, expected, forecast = next(entry for entry in known if entry[0] >= count)
         again = open_controller(get("bench", 8), **how)
-        assert asked(driver_of(again).next_job()) == expected, f"cut after {count} lines"
+        assert asked(driver_of(again).next()) == expected, f"cut after {count} lines"
         if count == at:
             assert Forecast(again).left()["alone"].flops == pytest.approx(forecast), f"cut after {count} lines"

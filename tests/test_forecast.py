@@ -205,7 +205,7 @@ def test_what_runs_counts_as_far_as_it_has_come(open_controller: Open, clock: li
     controller = open_controller(get("resnet", 8), trials=2)
     console = Console(file=io.StringIO(), width=200, force_terminal=True)
     view = LiveView(ShownSearch(controller), console)
-    whole, job = view.work_left(), driver_of(controller).next_job()
+    whole, job = view.work_left(), driver_of(controller).next()
     assert isinstance(job, TrainJob)
     assert whole == Forecast(controller).left()["alone"].flops > 0
     view.started(job)

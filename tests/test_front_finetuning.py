@@ -22,9 +22,11 @@ from alternas.search.spec import Budget
 from alternas.search.training.job import InitWeights, JobResult, Point, TrainJob, Workers
 from alternas.search.trials.finetuning_plan import MAX_NETS, MAX_TRAININGS
 from alternas.search.trials.forecast import Forecast
-from alternas.search.trials.front_finetuning import RATE, FrontFinetuning
+from alternas.search.trials.front_finetuning import FrontFinetuning
+from alternas.search.trials.producer import Idle
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.search.trials.trial import Parent
+from alternas.search.trials.weight_sources import RATE, Pretrained
 from alternas.search.trials.work import Work
 from alternas.spaces import get
 from fakes import RECIPE, STEPS, FakeExecutor, KilledError, SilentView, fake_accuracy, run_loop
@@ -354,7 +356,8 @@ def slots_ok(controller: SearchTrials) -> bool:
 def test_starts_from_outside_have_unknown_compute(opened: Open, tmp_path: Path) -> None:
     """Nobody knows what weights from outside have cost, so that of a net that was trained on is not known either."""
     controller = opened(6, inherit=False)
-    controller.pretrained = Parent(InitWeights(str(tmp_path / "outside.safetensors"), "timm:resnet18"))
+    outside = Parent(InitWeights(str(tmp_path / "outside.safetensors"), "timm:resnet18"))
+    controller.weights = Pretrained(outside, (STEPS // 2,))
     finish(controller)
     (children,) = {r.weights for r in before(controller) if r.kind == "search"}
     assert children == "inherited"
@@ -367,10 +370,9 @@ def test_nothing_is_begun_before_all_others_have_ended(opened: Open) -> None:
     controller = opened(6)
     driver = search_driver(controller)
     finetuning = FrontFinetuning(controller)
-    while (job := driver.next_job()) is not None:
-        assert isinstance(job, TrainJob)
+    while isinstance(job := driver.next(), TrainJob):
         if controller.live[job.trial].weights != "polished":
-            assert finetuning.next_job(Workers()) is None
+            assert finetuning.next(Workers()) is Idle.OVER
         driver.take(trained(job))
     assert polished(controller)
     assert {Genotype.from_dict(r.genotype).key for r in polished(controller)}

@@ -26,7 +26,8 @@ from alternas.search.training.job import JobResult, Point, TrainJob
 from alternas.search.trials.proposer import REPEATS_BEFORE_RANDOM_DRAW
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.search.trials.study import validate_sampler
-from alternas.search.trials.trial import BASELINE_SEEDS, MIN_SHARED, ParentPool, shared_blocks
+from alternas.search.trials.trial import BASELINE_SEEDS
+from alternas.search.trials.weight_sources import MIN_SHARED, Relatives, shared_blocks
 from alternas.spaces import get
 from alternas.spaces.base import members
 from fakes import STEPS, FakeExecutor, KilledError, SilentView, fake_accuracy, run_loop, spec_of
@@ -263,8 +264,8 @@ def test_an_orphan_keeps_its_parent(opened: Open, scheduler: str) -> None:
     draw, tempted, kills = random.Random(0), 0, 0
     while True:
         controller = opened(30, scheduler=scheduler, inherit=True)
-        parents = controller.parents
-        assert parents
+        parents = controller.weights
+        assert isinstance(parents, Relatives)
         for trial, candidate in controller.live.items():
             nearest = parents.most_similar(candidate.net)
             tempted += bool(seen[trial]) and nearest is not None and (nearest.start, STEPS // 2) not in seen[trial]
@@ -631,11 +632,11 @@ def test_settings_of_repeats_are_checked() -> None:
 def test_nets_inherit_the_better_weights_of_one_that_was_trained_on(
     tmp_path: Path, before: float, after: float, parent: int
 ) -> None:
-    net, pool = get("bench", 8).baselines()[0], ParentPool(tmp_path)
+    net, pool = get("bench", 8).baselines()[0], Relatives(tmp_path, (STEPS,))
     (tmp_path / "weights").mkdir()
     for trial, accuracy, weights, lineage in ((1, before, "alone", {}), (9, after, "polished", {"trial": 1})):
         fields: dict[str, Any] = {"accuracy": accuracy, "weights": weights, "lineage": lineage, "budget": {"done": 9}}
         record = Record(trial, "search", "resnet", net.key, net.to_dict(), {}, {"macs": 9, "params": 9}, "ok", **fields)
         weights_file(tmp_path, record).touch()
-        pool.add(record)
+        pool.apply(record)
     assert [pool.get(trial) is not None for trial in (1, 9)] == [parent == 1, parent == 9]

@@ -37,7 +37,7 @@ def carry(tmp_path: Path) -> Callable[..., Any]:
             context = ExperimentContext(tmp_path, "study", load(DataConfig("digits")))
             work = PlanTrials(plan, context, store)
             run_loop(work, executor, SilentView())
-            assert work.done
+            assert not work.live
             return work.records, executor.ran
 
     return run

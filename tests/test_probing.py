@@ -26,6 +26,7 @@ from alternas.search.run import Driver
 from alternas.search.samplers.probe_order import ProbePair
 from alternas.search.spec import ProbeSpec
 from alternas.search.training.job import JobResult
+from alternas.search.trials.producer import Idle
 from fakes import spec_of
 
 CUTS = 3
@@ -75,8 +76,8 @@ def finetuned(context: ProbeContext, records: int | None = None, fate: Any = Non
         finetuning = CutFinetuning(probing, store)
         driver = Driver(store, context.folder, [probing, finetuning])
         while records is None or len(store.records) < records:
-            job = driver.next_job()
-            if job is None:
+            job = driver.next()
+            if job is Idle.OVER:
                 break
             assert isinstance(job, ProbeJob | FinetuneCutJob)
             driver.take((fate and fate(job)) or success(context, job))

@@ -36,6 +36,7 @@ from alternas.search.training.loop import train
 from alternas.search.training.recipe import Recipe
 from alternas.search.trials.proposer import FIRST_REFERENCE
 from alternas.search.trials.search_trials import SearchTrials
+from alternas.search.trials.weight_sources import Relatives
 from alternas.search.trials.work import Work
 from fakes import FakePool, KilledError, finish
 from runs import DATA, RECIPE, drawn_records, made_run
@@ -182,8 +183,8 @@ def test_nothing_inherits_from_them(open_controller: Open, tmp_path: Path) -> No
     (tmp_path / "weights" / f"{TINY.key}.safetensors").touch()
     controller = open_controller(trials=4, references=(TINY,), inherit=True)
     finish(controller)
-    assert controller.parents is not None
-    assert controller.parents.get(FIRST_REFERENCE) is None
+    assert isinstance(controller.weights, Relatives)
+    assert controller.weights.get(FIRST_REFERENCE) is None
 
 
 def test_a_failed_one_is_a_record_and_the_search_goes_on(open_controller: Open) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from alternas.archs import InputError
 from alternas.results import find_run, load_run
+from alternas.results.runs.events import Event
 from alternas.results.runs.record import FORMAT, Record
 from alternas.results.runs.store import Store, read_records, read_settings, run_folder, write_json
 
@@ -142,25 +143,23 @@ def test_what_is_no_json_is_refused_wherever_it_stands(tmp_path: Path, number: s
 RESULT = {"metrics": {"nll": 0.5}, "curve": [], "seconds": 1.0, "device": "cpu", "runtime": {}, "lineage": {}}
 
 
-def test_events_are_folded_into_what_is_under_way(tmp_path: Path) -> None:
+def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:
+    written = [
+        Event("strategy", 1, study={"learned": [3, [0.5]]}),
+        Event("started", 1, key="a", genes={"width": 4}),
+        record(0),
+        Event("paused", 1, step=4, accuracy=0.5, result=RESULT),
+        Event("promoted", 1),
+        Event("started", 2, key="b", genes={"width": 8}, parent=0, weights="inherited"),
+        Event("started", 3, key="c", parent=0, weights="polished", step=9),
+        record(3),
+    ]
     with closing(Store(tmp_path)) as store:
-        store.note("strategy", 1, study={"learned": [3, [0.5]]})
-        store.note("started", 1, key="a", genes={"width": 4})
-        store.append(record(0))
-        store.note("paused", 1, step=4, accuracy=0.5, result=RESULT)
-        store.note("promoted", 1)
-        store.note("started", 2, key="b", genes={"width": 8}, parent=0)
-        store.note("paused", 2, step=4, accuracy=0.25, result=RESULT)
-        store.note("started", 3, key="c", genes={"width": 8})
-        store.append(record(3))
+        for line in written:
+            store.append(line)
     assert [r.trial for r in read_records(tmp_path)] == [0, 3], "those who ask for ends see no event"
     with closing(Store(tmp_path)) as store:
-        one, two = store.under_way
-    assert (one.trial, one.key, one.genes, one.parent) == (1, "a", {"width": 4}, None)
-    assert (one.accuracies, one.promoted) == ([0.5], 1)
-    assert (two.trial, two.parent, two.accuracies, two.promoted) == (2, 0, [0.25], 0)
-    assert two.paused is not None
-    assert (two.paused.step, two.paused.result) == (4, RESULT)
+        assert store.lines == written
 
 
 @pytest.mark.parametrize(

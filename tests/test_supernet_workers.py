@@ -51,6 +51,7 @@ from alternas.search.training.member import Member
 from alternas.search.training.recipe import Recipe
 from alternas.search.trials.bank_training import MAX_LOST, SEGMENTS, TRIES
 from alternas.search.trials.forecast import BANK, Forecast
+from alternas.search.trials.producer import Idle
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import get
 from command_line import ray_workers, run, start, wait_for
@@ -241,7 +242,7 @@ def controller(tmp_path: Path, pool: list[Genotype]) -> Iterator[SearchTrials]:
     with closing(Store(tmp_path)) as store:
         made = SearchTrials(context, store)
         driver = driver_of(made)
-        while made.live and (job := driver.next_job()):
+        while made.live and not isinstance(job := driver.next(), Idle):
             driver.take(JobResult(job.id, "error", error="not of interest"))
         yield made
 
@@ -347,10 +348,9 @@ def test_a_segment_waits_for_workers_that_are_starting_but_not_forever(
     controller: SearchTrials, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = driver_of(controller)
-    assert driver.next_job(Workers(1, 1)) is None
-    assert not driver.done
+    assert driver.next(Workers(1, 1)) is Idle.WAIT
     shared_of(controller).bank_training._patient_until = time.monotonic()
-    job = driver.next_job(Workers(1, 1))
+    job = driver.next(Workers(1, 1))
     assert isinstance(job, SupernetJob)
     assert job.member.world == 1
 
@@ -361,7 +361,7 @@ def test_the_plain_view_has_one_line_a_segment(controller: SearchTrials) -> None
     shared_of(controller).bank_training._rates[1] = [0.0, 0.0]  # one worker was tried, and is slower
     driver = driver_of(controller)
     for _ in range(2):
-        for job in (driver.next_job(Workers(2, 0)), driver.next_job(Workers(1, 0))):
+        for job in (driver.next(Workers(2, 0)), driver.next(Workers(1, 0))):
             assert isinstance(job, SupernetJob)
             view.started(job)
             if not job.member.rank:
@@ -442,7 +442,7 @@ def test_the_time_left_is_learned_in_seconds_of_each_kind_of_work(controller: Se
     """The bank takes a minute a step, whatever its FLOPs; of what is known of no kind a FLOP takes as long."""
     driver, shared, began = driver_of(controller), shared_of(controller), 0.0
     for _ in range(3):
-        job = driver.next_job()
+        job = driver.next()
         assert isinstance(job, SupernetJob)
         began += 60.0 * len(job.nets)
         result = trained(job)

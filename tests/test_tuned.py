@@ -33,6 +33,7 @@ from alternas.search.training import recipes
 from alternas.search.training.recipe import Augment, Recipe
 from alternas.search.training.tuned import own_genes, recipe_of, tuned_genes
 from alternas.search.trials.search_trials import SearchTrials
+from alternas.search.trials.weight_sources import Relatives
 from alternas.spaces import FixedChooser, JointSpace, RandomChooser, RecordingChooser, get, members, options_of
 from alternas.spaces.families import ResNetSpace
 from alternas.spaces.presets import SpacePreset
@@ -209,10 +210,10 @@ def test_no_net_inherits_from_itself(open_controller: Open, small_scale: SpacePr
     record = Record.from_dict(drawn_records(1)[0])
     (weights_file(controller.folder, record)).parent.mkdir()
     weights_file(controller.folder, record).touch()
-    assert controller.parents
-    controller.parents.add(record)
+    assert isinstance(controller.weights, Relatives)
+    controller.weights.apply(record)
     net = alternas.archs.Genotype.from_dict(record.genotype)
-    assert controller.parents.most_similar(net) is None
+    assert controller.weights.most_similar(net) is None
 
 
 # What is asked for.

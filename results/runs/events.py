@@ -1,10 +1,10 @@
-"""`Event`: a line of records.jsonl about a trial under way. `UnderWay`: a trial that a resumed search takes up.
+"""`Event`: a line of records.jsonl about a trial under way. `Line`: an event or a record.
 
 Records hold the ends of trials. Between them stand events, which begin with `{"event": `, so that commands that want
 the ends alone pass over them unread:
 
     strategy    what an Optuna sampler keeps: attributes of its study, and of the trial that it has just proposed
-    started     a trial's genes, before its first job
+    started     a trial's genes and what it begins with, before its first job; a net's, that is trained on, has none
     paused      its accuracy at a rung, and what its training is so far
     promoted    it goes on from that rung
 """
@@ -12,13 +12,13 @@ the ends alone pass over them unread:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypedDict
 
 from ...archs.errors import InputError, check_choice
 from ...archs.json_files import Choice, Number, Text, Whole, convert, parse_line
-from .record import Inner, Name, Seconds, Trial, check_time
+from .record import Inner, Name, Record, Seconds, Trial, check_time
+from .status import Weights
 
 START = b'{"event": '
 EVENTS = ("strategy", "started", "paused", "promoted")
@@ -32,8 +32,9 @@ class Event:
     trial: Trial
     key: Name = ""  # started: of the net, or of net and recipe
     genes: dict[str, Choice] = field(default_factory=dict)  # started
-    parent: Trial | None = None  # started: the trial whose weights it inherits
-    step: Whole = 0  # paused: optimiser steps so far
+    parent: Trial | None = None  # started: the trial whose weights it begins with
+    weights: Text = Weights.ALONE.value  # started: of `Weights`, polished where a net is trained on
+    step: Whole = 0  # paused: optimiser steps so far; started: those that a net is trained on for
     accuracy: Number = 0.0  # paused
     started_at: Text = ""  # paused: when its first job began
     result: dict[str, Any] = field(default_factory=dict)  # paused: fields of the record that it would have
@@ -85,42 +86,4 @@ class Outcome(TypedDict):
 
 DEFAULTS = {f.name: f.default_factory() if callable(f.default_factory) else f.default for f in fields(Event)}
 
-
-@dataclass
-class UnderWay:
-    """A trial that has started and has no record.
-
-    Attributes:
-        trial: its number.
-        key: of its net, or of net and recipe.
-        genes: as drawn.
-        parent: the trial whose weights it inherits.
-        accuracies: at each rung passed.
-        promoted: number of rungs that it was promoted from.
-        paused: what it was at its last rung; None before the first.
-    """
-
-    trial: int
-    key: str
-    genes: dict[str, Any]
-    parent: int | None
-    accuracies: list[float] = field(default_factory=list)
-    promoted: int = 0
-    paused: Event | None = None
-
-
-def under_way(events: Iterable[Event], ended: set[int]) -> list[UnderWay]:
-    """The trials that have started and not ended, in the order of their numbers."""
-    trials: dict[int, UnderWay] = {}
-    for event in events:
-        if event.trial in ended or event.event == "strategy":
-            continue
-        if event.event == "started":
-            trials[event.trial] = UnderWay(event.trial, event.key, event.genes, event.parent)
-        elif trial := trials.get(event.trial):
-            if event.event == "promoted":
-                trial.promoted = len(trial.accuracies)
-            else:
-                trial.accuracies.append(event.accuracy)
-                trial.paused = event
-    return [trials[number] for number in sorted(trials)]
+Line = Record | Event

@@ -14,10 +14,9 @@ from msgspec import Meta
 from ...archs.errors import InputError, check_choice, short_repr
 from ...archs.genotype import TIMM_FIELD
 from ...archs.json_files import Choice, Count, Number, Share, Text, Whole, convert, parse_line
-from .status import RECORDED, Status
+from .status import RECORDED, Status, Weights
 
-WEIGHTS = ("alone", "inherited", "shared", "polished", "frozen", "finetuned")
-OF_CUTS = ("frozen", "finetuned")  # of cuts of pretrained nets
+OF_CUTS = (Weights.FROZEN, Weights.FINETUNED)  # of cuts of pretrained nets
 KINDS = ("search", "baseline", "reference", "retrain", "study")
 REFERENCE_KINDS = ("baseline", "reference")  # trained beside the nets of a search, to compare them with
 PACKAGES = ("alternas", "torch", "timm", "optuna", "ray")
@@ -63,9 +62,7 @@ class Record:
     recipe: dict[str, Any] = field(default_factory=dict)  # as a dict
     data: dict[str, Any] = field(default_factory=dict)  # name, fraction and split hash
     seed: Whole = 0  # of the training
-    # alone (from fresh ones), inherited (from another net's), shared (slices of a supernet's bank) or polished
-    # (trained on from such slices); of a cut of a pretrained net frozen (as it was) or finetuned
-    weights: Text = "alone"
+    weights: Text = Weights.ALONE.value
     # the weights it started from, what was taken of them part by part, and the steps they cost
     lineage: dict[str, Any] = field(default_factory=dict)
     # of a study: what this training varies, by name; its seeds repeat them
@@ -167,7 +164,7 @@ class Record:
         convert(data, cls, "")
         convert(data, Inner, "")
         record = cls(**{**data, "status": Status(data["status"])})
-        for name, known in {"status": RECORDED, "kind": KINDS, "weights": WEIGHTS}.items():
+        for name, known in {"status": RECORDED, "kind": KINDS, "weights": tuple(Weights)}.items():
             if getattr(record, name) not in known:
                 check_choice(name, getattr(record, name), known)
         check_time("started_at", record.started_at)

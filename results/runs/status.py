@@ -1,4 +1,4 @@
-"""`Status`: how a job or a trial ended."""
+"""`Status`: how a job or a trial ended. `Weights`: how a net came by its weights."""
 
 from __future__ import annotations
 
@@ -27,3 +27,14 @@ class Status(StrEnum):
 FAILED = (Status.ERROR, Status.NAN, Status.OOM, Status.TIMEOUT, Status.LOST)
 UNTRAINED = (Status.INFEASIBLE, Status.DUPLICATE)  # they use up no trial
 RECORDED = (Status.OK, Status.PRUNED, *FAILED, *UNTRAINED)
+
+
+class Weights(StrEnum):
+    """How a net came by its weights; JSON holds the text."""
+
+    ALONE = "alone"  # trained from fresh ones
+    INHERITED = "inherited"  # trained from those of another net
+    SHARED = "shared"  # slices of a supernet's bank
+    POLISHED = "polished"  # finetuned: trained on from its own, once the nets of a search have ended
+    FROZEN = "frozen"  # of a cut of a pretrained net, as they were
+    FINETUNED = "finetuned"  # of such a cut, trained on

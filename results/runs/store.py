@@ -34,8 +34,9 @@ from ...archs.files import atomic_write, check_own, make_folder, naming, open_ow
 from ...archs.json_files import Amount, Number, Share, Whole, convert, parse_line, read_json
 from ...archs.parts import MAX_CLASSES, Width
 from .append_only import cut_torn_line, no_collection, read_lines
-from .events import START, Event, UnderWay, under_way
+from .events import START, Event, Line
 from .record import Record, check_format
+from .status import Weights
 
 
 class Settings(TypedDict, total=False):
@@ -175,7 +176,7 @@ def read_events(folder: Path) -> list[Event]:
     return [row for row in _rows(folder, lambda line: line.startswith(START)) if isinstance(row, Event)]
 
 
-def _rows(folder: Path, is_asked: Callable[[bytes], bool]) -> list[Record | Event]:
+def _rows(folder: Path, is_asked: Callable[[bytes], bool]) -> list[Line]:
     path, label = folder / "records.jsonl", _label(folder)
     with no_collection():
         return [_parse(path, label, i, line) for i, line in enumerate(read_lines(path), start=1) if is_asked(line)]
@@ -186,7 +187,7 @@ def has_trained(folder: Path) -> bool:
     return bool(read_records(folder)) or any(event.event == "paused" for event in read_events(folder))
 
 
-def _parse(path: Path, label: str, number: int, line: bytes) -> Record | Event:
+def _parse(path: Path, label: str, number: int, line: bytes) -> Line:
     try:
         row = parse_line(line)
     except ValueError as error:  # bad UTF-8 or bad JSON
@@ -206,8 +207,8 @@ def weights_file(folder: Path, record: Record) -> Path:
 
 
 def weights_name(key: str, weights: str) -> str:
-    """Name of the files of a net in a search, which may have it trained on beside its first weights."""
-    return f"{key}-{weights}" if weights in ("shared", "polished", "finetuned") else key
+    """Name of the files of a net in a search, which may have it on slices, and trained on, beside its own weights."""
+    return f"{key}-{weights}" if weights in (Weights.SHARED, Weights.POLISHED, Weights.FINETUNED) else key
 
 
 def mark_ended(folder: Path) -> None:
@@ -220,43 +221,34 @@ class Store:
 
     Attributes:
         records: of all trials that have ended.
-        events: of all trials, as they were when the run was opened.
+        lines: records and events, as they were when the run was opened.
     """
 
     def __init__(self, folder: Path, records: Iterable[Record] = ()) -> None:
         """Open a run; one that has no record yet begins with `records`, all of them or none."""
         self.folder, path = folder, folder / "records.jsonl"
-        rows = _rows(folder, lambda line: True)
-        self.records = [row for row in rows if isinstance(row, Record)]
-        self.events = [row for row in rows if isinstance(row, Event)]
+        self.lines = _rows(folder, lambda line: True)
+        self.records = [line for line in self.lines if isinstance(line, Record)]
         if not self.records and (taken := list(records)):
             atomic_write(path, lambda file: file.writelines(record.to_line() for record in taken))
-            self.records, self.events = taken, []
+            self.records, self.lines = taken, list[Line](taken)
         cut_torn_line(path)
         self._file = open_own(path, "ab", buffering=0)
         self._opened = os.fstat(self._file.fileno())
         sync_folder(folder)
 
-    @property
-    def under_way(self) -> list[UnderWay]:
-        """Trials that an earlier driver has left: started, perhaps paused, without a record."""
-        return under_way(self.events, {record.trial for record in self.records})
-
-    def append(self, record: Record) -> None:
-        """Write one record; it is on disk when this returns, and the events before it.
+    def append(self, line: Line) -> None:
+        """Write one line, which outlives this process; a record is on disk when this returns, and all lines before it.
 
         Raises:
             InputError: if it could not be read again.
             OSError: if the disk is full or broken. What is torn then is cut when the run is opened again.
         """
-        self._write(record.to_line())
-        with naming(self.folder / "records.jsonl"):
-            os.fsync(self._file.fileno())
-        self.records.append(record)
-
-    def note(self, event: str, trial: int, **facts: Any) -> None:
-        """Write one event, which outlives this process; OSError as `append`."""
-        self._write(Event(event, trial, **facts).to_line())
+        self._write(line.to_line())
+        if isinstance(line, Record):
+            with naming(self.folder / "records.jsonl"):
+                os.fsync(self._file.fileno())
+            self.records.append(line)
 
     def check(self) -> None:
         """Raise OperationError if the run's folder is elsewhere now: what others write would go to the old place."""

@@ -15,7 +15,7 @@ from ...results.ranking.objectives import RankingQuery, parse_objectives
 from ...results.ranking.remarks import why_empty
 from ...results.render.tables import nets_table, short
 from ...results.runs.record import REFERENCE_KINDS, Record
-from ...results.runs.status import UNTRAINED, Status
+from ...results.runs.status import UNTRAINED, Status, Weights
 from ..spec import UNLIMITED
 from ..training.bank_jobs import EvaluateJob, SupernetJob
 from ..training.job import Job, JobId, LatencyJob, Progress, TrainJob, TrialJob
@@ -90,7 +90,7 @@ class ShownSearch:
         """Nets and how many there will be; of a search that its compute ends, how much of that is used."""
         trials, records = self.trials, self.records
         nets = trained(self.statuses)
-        again = sum(record.weights == "polished" for record in records)
+        again = sum(record.weights == Weights.POLISHED for record in records)
         waiting = len(trials.finetuning.under_way) + (len(trials.finetuning.waits) if trials.all_ended else 0)
         on = f", trained on {again} of {again + waiting}" if trials.settings.polish and (again or waiting) else ""
         budget = trials.budget
@@ -139,7 +139,7 @@ class ShownSearch:
         metric = self.trials.context.settings.metric
         result = f"{metric.name} {metric.text(record.accuracy)}" if record.accuracy is not None else record.error
         what = f"{record.status} {result}, {short(record.cost['macs'])} MACs, {record.label}"
-        notes = [record.kind] * (record.kind in REFERENCE_KINDS) + [record.weights] * (record.weights != "alone")
+        notes = [record.kind] * (record.kind in REFERENCE_KINDS) + [record.weights] * (record.weights != Weights.ALONE)
         note = f" ({', '.join(notes)})" if notes else ""
         return f"{record.name}: {what}{note}"
 

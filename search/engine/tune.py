@@ -35,6 +35,7 @@ from ..run import Driver, opened
 from ..spec import SearchSpec
 from ..summary import conclude
 from ..training.job import JobResult, Point, Progress, TrainJob
+from ..trials.producer import Idle
 from ..trials.search_trials import SearchTrials
 from .worker import Worker
 
@@ -215,7 +216,8 @@ class DriverSearcher(Searcher):
         self._report(driver)
         if len(self._running) >= self._most:
             return None
-        if (job := driver.next_job()) is not None:
+        job = driver.next()
+        if not isinstance(job, Idle):
             assert isinstance(job, TrainJob), "`search` refuses latencies"
             self._running[trial_id] = job.trial
             net = job.genotype  # Tune's loggers show all but the task
@@ -223,7 +225,7 @@ class DriverSearcher(Searcher):
             return shown | {"task": TuneTask(job, _now())}
         if self._running:
             return None
-        if not driver.done:
+        if job is Idle.WAIT:
             raise OperationError(f"run {self._spec.name!r}: nothing runs, and nothing can be run")
         driver.close()
         mark_ended(driver.folder)

@@ -19,6 +19,7 @@ from typing import Any
 from ...archs import Cost
 from ...archs.timm_net import CountedCost, Net, net_cost
 from ...results.ranking.metric import Metric
+from ...results.runs.events import Line
 from ...results.runs.record import Record, versions
 from ...results.runs.status import Status
 from ...results.runs.store import Store
@@ -31,7 +32,7 @@ from ..training.job import FewShot, InitWeights, JobId, JobResult, TrainJob, Wor
 from ..training.recipe import Recipe
 from ..training.trainer_file import TrainerFile
 from ..trials.live import LiveTrials
-from ..trials.producer import Producer
+from ..trials.producer import Idle, Producer
 from ..trials.trial import Trial
 
 FINAL = (Status.OK, Status.NAN)  # another try would end the same
@@ -159,11 +160,6 @@ class PlanTrials(Producer):
         return [replace(self.ended[i], factors=t.factors) for i, t in self.plan.items() if i in self.ended]
 
     @property
-    def done(self) -> bool:
-        """Whether nothing runs. Once `next_job` has returned None, nothing is left to run."""
-        return not self.live
-
-    @property
     def complete(self) -> bool:
         """Whether all of the plan has ended."""
         return not self.live and not self._left
@@ -173,7 +169,7 @@ class PlanTrials(Producer):
         trial = self.live.get(job) if isinstance(job, int) else None
         return self.plan[trial.record_fields["training_id"]] if trial else None
 
-    def next_job(self, workers: Workers) -> TrainJob | Record | None:
+    def next(self, workers: Workers) -> TrainJob | Record | Idle:
         """The next training whose start is there; the record of one whose start has failed."""
         if trial := self.live.next_queued():
             return self._job(trial)
@@ -188,7 +184,7 @@ class PlanTrials(Producer):
                 return trial.finish(Status.ERROR, f"its start, trial {parent.trial}, is {parent.status}")
             self.live[trial.number] = trial
             return self._job(trial)
-        return None
+        return Idle.WAIT if self.live else Idle.OVER
 
     def _trial(self, training: Training) -> Trial:
         self._next_number += 1
@@ -229,23 +225,24 @@ class PlanTrials(Producer):
             trainer=self.context.trainer,
         )
 
-    def take(self, job: TrainJob, result: JobResult) -> Record | None:
+    def take(self, job: TrainJob, result: JobResult) -> list[Line]:
         """The record of the training that a result is of."""
         trial = self.live[job.trial]
         given_up = self.live.received(trial, result)
         if result.status == Status.LOST:
-            return given_up
+            return [given_up] if given_up else []
         if job.task != "classes":  # its accuracy is not one on classes: it becomes a metric that names the task
             metrics = result.metrics | ({} if result.accuracy is None else {"accuracy": result.accuracy})
             metrics = {f"{job.task}_{name}": value for name, value in metrics.items()}
             result = replace(result, accuracy=None, metrics=metrics, how=result.how | {"task": job.task})
         trial.last_result = result
-        return trial.finish(result.status, result.error, accuracy=result.accuracy)
+        return [trial.finish(result.status, result.error, accuracy=result.accuracy)]
 
-    def learn(self, record: Record) -> None:
-        """Take up that a training has ended, and what follows from that."""
-        self.live.pop(record.trial, None)
-        self.ended[record.training_id] = record
+    def apply(self, line: Line) -> None:
+        """Take in that a training has ended."""
+        if isinstance(line, Record):
+            self.live.end(line)
+            self.ended[line.training_id] = line
 
     def _weights(self, training: str) -> Path:
         return self.folder / "weights" / f"{training}.safetensors"

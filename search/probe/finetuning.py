@@ -1,6 +1,6 @@
 """`CutFinetuning`: which cuts of the front are trained on once all probes have ended, and the records of that.
 
-Its state is what the records say: `learn` takes up each, those of earlier sessions too.
+Its state is what the records say: `apply` takes in each, those of earlier sessions too.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from typing import Any
 from ...archs.cost import BACKWARD_FACTOR
 from ...archs.timm_net import CutNet, net_from_dict
 from ...results.ranking.objectives import spent_on_evaluation, spent_on_training
+from ...results.runs.events import Line
 from ...results.runs.record import Record, now
-from ...results.runs.status import Status
+from ...results.runs.status import Status, Weights
 from ...results.runs.store import Store, weights_file, weights_name
 from ..training.job import JobResult, Workers
 from ..trials.compute_budget import finetuning_ratio
 from ..trials.finetuning_plan import HOPEFUL, Candidate, thinned
-from ..trials.producer import Producer
+from ..trials.producer import Idle, Producer
 from ..trials.work import Work
 from .crossval import FOLDS
 from .finetune_recipe import BATCH, MAX_EPOCHS, MIN_EPOCHS, finetuning_recipe
@@ -28,7 +29,6 @@ from .probe import BALANCED
 from .probing import MAX_RETRIES, Probing
 
 log = logging.getLogger("alternas")
-FINETUNED = "finetuned"
 PASSES = FOLDS  # through all pictures: FOLDS - 1 of an epoch of each fold, and one of the last training
 
 
@@ -46,15 +46,11 @@ class CutFinetuning(Producer):
         self.running: dict[int, Record] = {}
         self._losses: dict[int, int] = defaultdict(int)
         for record in store.records:
-            self.learn(record)
-
-    @property
-    def done(self) -> bool:
-        return not self.running
+            self.apply(record)
 
     @property
     def complete(self) -> bool:
-        return self.done and self._probing.complete and not self.waiting()
+        return not self.running and self._probing.complete and not self.waiting()
 
     @property
     def flops(self) -> float:
@@ -73,17 +69,15 @@ class CutFinetuning(Producer):
                 left -= self._flops(record, epochs)
         return waiting
 
-    def next_job(self, workers: Workers) -> FinetuneCutJob | None:
+    def next(self, workers: Workers) -> FinetuneCutJob | Idle:
         """The finetuning of the next cut, once nothing is left to probe."""
-        if not self._probing.complete:
-            return None
-        waiting = self.waiting()
+        waiting = self.waiting() if self._probing.complete else []
         if not waiting:
-            return None
+            return Idle.OVER if self._probing.complete and not self.running else Idle.WAIT
         record, epochs = waiting[0]
         context, number = self._context, self._probing.new_number()
         self.running[number] = record
-        net, name = net_from_dict(record.genotype), weights_name(record.key, FINETUNED)
+        net, name = net_from_dict(record.genotype), weights_name(record.key, Weights.FINETUNED)
         assert isinstance(net, CutNet)
         return FinetuneCutJob(
             number, net, str(weights_file(context.folder, record)), epochs,
@@ -91,14 +85,14 @@ class CutFinetuning(Producer):
             context.spec.seed, context.spec.metric, 60 * context.spec.run.budget.trial_minutes,
         )  # fmt: skip
 
-    def take(self, job: FinetuneCutJob, result: JobResult) -> Record | None:
-        """The record of a cut that was trained on; None where its worker was lost and another tries."""
+    def take(self, job: FinetuneCutJob, result: JobResult) -> list[Line]:
+        """The record of a cut that was trained on; none where its worker was lost and another tries."""
         frozen = self.running.pop(job.trial)
         if result.status == Status.LOST:
             self._losses[frozen.trial] += 1
             if self._losses[frozen.trial] <= MAX_RETRIES:
                 log.warning("finetuning of trial %d: %s; it is tried again", frozen.trial, result.error)
-                return None
+                return []
         spec = self._context.spec
         recipe = finetuning_recipe(job.epochs, spec.metric.name in BALANCED)
         steps = recipe.steps(self._context.images)
@@ -107,17 +101,19 @@ class CutFinetuning(Producer):
         fields |= {"folds": runtime.get("folds", []), "runtime": {k: v for k, v in runtime.items() if k != "folds"}}
         lineage = {"trial": frozen.trial, "weights": f"trial {frozen.trial}", "steps": None, "flops": None}
         fields |= {"lineage": lineage | {"share": 1.0}}
-        return Record(
+        record = Record(
             trial=job.trial, kind="search", family=frozen.family, key=frozen.key, genotype=frozen.genotype,
             genes=frozen.genes, cost=frozen.cost, status=result.status, error=result.error, accuracy=result.accuracy,
-            budget={"done": result.step, "full": steps}, recipe=recipe.to_dict(), seed=spec.seed, weights=FINETUNED,
+            budget={"done": result.step, "full": steps}, recipe=recipe.to_dict(), seed=spec.seed,
+            weights=Weights.FINETUNED,
             started_at=now(result.seconds), finished_at=now(), **fields,
         )  # fmt: skip
+        return [record]
 
-    def learn(self, record: Record) -> None:
-        """Take up the record of a cut that was trained on."""
-        if record.weights == FINETUNED:
-            self.records[record.lineage["trial"]] = record
+    def apply(self, line: Line) -> None:
+        """Take in the record of a cut that was trained on."""
+        if isinstance(line, Record) and line.weights == Weights.FINETUNED:
+            self.records[line.lineage["trial"]] = line
 
     def _chosen(self) -> Sequence[Record]:
         """The cuts that span the front as far as the share affords at least two, the cheapest first.

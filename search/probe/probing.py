@@ -1,6 +1,6 @@
 """`Probing`: which pretrained net is probed next, at which image side, and the records that a probe becomes.
 
-Its state is what the records say: `learn` takes up each, those of earlier sessions too.
+Its state is what the records say: `apply` takes in each, those of earlier sessions too.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from typing import Any
 from ...archs.cost import FORWARD_FACTOR
 from ...archs.timm_net import CountedCost, CutNet, net_from_dict
 from ...results.ranking.pareto import front_of
+from ...results.runs.events import Line
 from ...results.runs.record import Record, now
 from ...results.runs.status import Status
 from ...results.runs.store import Store, weights_file
 from ..samplers.probe_order import ProbePair
 from ..training.job import JobResult, Workers
-from ..trials.producer import Producer
+from ..trials.producer import Idle, Producer
 from .context import ProbeContext
 from .job import CutResult, ProbeJob
 
@@ -48,28 +49,24 @@ class Probing(Producer):
         self._unwritten = deque[Record]()
         self._next_number = 0
         for record in store.records:
-            self.learn(record)
-
-    @property
-    def done(self) -> bool:
-        return not self.running and not self._unwritten
+            self.apply(record)
 
     @property
     def complete(self) -> bool:
-        return self.done and self._next_pair() is None
+        return not self.running and not self._unwritten and self._next_pair() is None
 
     @property
     def flops(self) -> float:
         """FLOPs of all probes so far: 2 x MACs x pictures of the deepest cut of each."""
         return sum(FORWARD_FACTOR * r.cost["macs"] * r.runtime.get("evaluated", 0) for r in self.records.values())
 
-    def next_job(self, workers: Workers) -> ProbeJob | Record | None:
-        """A cut to record, else the probe of the next pair; None if no pair is left that is worth it."""
+    def next(self, workers: Workers) -> ProbeJob | Record | Idle:
+        """A cut to record, else the probe of the next pair that is worth it."""
         if self._unwritten:
             return self._unwritten.popleft()
         pair = self._next_pair()
         if pair is None:
-            return None
+            return Idle.WAIT if self.running else Idle.OVER
         if self._again:
             self._again.popleft()
         context, number = self.context, self.new_number(self.context.cuts_of(pair.name))
@@ -85,7 +82,7 @@ class Probing(Producer):
         self._next_number += trials
         return self._next_number - trials
 
-    def take(self, job: ProbeJob, result: JobResult) -> Record | None:
+    def take(self, job: ProbeJob, result: JobResult) -> list[Line]:
         """The record of the most accurate cut; those of the others are handed out next."""
         pair = self.running.pop(job.trial)
         if result.status == Status.LOST:
@@ -93,18 +90,22 @@ class Probing(Producer):
             if self._losses[pair] <= MAX_RETRIES:
                 log.warning("%s at %d px: %s; it is tried again", pair.name, pair.side, result.error)
                 self._again.append(pair)
-                return None
+                return []
         if result.status != Status.OK or not result.cuts:
-            return self._failed(job, pair, result)
+            return [self._failed(job, pair, result)]
         known = {r.trial for r in self._found[pair]}
         records = [self._record(job, pair, cut, result) for cut in result.cuts]
         records = [r for r in records if r.trial not in known and r.key not in self.records]
         best = max(records, key=lambda record: record.accuracy or 0.0, default=None)
         self._unwritten.extend(record for record in records if record is not best)
-        return best
+        return [best] if best else []
 
-    def learn(self, record: Record) -> None:
-        """Take up the record of a cut; a pair has ended with the last of its cuts."""
+    def apply(self, line: Line) -> None:
+        """Take in the record of a cut; a pair has ended with the last of its cuts."""
+        if isinstance(line, Record):
+            self._take_in(line)
+
+    def _take_in(self, record: Record) -> None:
         if record.kind != "search" or record.weights != "frozen":
             self._next_number = max(self._next_number, record.trial + 1)
             return

@@ -14,13 +14,13 @@ from ...results.ranking.objectives import RankingQuery, parse_objectives
 from ...results.ranking.remarks import why_empty
 from ...results.render.tables import nets_table, short
 from ...results.runs.record import Record
-from ...results.runs.status import FAILED, Status
+from ...results.runs.status import FAILED, Status, Weights
 from ..samplers.probe_order import ProbePair
 from ..training.job import Job
 from ..trials.forecast import Known
 from ..trials.work import Work
 from .crossval import FOLDS
-from .finetuning import FINETUNED, CutFinetuning
+from .finetuning import CutFinetuning
 from .job import FinetuneCutJob, ProbeJob
 from .probing import Probing
 
@@ -136,7 +136,7 @@ class ShownProbing:
         spec = self._probing.context.spec
         if record.accuracy is None:
             return f"{record.label}: {record.status} {record.error}"
-        if record.weights == FINETUNED:
+        if record.weights == Weights.FINETUNED:
             return f"{record.label} at {short(record.macs)} MACs, trained on: {spec.metric.text(record.accuracy)}"
         best = f"{spec.metric.name} {spec.metric.text(record.accuracy)} at {short(record.cost['macs'])} MACs"
         return f"{record.genes['net']} at {record.genes['side']} px: {record.runtime['cuts']} cuts, the best {best}"

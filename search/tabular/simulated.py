@@ -15,6 +15,7 @@ from typing import Any
 from ...archs import Cost, Genotype
 from ...archs.errors import InputError
 from ...results.ranking.limits import Limits
+from ...results.runs.events import Line
 from ...results.runs.record import Record
 from ...results.runs.status import Status
 from ...spaces import FeasibleNets
@@ -199,10 +200,12 @@ class _Records:
     """A store in memory."""
 
     def __init__(self) -> None:
-        self.records: list[Record] = []
-        self.events, self.under_way, self.append = (), (), self.records.append
+        self.records, self.lines = list[Record](), list[Line]()
 
-    def note(self, event: str, trial: int, **facts: Any) -> None: ...
+    def append(self, line: Line) -> None:
+        if isinstance(line, Record):
+            self.records.append(line)
+
     def check(self) -> None: ...
 
 

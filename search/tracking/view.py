@@ -19,7 +19,7 @@ from ...archs.errors import InputError
 from ...archs.timm_net import Net, net_from_dict
 from ...results.ranking.metric import run_metric
 from ...results.runs.record import Record
-from ...results.runs.status import UNTRAINED
+from ...results.runs.status import UNTRAINED, Weights
 from ..engine.shown import ProgressView
 from ..redact import redact
 from ..training.job import Job, JobId, Progress, TrainJob
@@ -189,7 +189,7 @@ class TrackingView:
 
 def _is_tracked(record: Record) -> bool:
     """Whether a net was trained by itself: slices of a supernet come by the thousand, and have no curve."""
-    return record.status not in UNTRAINED and record.weights != "shared" and not record.taken_from
+    return record.status not in UNTRAINED and record.weights != Weights.SHARED and not record.taken_from
 
 
 def _training_of(record: Record, seed: int | None = None) -> TrainingEvent:

@@ -11,7 +11,6 @@ from ...results.runs.status import Status
 from ..context import SearchContext
 from .compute_budget import ComputeBudget
 from .proposer import Proposer
-from .study import StudyAdapter
 from .tally import TOO_MUCH
 from .trial import Trial
 
@@ -19,8 +18,8 @@ from .trial import Trial
 class Admission:
     """Turns away nets that are over a limit, known, or more than what is left of the compute."""
 
-    def __init__(self, context: SearchContext, study: StudyAdapter, proposer: Proposer, budget: ComputeBudget) -> None:
-        self._context, self._study, self._proposer, self._budget = context, study, proposer, budget
+    def __init__(self, context: SearchContext, proposer: Proposer, budget: ComputeBudget) -> None:
+        self._context, self._proposer, self._budget = context, proposer, budget
 
     def refused(self, trial: Trial) -> Record | None:
         """The record of a net that is over a limit, or the same as another; None of one to be trained."""
@@ -42,7 +41,6 @@ class Admission:
 
     def infeasible(self, trial: Trial, broken: dict[str, float], error: str = "") -> Record:
         """The record of a trial whose net breaks limits, each by this share."""
-        self._study.violates(trial.number, broken)
         if not error:
             costs = (
                 f"{name} {self._context.cost_named(name, trial.net.key, trial.cost.totals()):g}" for name in broken

@@ -27,7 +27,7 @@ from ..supernet.draws import NetSampler
 from ..training.bank_jobs import SupernetJob
 from ..training.job import JobResult, Workers
 from ..training.member import Member
-from .producer import Producer
+from .producer import Idle, Producer
 
 log = logging.getLogger("alternas")
 SEGMENTS = 16  # jobs that the bank's training is cut into: each leaves a checkpoint
@@ -88,16 +88,20 @@ class BankTraining(Producer):
         """FLOPs that the rest takes."""
         return 0.0 if self._is_others else self._budget.bank * (1 - self.progress["step"] / self._budget.steps)
 
-    def next_job(self, workers: Workers) -> SupernetJob | None:
-        """The job of a worker; None while all of a segment are out, or to wait for workers that are starting."""
+    @property
+    def complete(self) -> bool:
+        return self.done
+
+    def next(self, workers: Workers) -> SupernetJob | Idle:
+        """The job of a worker; WAIT while all of a segment are out, or for workers that are starting."""
         if self.done:
-            return None
+            return Idle.OVER
         waits = workers.idle < NETS_A_STEP and workers.starting > 0 and time.monotonic() < self._patient_until
         if not self._dealt and not self._out and not waits:
             self._dealt.extend(self._deal(workers.idle))
             self._workers = len(self._dealt)
         if not self._dealt:
-            return None
+            return Idle.WAIT
         job = self._dealt.popleft()
         self._out.add(job.member.rank)
         return job
@@ -164,7 +168,7 @@ class BankTraining(Producer):
             metric=settings.metric,
         )
 
-    def take(self, job: SupernetJob, result: JobResult) -> None:
+    def take(self, job: SupernetJob, result: JobResult) -> tuple[()]:
         """Take the result of a job, of which there is no record; OperationError if the bank cannot be trained."""
         self._out.discard(job.member.rank)
         self._results[job.member.rank] = result
@@ -174,6 +178,7 @@ class BankTraining(Producer):
             results, self._results = self._results, {}
             self._clear_rendezvous()
             self._end_segment(min((result for _, result in sorted(results.items())), key=lambda r: r.priority))
+        return ()
 
     def _end_segment(self, result: JobResult) -> None:
         """Take the result of a segment: the first worker's result, or the fault of another."""

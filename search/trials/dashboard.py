@@ -15,9 +15,8 @@ from ...archs.errors import InputError
 from ...results.ranking.front import costs_of_net
 from ...results.ranking.run_leaderboard import leaderboard_of
 from ...results.render.terminal import print_lines
-from ...results.runs.events import under_way
 from ...results.runs.store import read_events
-from .recorded_trials import RecordedTrials, StudyMemory
+from .recorded_trials import StudyMemory, StudyTrials
 from .study import DIRECTIONS, quiet
 
 
@@ -30,8 +29,8 @@ def recorded_study(folder: Path) -> BaseStorage:
     quiet()
     board = leaderboard_of(folder)
     by_trial = {record.trial: record for record in board.records}
-    live = under_way(read_events(folder), set(by_trial))
-    genes = [trial.genes for trial in (*board.records, *live) if trial.genes]
+    events = [e for e in read_events(folder) if e.trial not in by_trial and e.event != "strategy"]
+    genes = [line.genes for line in (*board.records, *events) if line.genes]
     options = {name: tuple(dict.fromkeys(own[name] for own in genes if name in own)) for name in next(iter(genes), ())}
     costs = {r.key: costs_of_net(r, by_trial, board.extra) for r in board.records}
 
@@ -41,9 +40,11 @@ def recorded_study(folder: Path) -> BaseStorage:
     storage = StudyMemory()
     study = optuna.create_study(storage=storage, study_name=folder.name, directions=DIRECTIONS)
     study.set_metric_names([board.query.metric.score_name, board.query.cost])
-    recorded = RecordedTrials(board.records, live, options, cost_of)
-    for number in range(recorded.count):
-        study.add_trial(recorded.frozen(number))
+    trials = StudyTrials(options, cost_of)
+    for line in (*board.records, *events):
+        trials.apply(line)
+    for number in trials.numbers(0):
+        study.add_trial(trials.frozen(number))
     return storage
 
 

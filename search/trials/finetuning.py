@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ...archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
 from ...results.runs.record import Record
-from ...results.runs.status import Status
+from ...results.runs.status import Status, Weights
 from ..context import SearchContext
 from .baselines import drawn_macs
 from .compute_budget import BESIDE_SHARE, ComputeBudget, finetuning_ratio
@@ -53,12 +53,12 @@ class Finetuning:
 
     def apply(self, record: Record) -> None:
         """Take in the next record."""
-        if record.weights != "polished":
+        if record.weights != Weights.POLISHED:
             self._plan = None
         if record.kind not in ("search", "baseline"):
             return
         self._steps[record.trial] = record.budget.get("done", 0) + self._steps.get(record.lineage.get("trial", -1), 0)
-        if record.weights == "polished":
+        if record.weights == Weights.POLISHED:
             self._round.append(record)
         elif record.status == Status.OK and (record.kind == "baseline" or self._is_own(record)):
             self._begin_round()
@@ -66,9 +66,14 @@ class Finetuning:
             self._name[record.trial] = name = f"{record.kind} {record.trial_key}"
             self._nets[name] = self._candidate(record)
 
+    def record_of(self, trial: int | None) -> Record | None:
+        """The record of a net's best weights, if that is the one of this trial."""
+        net = self._nets.get(self._name.get(-1 if trial is None else trial, ""))
+        return net.record if net and net.record and net.record.trial == trial else None
+
     def _is_own(self, record: Record) -> bool:
         """Whether it is a net that this search has found."""
-        return not record.taken_from and (record.weights == "shared") == self._with_slices
+        return not record.taken_from and (record.weights == Weights.SHARED) == self._with_slices
 
     def _begin_round(self) -> None:
         """Take in what the nets of the last round have come to: each keeps the better weights."""
@@ -90,7 +95,7 @@ class Finetuning:
     @property
     def under_way(self) -> list[int]:
         """The trials whose nets are being trained on."""
-        live = (trial.parent for trial in self._live.values() if trial.weights == "polished")
+        live = (trial.parent for trial in self._live.values() if trial.is_finetuning)
         return [parent.trial for parent in live if parent and parent.trial is not None]
 
     @property

@@ -9,7 +9,7 @@ from itertools import islice
 from ...archs import Genotype
 from ...archs.cost import BACKWARD_FACTOR
 from ...results.runs.record import Record
-from ...results.runs.status import UNTRAINED
+from ...results.runs.status import UNTRAINED, Weights
 from ...spaces import FixedChooser
 from ..training.bank_jobs import EvaluateJob, SupernetJob
 from ..training.job import Job, TrainJob
@@ -68,8 +68,8 @@ class Forecast:
     def nets(self) -> int:
         """Nets to train in all, baselines and references too; one that is trained on is the same net."""
         ended, trials = sum(n for status, n in self._tally.statuses.items() if status not in UNTRAINED), self._trials
-        ended -= sum(record.weights == "polished" for record in trials.store.records)
-        live = sum(trial.weights != "polished" for trial in trials.live.values())
+        ended -= sum(record.weights == Weights.POLISHED for record in trials.store.records)
+        live = sum(not trial.is_finetuning for trial in trials.live.values())
         return ended + live + (self._nets_to_evaluate if trials.shared else round(self._nets_to_begin))
 
     def work(self, job: Job) -> Known | None:
@@ -100,7 +100,7 @@ class Forecast:
             yield BANK, Work(done), shared.bank_training.progress.get("seconds", 0.0)
 
     def _work_of(self, record: Record) -> Known:
-        if self._trials.shared and record.weights == "shared":
+        if self._trials.shared and record.weights == Weights.SHARED:
             return SHARED, Work(self._trials.shared.evaluation_flops(Genotype.from_dict(record.genotype)), 0, 1)
         return ALONE, work_of(record)
 
@@ -189,7 +189,7 @@ class Forecast:
         if not self._context.settings.polish:
             return []
         live = [t for t in trials.live.values() if part_of(t) == "search" and not t.paused]
-        plain = [self._candidate(t) for t in trials.live.values() if t.kind == "baseline" and t.weights != "polished"]
+        plain = [self._candidate(t) for t in trials.live.values() if t.kind == "baseline" and not t.is_finetuning]
         is_known = not (to_come.steps or live or plain) and trials.proposed_all
         shares = finetuning.plan if is_known else finetuning.expected(to_come, plain)
         waiting = finetuning.not_begun(shares)

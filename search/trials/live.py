@@ -6,6 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
+from ...results.runs.events import Event
 from ...results.runs.record import Record, now
 from ...results.runs.status import Status
 from ..training.artifacts import ArtifactStore
@@ -33,14 +34,35 @@ class LiveTrials(dict[int, Trial]):
         self.queue: deque[int] = deque()
         self._artifacts = artifacts
 
-    def enter(self, trial: Trial) -> None:
-        """Take up a trial that no other one may repeat."""
-        self[trial.number] = self.by_key[trial.key] = trial
-
     def enqueue(self, trial: Trial) -> None:
-        """Take up such a trial, to wait for a worker."""
-        self.enter(trial)
+        """Take up a trial, to wait for a worker."""
+        self[trial.number] = trial
+        if not trial.is_finetuning:
+            self.by_key[trial.key] = trial
         self.queue.append(trial.number)
+
+    def pause(self, event: Event) -> None:
+        """Pause a trial, if it is under way still."""
+        if trial := self.get(event.trial):
+            trial.pause(event)
+            self._leave_queue(event.trial)
+
+    def promote(self, number: int) -> None:
+        """Let a paused trial wait for a worker."""
+        if trial := self.get(number):
+            trial.promote()
+            self.queue.append(number)
+
+    def end(self, record: Record) -> None:
+        """Let go of a trial that has ended."""
+        self._leave_queue(record.trial)
+        self.pop(record.trial, None)
+        if record.status != Status.DUPLICATE:
+            self.by_key.pop(record.trial_key, None)
+
+    def _leave_queue(self, number: int) -> None:
+        if number in self.queue:
+            self.queue.remove(number)
 
     @property
     def all_paused(self) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...results.runs.record import Record
+from ...results.runs.events import Line
 from ...results.runs.status import Status
 from ..training.job import JobResult, LatencyJob, Workers
-from .producer import Producer
+from .producer import Idle, Producer
 from .search_trials import SearchTrials
 
 MAX_OVER = 100  # nets in a row that are measured and over a limit, before no more are proposed
@@ -18,36 +18,36 @@ class Measuring(Producer):
         self._search, self._devices = search, search.context.devices
         self._over_in_a_row = 0
 
-    def next_job(self, workers: Workers) -> LatencyJob | None:
-        """The measurement of the first net in the queue whose device is free."""
+    def next(self, workers: Workers) -> LatencyJob | Idle:
+        """The measurement of the first net in the queue whose device is free; the search knows what waits for one."""
         live, minutes = self._search.live, self._search.context.settings.run.budget.trial_minutes
         trial = live.next_queued(lambda trial: not trial.last_result and self._devices.is_free_for(trial.net))
         if trial is None:
-            return None
+            return Idle.OVER
         device = self._devices.pending(trial.net)
         assert device is not None, "is_free_for"
         return device.job(trial.number, trial.net, max(1.0, 60 * minutes))
 
-    def take(self, job: LatencyJob, result: JobResult) -> Record | None:
+    def take(self, job: LatencyJob, result: JobResult) -> list[Line]:
         """Take a device's measurement of a net: it ends a trial whose net is over a limit, or does not run there."""
         search, trial, device = self._search, self._search.live[job.trial], self._devices.at_work(job)
         device.release()
         given_up = search.live.received(trial, result)
         if result.status == Status.LOST:
-            return given_up
+            return [given_up] if given_up else []
         if result.status == Status.OK:
             device.add(trial.net, result.latency)
             over = search.context.limits.measured(trial.net)
             if over and trial.kind != "reference":
                 self._over_in_a_row += 1
                 search.exhausted |= self._over_in_a_row >= MAX_OVER
-                return search.admission.infeasible(trial, over)
+                return [search.admission.infeasible(trial, over)]
             self._over_in_a_row = 0
         else:
             device.fail(trial.net, result)
             if result.status == Status.INFEASIBLE:
-                return search.admission.infeasible(trial, {device.failure: 1.0}, result.error)
+                return [search.admission.infeasible(trial, {device.failure: 1.0}, result.error)]
             if result.status != Status.UNREACHABLE:
-                return trial.finish(result.status, result.error)
+                return [trial.finish(result.status, result.error)]
         search.live.queue.appendleft(trial.number)  # to be measured elsewhere or again, then trained
-        return None
+        return []

@@ -2,38 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from enum import Enum
 from typing import Any, Protocol
 
+from ...results.runs.events import Line
 from ...results.runs.record import Record
 from ..training.job import Job, JobResult, Workers
 
 
-class Producer(Protocol):
-    """Hands out jobs, and says what becomes of their results. By default nothing waits, and records change nothing."""
+class Idle(Enum):
+    """Why a producer has no job."""
 
-    @property
-    def done(self) -> bool:
-        """Whether nothing of it runs or waits. Once `next_job` has returned None, nothing is left to run."""
-        return True
+    WAIT = "wait"  # for what runs, or is not there yet
+    OVER = "over"  # nothing of it runs or is left to run
+
+
+class Producer(Protocol):
+    """Hands out jobs, and says what becomes of their results, as lines of the run's log.
+
+    Its state changes in `apply` alone, but for what a session does not outlive: what runs, and what is tried again.
+    By default nothing waits, and no line changes anything.
+    """
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is left to do at all."""
-        return self.done
+        """Whether nothing is left to do at all, which is asked before workers are started."""
+        return True
 
-    def next_job(self, workers: Workers) -> Job | Record | None:
-        """The job of a free worker, or the record of a trial that needs none; None if neither.
-
-        It is asked again at once after a record.
-        """
+    def next(self, workers: Workers) -> Job | Line | Idle:
+        """The job of a free worker, or a line to be written, after which it is asked again."""
         ...
 
-    def take(self, job: Any, result: JobResult) -> Record | None:
-        """Take the result of one of its jobs. Returns the record of the trial whose end that is, if it is one."""
-        ...
+    def take(self, job: Any, result: JobResult) -> Sequence[Line]:
+        """The lines that the result of one of its jobs says, with at most one record."""
+        return ()
 
-    def learn(self, record: Record) -> None:
-        """Take up what a new record says for what comes after it."""
+    def apply(self, line: Line) -> None:
+        """Take in a line that has just been written."""
 
     def close(self) -> list[Record]:
         """Records of the trials that wait, which will not go on."""

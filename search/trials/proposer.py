@@ -11,7 +11,6 @@ from itertools import chain
 
 from ...archs import Genotype
 from ...archs.timm_net import CountedCost, TimmNet
-from ...results.runs.events import UnderWay
 from ...results.runs.record import Record
 from ...spaces import (
     FixedChooser,
@@ -23,6 +22,7 @@ from ...spaces import (
     random_genes,
 )
 from ..context import SearchContext
+from ..samplers.sampler_context import fits
 from .live import LiveTrials
 from .study import StudyAdapter
 from .trial import Trial
@@ -81,12 +81,11 @@ class Proposer:
             for number, (net, cost) in enumerate(missing, start=first)
         ]
 
-    def resumed(self, unfinished: UnderWay) -> Trial:
-        """The trial that an earlier session has begun."""
-        net = self._context.space.sample(FixedChooser(unfinished.genes))
-        trial = self.trial(unfinished.trial, "search", net, unfinished.genes)
-        trial.restore(unfinished)
-        return trial
+    def again(self, number: int, genes: Genes) -> Trial | None:
+        """The trial that an earlier session has begun with these genes; None if they are none of the space."""
+        if not fits(genes, options_of(self._context.space)):
+            return None
+        return self.trial(number, "search", self._context.space.sample(FixedChooser(genes)), genes)
 
     def propose(self, started: int, repeats: int) -> Trial | None:
         """The net that the sampler proposes; None if it has none, for now or, once `exhausted`, at all.
@@ -106,9 +105,7 @@ class Proposer:
         number, chooser = self._study.ask()
         recorder = RecordingChooser(chooser)
         net = self._context.space.sample(recorder)
-        trial = self.trial(number, "search", net, recorder.genes)
-        self._study.set_attrs(number, key=trial.key)
-        return trial
+        return self.trial(number, "search", net, recorder.genes)
 
     def twin(self, key: str) -> Record | Trial | None:
         """The finished or running trial of the same net, trained alike."""

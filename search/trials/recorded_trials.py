@@ -1,9 +1,10 @@
-"""`RecordedTrials`: the records and events of a run as trials of its Optuna study."""
+"""`StudyTrials`: the lines of a run's log as trials of its Optuna study."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from optuna.distributions import BaseDistribution
@@ -11,9 +12,9 @@ from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from ...archs.errors import InputError
-from ...results.runs.events import UnderWay
+from ...results.runs.events import Event, Line
 from ...results.runs.record import Record
-from ...results.runs.status import UNTRAINED, Status
+from ...results.runs.status import UNTRAINED, Status, Weights
 from ...spaces import Gene
 from ..samplers.random import distributions
 from ..samplers.sampler_context import fits
@@ -46,84 +47,119 @@ class StudyMemory(InMemoryStorage):
         super().set_trial_param(trial_id, param_name, param_value_internal, shared)
 
 
-class RecordedTrials:
-    """The trials of a run as its study has them, by number; references are in no study.
+@dataclass
+class StudyTrial:
+    """A trial of a run, as its study has it.
 
     Attributes:
-        ended: by trial its record, and the one that the study was told when it ended.
-        under_way: trials that have started and have no record.
-        count: one more than the last number.
+        key: of its net, or of net and recipe.
+        accuracies: at each rung passed.
+        promoted: number of rungs that it was promoted from.
+        notes: of the sampler.
+        record, known: its record, and the one that the study is told: for a duplicate that of its twin.
     """
 
-    def __init__(
-        self,
-        records: Iterable[Record],
-        under_way: Iterable[UnderWay],
-        options: Mapping[str, tuple[Gene, ...]],
-        cost_of: CostOf,
-        noted: Mapping[int, dict[str, Any]] | None = None,
-    ) -> None:
-        """Take the options of each gene of the space, and the sampler's notes by trial.
+    genes: Mapping[str, Any] = field(default_factory=dict)
+    key: str = ""
+    accuracies: list[float] = field(default_factory=list)
+    promoted: int = 0
+    notes: dict[str, Any] = field(default_factory=dict)
+    record: Record | None = None
+    known: Record | None = None
 
-        Raises:
-            InputError: if trials are missing by the thousand: each would be one.
-        """
-        self._options, self._cost_of, self._noted = options, cost_of, noted or {}
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """What strategies read: "key", "rung0" and so on, "aim" (the rung it was promoted to), "accuracies" by seed."""
+        if not (self.record and self.known):
+            rungs = {f"rung{i}": accuracy for i, accuracy in enumerate(self.accuracies)}
+            return {"key": self.key, "aim": self.promoted} | rungs
+        full = self.record.budget.get("full", 0)
+        passed = [rung for rung in self.record.rungs if rung["step"] < full]  # where it was compared
+        attrs: dict[str, Any] = {"key": self.record.trial_key}
+        attrs |= {f"rung{i}": rung["accuracy"] for i, rung in enumerate(passed)}
+        return attrs | ({"accuracies": self.known.accuracies} if len(self.known.accuracies) > 1 else {})
+
+    @property
+    def constraints(self) -> dict[str, float]:
+        """The limits that its net violates, each by this share."""
+        if not (self.record and self.known):
+            return {}
+        violation = {name: share for name, share in self.record.constraint_violation.items() if share is not None}
+        return OUT_OF_MEMORY if self.known.status == Status.OOM else violation
+
+
+class StudyTrials:
+    """The trials of a run as its study has them, by number: what the lines of its log say. References are in no study.
+
+    Attributes:
+        changed: those that a line has spoken of since the study was told, in order.
+    """
+
+    def __init__(self, options: Mapping[str, tuple[Gene, ...]], cost_of: CostOf) -> None:
+        """Take the options of each gene of the space."""
+        self._options, self._cost_of = options, cost_of
         self._shared: dict[str, BaseDistribution] = dict(distributions(options))
-        self.ended: dict[int, tuple[Record, Record]] = {}
-        trained: dict[str, Record] = {}
-        for record in records:
-            if record.status not in UNTRAINED and record.weights != "polished":
-                trained[record.trial_key] = record
-            if record.kind != "reference":
-                self.ended[record.trial] = record, record_for_study(record, trained)
-        self.under_way = {trial.trial: trial for trial in under_way if fits(trial.genes, options)}
-        self.count = 1 + max([-1, *self.ended, *self.under_way])
-        if self.count - len(self.ended) - len(self.under_way) > MAX_MISSING:
-            rule = f"trial {self.count - 1} among {len(self.ended)} is no number that a search has come to"
-            raise InputError(f"records: {rule}")
+        self._trials: dict[int, StudyTrial] = {}
+        self._trained: dict[str, Record] = {}
+        self._count = 0
+        self.changed: dict[int, None] = {}
 
-    def has(self, number: int) -> bool:
-        """Whether a trial has started or ended."""
-        return number in self.ended or number in self.under_way
+    def apply(self, line: Line) -> None:
+        """Take in the next line."""
+        if isinstance(line, Record):
+            if line.status not in UNTRAINED and line.weights != Weights.POLISHED:
+                self._trained[line.trial_key] = line
+            if line.kind == "reference":
+                return
+        trial = self._trials.setdefault(line.trial, StudyTrial())
+        match line:
+            case Record():
+                trial.genes, trial.record, trial.known = line.genes, line, record_for_study(line, self._trained)
+            case Event(event="strategy"):
+                trial.notes |= line.attrs
+                return  # of a trial that may not have started
+            case Event(event="started"):
+                trial.genes, trial.key = line.genes, line.key
+            case Event(event="paused"):
+                trial.accuracies.append(line.accuracy)
+            case Event():
+                trial.promoted = len(trial.accuracies)
+        self._count = max(self._count, line.trial + 1)
+        self.changed[line.trial] = None
+
+    def numbers(self, first: int) -> range:
+        """The numbers of the trials from this one on; InputError if they are missing by the thousand."""
+        numbers = range(first, self._count)
+        known = sum(number in self._trials for number in numbers)
+        if len(numbers) - known > MAX_MISSING:
+            rule = f"trial {self._count - 1} among {known} is no number that a search has come to"
+            raise InputError(f"records: {rule}")
+        return numbers
+
+    def take(self, number: int) -> StudyTrial:
+        """A trial; one that has ended is forgotten, as the study will know it."""
+        trial = self._trials.get(number, StudyTrial())
+        if trial.record:
+            del self._trials[number]
+        return trial
 
     def frozen(self, number: int) -> FrozenTrial:
         """The trial of a number; a failed one without genes where none is known that fits the space."""
-        if number in self.ended:
-            record, known = self.ended[number]
-            has_cost = known.status != Status.OK or self._cost_of(known.key, known.cost)
-            if has_cost and fits(record.genes, self._options):
-                return self._ended_trial(record, known)
-        elif number in self.under_way:
-            return self.running(self.under_way[number])
-        return create_trial(state=TrialState.FAIL)
-
-    def running(self, trial: UnderWay) -> FrozenTrial:
-        """A trial without a record."""
-        attrs: dict[str, Any] = {"key": trial.key, "aim": trial.promoted}
-        attrs |= {f"rung{i}": accuracy for i, accuracy in enumerate(trial.accuracies)}
+        trial = self.take(number)
+        if not fits(trial.genes, self._options):
+            return create_trial(state=TrialState.FAIL)
+        end: dict[str, Any] = {"state": TrialState.RUNNING}
+        if known := trial.known:
+            if known.status == Status.OK and not self._cost_of(known.key, known.cost):
+                return create_trial(state=TrialState.FAIL)
+            end = end_of(known, self._cost_of)
         return create_trial(
-            state=TrialState.RUNNING,
-            params=trial.genes,
+            **end,
+            params=dict(trial.genes),
             distributions=self._shared,
-            user_attrs=attrs,
-            system_attrs=self._noted.get(trial.trial),
-        )
-
-    def _ended_trial(self, record: Record, known: Record) -> FrozenTrial:
-        """A trial with a record; rungs are those where it was compared."""
-        passed = [rung for rung in record.rungs if rung["step"] < record.budget.get("full", 0)]
-        violation = {name: share for name, share in record.constraint_violation.items() if share is not None}
-        attrs: dict[str, Any] = {"key": record.trial_key}
-        attrs |= {f"rung{i}": rung["accuracy"] for i, rung in enumerate(passed)}
-        attrs |= {"accuracies": known.accuracies} if len(known.accuracies) > 1 else {}
-        return create_trial(
-            **end_of(known, self._cost_of),
-            params=record.genes,
-            distributions=self._shared,
-            user_attrs=attrs,
-            system_attrs=self._noted.get(record.trial),
-            constraints=OUT_OF_MEMORY if known.status == Status.OOM else violation or None,
+            user_attrs=trial.attrs,
+            system_attrs=trial.notes or None,
+            constraints=trial.constraints or None,
         )
 
 

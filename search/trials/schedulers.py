@@ -6,13 +6,12 @@ A scheduler says at which steps (rungs) trials pause, and which of the paused on
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...archs.errors import InputError, check_choice
 from ...results.ranking.pareto import pareto_ranks
-from ...results.runs.record import Record
-from ...results.runs.status import UNTRAINED
 from ..spec import ETA, RUNGS
 
 SCHEDULERS = ("none", "mo-asha", "asha")
@@ -95,38 +94,40 @@ class RungTable:
         self.scheduler, self.steps = by, by.rungs(steps)
         self._results: list[dict[int, RungResult]] = [{} for _ in self.steps[:-1]]
         self._paused: list[set[int]] = [set() for _ in self._results]
+        self._passed = Counter[int]()  # rungs of the trials under way
         self._orders: dict[tuple[int, bool], list[int]] = {}  # trials that may go on, the best first, by rung and last
         self._expected: Mapping[int, float] = {}  # what these orders go by
 
-    def add(self, rung: int, result: RungResult) -> int | None:
-        """Enter a trial's result at `rung`, counted from 0.
-
-        Returns:
-            A trial that was passed over until it was `MAX_COMPARED` results behind: it is compared no longer.
-        """
+    def falls_out(self, rung: int) -> int | None:
+        """The paused trial that the next result at a rung, counted from 0, leaves out: it was passed over for long."""
         results = self._results[rung]
-        results[result.trial] = result
-        if result.paused:
-            self._paused[rung].add(result.trial)
+        oldest = next(iter(results.values())) if len(results) >= MAX_COMPARED else None
+        return oldest.trial if oldest and oldest.paused else None
+
+    def pause(self, trial: int, accuracy: float, cost: float) -> None:
+        """Enter a trial's result at its next rung, where the last `MAX_COMPARED` are compared."""
+        rung = self._passed[trial]
+        self._passed[trial] += 1
+        results = self._results[rung]
+        results[trial] = RungResult(trial, accuracy, cost, True)
+        self._paused[rung].add(trial)
         for last in (False, True):
             self._orders.pop((rung, last), None)
-        if len(results) <= MAX_COMPARED:
-            return None
-        oldest = results.pop(next(iter(results)))
-        self._paused[rung].discard(oldest.trial)
-        return oldest.trial if oldest.paused else None
+        if len(results) > MAX_COMPARED:
+            oldest = results.pop(next(iter(results)))
+            self._paused[rung].discard(oldest.trial)
 
-    def recall(self, record: Record, cost_of: Callable[[str, Mapping[str, int]], float]) -> None:
-        """Enter the rungs that a trial of an earlier session passed; at its end nothing is compared."""
-        for rung, passed in enumerate(() if record.status in UNTRAINED else record.rungs):
-            if passed["step"] < record.budget.get("full", 0):
-                cost = cost_of(record.key, record.cost)
-                self.add(rung, RungResult(record.trial, passed["accuracy"], cost, False))
+    def resume(self, trial: int) -> None:
+        """Note that a trial is paused no longer."""
+        for paused, results in zip(self._paused, self._results, strict=True):
+            if trial in paused:
+                paused.discard(trial)
+                results[trial] = replace(results[trial], paused=False)
 
-    def resume(self, rung: int, trial: int) -> None:
-        """Note that a trial is paused there no longer."""
-        self._results[rung][trial] = replace(self._results[rung][trial], paused=False)
-        self._paused[rung].discard(trial)
+    def end(self, trial: int) -> None:
+        """Note that a trial has ended: what it had at its rungs is compared still."""
+        self.resume(trial)
+        self._passed.pop(trial, None)
 
     @property
     def any_paused(self) -> bool:

@@ -1,20 +1,18 @@
 """`SearchTrials`: what a search trains next, and what becomes of it. No Ray, no torch.
 
-It asks the proposer for nets and the scheduler for who goes on, admits nets within the limits, and tells the Optuna
-study, which is the strategy's memory, of every end once that is recorded.
+It asks the proposer for nets and the scheduler for who goes on, and admits nets within the limits. Its state is what
+the lines of the run's log say: `apply` takes in each, when the run is opened and when one is written.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from typing import cast
 
-from ...archs import Genotype
 from ...results.runs.bank_progress import read_about
-from ...results.runs.events import UnderWay
+from ...results.runs.events import Event, Line
 from ...results.runs.record import Record
-from ...results.runs.status import UNTRAINED, Status
+from ...results.runs.status import UNTRAINED, Status, Weights
 from ...results.runs.store import Store
 from ...spaces import plain_genes
 from ..context import SearchContext
@@ -27,22 +25,23 @@ from .compute_budget import ComputeBudget
 from .finetuning import Finetuning
 from .live import LiveTrials
 from .patience import Patience
-from .producer import Producer
+from .producer import Idle, Producer
 from .proposer import MAX_PROPOSALS, Proposer
-from .recorded_trials import record_for_study
-from .schedulers import RungResult, RungTable
+from .schedulers import RungTable
 from .shared_weights import SharedWeights
-from .study import study_of
+from .study import enqueue_first, study_of
 from .tally import RunTally, part_of
-from .trial import BUDGET_SHARE, Parent, ParentPool, Trial
+from .trial import Trial
+from .weight_sources import Finetuned, source_of
 
 
 class SearchTrials(Producer):
     """The trials of one search. Opened on an existing run, it takes up where that one stopped.
 
     Attributes:
-        context, store: of the search, and of its run's records and events.
-        study: the strategy's memory.
+        context, store: of the search, and of its run's log.
+        study: the strategy and its memory.
+        weights: how nets that are proposed come by their weights.
         shared: the bank that nets are evaluated on; None where each is trained.
         live: trials under way, by number.
         tally: what the records add up to, with the trials under way.
@@ -50,8 +49,6 @@ class SearchTrials(Producer):
         finetuning: the nets that may be trained on in the end.
         known: records of the nets that were trained, by what tells trials apart.
         rungs: results at each rung of the scheduler.
-        parents: the trained nets that new ones may inherit from; None if they may not.
-        pretrained: the net from outside that all nets, baselines too, inherit from; None if there is none.
         admission: which proposals are trained.
         baselines: the plain ResNets that are trained beside the search.
         exhausted: whether the strategy or the space has no new net to give.
@@ -61,8 +58,8 @@ class SearchTrials(Producer):
     def __init__(self, context: SearchContext, store: Store) -> None:
         self.context, self.settings, self.folder = context, context.settings, context.folder
         self.store, self.baselines = store, choose_baselines(context.baselines, context, store.records)
-        self.study = study_of(store, context, self.baselines)
-        self.shared = SharedWeights(context) if context.settings.supernet else None
+        self.study, self.weights = study_of(context, store.lines), source_of(context)
+        self.shared = self.weights if isinstance(self.weights, SharedWeights) else None
         self.live, settings = LiveTrials(context.artifacts), context.settings
         self.tally = RunTally(self.live, settings)
         self.budget = ComputeBudget(self.tally, settings, self.shared)
@@ -71,33 +68,32 @@ class SearchTrials(Producer):
         self.finetuning = Finetuning(context, self.budget, self.tally, self.live, self.shared is not None)
         self.budget.expected_finetuning = lambda: self.finetuning.expected_flops
         self.known: dict[str, Record] = {}
-        self._ends = deque[Record]()  # of trials of an earlier session, to be recorded first
         self.rungs = RungTable(context.scheduler, context.steps)
-        self._short_rungs = context.scheduler.rungs(max(1, round(BUDGET_SHARE * context.steps)))  # of who inherits
-        self.parents = ParentPool(self.folder) if settings.inherit else None
-        self.pretrained = Parent(context.pretrained.start) if context.pretrained else None
         self.exhausted = False
         self.patience = Patience(settings, context.cost_of)
-        self._attempts = 0  # proposals in a row that needed no training
-        for record in store.records:
-            self._recall(record)
-            self.rungs.recall(record, context.cost_of)
         self._proposer = Proposer(context, self.study, store.records, self.live, self.known)
-        self.admission = Admission(context, self.study, self._proposer, self.budget)
-        for number in range(len(self.baselines), len(context.baselines)):
-            self.study.fail(number)
+        self.admission = Admission(context, self._proposer, self.budget)
+        self._finetuned = Finetuned(context, self.shared)
+        self._attempts = 0  # proposals in a row that needed no training
+        self._begun = set[int]()  # trials that have started and not ended
+        self._unwritten, self._drawn = deque[Line](), list[Trial]()  # of the net proposed last
         for trial in self._proposer.baselines(self.baselines):
-            trial.inherit(self.pretrained, self._short_rungs)
+            self.weights.begin_plain(trial)
             self.live.enqueue(trial)
         for trial in self._proposer.references(self.references):
             self.live.enqueue(trial)
-        for unfinished in store.under_way:
-            if self.study.is_open(unfinished.trial):
-                self._resume(unfinished)
+        self._ended = {record.trial: record for record in store.records}  # of these no trial is made again
+        for line in store.lines:
+            self.apply(line)
+        self._ended.clear()
+        for number in range(len(self.baselines), len(context.baselines)):
+            self.study.fail(number)
+        own = [trial for trial in self.live.values() if trial.kind == "search" and not trial.is_finetuning]
+        enqueue_first(self.study, context, self.baselines, [*(r for r in store.records if r.kind != "reference"), *own])
         if self.shared and not store.records:  # evaluated first: the same nets trained alone tell what sharing is worth
             genes = [plain_genes(context.space, net) for net in self.baselines]
             self.study.enqueue([known for known in genes if known])
-        if context.bank and self.shared and self.shared.ready and not self.complete:
+        if context.bank and self.weights.ready and not self.complete:
             read_about(context.bank)  # before every net fails that would be evaluated on it
 
     @property
@@ -114,196 +110,172 @@ class SearchTrials(Producer):
     @property
     def all_ended(self) -> bool:
         """Whether all nets have been proposed, and have ended or wait at a rung, but for those that are trained on."""
-        return self.proposed_all and all(trial.paused or trial.weights == "polished" for trial in self.live.values())
-
-    @property
-    def done(self) -> bool:
-        """Whether nothing runs. Once `next_job` has returned None, nothing is left to run."""
-        return self.live.all_paused and not self._ends
+        return self.proposed_all and all(trial.paused or trial.is_finetuning for trial in self.live.values())
 
     @property
     def complete(self) -> bool:
         """Whether a search of this many trials has ended already."""
-        return not self.live and not self._ends and self.proposed_all
+        return not self.live and self.proposed_all
 
     def close(self) -> list[Record]:
         """End the search: paused trials become pruned."""
         return [trial.finish(Status.PRUNED) for trial in self.live.values() if trial.paused]
 
-    def next_job(self, workers: Workers) -> Job | Record | None:
-        """The job of a free worker, or the record of a proposal that needs none; None if nothing, for now or at all.
+    def next(self, workers: Workers) -> Job | Line | Idle:
+        """The job of a free worker, or the line of a trial that starts, goes on, or needs none.
 
         Baselines and references wait for the search once they have had their share of the time.
         """
-        if self._ends:
-            return self._ends.popleft()
-        beside_waits = self.tally.beside_had_its_time and not self.proposed_all
+        if self._unwritten:
+            return self._unwritten.popleft()
+        beside_waits, found = self.tally.beside_had_its_time, None
         if any(not beside_waits or part_of(self.live[number]) == "search" for number in self.live.queue):
-            return self._next_queued(beside_waits)
-        found = self._next_searched()
-        if found is None and (self.shared is None or self.shared.ready):
-            return self._next_queued(False)
-        return found
+            found = self._next_queued(beside_waits)
+        elif not self._promote():
+            self._propose()
+        if self._unwritten:
+            return self._unwritten.popleft()
+        if found is None and self.weights.ready:
+            found = self._next_queued(False)
+        return found or (Idle.OVER if self.live.all_paused else Idle.WAIT)
 
-    def _next_queued(self, beside_waits: bool) -> Job | None:
+    def _next_queued(self, beside_waits: bool) -> Job | Record | None:
         """The job of the first trial in the queue that need not be measured first."""
         delay = self.context.devices.delay
         trial = self.live.next_queued(lambda t: not delay(t) and not (beside_waits and part_of(t) != "search"))
-        return self.job(trial) if trial else None
-
-    def _next_searched(self) -> Job | Record | None:
-        """The job of a net that the scheduler promotes, else of a new one, or the record of one that needs none."""
-        if not self._attempts and (trial := self._promoted()):
-            return self.job(trial)
-        match self._propose():
-            case Trial() as trial if self.context.devices.delay(trial):
-                self.live.queue.append(trial.number)  # to be measured, then trained
-                return None
-            case Trial() as trial:
-                return self.job(trial)
-            case record:
-                return record
-
-    def _promoted(self) -> Trial | None:
-        """The first paused trial that the scheduler promotes, from the highest rung down."""
-        if self.budget.is_spent or not self.rungs.any_paused:
+        if trial is None:
             return None
+        over = self.context.limits.measured(trial.net) if self.context.devices and not trial.last_result else {}
+        if over and trial.kind != "reference":  # measured by a driver that did not come to say so
+            return self.admission.infeasible(trial, over)
+        return self._job(trial)
+
+    def _promote(self) -> bool:
+        """Have the first paused trial go on that the scheduler promotes, from the highest rung down, if any."""
+        if self._attempts or self.budget.is_spent or not self.rungs.any_paused:
+            return False
         found = self.rungs.next(self.proposed_all or not self.study.ready, self.study.expected_accuracies())
         if found is None or not self.budget.affords(self.live[found[1]]):
-            return None
-        rung, number = found
-        self.rungs.resume(rung, number)
-        self._note_strategy(number)
-        self.store.note("promoted", number)
-        self.study.set_attrs(number, aim=rung + 1)
-        self.live[number].promote()
-        return self.live[number]
+            return False
+        self._note_strategy(found[1])
+        self._unwritten.append(Event("promoted", found[1]))
+        return True
 
-    def _propose(self) -> Trial | Record | None:
-        """A new net, within the limits and unknown, or the record of one that is not; None if there is none."""
-        if self.proposed_all or (self.shared and not self.shared.ready):
-            return None
+    def _propose(self) -> None:
+        """Have a new net start, within the limits and unknown, or record one that is not, if there is one."""
+        if self.proposed_all or not self.weights.ready:
+            return
         trial = self._proposer.propose(self.started, self._attempts)
         if trial is None:
-            self.exhausted = self._proposer.exhausted or self.done  # if nothing runs, no result will change it
+            self.exhausted = self._proposer.exhausted or self.live.all_paused  # no result will change it
             self._attempts = 0
-            return None
+            return
         self._note_strategy(trial.number)
-        if self.shared:
-            self.shared.adopt(trial)
-        refused = self.admission.refused(trial)
+        self.weights.begin(trial, None)
+        refused, parent = self.admission.refused(trial), None
         if refused is None:
-            if self.parents:
-                trial.inherit(self.parents.most_similar(cast(Genotype, trial.net)), self._short_rungs)
-            trial.inherit(self.pretrained, self._short_rungs)
+            if (parent := self.weights.choose(trial)) is not None:
+                self.weights.begin(trial, parent)
             refused = self.admission.unaffordable(trial)
         if refused:
-            self._attempts = (self._attempts + 1) % MAX_PROPOSALS
-            self.exhausted |= self._attempts == 0
-            return refused
-        self._attempts = 0
-        self.live.enter(trial)
-        parent = trial.parent.trial if trial.parent else None
-        self.store.note("started", trial.number, key=trial.key, genes=dict(trial.genes), parent=parent)
-        return trial
+            self.exhausted |= self._attempts + 1 == MAX_PROPOSALS
+            self._unwritten.append(refused)
+            return
+        self._drawn = [trial]
+        genes = dict(trial.genes)
+        self._unwritten.append(Event("started", trial.number, trial.key, genes, parent, str(trial.weights)))
 
     def _note_strategy(self, trial: int) -> None:
         """Write down what the sampler has noted; `trial` is the one that it was asked for or about."""
         if news := self.study.news():
-            self.store.note("strategy", trial, **news)
+            self._unwritten.append(Event("strategy", trial, **news))
 
-    def job(self, trial: Trial) -> Job:
+    def _job(self, trial: Trial) -> Job:
         """The job that gives a trial its accuracy."""
+        if part_of(trial) == "search" and (job := self.weights.job(trial)):
+            return job
         settings = self.settings
-        if self.shared and trial.weights == "shared":
-            return self.shared.job(trial)
-        if settings.tune or trial.weights == "polished":
+        if settings.tune or trial.is_finetuning:
             settings = replace(settings, recipe=Recipe.from_dict(trial.record_fields["recipe"]))
         points = self.context.curve_points(settings.recipe, trial.total_steps)
         return trial.start(settings, self.folder, self.context.artifacts, points)
 
-    def take(self, job: TrainJob | EvaluateJob, result: JobResult) -> Record | None:
-        """The record of the trial whose end a result is: its own, or one that falls out of a rung."""
+    def take(self, job: TrainJob | EvaluateJob, result: JobResult) -> list[Line]:
+        """What a result says of its trial: its end, or that it is paused, and that another falls out of the rung."""
         trial = self.live[job.trial]
         self.tally.add_seconds(trial, result.seconds)
         if (given_up := self.live.received(trial, result)) or result.status == Status.LOST:
-            return given_up
+            return [given_up] if given_up else []
+        if result.status == Status.OK and isinstance(job, TrainJob) and result.step < trial.total_steps:
+            out = self.rungs.falls_out(len(trial.rung_accuracies))
+            dropped = [] if out is None else [self.live[out].finish(Status.PRUNED)]
+            return [trial.paused_event(result), *dropped]
         trial.last_result = result
         if result.status != Status.OK:
-            return trial.finish(result.status, result.error)
+            return [trial.finish(result.status, result.error)]
         if isinstance(job, EvaluateJob):
-            return trial.finish(Status.OK, accuracy=result.accuracy)
-        if result.step < trial.total_steps:
-            assert result.accuracy is not None
-            rung = trial.pause(result.accuracy)
-            self.store.note("paused", trial.number, **trial.note())
-            self.study.set_attrs(trial.number, **{f"rung{rung}": result.accuracy})
-            return self._add_to_rung(trial, rung, paused=True)
+            return [trial.finish(Status.OK, accuracy=result.accuracy)]
         trial.complete(job.seed, result)
         if len(trial.results_by_seed) < trial.seeds(self.settings.repeats):
             self.live.queue.append(trial.number)
-            return None
-        return trial.finish(Status.OK)
+            return []
+        return [trial.finish(Status.OK)]
 
-    def _add_to_rung(self, trial: Trial, rung: int, paused: bool) -> Record | None:
-        """Enter a result. Returns the record of a trial that falls out of the rung."""
-        cost = self.context.cost_of(trial.net.key, trial.cost.totals())
-        dropped = self.rungs.add(rung, RungResult(trial.number, trial.rung_accuracies[rung], cost, paused))
-        return None if dropped is None else self.live[dropped].finish(Status.PRUNED)
+    def apply(self, line: Line) -> None:
+        """Take in a line of the log, of an earlier session or just written: nothing else changes what it tells of."""
+        self.study.apply(line)
+        if isinstance(line, Record):
+            self._end(line)
+        elif line.event == "started":
+            self._start(line)
+        elif line.event == "paused" and line.trial in self._begun:
+            self.live.pause(line)
+            self.rungs.pause(line.trial, line.accuracy, self._cost_of(line.trial))
+        elif line.event == "promoted" and line.trial in self._begun:
+            self.live.promote(line.trial)
+            self.rungs.resume(line.trial)
 
-    def learn(self, record: Record) -> None:
-        """Take up what a new record says for what comes after it, and tell the study."""
-        self.live.pop(record.trial, None)
-        if record.status != Status.DUPLICATE:
-            self.live.by_key.pop(record.trial_key, None)
-        self._recall(record)
-        if record.kind == "reference" or record.weights == "polished":
-            return  # the strategy has proposed neither
-        self.study.tell(record, record_for_study(record, self.known), self.context.cost_of)
+    def _cost_of(self, number: int) -> float:
+        """The objective's cost of a trial that has started."""
+        if trial := self.live.get(number):
+            return self.context.cost_of(trial.net.key, trial.cost.totals())
+        return self.context.cost_of(self._ended[number].key, self._ended[number].cost)
 
-    def _recall(self, record: Record) -> None:
-        """Take up what a record says, of this session or an earlier one."""
+    def _start(self, event: Event) -> None:
+        """Take up a trial that has started, to wait for a worker."""
+        self._attempts = 0
+        self._begun.add(event.trial)
+        if event.trial in self._ended:
+            return
+        trial = self._drawn.pop() if self._drawn else self._again(event)
+        if trial is None:
+            self._begun.discard(event.trial)
+        else:
+            self.live.enqueue(trial)
+
+    def _again(self, event: Event) -> Trial | None:
+        """The trial that an event is about; None if it is none of this search."""
+        if event.weights == Weights.POLISHED:
+            record = self.finetuning.record_of(event.parent)
+            return self._finetuned.trial(event.trial, record, event.step) if record else None
+        trial = self._proposer.again(event.trial, event.genes)
+        if trial:
+            self.weights.begin(trial, event.parent)
+        return trial
+
+    def _end(self, record: Record) -> None:
+        """Take in the end of a trial."""
+        if record.trial in self._begun:
+            self._begun.discard(record.trial)
+        elif record.kind == "search" and record.status in UNTRAINED:
+            self._attempts = (self._attempts + 1) % MAX_PROPOSALS
+        self.live.end(record)
+        self.rungs.end(record.trial)
         self.tally.apply(record)
         self.finetuning.apply(record)
         if record.status in UNTRAINED:
             return
-        if self.parents and record.weights == "polished":
-            self.parents.add(record)
-        if record.weights == "polished" or (self.shared and record.weights != "shared"):
-            return
-        self.known[record.trial_key] = record
-        self.patience.add(record)
-        if record.taken_from:
-            return
-        if self.parents and record.kind != "reference":
-            self.parents.add(record)
-        if self.shared:
-            self.shared.recall(record)
-
-    def _parent_again(self, trial: Trial, number: int) -> Parent | None:
-        """The parent of a trial of an earlier session; where its weights are damaged another or none, and anew."""
-        assert self.parents is not None, "a search without parents"
-        if parent := self.parents.get(number):
-            return parent
-        for checkpoint in (self.folder / "checkpoints").glob(f"{trial.key}*.pt"):
-            checkpoint.unlink()
-        return self.parents.most_similar(cast(Genotype, trial.net))
-
-    def _resume(self, unfinished: UnderWay) -> None:
-        """Take up a trial of an earlier session, which has no record."""
-        trial = self._proposer.resumed(unfinished)
-        if self.parents and unfinished.parent is not None:
-            trial.inherit(self._parent_again(trial, unfinished.parent), self._short_rungs)
-        trial.inherit(self.pretrained, self._short_rungs)
-        if self.shared:
-            self.shared.adopt(trial)
-        if refused := self.admission.refused(trial):
-            self._ends.append(refused)
-            return
-        self.live.enter(trial)
-        rungs = len(trial.rung_accuracies)
-        for rung in range(rungs):
-            if dropped := self._add_to_rung(trial, rung, paused=trial.paused and rung + 1 == rungs):
-                self._ends.append(dropped)
-        if not trial.paused:
-            self.live.queue.append(trial.number)
+        self.weights.apply(record)
+        if self.weights.counts(record):
+            self.known[record.trial_key] = record
+            self.patience.add(record)

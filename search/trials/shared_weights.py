@@ -1,7 +1,6 @@
 """`SharedWeights`: nets on slices of a bank: their evaluation, their front, and what it has cost. No Ray, no torch.
 
-A net on slices of the bank has weights "shared", one that was trained on from its slices "polished", and the baselines
-are trained "alone".
+Plain ResNets are trained alone.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from ...archs import Genotype
 from ...results.ranking.pareto import front_of
 from ...results.runs.record import Record
-from ...results.runs.status import Status
+from ...results.runs.status import Status, Weights
 from ...results.runs.store import weights_file
 from ..context import SearchContext
 from ..spec import UNLIMITED
@@ -53,9 +52,15 @@ class SharedWeights:
         """Whether all compute for evaluations is used, where no number of nets was asked for."""
         return not self.is_by_count and self._spent >= self.budget.evaluation
 
-    def adopt(self, trial: Trial) -> None:
+    def choose(self, trial: Trial) -> None:
+        """Nothing: the bank has all weights."""
+
+    def begin(self, trial: Trial, parent: int | None) -> None:
         """Let a new trial have the bank's weights."""
-        trial.weights, trial.rung_steps = "shared", (0,)
+        trial.weights, trial.rung_steps = Weights.SHARED, (0,)
+
+    def begin_plain(self, trial: Trial) -> None:
+        """Leave a plain ResNet its fresh weights."""
 
     def job(self, trial: Trial) -> EvaluateJob:
         """The job that evaluates a net on its slices."""
@@ -65,8 +70,14 @@ class SharedWeights:
         assert isinstance(net, Genotype)
         return EvaluateJob(trial.number, net, str(self._bank), settings.recipe, weights, 60 * minutes, settings.metric)
 
-    def recall(self, record: Record) -> None:
+    def counts(self, record: Record) -> bool:
+        """Whether a net was evaluated on its slices; those that are trained do not compare."""
+        return record.weights == Weights.SHARED
+
+    def apply(self, record: Record) -> None:
         """Take up a net that was evaluated."""
+        if not self.counts(record) or record.taken_from:
+            return
         self._records[record.trial_key] = record
         self._spent += self.evaluation_flops(Genotype.from_dict(record.genotype))
         self._drop_dominated()

@@ -1,4 +1,4 @@
-"""`StudyAdapter`: the few calls of a search to its Optuna study; in memory, built from the records."""
+"""`StudyAdapter`: the few calls of a search to its Optuna study; in memory, built from the log."""
 
 from __future__ import annotations
 
@@ -15,40 +15,83 @@ from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
 from ...archs import Genotype
 from ...archs.candidate import candidate_key
-from ...results.runs.events import UnderWay
+from ...results.runs.events import Event, Line
 from ...results.runs.record import Record
-from ...results.runs.status import Status
-from ...results.runs.store import Store
 from ...spaces import Genes, options_of, plain_genes
 from ..context import SearchContext
 from ..samplers.random import TrialChooser
 from ..samplers.registry import find_strategy, is_own, sampler, user_sampler_errors
 from ..samplers.sampler_context import SamplerContext
 from ..samplers.start import MAX_NETS, first_nets
-from .recorded_trials import OUT_OF_MEMORY, CostOf, RecordedTrials, StudyMemory, end_of
+from .recorded_trials import CostOf, StudyMemory, StudyTrials, end_of
+from .trial import Trial as SearchTrial
 
 DIRECTIONS = (StudyDirection.MAXIMIZE, StudyDirection.MINIMIZE)  # of accuracy and its cost
 FIXED = "fixed_params"  # attribute of Optuna's for the genes of a trial that was enqueued
 
 
 class StudyAdapter:
-    """The study of one run: asks the strategy, keeps rung results, is told every end."""
+    """The study of one run: what the log says of its trials, and the strategy, which is asked for more.
 
-    def __init__(self, strategy: str, context: SamplerContext, past: int = 0) -> None:
-        """`past` is the number of trials that it will be filled with: a sampler must not repeat its draws."""
+    Attributes:
+        planned: whether the strategy follows a plan of its own.
+        queued: genes of the next proposals.
+    """
+
+    def __init__(self, strategy: str, context: SamplerContext, cost_of: CostOf, past: int = 0) -> None:
+        """`past` is the number of trials that the log has: a sampler must not repeat its draws."""
         quiet()
         self._user_errors, self.planned = partial(user_sampler_errors, strategy), find_strategy(strategy).planned
         offset = 0 if find_strategy(strategy).stateless else past  # some go by the trial's number anyway
         self._memory = StudyMemory()
-        self.study = optuna.create_study(
+        self._study = optuna.create_study(
             storage=self._memory, directions=DIRECTIONS, sampler=sampler(strategy, context, offset)
         )
-        self.study.stop = self._stop  # which Optuna lets its own loop alone call
+        self._study.stop = self._stop  # which Optuna lets its own loop alone call
         self._is_stopped = False
+        self._told, self._cost_of = StudyTrials(options_of(context.space), cost_of), cost_of
         self._open: dict[int, Trial] = {}
         self._kept: dict[str, Any] = {}  # attributes of the study, at the last look
         self._asked: int | None = None  # the trial that was proposed last
-        self.queued = deque[Genes]()  # genes of the next proposals
+        self.queued = deque[Genes]()
+
+    def apply(self, line: Line) -> None:
+        """Take in the next line of the log; the study has it once somebody looks."""
+        self._told.apply(line)
+        if isinstance(line, Event) and line.study:
+            for name, value in line.study.items():
+                if self._study.user_attrs.get(name) != value:
+                    self._study.set_user_attr(name, value)
+            self._kept = self._study.user_attrs
+
+    @property
+    def study(self) -> optuna.Study:
+        """The study, with all that the log says; InputError if the log's numbers are impossible."""
+        for number in self._told.numbers(len(self._trials())):  # of an earlier session
+            frozen = self._told.frozen(number)
+            self._study.add_trial(frozen)
+            self._told.changed.pop(number, None)
+            if frozen.state == TrialState.RUNNING:
+                with self._user_errors():
+                    self._open[number] = Trial(self._study, number)
+        for number in self._told.changed:
+            self._update(number)
+        self._told.changed.clear()
+        return self._study
+
+    def _update(self, number: int) -> None:
+        """Give a trial that has not ended what is new of it."""
+        told, trial = self._told.take(number), self._open.get(number)
+        if trial is None:  # a baseline outside of the space, or a net that is trained on
+            return
+        for name, value in told.attrs.items():
+            trial.set_user_attr(name, value)
+        if told.known:
+            for name, share in told.constraints.items():
+                trial.set_constraint(name, share)
+            del self._open[number]
+            with self._user_errors():
+                self._study.tell(number, **end_of(told.known, self._cost_of))
 
     def _stop(self) -> None:
         """Called by a sampler that has nothing more to propose, as Optuna's BruteForceSampler."""
@@ -59,12 +102,12 @@ class StudyAdapter:
         """Whether the strategy has a net to propose now; some must wait for results, or come to an end."""
         if self._is_stopped:
             return False
-        ready = getattr(self.study.sampler, "ready", None)
+        ready = getattr(self._study.sampler, "ready", None)
         return ready is None or ready(self.study)
 
     def expected_accuracies(self) -> Mapping[int, float]:
         """Accuracies that the strategy expects of trials, by number; of most strategies nothing."""
-        expected = getattr(self.study.sampler, "expected_accuracies", None)
+        expected = getattr(self._study.sampler, "expected_accuracies", None)
         with self._user_errors():
             return expected(self.study) if expected else {}
 
@@ -92,37 +135,12 @@ class StudyAdapter:
             self.queued.popleft()
         return trial.number, TrialChooser(trial, self._user_errors)
 
-    def set_attrs(self, trial: int, **attrs: Any) -> None:
-        """Set what strategies read: "key" (`Trial.key`), "rung0" and so on, "aim" (the rung it was promoted to)."""
-        for name, value in attrs.items():
-            self._open[trial].set_user_attr(name, value)
-
-    def violates(self, trial: int, constraints: Mapping[str, float]) -> None:
-        """Note that the net of `trial` breaks limits, each by this share; baselines may be outside of the space."""
-        for name, share in constraints.items() if trial in self._open else ():
-            self._open[trial].set_constraint(name, share)
-
-    def tell(self, record: Record, known: Record, cost_of: CostOf) -> None:
-        """End the trial of `record` as `known` ended: itself, or for a duplicate its twin."""
-        open_trial = self._open.pop(record.trial, None)
-        if open_trial is None:  # a baseline that is outside of the space
-            return
-        if known.status == Status.OOM:
-            open_trial.set_constraint(*next(iter(OUT_OF_MEMORY.items())))
-        if len(known.accuracies) > 1:
-            open_trial.set_user_attr("accuracies", known.accuracies)
-        with self._user_errors():
-            self.study.tell(record.trial, **end_of(known, cost_of))
-
     def fail(self, trial: int) -> None:
-        """End a trial, or a baseline that is not trained, without a result."""
+        """End a baseline that is not trained."""
+        study = self.study
         self._open.pop(trial, None)
         with self._user_errors():
-            self.study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
-
-    def is_open(self, trial: int) -> bool:
-        """Whether a trial has yet to end."""
-        return trial in self._open
+            study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
 
     def news(self) -> dict[str, Any]:
         """Notes of the sampler since the last call: in the study, and in the trial that it has just proposed.
@@ -130,7 +148,7 @@ class StudyAdapter:
         Raises:
             InputError: if a sampler of the user's own notes what JSON does not have.
         """
-        study, news = self.study.user_attrs, dict[str, Any]()
+        study, news = self._study.user_attrs, dict[str, Any]()
         if changed := {name: value for name, value in study.items() if self._kept.get(name) != value}:
             self._kept = study
             news["study"] = changed
@@ -142,53 +160,34 @@ class StudyAdapter:
             json.dumps(news, allow_nan=False)
         return news
 
-    def replay(self, trial: FrozenTrial) -> None:
-        """Take in a trial of an earlier driver, or a baseline; one that has not ended can be told of its end."""
-        number = len(self._trials())
-        self.study.add_trial(trial)
-        if trial.state == TrialState.RUNNING:
-            with self._user_errors():
-                self._open[number] = Trial(self.study, number)
-
-    def recall(self, attrs: Mapping[str, Any]) -> None:
-        """Give the sampler back what it has noted in the study."""
-        for name, value in attrs.items():
-            self.study.set_user_attr(name, value)
-        self._kept = self.study.user_attrs
-
     def _trials(self) -> list[FrozenTrial]:
-        return self.study.get_trials(deepcopy=False)
+        return self._study.get_trials(deepcopy=False)
 
 
-def study_of(store: Store, search: SearchContext, trained: Sequence[Genotype]) -> StudyAdapter:
-    """The study of a run: its baselines, all that its records and events say, and the first proposals.
+def study_of(search: SearchContext, lines: Sequence[Line]) -> StudyAdapter:
+    """The study of a run of these lines, which are still to be applied; its baselines hold the first numbers."""
+    context = search.sampler_context()
+    numbers = [line.trial for line in lines if isinstance(line, Event) or line.kind != "reference"]
+    adapter = StudyAdapter(search.settings.strategy, context, search.cost_of, past=1 + max(numbers, default=-1))
+    for number, net in enumerate(search.baselines):
+        genes = plain_genes(context.space, net) or {}
+        adapter.apply(Event("started", number, key=candidate_key(net.key, genes), genes=genes))
+    return adapter
+
+
+def enqueue_first(
+    adapter: StudyAdapter, search: SearchContext, trained: Sequence[Genotype], begun: Sequence[Record | SearchTrial]
+) -> None:
+    """Have the first proposals be those nets that a search begins with, but for those that have begun.
 
     Args:
-        trained: those of the baselines that the run trains; they all hold the first numbers.
-
-    Raises:
-        InputError: if the records' numbers are impossible.
+        trained: the baselines that the run trains.
     """
-    context, baselines = search.sampler_context(), search.baselines
-    options = options_of(context.space)
-    noted = {event.trial: event.attrs for event in store.events if event.attrs}
-    recorded = RecordedTrials(store.records, store.under_way, options, search.cost_of, noted)
-    adapter = StudyAdapter(search.settings.strategy, context, past=recorded.count)
-    for number in range(max(len(baselines), recorded.count)):
-        trial = recorded.frozen(number)
-        if number < len(baselines) and not recorded.has(number):
-            genes = plain_genes(context.space, baselines[number])
-            if genes is not None:
-                trial = recorded.running(UnderWay(number, candidate_key(baselines[number].key, genes), genes, None))
-        adapter.replay(trial)
-    adapter.recall({name: value for event in store.events for name, value in event.study.items()})
-    begun = [*(record for record, _ in recorded.ended.values()), *recorded.under_way.values()]
-    genes = [trial.genes for trial in begun]
+    context, genes = search.sampler_context(), [net.genes for net in begun]
     adapter.enqueue([first for first in context.first if first not in genes])
-    searched = [trial.genes for trial in begun if isinstance(trial, UnderWay) or trial.kind == "search"]
+    searched = [net.genes for net in begun if net.kind == "search"]
     if len(searched) < len(context.first) + MAX_NETS:  # else all of them have been proposed
-        adapter.enqueue([first for first in first_nets(context, baselines, trained) if first not in searched])
-    return adapter
+        adapter.enqueue([net for net in first_nets(context, search.baselines, trained) if net not in searched])
 
 
 def quiet() -> None:

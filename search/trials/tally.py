@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from ...archs.cost import BACKWARD_FACTOR
 from ...results.ranking.objectives import spent_on_training
 from ...results.runs.record import REFERENCE_KINDS, Record
-from ...results.runs.status import UNTRAINED, Status
+from ...results.runs.status import UNTRAINED, Status, Weights
 from ..spec import SearchSpec
 from .live import LiveTrials
 from .schedulers import Scheduler
@@ -56,7 +56,7 @@ class RunTally:
         elif part_of(record) == "search":
             self.begun += 1
             self.macs += record.macs
-            self.inherited += record.weights == "inherited"
+            self.inherited += record.weights == Weights.INHERITED
             promoted = sum(bool(rung["promoted"]) for rung in record.rungs)
             self.promotions[promoted] += 1
             self.promoted_macs[promoted] += record.macs
@@ -100,7 +100,7 @@ def part_of(net: Trial | Record) -> str:
     """Part of a run that a training belongs to: "search", "finetuning" of its nets, or "beside" (baselines, too)."""
     if net.kind in REFERENCE_KINDS:
         return "beside"
-    return "finetuning" if net.weights == "polished" else "search"
+    return "finetuning" if net.weights == Weights.POLISHED else "search"
 
 
 def work_of(record: Record) -> Work:

@@ -1,9 +1,8 @@
-"""`Trial`: one net from its first job to its record. `ParentPool`: trained nets that it may inherit weights from."""
+"""`Trial`: one net from its first job to its record. `Parent`: what it may begin with."""
 
 from __future__ import annotations
 
 import statistics
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,22 +10,19 @@ from typing import Any
 from ...archs import Cost, Genotype
 from ...archs.cost import BACKWARD_FACTOR
 from ...archs.timm_net import CountedCost, Net
-from ...results.ranking.objectives import train_flops
-from ...results.runs.events import UnderWay
+from ...results.runs.events import Event
 from ...results.runs.record import REFERENCE_KINDS, Record, now
-from ...results.runs.status import Status
-from ...results.runs.store import weights_file, weights_name
+from ...results.runs.status import Status, Weights
+from ...results.runs.store import weights_name
 from ...spaces import Genes
-from ..samplers.sampler_context import Traits, features
+from ..samplers.sampler_context import Traits
 from ..spec import SearchSpec
 from ..training.artifacts import ArtifactStore
 from ..training.job import MIN_CURVE_POINTS, InitWeights, JobResult, TrainJob
-from .whole_weights import has_whole_weights
 from .work import Work
 
 BASELINE_SEEDS = 2  # trainings of a baseline: what the seed noise of a run is estimated from
 BUDGET_SHARE = 0.5  # of the full budget; as good after a third of it on average: benchmarks/results/inherit.json
-MIN_SHARED = 0.5  # share of a net's blocks that its parent must have too, where nets are expected to train for less
 
 
 @dataclass(frozen=True)
@@ -49,71 +45,6 @@ class Parent:
     accuracy: float = 0.0
 
 
-class ParentPool:
-    """The trained nets of a run that new ones may inherit from."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._parents, self._records = folder, dict[int, Parent](), dict[int, Record]()
-
-    def add(self, record: Record) -> None:
-        """Take up a net that has ended, if it was trained to the end and its weights are there.
-
-        Of a net that was trained on the weights that are better on validation count, the later ones of equal ones.
-        """
-        file, accuracy = weights_file(self._folder, record), record.accuracy or 0.0
-        if record.status != Status.OK or not file.exists():
-            return
-        before = self._parents.get(record.lineage.get("trial", -1)) if record.weights == "polished" else None
-        if before and before.trial is not None:
-            if before.accuracy > accuracy:
-                return
-            del self._parents[before.trial]
-        net, self._records[record.trial] = Genotype.from_dict(record.genotype), record
-        start = InitWeights(str(file), f"trial {record.trial}", steps_of_lineage(record))
-        self._parents[record.trial] = Parent(start, record.trial, train_flops(record), features(net), net, accuracy)
-
-    def get(self, trial: int) -> Parent | None:
-        is_whole = trial in self._parents and has_whole_weights(self._folder, self._records[trial])
-        return self._parents[trial] if is_whole else None
-
-    def most_similar(self, net: Genotype) -> Parent | None:
-        """The parent with the most features in common, the earliest of several, of those that share enough blocks.
-
-        No net inherits from itself: with another recipe it would only be trained for longer.
-        """
-        own = features(net)
-        alike = {
-            number: len(own & parent.features) / max(len(own), len(parent.features))
-            for number, parent in self._parents.items()
-            if parent.features != own and parent.net and shared_blocks(net, parent.net) >= MIN_SHARED
-        }
-        nearest = sorted(alike, key=lambda number: (-alike[number], number))
-        return next(filter(None, map(self.get, nearest)), None)
-
-
-def steps_of_lineage(record: Record) -> int | None:
-    """Optimiser steps of training a net and what it came from; None where those are not known."""
-    before = record.lineage.get("steps") if record.lineage else 0
-    return None if before is None else record.budget.get("done", 0) + before
-
-
-def shared_blocks(child: Genotype, parent: Genotype) -> float:
-    """Share of a net's blocks, by their channels squared, that another has in the same stage; an encoder is one stage.
-
-    It stands for the share of weights that one inherits: blocks of other kinds give each other almost nothing.
-    """
-    total = shared = 0.0
-    for number, stage in enumerate(child.stages):
-        had = Counter(parent.stages[number].kinds if number < len(parent.stages) else ())
-        total += stage.channels**2 * stage.depth
-        shared += stage.channels**2 * sum((Counter(stage.kinds) & had).values())
-    if child.encoder:
-        depth = child.encoder.depth * child.encoder.embed_dim**2
-        total += depth
-        shared += depth * bool(parent.encoder)
-    return shared / total if total else 1.0
-
-
 @dataclass
 class Trial:
     """One net under way. Jobs train it from rung to rung; at each it is paused until the scheduler promotes it.
@@ -131,7 +62,7 @@ class Trial:
         paused: whether it waits at the last of the rungs passed.
         retries: workers lost on it.
         results_by_seed: results at full budget.
-        weights: how it comes by them, as its record says: alone, inherited, shared or polished.
+        weights: how it comes by them, one of `Weights`.
         started_at: when its first job did, as records have it; "" before that job has ended.
     """
 
@@ -149,7 +80,7 @@ class Trial:
     retries: int = 0
     last_result: JobResult | None = None
     results_by_seed: dict[int, JobResult] = field(default_factory=dict)
-    weights: str = "alone"
+    weights: str = Weights.ALONE
     started_at: str = ""
 
     @property
@@ -187,9 +118,14 @@ class Trial:
         done = self.last_result.step if self.last_result and not self.results_by_seed else 0
         return self.work_of(seeds * self.total_steps - done, seeds)
 
+    @property
+    def is_finetuning(self) -> bool:
+        """Whether it trains a net on that has ended."""
+        return self.weights == Weights.POLISHED
+
     def seeds(self, repeats: int) -> int:
         """Trainings at full budget in a search that repeats each net so often; one of a net that is trained on."""
-        if self.weights == "polished":
+        if self.is_finetuning:
             return 1
         return repeats if self.kind == "search" else max(repeats, BASELINE_SEEDS)
 
@@ -204,7 +140,7 @@ class Trial:
         Args:
             settings: of the search, with the recipe of this trial.
             store: where the worker leaves its files, if it does not see the folder.
-            curve_points: over a full budget; of a polished net the fewest.
+            curve_points: over a full budget; where a net is trained on the fewest.
         """
         repeat = len(self.results_by_seed)
         seed = settings.seed + repeat
@@ -212,7 +148,6 @@ class Trial:
         name = weights_name(self.key, self.weights) + of_seed
         seconds = self.last_result.seconds if self.last_result and not repeat else 0.0  # of this training so far
         to_the_end = self.kind in REFERENCE_KINDS or repeat > 0
-        self.paused = False
         return TrainJob(
             self.number,
             self.net,
@@ -223,7 +158,7 @@ class Trial:
             checkpoint=str(folder / "checkpoints" / f"{name}.pt"),
             weights=str(folder / "weights" / f"{name}.safetensors"),
             start=start,
-            curve_points=MIN_CURVE_POINTS if self.weights == "polished" else curve_points,
+            curve_points=MIN_CURVE_POINTS if self.is_finetuning else curve_points,
             timeout_s=max(1.0, 60 * settings.run.budget.trial_minutes - seconds),
             store=store,
             metric=settings.metric,
@@ -233,17 +168,17 @@ class Trial:
     def inherit(self, parent: Parent | None, rung_steps: tuple[int, ...]) -> None:
         """Start from the weights of `parent`, if there is one, and train for the fewer steps of these rungs."""
         if parent is not None:
-            self.parent, self.weights, self.rung_steps = parent, "inherited", rung_steps
+            self.parent, self.weights, self.rung_steps = parent, Weights.INHERITED, rung_steps
 
-    def pause(self, accuracy: float) -> int:
-        """Pause at the next rung. Returns which rung, counted from 0."""
-        self.rung_accuracies.append(accuracy)
-        self.paused = True
-        return len(self.rung_accuracies) - 1
+    def pause(self, event: Event) -> None:
+        """Pause at the next rung, with what a `paused` event says of it."""
+        self.rung_accuracies.append(event.accuracy)
+        self.paused, self.started_at = True, event.started_at
+        self.last_result = JobResult.from_fields(self.number, event.step, event.accuracy, event.result)
 
     def promote(self) -> None:
         """Let it go on from the rung at which it is paused."""
-        self.promoted = len(self.rung_accuracies)
+        self.promoted, self.paused = len(self.rung_accuracies), False
 
     def complete(self, seed: int, result: JobResult) -> None:
         """Take the result of a training at full budget; further ones are of further seeds."""
@@ -251,20 +186,11 @@ class Trial:
             self.rung_accuracies.append(result.accuracy)
         self.results_by_seed[seed] = result
 
-    def restore(self, under_way: UnderWay) -> None:
-        """Take up what an earlier driver has written of the trial."""
-        self.rung_accuracies, self.promoted = list(under_way.accuracies), under_way.promoted
-        self.paused = len(self.rung_accuracies) > self.promoted
-        if event := under_way.paused:
-            self.started_at = event.started_at
-            self.last_result = JobResult.from_fields(self.number, event.step, event.accuracy, event.result)
-
-    def note(self) -> dict[str, Any]:
-        """State at the last rung for `restore`, as JSON has it."""
-        assert self.last_result is not None
-        result = self.last_result
+    def paused_event(self, result: JobResult) -> Event:
+        """The event of pausing with this result."""
+        assert result.accuracy is not None
         about = {"step": result.step, "accuracy": result.accuracy, "started_at": self.started_at}
-        return about | {"result": result.record_fields()}
+        return Event("paused", self.number, **about, result=result.record_fields())
 
     def finish(self, status: Status, error: str = "", **fields: Any) -> Record:
         """The record of its end; `fields` take the place of its own.
