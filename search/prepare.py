@@ -25,6 +25,7 @@ from ..spaces import FileSpace, JointSpace, Space, SwapSpace
 from .context import SearchContext
 from .data.dataset import DataSet
 from .data.load import load_showing, one_class_each
+from .fitted_recipe import fitted_recipe
 from .known_nets import GeneFinder, KnownNets, find_known_nets, noted_genes, trained_alike
 from .net_limits import NetLimits
 from .pretrained import Pretrained, load_pretrained
@@ -55,6 +56,8 @@ def prepare(settings: SearchSpec, console: Console) -> SearchContext:
     Scheduler(settings.scheduler, settings.rungs, settings.eta)
     check_strategy(settings.strategy)
     data = _load(settings, console)
+    if not settings.trainer:
+        settings = replace(settings, recipe=fitted_recipe(settings.recipe, data, settings.metric))
     whole = folder.absolute()  # a worker's current folder may be another
     pretrained = load_pretrained(settings.pretrained, whole, data.classes) if settings.pretrained else None
     nets = spaces.find(settings.space, data.image_size, pretrained and pretrained.network.genotype)

@@ -21,6 +21,7 @@ from ...results.runs.store import Store, locked, read_settings
 from ..data.dataset import DataConfig, DataSet
 from ..data.load import load_at
 from ..engine.resources import check_one_device
+from ..fitted_recipe import fitted_recipe
 from ..run import Driver, drive
 from ..run_facts import write_run_json
 from ..spec import RunConfig, differences
@@ -60,7 +61,7 @@ class ExperimentConfig:
             InputError: if the data cannot be read.
         """
         data = load_at(self.data, partial(recipes.usual_side, self.recipe), console)
-        return data, recipes.fitted(self.recipe, len(data.train))
+        return data, fitted_recipe(self.recipe, data)
 
 
 def run_experiment(plan: Sequence[Training], context: ExperimentContext, console: Console) -> list[Record]:

@@ -1,0 +1,87 @@
+"""The recipe for the data: what few pictures, uneven classes and pictures that may be mirrored ask for.
+
+Only the default recipe is changed, and what a user has not said: whoever gives another one has it as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from ..results.ranking.metric import Metric
+from ..results.ranking.picture_noise import NORMAL, paired_sd
+from .data.dataset import DataSet
+from .data.views import joined
+from .probe.crossval import LabelledPictures, fold_heads, folds_of, labelled
+from .probe.probe import BALANCED
+from .training import recipes
+from .training.recipe import Augment, Recipe
+
+STEPS = 8  # an epoch, below which the default's batch is too large for the data
+SHARE, LEAST = 10, 8  # the batch then is a tenth of the pictures, to a power of two, and at least so many
+PIXELS = 16  # a side, of the pictures that a mirrored one is told by
+SHIFT = 8  # a side over the most that pictures are moved by: 1 px of 8, 4 px of 32
+
+
+def fitted_recipe(recipe: Recipe, data: DataSet, metric: Metric | None = None) -> Recipe:
+    """The recipe as it is for these data; the same for the same data.
+
+    Of the default: where an epoch has fewer than STEPS steps, a smaller batch, with the learning rate by the root of
+    its size (Malladi et al., NeurIPS 2022), shifts by an eighth of the side, and flips if pictures bear them. Whatever
+    the recipe, BiT-HyperRule's length goes by the pictures, and classes weigh alike where the metric has them so.
+    """
+    images = len(data.train)
+    recipe = recipes.fitted(recipe, images)
+    usual = recipes.smoke()
+    own = replace(usual, epochs=recipe.epochs, compile=recipe.compile)
+    if recipe == own and images // recipe.batch_size < STEPS:
+        batch = max(LEAST, 2 ** int(math.log2(max(1, images // SHARE))))
+        rate = float(f"{recipe.lr * math.sqrt(batch / recipe.batch_size):.2g}")
+        augment = Augment(pad=max(1, min(data.image_size) // SHIFT), flip=bears_flips(data))
+        recipe = replace(recipe, batch_size=min(batch, max(1, images)), lr=rate, augment=augment)
+    by_class = metric is not None and metric.name in BALANCED and not data.several_labels
+    if by_class and recipe.class_weights == "none" and not recipe.balanced_sampler:
+        recipe = replace(recipe, class_weights="balanced")
+    return recipe
+
+
+def bears_flips(data: DataSet) -> bool:
+    """Whether mirrored pictures teach what pictures show: those of photographs do, of digits and letters they do not.
+
+    A ridge classifier on small pictures is cross-validated, and once more with the mirrored ones to learn from too. If
+    it is worse then, by more than the noise of the pictures, no. Where it is no better than guessing nothing is known,
+    and pictures in colour are taken for photographs.
+    """
+    images = joined(data.train, data.val)
+    if data.several_labels or not isinstance(images.images, np.ndarray) or len(np.unique(images.y_N)) < 2:
+        return data.in_chans == 3
+    x_NCHW, y_N = _shrunk(images.images), images.y_N
+    pictures = labelled(y_N, len(data.classes), images.group_N)
+    features, mirrored = (x.reshape(len(x), -1) for x in (x_NCHW, x_NCHW[..., ::-1]))
+    both = replace(pictures, y=np.tile(y_N, 2), fold_N=np.tile(pictures.fold_N, 2))
+    plain_N = _right(features, pictures, y_N)
+    with_mirrored_N = _right(np.concatenate([features, mirrored]), both, y_N)
+    most = np.bincount(y_N).max() / len(y_N)
+    if plain_N.mean() - most <= NORMAL * math.sqrt(most * (1 - most) / len(y_N)):
+        return data.in_chans == 3
+    return bool(plain_N.mean() - with_mirrored_N.mean() <= NORMAL * paired_sd(plain_N, with_mirrored_N))
+
+
+def _right(features: np.ndarray, pictures: LabelledPictures, y_N: np.ndarray) -> np.ndarray:
+    """Which of the first N pictures a classifier has right that has not learned from them."""
+    right_N = np.zeros(len(y_N))
+    for rows, head in zip(folds_of(pictures), fold_heads(features, pictures), strict=False):
+        own = rows[rows < len(y_N)]
+        right_N[own] = head.logits(features, own).argmax(1) == y_N[own]
+    return right_N
+
+
+def _shrunk(x_NCHW: np.ndarray) -> np.ndarray:
+    """Means over squares, at most PIXELS a side, in float32."""
+    height, width = x_NCHW.shape[2:]
+    rows, columns = (np.linspace(0, side, min(side, PIXELS) + 1).astype(int) for side in (height, width))
+    x = np.add.reduceat(x_NCHW.astype(np.float32), rows[:-1], axis=2)
+    x = np.add.reduceat(x, columns[:-1], axis=3)
+    return x / (np.diff(rows)[:, None] * np.diff(columns))
