@@ -164,7 +164,7 @@ def searched(name: str, seeds: list[int]) -> dict[str, Any]:
         "trained": facts["trained"],
         "train_flops": facts["train_flops"],
         "eval_flops": facts["eval_flops"],
-        "seed noise": board.noise.sd if board.noise else None,
+        "seed noise": board.noise.sd if board.noise and board.noise.groups else None,
         "front": [{key: row[key] for key in COLUMNS} for row in board.front],
         "judged": {"epochs": judge.epochs, "metric": judge.metric} | judged(judge, nets, seeds),
     }

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..archs.errors import InputError
-from ..results.render.terminal import print_json, print_lines, print_listing, print_text
+from ..results.render.terminal import plain, print_json, print_lines, print_listing, print_text
 from ..results.runs.status import Status
 from ..results.runs.store import as_argument
 from .command import command
@@ -96,22 +96,28 @@ def retrain(
     )
     records, metric = run_retrain(config, console_for(as_json)), run_metric(folder)
     searched = {r.trial: r.accuracy for r in read_records(folder) if r.status == Status.OK}
-    rows = summary(records, searched, read_data_facts(folder).get("images", {}), metric)
+    data = read_data_facts(folder)
+    rows = summary(records, searched, data.get("images", {}), metric)
     best = f"{as_argument(folder)}:{rows[0]['trial']}" if numbers and rows else as_argument(folder)
-    _print_trained(records, rows, metric, best, f"{folder.name}-retrained", rows if as_json else None)
+    export = f"alternas export {best} --out {folder.name}-retrained"
+    _print_trained(records, rows, metric, data, export, rows if as_json else None)
 
 
 def _print_trained(
-    records: Sequence[Record], rows: list[dict[str, Any]], metric: Metric, best: str, out: str, facts: Any
+    records: Sequence[Record], rows: list[dict[str, Any]], metric: Metric, data: dict[str, Any], export: str, facts: Any
 ) -> None:
-    """Print `facts` as JSON; without them what was trained as a table, what failed, and how the best is exported."""
+    """Print `facts` as JSON; without them a table, what failed, and how the best is exported or that all guess."""
+    from ..results.ranking.chance import retrained_guess
     from ..results.runs.retrained import failures, table
 
     if facts is not None:
         return print_json(facts)
     print_text(table(rows, metric))
-    export = ["", f"export the best:  alternas export {best} --out {out}"] if rows else []
-    return print_lines(*failures(records), *export)
+    print_lines(*failures(records))
+    if guess := retrained_guess(records, metric, data):
+        print_text(plain(guess))
+    elif rows:
+        print_lines("", f"export the best:  {export}")
 
 
 @command(resumes=True)
@@ -140,9 +146,11 @@ def _train(net: str | WeightsSpec, freeze: str, plan: PlanOptions, as_json: bool
     from ..search.experiments.train import train as run_training
 
     folder, records = run_training(Train(**plan.of_plan(), net=net, freeze=freeze), console_for(as_json))
-    rows = summary(records, {}, read_data_facts(folder).get("images", {}))
+    data = read_data_facts(folder)
+    rows = summary(records, {}, data.get("images", {}))
     facts = {"folder": str(folder), "rows": rows, "lineage": records[0].lineage if records else {}}
-    _print_trained(records, rows, Metric(), as_argument(folder), f"{folder.name}-best", facts if as_json else None)
+    export = f"alternas export {as_argument(folder)} --out {folder.name}-best"
+    _print_trained(records, rows, Metric(), data, export, facts if as_json else None)
 
 
 @command(resumes=True, then=run_search)

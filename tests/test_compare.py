@@ -66,6 +66,19 @@ def test_runs_are_measured_against_one_reference() -> None:
     assert json.loads(json.dumps(found.to_dict()))["seed_noise"] is None
 
 
+def test_noise_of_pictures_alone_is_no_seed_noise() -> None:
+    """Runs whose number of pictures is known and whose seeds are not: the usual small ones."""
+    for name in ("one", "two"):
+        told = json.loads((write(name) / "run.json").read_text(encoding="utf-8"))
+        told["data"]["images"] = {"val": 100}
+        Path("runs", name, "run.json").write_text(json.dumps(told), encoding="utf-8")
+    found = compare(["one", "two"], RankingQuery())
+    assert found.noise
+    assert found.noise.images == 100
+    assert found.to_dict()["seed_noise"] is None
+    assert found.front[-1]["interval"] == pytest.approx(1.96 * (92 / 104 * 12 / 104 / 104) ** 0.5, rel=1e-4)
+
+
 def test_ties_between_runs_are_named_by_run() -> None:
     seeds = {"0": 0.794, "1": 0.806, "2": 0.8, "3": 0.806, "4": 0.794}
     write("one", [(0, 0.8, 100, {"accuracies": seeds}), (1, 0.9, 1000)])

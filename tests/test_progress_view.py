@@ -281,7 +281,7 @@ def test_searches_in_a_terminal(tmp_path: Path, words: list[str], width: int, en
 def test_what_follows_a_search_in_a_terminal(tmp_path: Path) -> None:
     for words, end in (
         (["search", "--data", "digits", "--name", "run", "--trials", "1", *SMALL], "Pareto front of run"),
-        (["retrain", "run", "--top", "1", "--seeds", "2", *SMALL], "export the best:"),
+        (["retrain", "run", "--top", "1", "--seeds", "2", *SMALL], "train longer."),  # of one epoch it guesses
         (["explain", "run", "--quick", "--analyses", "variance,fourier"], "validation images of digits"),
     ):
         code, text = in_terminal(words, 20, tmp_path)

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from scipy.stats import binomtest
 
 from alternas.archs import InputError, zoo
+from alternas.cli.train import _print_trained
+from alternas.results.ranking.chance import retrained_guess
 from alternas.results.ranking.metric import Metric
 from alternas.results.render.describe_net import find_trial
 from alternas.results.runs.record import Record
@@ -178,3 +181,25 @@ def test_pruning_keeps_the_best_of_each_group(run: Path) -> None:
     kept = {path.stem for path in (run / "retrain" / "weights").iterdir()}
     best = {"long", RECORDS[1].training_id, RECORDS[3].training_id}
     assert kept == best | {RECORDS[5].training_id}, "what failed has no weights of its own to lose"
+
+
+@pytest.mark.parametrize(("accuracies", "above"), [((0.1, 0.14, 0.12), False), ((0.3, 0.34, 0.32), True), ((), True)])
+def test_nets_that_all_guess_are_not_offered_for_export(accuracies: tuple[float, ...], above: bool) -> None:
+    """Ten classes, 100 images, two nets, each side of the interval its share of 5 %; that of the seeds is narrower."""
+    trainings = [record(n, a, net) for net in (NET, OTHER) for n, a in enumerate(accuracies)] + RECORDS[-1:]
+    data = {"classes": [*map(str, range(10))], "images": {"val": 100}}
+    found = binomtest(12, 100).proportion_ci(1 - 2 * 0.05 / 2, "wilson")
+    ends = f"{found.low:.3f} to {found.high:.3f}, the best of 2 nets on 100 images"
+    said = f"No net is above chance (0.100) by more than the noise; the best has 0.120 ({ends}): train longer."
+    assert retrained_guess(trainings, Metric(), data) == ("" if above else said)
+    assert retrained_guess(trainings, Metric(), data | {"images": {}}) == "", "nobody knows on how many pictures"
+
+
+@pytest.mark.parametrize("accuracy", [0.1, 0.9])
+def test_what_retrain_prints_at_its_end(accuracy: float, capsys: pytest.CaptureFixture[str]) -> None:
+    data = {"classes": [*map(str, range(10))], "images": {"val": 100}}
+    trainings = [record(seed, accuracy) for seed in range(3)]
+    _print_trained(trainings, summary(trainings, {}, {}), Metric(), data, "alternas export mine --out out", None)
+    out = capsys.readouterr().out
+    assert ("export the best:  alternas export mine --out out" in out) == (accuracy == 0.9)
+    assert ("No net is above chance" in out) == (accuracy == 0.1)

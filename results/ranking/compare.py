@@ -44,13 +44,13 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as JSON, without the records."""
-        noise = self.noise and {"sd": self.noise.sd, "trainings": self.noise.trainings, "nets": self.noise.nets}
+        noise = self.noise if self.noise and self.noise.groups else None
         return {
             "objectives": list(self.query.objectives),
             "runs": [as_shown(row, self.query.metric) for row in self.runs],
             "coverage": self.coverage,
             "front": [as_shown(row, self.query.metric) for row in self.front],
-            "seed_noise": noise,
+            "seed_noise": noise and {"sd": noise.sd, "trainings": noise.trainings, "nets": noise.nets},
             "notes": self.notes,
         }
 

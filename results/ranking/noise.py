@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
-from .picture_noise import NORMAL, paired_sd, picture_sd
+from .picture_noise import NORMAL, answers_variance, half_width, paired_sd, picture_sd
 from .stats import count_nets, deviation, t_quantile
 
 UNKNOWN_NOISE = "seed noise: unknown (too few nets trained again); estimate it with `--repeats` or `alternas retrain`"
@@ -118,10 +118,14 @@ class Noise:
         """`difference` of two nets of which it is known what share of the seeds has each picture right.
 
         `right_...` may be of a sample of the pictures: the deviation of all is smaller by the root of how many more.
+        Chance in single answers, which is in the noise of the seeds, is counted once.
         """
-        sd = paired_sd(right_one_N, right_other_N) * math.sqrt(len(right_one_N) / self.images)
-        seeds = math.hypot(self.seeds_half_width(*one), self.seeds_half_width(*other))
-        return math.hypot(NORMAL * sd, seeds)
+        variance = paired_sd(right_one_N, right_other_N) ** 2 * len(right_one_N) / self.images
+        if self.groups:
+            sides = ((right_one_N, one[1]), (right_other_N, other[1]))
+            variance -= sum(answers_variance(right_N, seeds, self.images) for right_N, seeds in sides)
+        seeds_half = math.hypot(self.seeds_half_width(*one), self.seeds_half_width(*other))
+        return half_width(math.sqrt(max(0.0, variance)), seeds_half)
 
     @property
     def source(self) -> str:

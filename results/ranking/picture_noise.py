@@ -49,6 +49,20 @@ def paired_sd(one_N: np.ndarray, other_N: np.ndarray) -> float:
     return math.sqrt(max(0.0, squares)) / images
 
 
+def answers_variance(right_N: np.ndarray, seeds: int, images: int) -> float:
+    """What chance in a net's single answers adds to the variance of its accuracy over so many seeds; 0 of one seed.
+
+    A net that has a picture right with one seed and not with another has it right by chance. Both parts have this: the
+    share of right answers differs from picture to picture by it, and accuracies on the same pictures from seed to seed.
+
+    Args:
+        right_N: share of its seeds that have each picture right.
+        seeds: how many; of one nobody knows which answers are chance.
+        images: that its accuracy is of.
+    """
+    return float((right_N * (1 - right_N)).mean()) / (seeds - 1) / images if seeds > 1 else 0.0
+
+
 def half_width(pictures_sd: float, seeds_half_width: float = 0.0) -> float:
     """Half width of the 95 % interval from its two parts; that of the seeds is known, or 0 where it is not."""
     return math.hypot(NORMAL * pictures_sd, seeds_half_width)

@@ -11,12 +11,11 @@ from ..render.tables import short
 from ..runs.record import OF_CUTS
 from ..runs.status import Status
 from ..runs.store import as_argument
-from .chance import above_chance, chance_of, interval_for_all
+from .chance import above_chance, chance_of, guess_text, interval_ends, interval_for_all
 from .front import Leaderboard
-from .metric import OF_IMAGES
 from .objectives import ACCURACY, LATENCY, title
 from .remarks import number_range, recipe_epochs, sentence, why_empty
-from .stats import Row, count_nets
+from .stats import Row
 from .ties import paired_width, why_unknown
 
 RECOMMENDED = "recommended"
@@ -99,24 +98,15 @@ def score_text(board: Leaderboard, row: Row) -> str:
         return f"{value:.3f}"
     if least <= value - half and value + half <= most:
         return f"{value:.3f} ± {half:.3f}"
-    return f"{value:.3f} ({_ends(board, score - half, score + half)})"
-
-
-def _ends(board: Leaderboard, low: float, high: float) -> str:
-    """Ends of an interval of scores as values, cut to what the metric can be: "0.920 to 1.000"."""
-    (least, most), ends = board.query.metric.within, sorted(map(board.query.metric.value, (low, high)))
-    return f"{max(ends[0], least):.3f} to {min(ends[1], most):.3f}"
+    return f"{value:.3f} ({interval_ends(board.query.metric, score - half, score + half)})"
 
 
 def _all_guess(board: Leaderboard) -> str:
     """That no net is above chance, with the interval of the best that says so."""
     row, metric, chance = pick(board.front, "accuracy", board.query.cost), board.query.metric, chance_of(board)
-    low, high = interval_for_all(board, row)
-    of = f", the best of {count_nets(len(board.rows))} on {board.extra.images} images" * (metric.name in OF_IMAGES)
-    interval = f" ({_ends(board, low, high)}{of})" * (low < high)
-    best = f"the best, {_name(board, row['trial'])}, has {metric.value(row['accuracy']):.3f}{interval}"
     assert chance is not None
-    return f"No net is above chance ({metric.value(chance):.3f}) by more than the noise; {best}: train longer."
+    ends, name = interval_for_all(board, row), _name(board, row["trial"])
+    return guess_text(metric, chance, name, row["accuracy"], ends, len(board.rows), board.extra.images)
 
 
 def _cost_text(board: Leaderboard, row: Row) -> str:
