@@ -11,7 +11,8 @@ import pytest
 
 from alternas.archs import OperationError
 from alternas.archs.timm_net import CutNet
-from alternas.results.ranking.front import leaderboard
+from alternas.results.ranking.front import are_cuts, leaderboard
+from alternas.results.ranking.remarks import budget_lines, rising_lines
 from alternas.results.runs.record import versions
 from alternas.results.runs.status import Status
 from alternas.results.runs.store import Store, weights_file
@@ -182,7 +183,10 @@ def test_the_better_of_frozen_and_finetuned_is_the_net(trained_on: ProbeContext)
     """A front row for each net: the finetuning of a cut that loses leaves it as it was."""
     probing, finetuning = finetuned(trained_on)
     records = [*probing.records.values(), *finetuning.records.values()]
-    rows = {row["key"]: row for row in leaderboard(records).rows}
+    board = leaderboard(records)
+    rows = {row["key"]: row for row in board.rows}
+    assert are_cuts(records)
+    assert not [*budget_lines(board.rows), *rising_lines(board)]  # which are of trainings from nothing
     assert len(rows) == len(probing.records)
     for of, after in finetuning.records.items():
         before = next(r for r in probing.records.values() if r.trial == of)

@@ -33,12 +33,16 @@ def announce(probing: Probing, console: Console) -> None:
     context = probing.context
     nets = len({pair.name for pair in context.pairs})
     sides = sorted({pair.side for pair in context.pairs})
+    share = context.spec.polish
+    then = (
+        f". Cheap cuts of the front are trained on then, within {share:.0%} of the compute (--polish)" if share else ""
+    )
     done = f"; {len(probing.judged)} are done" if probing.judged else ""
     console.print(
         f"{nets} pretrained nets at {sides[0]} to {sides[-1]} px, cut after each block: {len(context.pairs)} probes at "
         f"most, each one forward pass of {context.images} pictures, the cheapest first{done}. Every cut is judged by "
         f"{FOLDS}-fold cross-validation over training and validation pictures; what the pretraining cost is "
-        f"not counted",
+        f"not counted{then}",
         highlight=False, soft_wrap=True,
     )  # fmt: skip
 
