@@ -43,7 +43,16 @@ def _of_steps(recipe: Recipe, data: DataSet) -> str:
     steps = recipe.steps_per_epoch(images)
     an_epoch = f"{steps:,} step{'s' * (steps > 1)} of {recipe.images_a_step(images):,} pictures an epoch"
     a_net = f"{recipe.steps(images):,} a net (--epochs {recipe.epochs:g})"
-    return f"recipe {recipe.name}{', the default for these data' * is_usual}: {an_epoch}, {a_net}"
+    return f"recipe {recipe.name}{', the default for these data' * is_usual}{_fitted(recipe)}: {an_epoch}, {a_net}"
+
+
+def _fitted(recipe: Recipe) -> str:
+    """What of the default is other than usual, because pictures are few; "" of other recipes."""
+    usual = recipes.smoke()
+    if recipe.name != usual.name or recipe.batch_size == usual.batch_size:
+        return ""
+    moved = f"shifts of {recipe.augment.pad} px{', flips' * recipe.augment.flip}"
+    return f", fitted to few pictures (batch {recipe.batch_size}, learning rate {recipe.lr:g}, {moved})"
 
 
 def _few_steps(recipe: Recipe, data: DataSet) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
@@ -18,8 +19,10 @@ from ...results.render.tables import short
 from ...results.runs.record import Record
 from ...results.runs.status import FAILED, Status
 from ...results.runs.store import Store, locked, read_settings
+from ..at_outset import at_outset
 from ..data.dataset import DataConfig, DataSet
 from ..data.load import load_at
+from ..data.views import WHOLE
 from ..engine.resources import check_one_device
 from ..fitted_recipe import fitted_recipe
 from ..run import Driver, drive
@@ -90,6 +93,8 @@ def run_experiment(plan: Sequence[Training], context: ExperimentContext, console
         left = [training for training in trials.plan.values() if training.id not in trials.ended]
         if context.about:
             console.print(context.about, highlight=False, markup=False, soft_wrap=True)
+        for line in _at_outset(left, context):
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
         console.print(_announced(left, len(trials.plan), data), highlight=False, soft_wrap=True)
         driver = Driver(store, trials.folder, [trials], artifacts)
         seen = data if any(training.test for training in plan) else data.without_test()
@@ -98,6 +103,14 @@ def run_experiment(plan: Sequence[Training], context: ExperimentContext, console
     if ended and records and all(r.status in FAILED for r in records):
         raise OperationError(f"{folder}: all {len(records)} trainings failed; the first: {records[0].error}")
     return records
+
+
+def _at_outset(left: Sequence[Training], context: ExperimentContext) -> list[str]:
+    """What the data tell and how nets are trained, where all are trained on all of them by one recipe."""
+    how = {(json.dumps(training.recipe.to_dict()), training.view) for training in left}
+    if len(how) != 1 or left[0].view != WHOLE or context.trainer or not len(context.data.val):
+        return []
+    return at_outset(context.data, left[0].recipe, context.metric)
 
 
 def compute_of(plan: Sequence[Training], data: DataSet) -> float:
