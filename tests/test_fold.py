@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 from typing import Any
 
 import pytest
+from optuna.trial import TrialState
 
+from alternas.archs.timm_net import TimmNet
+from alternas.search.spec import Budget
 from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.trials.forecast import Forecast
 from alternas.search.trials.search_trials import SearchTrials
+from alternas.search.trials.trial import Trial
 from alternas.spaces import get
-from fakes import STEPS, driver_of, fake_accuracy
+from fakes import STEPS, driver_of, fake_accuracy, finish
 
 Open = Callable[..., SearchTrials]
 
@@ -32,27 +38,89 @@ def answer(job: TrainJob) -> JobResult:
     return JobResult(job.id, "ok", job.stop_step, accuracy + 0.01 * (job.start is not None), seconds=1.0)
 
 
+def state(controller: SearchTrials) -> dict[str, Any]:
+    """All that a search knows, as values."""
+    tally, budget, rungs = controller.tally, controller.budget, controller.rungs
+    counted = ("statuses", "taken", "begun", "macs", "inherited", "promotions", "promoted_macs", "whole", "refused")
+    left = {name: getattr(budget, name) for name in ("searched", "finetuning", "beside", "unspent", "flops_left")}
+    return {
+        "tally": {name: copy(getattr(tally, name)) for name in counted},
+        "spent": dict(tally.spent),
+        "budget": left,
+        "live": {number: about(trial) for number, trial in controller.live.items()},
+        "known": {key: record.trial for key, record in controller.known.items()},
+        "parents": [controller.weights.choose(trial) for trial in controller.live.values() if trial.kind == "search"],
+        "rungs": [list(results.values()) for results in rungs._results],
+        "finetuning": {name: (n.record and n.record.trial, n.steps) for name, n in controller.finetuning._nets.items()},
+        "ended": (controller.proposed_all, controller.patience.is_over),
+        "study": [
+            (t.state, t.values, t.params, t.user_attrs, t.constraints)
+            for t in controller.study.study.get_trials()
+            if t.state != TrialState.WAITING
+        ],
+    }
+
+
+def ended(controller: SearchTrials) -> list[Any]:
+    """What came of a run, which all verdicts follow from."""
+    return sorted((r.trial, r.key, r.weights, r.status, r.accuracy) for r in controller.store.records)
+
+
+def about(trial: Trial) -> tuple[Any, ...]:
+    result = trial.last_result if trial.paused else None
+    parent = trial.parent and trial.parent.start
+    gone = list(trial.rung_accuracies) if trial.kind == "search" and not trial.results_by_seed else []
+    return trial.kind, trial.key, trial.weights, trial.rung_steps, gone, trial.promoted, trial.paused, parent, result
+
+
+RICH: dict[str, Any] = {"trials": 10, "inherit": True, "polish": 0.4, "references": (TimmNet("test_resnet"),)}
+LIMITED = {"budget": Budget(train_flops=4e10, patience=6)}
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("scheduler", ["none", "mo-asha"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"scheduler": "mo-asha"},
+        {"scheduler": "mo-asha", "repeats": 2, "limits": {"macs": 900_000}},
+        {"strategy": "evolution"},
+        LIMITED,
+    ],
+    ids=["plain", "scheduler", "repeats", "evolution", "limited"],
+)
 def test_a_log_cut_at_any_line_goes_on_as_the_unbroken_run(
-    open_controller: Open, tmp_path: Path, scheduler: str
+    open_controller: Open, tmp_path: Path, more: dict[str, Any]
 ) -> None:
-    """The same next job, and after the line before a job the same forecast; of a net by several seeds the first."""
-    how: dict[str, Any] = {"trials": 12, "scheduler": scheduler, "inherit": True, "polish": 0.4}
-    controller, log = open_controller(get("bench", 8), **how), tmp_path / "records.jsonl"
+    """The same state and next job, and before a job the same forecast; nets by several seeds begin anew."""
+    controller, log = open_controller(get("bench", 8), **RICH | more), tmp_path / "records.jsonl"
     driver, known = driver_of(controller), list[tuple[int, Any, float]]()
+    states = {0: state(controller)}
     while isinstance(job := driver.next(), TrainJob):
         is_first = not controller.live[job.trial].results_by_seed
-        forecast = Forecast(controller).left()["alone"].flops
         if is_first:
-            known.append((len(log.read_bytes().splitlines()), asked(job), forecast))
+            lines = len(log.read_bytes().splitlines())
+            known.append((lines, asked(job), Forecast(controller).left()["alone"].flops))
+            states.setdefault(lines, state(controller))
         driver.take(answer(job))
+        states.setdefault(len(log.read_bytes().splitlines()), state(controller))
     lines = log.read_bytes().splitlines(keepends=True)
+    driver.close()
+    whole = ended(controller)
+    assert {json.loads(line).get("weights") for line in lines} > {"inherited", "polished"}
     for count in range(len(lines)):
         log.write_bytes(b"".join(lines[:count]))
-        at, expected, forecast = next(entry for entry in known if entry[0] >= count)
-        again = open_controller(get("bench", 8), **how)
-        assert asked(driver_of(again).next()) == expected, f"cut after {count} lines"
-        if count == at:
-            assert Forecast(again).left()["alone"].flops == pytest.approx(forecast), f"cut after {count} lines"
+        again = open_controller(get("bench", 8), **RICH | more)
+        if count in states:
+            assert state(again) == states[count], f"cut after {count} lines"
+        following = next((entry for entry in known if entry[0] >= count), None)
+        if following and not any(trial.kind == "reference" for trial in again.live.values()):
+            forecast = Forecast(again).left()["alone"].flops
+            assert asked(driver_of(again).next()) == following[1], f"cut after {count} lines"
+            if count == following[0]:
+                assert forecast == pytest.approx(following[2]), f"cut after {count} lines"
+        if count == 2 * len(lines) // 3:
+            log.write_bytes(b"".join(lines[:count]))
+            finish(open_controller(get("bench", 8), **RICH | more), slots=1, fate=answer)
+            assert ended(open_controller(get("bench", 8), **RICH | more)) == whole, f"cut after {count} lines"

@@ -75,7 +75,7 @@ class StudyTrial:
             return {"key": self.key, "aim": self.promoted} | rungs
         full = self.record.budget.get("full", 0)
         passed = [rung for rung in self.record.rungs if rung["step"] < full]  # where it was compared
-        attrs: dict[str, Any] = {"key": self.record.trial_key}
+        attrs: dict[str, Any] = {"key": self.record.trial_key, "aim": sum(bool(rung["promoted"]) for rung in passed)}
         attrs |= {f"rung{i}": rung["accuracy"] for i, rung in enumerate(passed)}
         return attrs | ({"accuracies": self.known.accuracies} if len(self.known.accuracies) > 1 else {})
 
