@@ -30,10 +30,11 @@ from alternas.results.ranking.pareto import hypervolume
 from alternas.results.runs.record import Record
 from alternas.results.runs.status import Status
 from alternas.search.data.dataset import DataConfig, DataSet
+from alternas.search.default import FINETUNING_SHARE
 from alternas.search.engine.worker import Worker
 from alternas.search.prepare import prepare
 from alternas.search.run import opened, run_loop
-from alternas.search.spec import POLISH, UNLIMITED, Budget, RunConfig, SearchSpec
+from alternas.search.spec import UNLIMITED, Budget, RunConfig, SearchSpec
 from alternas.search.training import recipes
 from alternas.search.training.job import Job, JobResult, Progress
 
@@ -146,7 +147,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="*", default=sized([10, 11, 12, 13, 14], [10]))
     parser.add_argument("--flops", type=float, default=sized(6e11, 1e9))
     parser.add_argument("--strategy", default="evolution-per-cost")
-    parser.add_argument("--polish", type=float, default=POLISH)
+    parser.add_argument("--polish", type=float, default=FINETUNING_SHARE)
     parser.add_argument("--alone", action="store_true", help="no net inherits, and none is polished")
     parser.add_argument("--name", default="default_space")
     asked = parser.parse_args()

@@ -81,9 +81,8 @@ def search(
     from ..results.ranking.metric import parse_metric
     from ..results.runs.store import plain_name
     from ..search.data.readers.registry import find_reader
-    from ..search.prepare import default_scheduler, default_strategy
-    from ..search.samplers.registry import find_strategy
-    from ..search.spec import POLISH, RUNGS, TRIALS, UNLIMITED, SearchSpec
+    from ..search.default import default_settings
+    from ..search.spec import RUNGS, SearchSpec
     from ..search.training.trainer_file import read_trainer
 
     file, several_labels = read_trainer(trainer) if trainer else None, False
@@ -95,29 +94,25 @@ def search(
     else:
         several_labels = find_reader(data).several_labels
     run_name = name or plain_name(space, data)
-    strategy = strategy or default_strategy(run_name, max_train_flops is not None)
-    planned = find_strategy(strategy).planned
-    apart = alone or bool(file) or (planned and not supernet)  # a trainer trains nets itself
     if alone and supernet:
         raise InputError("alone: the nets of a supernet share weights; leave one of the two out")
-    if polish is None:
-        polish = 0.0 if apart else POLISH
+    settled = default_settings(
+        run_name, strategy=strategy, scheduler=scheduler, trials=trials, polish=polish,
+        is_limited=max_train_flops is not None, shares_weights=bool(supernet), begins_alone=alone or bool(file),
+        begins_elsewhere=bool(weights),
+    )  # fmt: skip
     recipe, genes = training.tuned_on(data, tune or ())
-    most = trials if trials is not None else UNLIMITED if supernet or max_train_flops else TRIALS
     return SearchSpec(
         space=space,
         data=images.of(data),
         recipe=recipe,
         name=run_name,
-        trials=most,
         run=running.config(
             train_flops=max_train_flops or math.inf,
             patience=patience,
             measuring_seconds=measuring.latency_timeout,
             baselines=baselines,
         ),
-        strategy=strategy,
-        scheduler=scheduler or ("none" if supernet else default_scheduler(run_name, strategy, trials or TRIALS)),
         rungs=rungs or RUNGS,
         eta=eta,
         costs=objective,
@@ -127,15 +122,14 @@ def search(
         devices=measuring.devices(),
         seed=seed,
         repeats=repeats,
-        inherit=not (apart or planned or supernet or weights),
         supernet=supernet,
-        polish=polish,
         tune=genes,
         trainer=file,
         start_with=start_with,
         references=with_nets or (),
         pretrained=_pretrained(weights, arch, from_size),
         probe=_probe(space, nets, weights_dir, trials),
+        **settled,
     )
 
 

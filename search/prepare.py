@@ -30,7 +30,7 @@ from .known_nets import GeneFinder, KnownNets, find_known_nets, noted_genes, tra
 from .net_limits import NetLimits
 from .pretrained import Pretrained, load_pretrained
 from .references import count_references
-from .samplers.registry import STRATEGIES, check_strategy, find_strategy
+from .samplers.registry import check_strategy
 from .spec import UNLIMITED, SearchSpec, differences
 from .supernet.budget import MIN_BATCH
 from .supernet.draws import NetSampler
@@ -42,8 +42,6 @@ from .training.tuned import own_genes, single_changes
 from .trials.devices import Device, Devices
 from .trials.schedulers import Scheduler
 from .trials.study import validate_sampler
-
-SCHEDULER_FROM_TRIALS = 32  # from so many trials on a search finds more with a scheduler: docs/strategies.md
 
 
 def prepare(settings: SearchSpec, console: Console) -> SearchContext:
@@ -281,35 +279,6 @@ def _led_to(text: str) -> tuple[Path, int | None]:
     except (InputError, OSError):  # OSError: nets written out make no name of a file
         return Path(os.path.realpath(text)), None
     return folder.resolve(), trial
-
-
-def default_scheduler(name: str, strategy: str, trials: int) -> str:
-    """The scheduler of a search that names none: that of the run of this name, else `mo-asha` where it pays.
-
-    Raises:
-        InputError: if the run's `run.json` cannot be read.
-    """
-    folder = run_folder(name)
-    used = previous_settings(folder).get("scheduler") if (folder / "run.json").exists() else None
-    if used:
-        return used
-    return "mo-asha" if trials >= SCHEDULER_FROM_TRIALS and not find_strategy(strategy).planned else "none"
-
-
-def default_strategy(name: str, limited: bool) -> str:
-    """The strategy of a search that names none: of ours that of the run of this name, else by what its end is.
-
-    Args:
-        limited: whether its compute ends a new search.
-
-    Raises:
-        InputError: if the run's `run.json` cannot be read.
-    """
-    folder = run_folder(name)
-    used = previous_settings(folder).get("strategy") if (folder / "run.json").exists() else None
-    if used in STRATEGIES:
-        return used
-    return "evolution-per-cost" if limited else "evolution"
 
 
 def previous_settings(folder: Path) -> dict[str, Any]:

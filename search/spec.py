@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from ..results.runs.weights_spec import WeightsSpec
     from .known_nets import StartWith
 
-TRIALS = 16
 UNLIMITED = 10**9  # trials of a search that its compute ends
-POLISH = 0.4  # of the compute; from 0.3 to 0.5 no difference was found: docs/log.md
 RUNGS = (1 / 8, 1 / 4, 1 / 2)
 ETA = 1.5
 MAX_TRAININGS = 1e6  # of a supernet
@@ -155,7 +153,7 @@ class SearchSpec:
     data: DataConfig
     recipe: Recipe
     name: str
-    trials: int = TRIALS
+    trials: int = 16
     run: RunConfig = field(default_factory=RunConfig)
     strategy: str = "evolution"
     scheduler: str = "none"

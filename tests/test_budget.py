@@ -25,9 +25,9 @@ from alternas.results.runs.store import read_records, run_folder, write_json
 from alternas.search import run
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
+from alternas.search.default import default_scheduler
 from alternas.search.engine import pool
 from alternas.search.engine.resources import Resources
-from alternas.search.prepare import default_scheduler
 from alternas.search.spec import Budget
 from alternas.search.training.job import JobResult, Point, Progress, TrainJob
 from alternas.search.trials.search_trials import SearchTrials
