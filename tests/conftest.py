@@ -218,7 +218,7 @@ def open_controller(tmp_path: Path) -> Iterator[Callable[..., SearchTrials]]:
         spec = spec_of(space.name, strategy=strategy, trials=trials, run=RunConfig(budget=budget), **more)
         fields = {"recipe": spec.recipe.to_dict(), "data": {}, "seed": spec.seed, "versions": {}}
         devices = devices_of(spec, tmp_path, _cost_fn, (1, 8, 8), 10)
-        no_data: Any = SimpleNamespace(train=range(128), val=())  # a controller reads no images
+        no_data: Any = SimpleNamespace(train=range(128), val=(), notes={})  # a controller reads no images
         context = SearchContext(
             spec,
             no_data,

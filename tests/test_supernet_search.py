@@ -32,7 +32,7 @@ from alternas.spaces import get
 from fakes import RECIPE, FakeExecutor, KilledError, SilentView, driver_of, fake_accuracy, run_loop, shared_of, spec_of
 
 STEPS = 154  # of the smoke recipe on digits
-DATA: Any = SimpleNamespace(train=range(1437), val=range(360))
+DATA: Any = SimpleNamespace(train=range(1437), val=range(360), notes={})
 Open = Callable[..., SearchTrials]
 
 

@@ -25,7 +25,7 @@ NORMAL = 1.959964  # half width of the 95 % interval of a normal distribution, i
 def picture_sd(accuracy: float, images: int) -> float:
     """Standard deviation of an accuracy on so many pictures, of new ones: binomial, with two right and two wrong ones
     added (Agresti & Coull, The American Statistician 52, 1998)."""
-    share = (accuracy * images + 2) / (images + 4)
+    share = (min(1.0, max(0.0, accuracy)) * images + 2) / (images + 4)
     return math.sqrt(share * (1 - share) / (images + 4))
 
 
