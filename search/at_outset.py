@@ -62,4 +62,5 @@ def _few_steps(recipe: Recipe, data: DataSet) -> list[str]:
         return []
     more = f"--epochs {math.ceil(MIN_STEPS / an_epoch)} gives them at least {MIN_STEPS}"
     smaller = f"a smaller batch_size more an epoch: `alternas recipes {recipe.name} > my.json`, --recipe my.json"
-    return [f"warning: nets learn little in {steps} step{'s' * (steps > 1)}; {more}, {smaller}"]
+    probe = f"; `alternas search pretrained --data {data.name}` trains no net from nothing" * ("pictures" in data.notes)
+    return [f"warning: nets learn little in {steps} step{'s' * (steps > 1)}; {more}, {smaller}{probe}"]

@@ -23,6 +23,7 @@ UNRUN = {
     "cluster.md": ["GPUs"] + ["a cluster"] * 7,
     "extending.md": ["downloads", "packages that may not be installed"],
     "gpus.md": ["a GPU"] * 4,
+    "README.md": ["downloads"],
     "latency.md": [*["a device"] * 4, "python3 may have no onnxruntime"],
     "pretrained.md": ["downloads"] * 3,
     "strategies.md": ["minutes"],
@@ -230,6 +231,7 @@ OTHERS = {
         "resnetv2.py",
         "best/model.py",
         "mine-best/model.py",
+        "probed-best/model.py",
         "all-digits-best/model.py",
     ),
 }

@@ -153,6 +153,11 @@ def test_the_net_to_take_and_what_is_beside_it(boards: list[tuple[str, Leaderboa
             assert numbers == ties[: len(numbers)]
             assert len(numbers) + (int(more[1]) if more else 0) == len(ties)
             check_cheaper(board, row, tied)
+        knees = [re.match(r"The knee of the front, .* is net (\d+): ([\d.]+ ?[kMG]?) MACs", said) for said in rest]
+        for found in filter(None, knees):
+            at_knee = next(of for of in board.front if of["knee"])
+            assert (int(found[1]), found[2]) == (at_knee["trial"], short(at_knee["macs"]))
+            assert at_knee["trial"] != row["trial"]
         unknown = [said for said in rest if "tied" in said]
         assert bool(unknown) == (row["tied_with"] is None)
         if best := [said for said in rest if said.startswith("The most accurate is net ")]:

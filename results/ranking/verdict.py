@@ -84,7 +84,14 @@ def verdict_of(board: Leaderboard) -> list[str]:
         return [_all_guess(board)]
     row = recommended(board)
     again = _measured_again(board, row)
-    return [_take(board, row), *_others(board, row), *order_by_time(board), *_doubts(board, row), *again]
+    return [
+        _take(board, row),
+        *_knee(board, row),
+        *_others(board, row),
+        *order_by_time(board),
+        *_doubts(board, row),
+        *again,
+    ]
 
 
 def score_text(board: Leaderboard, row: Row) -> str:
@@ -185,6 +192,17 @@ def _names(board: Leaderboard, trials: Sequence[int]) -> str:
         words.append(f"{len(trials) - NAMED} other{'s' * (len(trials) > NAMED + 1)}")
     listed = f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
     return f"net{'s' * (len(trials) > 1)} {listed}"
+
+
+def _knee(board: Leaderboard, row: Row) -> list[str]:
+    """The net from which on more accuracy costs most, where that is neither the one to take nor the most accurate."""
+    best = pick(board.front, "accuracy", board.query.cost)
+    knees = [other for other in board.front if other["knee"] and other["trial"] not in (row["trial"], best["trial"])]
+    return [
+        f"The knee of the front, behind which accuracy costs more and more, is {_name(board, knee['trial'])}: "
+        f"{_cost_text(board, knee)}, {score_text(board, knee)}."
+        for knee in knees
+    ]
 
 
 def _others(board: Leaderboard, row: Row) -> list[str]:
