@@ -3,11 +3,11 @@
 | choice | default | why |
 | --- | --- | --- |
 | strategy | `evolution`; `evolution-per-cost` where a limit on compute ends the search | 95 % of the hypervolume for .40 to .64 of TPE's trainings on three tables (docs/strategies.md); worth by FLOPs where these end it |
-| first nets | one cheap net of each kind of block, seven at most (samplers/start.py) | without them a kind may never be trained: hypervolume .456 after 32 nets of seed 1, with them .637 for 6e11 FLOPs (docs/log.md) |
+| first nets | one cheap net of each kind of block, seven at most (samplers/start.py) | else a kind may never be trained: hypervolume .618 for 6e11 FLOPs, .580 without (seed 3; docs/log.md, 11-25) |
 | trials | 16; without end where compute ends the search | what a laptop trains in minutes |
-| weights | of the most alike trained net, and half of the training then (trials/weight_sources.py) | hypervolume at 6e11 FLOPs .605 beside .484 of nets from fresh weights (seed 0; docs/strategies.md) |
+| weights | of the most alike trained net, and half of the training then (trials/weight_sources.py) | .580 likewise, .465 from fresh ones |
 | scheduler | `mo-asha` from 32 trials on, else none | a net begun then takes half a training; of fewer nets too few are promoted (docs/strategies.md) |
-| finetuning | .4 of the compute trains the front's nets on (trials/finetuning_plan.py) | from .3 to .5 no difference was found (docs/log.md) |
+| finetuning | .4 of the compute trains the front's nets on (trials/finetuning_plan.py) | .685 likewise; from .3 to .5 no difference was found |
 | beside it | plain ResNets, two seeds each, a quarter of the compute at most (trials/baselines.py) | else nobody knows what a searched net gains, nor how much is noise |
 | recipe | `smoke`, fitted to few pictures (fitted_recipe.py) | .400 beside .312 on the test pictures of 191 stamps to train on, four seeds (docs/log.md) |
 
