@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from machine import TINY, keep, options, sized, summary
 
+from alternas.results.runs.record import Record
 from alternas.results.runs.status import Status
 
 WORKERS, JOBS, TUNE_JOBS = 2, sized(200, 4), sized(20, 2)
@@ -231,9 +232,9 @@ def _search(trials: int, epochs: float, members: list[Any] | None = None, data: 
     times: list[float] = []
     append = store.Store.append
 
-    def timed(self: Any, record: Any) -> None:
-        append(self, record)
-        if record.status == Status.OK:
+    def timed(self: Any, line: Any) -> None:
+        append(self, line)
+        if isinstance(line, Record) and line.status == Status.OK:
             times.append(time.monotonic())
 
     store.Store.append = timed
