@@ -8,11 +8,10 @@ from rich.console import Console
 
 from ..archs import OperationError
 from ..archs.candidate import tuned_values
-from ..results.ranking.objectives import spent_on_evaluation, spent_on_training
 from ..results.render.tables import duration, short
 from ..results.runs.status import FAILED, UNTRAINED
 from .at_outset import at_outset
-from .probe.hint import probe_hint
+from .probe.hint import forward_speed, probe_hint
 from .samplers.buildup import BuildUp, steps_table
 from .spec import UNLIMITED
 from .supernet.budget import TRAININGS_A_KIND, trainings_needed
@@ -41,10 +40,9 @@ def conclude(search: SearchTrials, console: Console) -> None:
     strategy = search.study.study.sampler
     if isinstance(strategy, BuildUp):
         console.print(steps_table(strategy.steps(search.study.study), strategy.starts, settings.metric))
-    data, seconds = search.context.data, sum(r.spent_seconds for r in trained)
-    if "pictures" in data.notes and seconds and not console.stderr:  # those decoded from files
-        flops = sum(spent_on_training(r) + spent_on_evaluation(r) for r in trained)
-        hint = probe_hint(data.name, len(data.train) + len(data.val), flops / seconds)
+    data = search.context.data
+    if "pictures" in data.notes and not console.stderr:  # those decoded from files
+        hint = probe_hint(data.name, len(data.train) + len(data.val), forward_speed())
         console.print(hint, highlight=False, markup=False, soft_wrap=True)
 
 
