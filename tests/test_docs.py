@@ -23,7 +23,7 @@ UNRUN = {
     "cluster.md": ["GPUs"] + ["a cluster"] * 7,
     "extending.md": ["downloads", "packages that may not be installed"],
     "gpus.md": ["a GPU"] * 4,
-    "README.md": ["downloads"],
+    "README.md": ["downloads"] * 3,
     "latency.md": [*["a device"] * 4, "python3 may have no onnxruntime"],
     "pretrained.md": ["downloads"] * 3,
     "strategies.md": ["minutes"],
