@@ -1,6 +1,7 @@
 """The recipe for the data: what few pictures, uneven classes and pictures that may be mirrored ask for.
 
-Only the default recipe is changed, and what a user has not said: whoever gives another one has it as it is.
+The default alone is fitted to few pictures; another recipe stays as it is, but for the weights of classes where the
+metric has them alike.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from scipy.stats import binomtest
 from alternas.results.ranking.front import ExtraResults, rank_rows
 from alternas.results.ranking.noise import Noise, pooled_noise
 from alternas.results.ranking.objectives import RankingQuery
-from alternas.results.ranking.picture_noise import answers_variance, half_width, paired_sd, picture_sd, unpaired_sd
+from alternas.results.ranking.picture_noise import answers_variance, half_width, paired_sd, picture_sd
 from alternas.results.ranking.ties import no_answers, paired_width
 from alternas.results.runs.answers import answer_arrays, right_share
 from alternas.results.runs.record import Record
@@ -89,7 +89,7 @@ def test_pairs_agree_with_the_exact_test_of_mcnemar() -> None:
 def test_paired_pictures_tell_more_than_unpaired_ones() -> None:
     right_N = np.arange(200) < 150
     other_N = np.arange(200) < 140
-    assert paired_sd(right_N, other_N) < 0.5 * unpaired_sd(0.75, 0.70, 200)
+    assert paired_sd(right_N, other_N) < 0.5 * math.hypot(picture_sd(0.75, 200), picture_sd(0.70, 200))
 
 
 def test_an_accuracy_of_few_pictures_is_binomial() -> None:
@@ -141,7 +141,9 @@ def test_nets_are_told_apart_by_the_pictures_that_they_disagree_on() -> None:
     assert binomtest(10, 10).pvalue < 0.05
     noise = Noise(images=100)
     assert noise.paired((0.95, 1), (0.85, 1), better_N, worse_N) < 0.1
-    assert noise.difference((0.95, 1), (0.85, 1)) == pytest.approx(1.96 * unpaired_sd(0.95, 0.85, 100), rel=1e-4)
+    assert noise.difference((0.95, 1), (0.85, 1)) == pytest.approx(
+        1.96 * math.hypot(picture_sd(0.95, 100), picture_sd(0.85, 100)), rel=1e-4
+    )
     assert noise.paired((0.95, 1), (0.85, 1), better_N, worse_N) < noise.paired((0.95, 1), (0.85, 1), better_N, other_N)
     sample_N = np.tile(better_N, 2)[:50]  # half of them: the deviation of all is smaller by the root of 2
     by_sample = noise.paired((0.9, 1), (0.9, 1), sample_N, np.roll(sample_N, 9))

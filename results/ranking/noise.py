@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
-from .picture_noise import NORMAL, answers_variance, half_width, paired_sd, picture_sd
+from .picture_noise import answers_variance, half_width, paired_sd, picture_sd
 from .stats import count_nets, deviation, t_quantile
 
 UNKNOWN_NOISE = "seed noise: unknown (too few nets trained again); estimate it with `--repeats` or `alternas retrain`"
@@ -91,8 +91,8 @@ class Noise:
 
     def half_width(self, score: float, seeds: int) -> float:
         """Half width of the 95 % interval of a net's score with other seeds and on new pictures."""
-        pictures = NORMAL * picture_sd(score, self.images) if self.images else 0.0
-        return math.hypot(pictures, self.seeds_half_width(score, seeds))
+        pictures = picture_sd(score, self.images) if self.images else 0.0
+        return half_width(pictures, self.seeds_half_width(score, seeds))
 
     def interval(self, score: float, seeds: int) -> tuple[float, float]:
         """The 95 % interval of a net's score."""

@@ -29,11 +29,6 @@ def picture_sd(accuracy: float, images: int) -> float:
     return math.sqrt(share * (1 - share) / (images + 4))
 
 
-def unpaired_sd(one: float, other: float, images: int) -> float:
-    """Standard deviation of the difference of two accuracies of which nobody knows on which pictures they agree."""
-    return math.hypot(picture_sd(one, images), picture_sd(other, images))
-
-
 def paired_sd(one_N: np.ndarray, other_N: np.ndarray) -> float:
     """Standard deviation of the difference of two accuracies on the same pictures.
 

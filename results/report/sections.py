@@ -50,7 +50,7 @@ def _leaderboard_row(run: Run, row: dict[str, Any], tuned: Mapping[str, Any]) ->
         "trial": row["trial"],
         "rank": row["rank"],
         metric.name: metric.value(row["accuracy"]),
-        "±": round(run.board.noise.half_width(row["accuracy"], row["seeds"]), 4) if run.board.noise else None,
+        "±": None if row["interval"] is None else round(row["interval"], 4),
         "retrained": None if again is None else round(metric.value(again), 4),
         "retrained_sd": row["retrained_sd"],
         "test": None if row["retrained_test"] is None else round(row["retrained_test"], 4),

@@ -38,7 +38,7 @@ class Probing(Producer):
     """
 
     def __init__(self, context: ProbeContext, store: Store) -> None:
-        self.context, self._store = context, store
+        self.context = context
         self.records: dict[str, Record] = {}
         self.judged: dict[ProbePair, Curve] = {}
         self.running: dict[int, ProbePair] = {}
