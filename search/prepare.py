@@ -30,7 +30,7 @@ from .known_nets import GeneFinder, KnownNets, find_known_nets, noted_genes, tra
 from .net_limits import NetLimits
 from .pretrained import Pretrained, load_pretrained
 from .references import count_references
-from .samplers.registry import check_strategy
+from .samplers.registry import check_strategy, is_own
 from .spec import UNLIMITED, SearchSpec, differences
 from .supernet.budget import MIN_BATCH
 from .supernet.draws import NetSampler
@@ -41,7 +41,6 @@ from .training.trainer_file import TrainerFile
 from .training.tuned import own_genes, single_changes
 from .trials.devices import Device, Devices
 from .trials.schedulers import Scheduler
-from .trials.study import validate_sampler
 
 
 def prepare(settings: SearchSpec, console: Console) -> SearchContext:
@@ -87,7 +86,10 @@ def prepare(settings: SearchSpec, console: Console) -> SearchContext:
         context = _with_bank(context)
     if settings.start_with:
         context = replace(context, known=_known_nets(context, console))
-    validate_sampler(settings.strategy, context.sampler_context())
+    if is_own(settings.strategy):
+        from .samplers.optuna_strategy import validate_sampler
+
+        validate_sampler(settings.strategy, context.sampler_context())
     check_store(artifacts)
     if settings.trainer and not read_records(folder):
         _try_trainer(settings.trainer, context, console)

@@ -29,17 +29,16 @@ def conclude(search: SearchTrials, console: Console) -> None:
         console.print(str(search.patience), highlight=False, soft_wrap=True)
     elif search.exhausted and settings.trials < UNLIMITED:
         limits = " within the limits" if settings.limits else ""
-        planned = search.study.planned
-        why = "search strategy finished" if planned else f"no other net of the space was found{limits}"
+        why = "search strategy finished" if search.proposer.planned else f"no other net of the space was found{limits}"
         console.print(f"{why}: {started} of {settings.trials} nets, beside the baselines")
     trained = [r for r in search.store.records if r.status not in UNTRAINED]
     if all(r.status in FAILED for r in trained):
         reason = f"; the first, trial {trained[0].trial}: {trained[0].error}" if trained else ""
         raise OperationError(f"run {search.folder.name!r}: none of {len(trained)} nets could be trained{reason}")
     print_measuring(search, console)
-    strategy = search.study.study.sampler
+    strategy = search.proposer.strategy
     if isinstance(strategy, BuildUp):
-        console.print(steps_table(strategy.steps(search.study.study), strategy.starts, settings.metric))
+        console.print(steps_table(strategy.steps(search.history), strategy.starts, settings.metric))
     data = search.context.data
     if "pictures" in data.notes and not console.stderr:  # those decoded from files
         hint = probe_hint(data.name, len(data.train) + len(data.val), forward_speed())

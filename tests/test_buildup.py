@@ -10,18 +10,16 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import optuna
 import pytest
-from optuna.trial import Trial, TrialState, create_trial
 from rich.console import Console
 
 from alternas.archs import Genotype, InputError, static_cost, zoo
 from alternas.results.ranking.metric import Metric
 from alternas.search.samplers.buildup import BuildUp, Step, judge, steps_table
-from alternas.search.samplers.random import TrialChooser
+from alternas.search.samplers.history import History, PastTrial, State
 from alternas.search.samplers.sampler_context import NetCosts, SamplerContext
 from alternas.search.training.job import JobResult, TrainJob
-from alternas.spaces import SPACES, Genes, RecordingChooser, Space, get, options_of
+from alternas.spaces import SPACES, FixedChooser, Genes, Space, get, options_of
 from fakes import FakePool
 
 Msa = tuple[int, ...]
@@ -49,44 +47,54 @@ def published(net: Genotype) -> float:
 
 @dataclass
 class Lab:
-    """A study whose nets train in `slots` at once; `pick` says which of the running ends next."""
+    """A search whose nets train in `slots` at once; `pick` says which of the running ends next."""
 
     space: Space
+    sampler: BuildUp
     accuracy: Callable[[Genotype], float] = published
     slots: int = 1
     pick: Callable[[int], int] = lambda running: 0
-    study: optuna.Study = field(default_factory=lambda: optuna.create_study(directions=["maximize", "minimize"]))
-    running: list[tuple[Trial, Genotype]] = field(default_factory=list)
+    history: History = field(default_factory=lambda: History({}, lambda key, cost: 1.0))
+    running: list[tuple[PastTrial, Genotype]] = field(default_factory=list)
     asked: list[Genotype] = field(default_factory=list)
     most: int = 0
 
-    def ask(self) -> Genotype:
-        """The sampler's net, running from now on."""
-        trial = self.study.ask()
-        net = self.space.sample(RecordingChooser(TrialChooser(trial)))
-        trial.set_user_attr("key", net.key)
-        self.running.append((trial, net))
+    def ask(self) -> Genotype | None:
+        """The strategy's net, running from now on; None if it has none."""
+        genes = self.sampler.propose(self.history, self.history.next_number)
+        if genes is None:
+            return None
+        net = self.space.sample(FixedChooser(genes))
+        self.running.append((self.add(net.key, State.RUNNING), net))
         self.asked.append(net)
         self.most = max(self.most, len(self.running))
         return net
+
+    def add(self, key: str, state: State, accuracy: float | None = None) -> PastTrial:
+        """A trial of this net."""
+        self.history.trials.append(PastTrial(self.history.next_number, {}, key, state, accuracy, 1.0))
+        return self.history.trials[-1]
 
     def end(self, repeats: Sequence[float] = ()) -> None:
         """One of the running nets ends."""
         trial, net = self.running.pop(self.pick(len(self.running)))
         if len(repeats) > 1:  # as a search does
-            trial.set_user_attr("accuracies", {str(seed): value for seed, value in enumerate(repeats)})
-        self.study.tell(trial, [fmean(repeats) if repeats else self.accuracy(net), 1.0])
+            trial.accuracies = {str(seed): value for seed, value in enumerate(repeats)}
+        trial.state, trial.accuracy = State.COMPLETE, fmean(repeats) if repeats else self.accuracy(net)
 
-    def run(self, sampler: BuildUp, most: int = 1000) -> Lab:
-        """Ask and tell until nothing is proposed and nothing runs, or `most` nets have ended."""
-        self.study.sampler = sampler
+    def run(self, most: int = 1000) -> Lab:
+        """Ask until nothing is proposed and nothing runs, or `most` nets have ended."""
         for _ in range(most):
-            while len(self.running) < self.slots and sampler.ready(self.study):
-                self.ask()
+            while len(self.running) < self.slots and self.ask():
+                pass
             if not self.running:
                 break
             self.end()
         return self
+
+    @property
+    def steps(self) -> list[Step]:
+        return self.sampler.steps(self.history)
 
     @property
     def msa(self) -> list[Msa]:
@@ -97,15 +105,16 @@ def anything(net: Genotype) -> bool:
     return True
 
 
-def paper(fits: Callable[[Genotype], bool] = anything, slots: int = 1) -> tuple[Lab, BuildUp]:
+def paper(fits: Callable[[Genotype], bool] = anything, slots: int = 1) -> Lab:
     """The body of the paper's run, in the space `alternet` at 32 px."""
     space = get("alternet", 32)
-    sampler = BuildUp(
-        SamplerContext(space, 0, lambda net: NetCosts(1.0, 1.0), lambda net: 0.0 if fits(net) else 1.0), [PLAIN]
-    )
-    found = Lab(space, slots=slots)
-    found.study.sampler = sampler
-    return found, sampler
+    context = SamplerContext(space, 0, lambda net: NetCosts(1.0, 1.0), lambda net: 0.0 if fits(net) else 1.0)
+    return Lab(space, BuildUp(context, [PLAIN]), slots=slots)
+
+
+def msa_of_next(lab: Lab) -> Msa | None:
+    net = lab.ask()
+    return msa_of(net) if net else None
 
 
 def verdicts(steps: Sequence[Step]) -> list[tuple[Msa, str]]:
@@ -114,8 +123,8 @@ def verdicts(steps: Sequence[Step]) -> list[tuple[Msa, str]]:
 
 @pytest.mark.parametrize("slots", [1, 3])
 def test_the_published_trajectory(slots: int) -> None:
-    lab, sampler = paper(slots=slots)
-    steps = sampler.steps(lab.run(sampler).study)
+    lab = paper(slots=slots)
+    steps = lab.run().steps
     assert verdicts(steps) == TRIED
     assert lab.msa == [msa for msa, _ in TRIED]
     assert lab.most == 1, "each step waits for the one before"
@@ -126,8 +135,7 @@ def test_the_published_trajectory(slots: int) -> None:
 
 
 def test_differences_are_those_to_the_parent() -> None:
-    lab, sampler = paper()
-    steps = sampler.steps(lab.run(sampler).study)
+    steps = paper().run().steps
     by_key = {step.key: step.msa for step in steps}
     assert steps[0].parent_key == ""
     assert steps[0].difference is None
@@ -140,20 +148,19 @@ def test_differences_are_those_to_the_parent() -> None:
 
 def test_paths_go_side_by_side() -> None:
     space = get("alternet", 32)
-    sampler = BuildUp(SamplerContext(space, 0, lambda net: NetCosts(1.0, 1.0)), [PLAIN, BASIC])
-    lab = Lab(space)
-    lab.study.sampler = sampler
+    lab = Lab(space, BuildUp(SamplerContext(space, 0, lambda net: NetCosts(1.0, 1.0)), [PLAIN, BASIC]))
     plain, first = (0, 0, 0, 0), (0, 0, 0, 1)
-    assert [(net.stages[0].block, msa_of(net)) for net in (lab.ask(), lab.ask())] == [
+    assert [(net.stages[0].block, msa_of(net)) for net in (lab.ask(), lab.ask()) if net] == [
         ("bottleneck", plain),
         ("basic", plain),
     ]
-    assert not sampler.ready(lab.study), "both starts run"
+    assert not lab.ask(), "both starts run"
     lab.pick = lambda running: running - 1
     lab.end()  # the basic start
     net = lab.ask()
+    assert net
     assert (net.stages[0].block, msa_of(net)) == ("basic", first)
-    assert not sampler.ready(lab.study), "its first step and the other start run"
+    assert not lab.ask(), "its first step and the other start run"
 
 
 @pytest.mark.parametrize(
@@ -169,24 +176,24 @@ def test_paths_go_side_by_side() -> None:
     ],
 )  # fmt: skip
 def test_repeats_decide_where_there_are_any(before: list[float], after: list[float], verdict: str, then: Msa) -> None:
-    lab, sampler = paper()
+    lab = paper()
     lab.ask()
     lab.end(before)
     lab.ask()
     lab.end(after)
-    step = sampler.steps(lab.study)[-1]
+    step = lab.steps[-1]
     assert step.verdict == verdict
     assert step.difference is not None
     assert step.difference.n == min(len(before), len(after))
     assert step.difference.mean == pytest.approx(fmean(a - b for a, b in zip(after, before, strict=False)))
     assert (step.difference.low is None) == (min(len(before), len(after)) < 2)
-    assert msa_of(lab.ask()) == then
+    assert msa_of_next(lab) == then
 
 
 def test_a_step_of_one_image_is_no_certainty() -> None:
     """Two seeds that both gain one image of 100 are two equal differences, not an interval of width 0."""
     before, after = (
-        create_trial(values=[fmean(each), 1.0], user_attrs={"accuracies": dict(zip("01", each, strict=True))})
+        PastTrial(0, state=State.COMPLETE, accuracy=fmean(each), accuracies=dict(zip("01", each, strict=True)))
         for each in ([0.80, 0.90], [0.81, 0.91])
     )
     context = SamplerContext(get("alternet", 32), 0, lambda net: NetCosts(1.0, 1.0), resolution=0.01)
@@ -233,10 +240,10 @@ def macs_at(side: int) -> Callable[[Genotype], NetCosts]:
 def test_every_space_is_walked_to_its_end_by_the_rule(name: str, side: int) -> None:
     space = get(name, side)
     sampler = BuildUp(SamplerContext(space, 0, macs_at(side)))
-    lab = Lab(space, noise, slots=4).run(sampler)
+    lab = Lab(space, sampler, noise, slots=4).run()
     nets = {net.key: net for net in lab.asked}
     assert len(nets) == len(lab.asked), "no net twice"
-    steps = sampler.steps(lab.study)
+    steps = lab.steps
     for number, start in enumerate(sampler.starts):
         depths = tuple(stage.depth for stage in start.stages)
         mine = [step for step in steps if step.start == number]
@@ -282,30 +289,18 @@ def test_starts_that_cannot_begin_are_refused() -> None:
 
 @pytest.mark.parametrize("stop", range(1, 9))
 def test_a_new_sampler_goes_on_as_the_old_one(stop: int) -> None:
-    whole, sampler = paper(slots=3)
-    whole.run(sampler)
-    broken, sampler = paper(slots=3)
-    broken.run(sampler, most=stop)
-    fresh = paper()[1]
-    broken.run(fresh)
+    whole, broken = paper(slots=3).run(), paper(slots=3).run(most=stop)
+    old, broken.sampler = broken.sampler, paper().sampler
+    broken.run()
     assert [net.key for net in broken.asked] == [net.key for net in whole.asked]
-    assert fresh.steps(broken.study) == sampler.steps(broken.study)
-
-
-def test_a_sampler_holds_nothing_against_another_study() -> None:
-    lab, sampler = paper()
-    lab.run(sampler)
-    other, _ = paper()
-    assert sampler.steps(other.study) == []
-    assert sampler.ready(other.study)
-    assert not sampler.ready(lab.study)
+    assert broken.steps == old.steps(broken.history)
 
 
 def test_nets_over_the_limits_are_not_proposed() -> None:
     over = {(0, 0, 0, 2), (0, 0, 1, 1)}
-    lab, sampler = paper(lambda net: msa_of(net) not in over)
+    lab = paper(lambda net: msa_of(net) not in over)
     lab.slots, lab.accuracy = 3, lambda net: 0.5 + 0.1 * sum(msa_of(net))
-    steps = sampler.steps(lab.run(sampler).study)
+    steps = lab.run().steps
     assert verdicts(steps)[1:5] == [
         ((0, 0, 0, 1), "accepted"),
         ((0, 0, 0, 2), "over limit"),
@@ -317,57 +312,46 @@ def test_nets_over_the_limits_are_not_proposed() -> None:
 
 
 def test_a_start_over_the_limits_is_walked_from_only_if_trained() -> None:
-    lab, sampler = paper(fits=lambda net: bool(sum(msa_of(net))))
-    assert not sampler.ready(lab.study)
-    assert verdicts(sampler.steps(lab.study)) == [((0, 0, 0, 0), "over limit")]
-    start = sampler.starts[0]
-    lab.study.add_trial(create_trial(values=[0.8, 1.0], user_attrs={"key": start.key}))
-    assert msa_of(lab.ask()) == (0, 0, 0, 1)
+    lab = paper(fits=lambda net: bool(sum(msa_of(net))))
+    assert not lab.ask()
+    assert verdicts(lab.steps) == [((0, 0, 0, 0), "over limit")]
+    lab.add(lab.sampler.starts[0].key, State.COMPLETE, 0.8)
+    assert msa_of_next(lab) == (0, 0, 0, 1)
 
 
-@pytest.mark.parametrize(("state", "said"), [(TrialState.FAIL, "failed"), (TrialState.PRUNED, "stopped")])
-def test_what_fails_is_left_out_unless_it_succeeds_elsewhere(state: TrialState, said: str) -> None:
-    lab, sampler = paper()
+@pytest.mark.parametrize(("state", "said"), [(State.FAIL, "failed"), (State.PRUNED, "stopped")])
+def test_what_fails_is_left_out_unless_it_succeeds_elsewhere(state: State, said: str) -> None:
+    lab = paper()
     lab.ask()
     lab.end()
     net = lab.ask()
-    lab.study.add_trial(create_trial(state=state, user_attrs={"key": net.key}))
-    assert sampler.steps(lab.study)[-1].verdict == "pending", "its twin runs"
-    lab.study.tell(lab.running.pop()[0], state=state)
-    assert verdicts(sampler.steps(lab.study))[-1] == ((0, 0, 0, 1), said)
-    assert msa_of(lab.ask()) == (0, 0, 1, 0)
-    lab.study.add_trial(create_trial(values=[0.9, 1.0], user_attrs={"key": net.key}))
-    assert verdicts(sampler.steps(lab.study))[-1] == ((0, 0, 0, 1), "accepted")
+    assert net
+    lab.add(net.key, state)
+    assert lab.steps[-1].verdict == "pending", "its twin runs"
+    lab.running.pop()[0].state = state
+    assert verdicts(lab.steps)[-1] == ((0, 0, 0, 1), said)
+    assert msa_of_next(lab) == (0, 0, 1, 0)
+    lab.add(net.key, State.COMPLETE, 0.9)
+    assert verdicts(lab.steps)[-1] == ((0, 0, 0, 1), "accepted")
 
 
 def test_baselines_in_the_study_are_not_proposed_and_a_failed_one_ends_its_walk() -> None:
-    lab, sampler = paper()
-    start = sampler.starts[0]
-    baseline = lab.study.ask()
-    baseline.set_user_attr("key", start.key)
-    assert not sampler.ready(lab.study), "it runs"
-    lab.study.tell(baseline, state=TrialState.FAIL)
-    assert not sampler.ready(lab.study)
-    assert verdicts(sampler.steps(lab.study)) == [((0, 0, 0, 0), "failed")]
-
-
-def test_asked_when_not_ready_it_draws_at_random() -> None:
-    lab, sampler = paper()
-    lab.ask()
-    assert not sampler.ready(lab.study)
-    first, second = lab.ask(), lab.ask()
-    assert first.key != second.key
-    assert first.family in ("resnet", "alternet")
+    lab = paper()
+    baseline = lab.add(lab.sampler.starts[0].key, State.RUNNING)
+    assert not lab.ask(), "it runs"
+    baseline.state = State.FAIL
+    assert not lab.ask()
+    assert verdicts(lab.steps) == [((0, 0, 0, 0), "failed")]
 
 
 def test_the_table() -> None:
-    lab, sampler = paper()
+    lab = paper()
     for repeats in ([0.80, 0.82, 0.81], [0.82, 0.841, 0.83]):
         lab.ask()
         lab.end(repeats)
     lab.ask()
     console = Console(width=140, record=True, file=io.StringIO())
-    console.print(steps_table(sampler.steps(lab.study), sampler.starts, Metric()))
+    console.print(steps_table(lab.steps, lab.sampler.starts, Metric()))
     rows = [" ".join(line.split()) for line in console.export_text().splitlines()]
     assert rows == [
         "start MSA blocks by stage accuracy change in points verdict",

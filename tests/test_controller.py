@@ -14,12 +14,12 @@ from typing import Any
 
 import optuna
 import pytest
-from optuna.trial import TrialState
 
 from alternas.archs import Genotype, InputError, static_cost
 from alternas.results.ranking.front import leaderboard
 from alternas.results.runs.events import Line
 from alternas.results.runs.record import Record
+from alternas.search.samplers.history import State
 from alternas.search.samplers.registry import STRATEGIES
 from alternas.search.samplers.sampler_context import NetCosts, SamplerContext, candidate_baselines
 from alternas.search.training.job import JobResult, Point, TrainJob
@@ -43,8 +43,8 @@ def statuses(controller: SearchTrials, kind: str = "search") -> Counter[str]:
 SOME_SLOW = [pytest.param(name, marks=pytest.mark.slow) if name == "asha" else name for name in SCHEDULERS]
 
 
-def states(controller: SearchTrials) -> Counter[TrialState]:
-    return Counter(t.state for t in controller.study.study.get_trials(deepcopy=False))
+def states(controller: SearchTrials) -> Counter[State]:
+    return Counter(trial.state for trial in controller.history.trials)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -61,8 +61,8 @@ def test_every_strategy_and_scheduler_ends_as_promised(open_controller: Open, st
     trials = [r.trial for r in controller.store.records]
     assert len(trials) == len(set(trials))
     told = states(controller)
-    assert told[TrialState.RUNNING] == 0
-    assert told[TrialState.COMPLETE] >= found["ok"]
+    assert told[State.RUNNING] == 0
+    assert told[State.COMPLETE] >= found["ok"]
     assert {job.trial for job in executor.ran} == set(trials) - {
         r.trial for r in controller.store.records if r.status == "duplicate"
     }
@@ -71,17 +71,17 @@ def test_every_strategy_and_scheduler_ends_as_promised(open_controller: Open, st
     }
 
 
-def test_the_study_learns_what_happened(open_controller: Open) -> None:
+def test_the_strategy_learns_what_happened(open_controller: Open) -> None:
     controller = open_controller(trials=20, strategy="tpe")
     finish(controller)
     by_trial = {r.trial: r for r in controller.store.records}
-    for trial in controller.study.study.get_trials(deepcopy=False):
+    for trial in controller.history.trials:
         if trial.number in range(len(controller.baselines), len(controller.context.baselines)):
             continue  # a plain ResNet that is not trained
         record = by_trial[trial.number]
-        if trial.state == TrialState.COMPLETE:
-            assert trial.values == [record.accuracy, record.cost["macs"]]
-            assert trial.params == record.genes
+        if trial.state == State.COMPLETE:
+            assert (trial.accuracy, trial.cost) == (record.accuracy, record.cost["macs"])
+            assert trial.genes == record.genes
         else:
             assert record.kind == "baseline" or record.status == "duplicate"
 
@@ -95,10 +95,10 @@ def test_limits_are_a_static_gate(open_controller: Open) -> None:
     assert all("macs" in r.error and r.cost["macs"] > 300_000 for r in refused)
     assert all(r.cost["macs"] <= 300_000 for r in searched if r.status == "ok")
     assert not {r.trial for r in refused} & {job.trial for job in executor.ran}
-    for trial in controller.study.study.get_trials(deepcopy=False):
+    for trial in controller.history.trials:
         if trial.number in {r.trial for r in refused}:
-            assert trial.state == TrialState.PRUNED
-            assert trial.constraints["macs"] > 0
+            assert trial.state == State.PRUNED
+            assert trial.violated["macs"] > 0
 
 
 def test_a_small_space_is_used_up(open_controller: Open, small_scale: SpacePreset) -> None:
@@ -196,26 +196,26 @@ def test_a_driver_killed_anywhere_resumes(open_controller: Open, strategy: str, 
     assert len(trials) == len(set(trials))
     again = {leg for leg, times in trained.items() if times > 1}
     assert all(trial < 4 and seed == 0 for trial, seed, _ in again), "but a seed before the last: its checkpoint has it"
-    assert states(controller)[TrialState.RUNNING] == 0
+    assert states(controller)[State.RUNNING] == 0
 
 
 def test_killed_between_record_and_tell(open_controller: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     controller = open_controller(trials=6)
-    apply = controller.study.apply
+    apply = controller.history.apply
 
     def die(line: Line) -> None:
         if isinstance(line, Record) and line.kind == "search":
             raise KilledError
         apply(line)
 
-    monkeypatch.setattr(controller.study, "apply", die)
+    monkeypatch.setattr(controller.history, "apply", die)
     with pytest.raises(KilledError):
         finish(controller)
     written = [r.trial for r in controller.store.records if r.kind == "search"]
     again = open_controller(trials=6)
     finish(again)
     assert statuses(again)["ok"] == 6
-    assert again.study.study.get_trials()[written[0]].state == TrialState.COMPLETE
+    assert again.history.trials[written[0]].state == State.COMPLETE
 
 
 @pytest.mark.parametrize(  # evolution with rungs predicts anew when it is resumed, and may promote others
@@ -225,20 +225,18 @@ def test_killed_between_record_and_tell(open_controller: Open, monkeypatch: pyte
 def test_a_killed_search_proposes_what_an_unbroken_one_does(
     open_controller: Open, strategy: str, rungs: str, tmp_path: Path
 ) -> None:
-    """One worker, killed before every seventh job: the records alone give back study, rungs and what was learned."""
+    """One worker, killed before every seventh job: the records alone give back history, rungs and what was learned."""
 
     def search() -> SearchTrials:
         return open_controller(trials=24, strategy=strategy, scheduler=rungs, limits={"macs": 900_000})
 
-    def study(controller: SearchTrials) -> list[Any]:
-        trials = controller.study.study.get_trials(deepcopy=False)
-        attrs = [{name: v for name, v in t.user_attrs.items() if name != "aim"} for t in trials]  # of those under way
-        return [(t.state, t.values, t.params, t.constraints, a) for t, a in zip(trials, attrs, strict=True)]
+    def trials(controller: SearchTrials) -> list[Any]:
+        return [dataclasses.replace(trial, promoted=0) for trial in controller.history.trials]  # of those under way
 
     unbroken = search()
     finish(unbroken, slots=1)
-    whole, known = [(r.trial, r.key, r.status, r.rungs) for r in unbroken.store.records], study(unbroken)
-    assert study(search()) == known
+    whole, known = [(r.trial, r.key, r.status, r.rungs) for r in unbroken.store.records], trials(unbroken)
+    assert trials(search()) == known
     (tmp_path / "records.jsonl").unlink()
     done = False
     while not done:
@@ -255,7 +253,7 @@ def test_a_killed_search_proposes_what_an_unbroken_one_does(
         except KilledError:
             continue
     assert [(r.trial, r.key, r.status, r.rungs) for r in controller.store.records] == whole
-    assert study(controller) == known
+    assert trials(controller) == known
 
 
 def sent_on(
@@ -381,7 +379,7 @@ def test_who_is_passed_over_for_long_ends_before_the_search(
     assert first < len(ended) - 15, "not at the end alone"
     again = open_controller(trials=40, scheduler="mo-asha")
     assert again.complete
-    assert states(again)[TrialState.RUNNING] == 0
+    assert states(again)[State.RUNNING] == 0
 
 
 def test_a_parked_net_keeps_what_is_known_of_it(open_controller: Open) -> None:

@@ -84,13 +84,13 @@ def test_the_front_is_on_the_page(controller: SearchTrials, tmp_path: Path) -> N
         assert process.wait(timeout=30) == 0
     points = [point for xs, ys in found for point in zip(xs, ys, strict=True)]
     drawn = {(round(x, 6), round(y)) for x, y in points if x is not None}  # a point at None keeps the axes
-    trials = controller.study.study.get_trials(states=(TrialState.COMPLETE,))
-    assert drawn == {(round(t.values[0], 6), round(t.values[1])) for t in trials}
+    trials = controller.history.trials
+    assert drawn == {(round(t.accuracy, 6), round(t.cost)) for t in trials if t.accuracy is not None and t.cost}
 
 
 @pytest.mark.slow
 def test_the_page_changes_nothing(controller: SearchTrials, tmp_path: Path) -> None:
-    before = len(controller.study.study.get_trials())
+    before = controller.history.next_number
     with served(tmp_path) as (address, _):
         number = address.rsplit("/", 1)[1]
         api = address.split("/dashboard")[0] + "/api/studies"
@@ -110,9 +110,11 @@ def test_the_study_shown_is_that_of_the_search(controller: SearchTrials, tmp_pat
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     study = optuna.load_study(study_name=None, storage=recorded_study(tmp_path))
     assert study.metric_names == ["accuracy", "macs"]
-    done = (TrialState.COMPLETE,)
-    shown, known = study.get_trials(states=done), controller.study.study.get_trials(states=done)
-    assert [(t.number, t.values, t.params) for t in shown] == [(t.number, t.values, t.params) for t in known]
+    shown = study.get_trials(states=(TrialState.COMPLETE,))
+    known = [r for r in sorted(controller.store.records, key=lambda r: r.trial) if r.status == "ok"]
+    assert [(t.number, t.values, t.params) for t in shown] == [
+        (r.trial, [r.accuracy, r.cost["macs"]], r.genes) for r in known
+    ]
     assert (len(study.trials), study.trials[90].state) == (91, TrialState.RUNNING)
     assert study.trials[90].params == started["genes"]
     assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}

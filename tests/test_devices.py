@@ -26,6 +26,7 @@ from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.runs.status import Status
 from alternas.results.runs.store import read_records
+from alternas.search.samplers.history import State
 from alternas.search.spec import SearchSpec
 from alternas.search.training import latency_job
 from alternas.search.training.job import Job, JobResult, LatencyJob
@@ -272,8 +273,8 @@ def test_nets_over_the_limit_are_never_trained(
         violation = pytest.approx(by_key[record.key] / most - 1)
         assert record.constraint_violation == {"latency_ms@board": violation}
         if record.kind == "search":
-            assert work.study.study.trials[record.trial].state.name == "PRUNED"
-            assert work.study.study.trials[record.trial].constraints
+            assert work.history.trials[record.trial].state == State.PRUNED
+            assert work.history.trials[record.trial].violated
     assert sum(r.status == "ok" and r.kind == "search" for r in work.store.records) == 10
 
 
@@ -340,7 +341,7 @@ def test_a_net_that_does_not_run_there_is_infeasible(controller: Callable[..., S
     record = {r.trial: r for r in work.store.records}[5]
     assert (record.status, record.error) == ("infeasible", "device board: exit code 3")
     assert record.constraint_violation == {"failed@board": 1.0}
-    assert work.study.study.trials[5].constraints == {"failed@board": 1.0}
+    assert work.history.trials[5].violated == {"failed@board": 1.0}
     net = Genotype.from_dict(record.genotype)
     assert work.context.limits.measured(net) == {"failed@board": 1.0}, "proposed again, it is not measured again"
     again = controller(trials=4)

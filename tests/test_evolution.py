@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import optuna
 import pytest
-from optuna.samplers import BaseSampler
 
 from alternas.archs import Genotype, static_cost
+from alternas.results.runs.events import Event
 from alternas.search.samplers import evolution
 from alternas.search.samplers.evolution import GROWTH, LEARNED, MIN_OBSERVATIONS, Evolution
-from alternas.search.samplers.random import RandomSampler, TrialChooser
+from alternas.search.samplers.history import History
+from alternas.search.samplers.random import RandomDraws
 from alternas.search.samplers.sampler_context import NetCosts, SamplerContext
+from alternas.search.samplers.strategy import Strategy
 from alternas.search.samplers.surrogate import expected_hypervolume_improvement
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import SPACES, FixedChooser, RandomChooser, get, options_of
@@ -68,17 +69,22 @@ def costs_of(net: Genotype) -> NetCosts:
     return NetCosts(cost.macs, cost.params)
 
 
-def smallest_gap(strategy: BaseSampler, context: SamplerContext) -> float:
+def smallest_gap(strategy: Strategy, context: SamplerContext) -> float:
     """Between the costs of the first four nets that a strategy proposes, in natural logarithms."""
-    study = optuna.create_study(directions=["maximize", "minimize"], sampler=strategy)
-    costs = sorted(math.log(costs_of(context.space.sample(TrialChooser(study.ask()))).objective) for _ in range(4))
-    return min(b - a for a, b in pairwise(costs))
+    history, costs = History(options_of(context.space), lambda key, cost: 1.0), list[float]()
+    for number in range(4):
+        genes = strategy.propose(history, number)
+        assert genes
+        net = context.space.sample(FixedChooser(genes))
+        costs.append(math.log(costs_of(net).objective))
+        history.apply(Event("started", number, net.key, dict(genes)))
+    return min(b - a for a, b in pairwise(sorted(costs)))
 
 
 def test_the_first_nets_lie_apart_in_cost() -> None:
     contexts = [SamplerContext(get("alternet", 32), seed, costs_of) for seed in range(12)]
     spread = [smallest_gap(Evolution(context), context) for context in contexts]
-    uniform = [smallest_gap(RandomSampler(context), context) for context in contexts]
+    uniform = [smallest_gap(RandomDraws(context), context) for context in contexts]
     assert np.mean(spread) > 2 * np.mean(uniform)
 
 
@@ -95,7 +101,7 @@ def sampler_after(
     """The strategy of a search of so many trials, once it has ended."""
     controller = open_controller(trials=trials, strategy=strategy, **how)
     finish(controller, slots=1)
-    sampler: Any = controller.study.study.sampler
+    sampler: Any = controller.proposer.strategy
     return sampler, controller
 
 
@@ -104,9 +110,8 @@ def test_the_net_of_the_largest_gain_is_chosen(
     open_controller: Open, monkeypatch: pytest.MonkeyPatch, strategy: str, power: float
 ) -> None:
     sampler, controller = sampler_after(12, open_controller, strategy=strategy)
-    study = controller.study.study
     monkeypatch.setattr(evolution, "N_NEIGHBORS", 0)
-    genes = sampler.propose(study, 40)
+    genes = sampler.propose(controller.history, 40)
     assert genes is not None
     points = [(mean, net.features.costs.objective) for mean, net in sampler._expected.values()]
     front = sampler._predicted_front(points, -math.inf)
@@ -118,7 +123,7 @@ def test_the_net_of_the_largest_gain_is_chosen(
     gains = expected_hypervolume_improvement(mean, sd, costs, points, reference) / costs**power
     assert genes == nets[int(gains.argmax())].genes
     monkeypatch.setattr(evolution, "N_NEIGHBORS", 1000)
-    climbed = sampler.propose(study, 40)
+    climbed = sampler.propose(controller.history, 40)
     assert climbed == genes or climbed in neighbors(genes, options_of(controller.context.space))
 
 
@@ -154,34 +159,34 @@ def stopped_with_8_in_training(open_controller: Open) -> SearchTrials:
 def test_workers_do_not_pile_up(open_controller: Open) -> None:
     """What trains counts as what it is expected to reach."""
     controller = stopped_with_8_in_training(open_controller)
-    sampler: Any = controller.study.study.sampler
-    sampler._update(controller.study.study)
-    sampler._condition(controller.study.study)
+    sampler: Any = controller.proposer.strategy
+    sampler._update(controller.history)
+    sampler._condition(controller.history)
     training = {trial.number for trial in sampler._running}
     assert len(training) == 8
     assert training <= sampler._expected.keys()
-    nets = [sampler._net(trial.params) for trial in sampler._running]
+    nets = [sampler._net(trial.genes) for trial in sampler._running]
     _, sd = sampler._surrogate.predict(nets)
     sampler._surrogate.condition(sampler._curves.observations(), [], sampler._curves, relearn=False)
     assert (sd < sampler._surrogate.predict(nets)[1]).all()
 
 
-def test_constants_are_learned_as_data_come_and_kept_in_the_study(
+def test_constants_are_learned_as_data_come_and_kept_in_the_log(
     open_controller: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts: list[int] = []
     keep = Evolution._keep
 
-    def noted(self: Evolution, study: Any) -> None:
+    def noted(self: Evolution, history: History) -> None:
         counts.append(self._curves.count)
-        keep(self, study)
+        keep(self, history)
 
     monkeypatch.setattr(Evolution, "_keep", noted)
     sampler, controller = sampler_after(40, open_controller)
     assert MIN_OBSERVATIONS <= counts[0] < 13, "of the first nets, or the plain ResNets beside them"
     assert all(after >= max(before + 1, GROWTH * before) for before, after in pairwise(counts))
     assert len(counts) < 0.6 * sampler._curves.count
-    readings, theta = controller.study.study.user_attrs[LEARNED]
+    readings, theta = controller.history.notes[LEARNED]
     assert readings == counts[-1]
     assert theta == list(sampler._surrogate.theta if sampler._surrogate.theta is not None else ())
 

@@ -24,7 +24,6 @@ from typing import Any
 
 import pytest
 import torch
-from optuna.trial import TrialState
 
 from alternas.archs import Genotype, InputError, OperationError, build, files, static_cost, zoo
 from alternas.archs.files import atomic_write, disk_error
@@ -37,6 +36,7 @@ from alternas.results.runs.store import Store, read_records, weights_file
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.engine.worker import Worker
+from alternas.search.samplers.history import State
 from alternas.search.training import loop as train
 from alternas.search.training import recipes
 from alternas.search.training.checkpoint import read_checkpoint
@@ -443,7 +443,7 @@ def test_a_gene_that_is_no_option_is_a_trial_that_failed(open_controller: Open, 
     row["genes"] = dict.fromkeys(row["genes"], gene)
     (tmp_path / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     controller = open_controller(get("resnet", 8), trials=4)
-    assert controller.study.study.get_trials()[row["trial"]].state == TrialState.FAIL
+    assert controller.history.trials[row["trial"]].state == State.FAIL
     assert run_loop(controller, FakeExecutor(2), SilentView())
     assert controller.started == 4
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from copy import copy
+from copy import copy, deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
-from optuna.trial import TrialState
 
 from alternas.archs.timm_net import TimmNet
 from alternas.search.spec import Budget
@@ -53,11 +52,7 @@ def state(controller: SearchTrials) -> dict[str, Any]:
         "rungs": [list(results.values()) for results in rungs._results],
         "finetuning": {name: (n.record and n.record.trial, n.steps) for name, n in controller.finetuning._nets.items()},
         "ended": (controller.proposed_all, controller.patience.is_over),
-        "study": [
-            (t.state, t.values, t.params, t.user_attrs, t.constraints)
-            for t in controller.study.study.get_trials()
-            if t.state != TrialState.WAITING
-        ],
+        "history": deepcopy((controller.history.trials, controller.history.notes)),
     }
 
 

@@ -52,7 +52,7 @@ def test_before_a_search_begins(open_controller: Open, limits: dict[str, int], r
 def to_come(controller: SearchTrials, trials: int, most: float) -> float:
     """MACs of the first nets, and of random ones."""
     space = controller.context.space
-    first = [price(space.sample(FixedChooser(genes))).macs for genes in controller.study.queued]
+    first = [price(space.sample(FixedChooser(genes))).macs for genes in controller.proposer.queued]
     draws = [price(random_net(space, seed)).macs for seed in range(100)]
     return sum(first) + (trials - len(first)) * statistics.mean(macs for macs in draws if macs <= most)
 

@@ -52,11 +52,11 @@ def test_every_net_is_measured_once_before_it_is_trained(
         measured.add(key)
     kept = read_latencies(tmp_path)
     assert len(kept) == len(measured) == len({m.key for m in kept})
-    told = {t.number: t.values for t in work.study.study.trials if t.values}
+    told = {t.number: (t.accuracy, t.cost) for t in work.history.trials if t.accuracy is not None}
     by_key = {m.key: m.ms for m in kept}
     for record in work.store.records:
         if record.status == "ok" and record.trial in told:
-            assert told[record.trial] == [record.accuracy, by_key[record.key]]
+            assert told[record.trial] == (record.accuracy, by_key[record.key])
 
 
 def test_a_resumed_search_measures_nothing_again(controller: Callable[..., SearchTrials], tmp_path: Path) -> None:

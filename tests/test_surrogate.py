@@ -1,28 +1,26 @@
-"""What evolution guesses by, and how it follows a study."""
+"""What evolution guesses by, and how it follows the trials of a run."""
 
 from __future__ import annotations
 
 import math
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import optuna
 import pytest
-from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from alternas.archs import static_cost
 from alternas.results.ranking.pareto import hypervolume
+from alternas.search.samplers.history import History, PastTrial, State, TrialReader
 from alternas.search.samplers.learning_curves import LearningCurves, nearest_to_front
 from alternas.search.samplers.sampler_context import (
     FULL_TRAINING,
     NetCosts,
     NetFeatures,
     Observation,
-    TrialReader,
     features,
-    is_paused,
 )
 from alternas.search.samplers.surrogate import (
     Encoder,
@@ -201,13 +199,10 @@ def test_without_doubt_gains_are_what_is_added() -> None:
         np.testing.assert_allclose(found, [added(accuracy, cost) for cost in COSTS], atol=1e-8)
 
 
-def ended(rungs: Sequence[float], final: float | None = None, number: int = 0, **attrs: Any) -> FrozenTrial:
+def ended(rungs: list[float], final: float | None = None, number: int = 0, **more: Any) -> PastTrial:
     """A trial that passed rungs, to its end or pruned."""
-    notes = {"key": "k", "aim": len(rungs)} | {f"rung{i}": accuracy for i, accuracy in enumerate(rungs)} | attrs
-    state = TrialState.PRUNED if final is None else TrialState.COMPLETE
-    trial = create_trial(state=state, values=None if final is None else [final, 1e6], user_attrs=notes)
-    trial.number = number
-    return trial
+    state = State.PRUNED if final is None else State.COMPLETE
+    return PastTrial(number, {}, "k", state, final, 1e6, rungs=rungs, promoted=len(rungs), **more)
 
 
 def priced(genes: Genes) -> NetFeatures:
@@ -243,42 +238,35 @@ def test_of_many_the_best_and_the_latest_are_kept() -> None:
         assert [o.trial for o in alone.observations()] == [9, 8, 7, 6, 5, 4]
 
 
-@pytest.fixture
-def study() -> optuna.Study:
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    return optuna.create_study(directions=["maximize", "minimize"])
-
-
-def test_each_trial_is_handed_out_once(study: optuna.Study) -> None:
-    past, draw, running, handed = TrialReader(), random.Random(1), list[int](), list[int]()
+def test_each_trial_is_handed_out_once() -> None:
+    history, past, draw, running, handed = (
+        History({}, lambda key, cost: 1.0),
+        TrialReader(),
+        random.Random(1),
+        list[int](),
+        list[int](),
+    )
     for _ in range(60):
         if draw.random() < 0.6:
-            trial = study.ask()
-            trial.set_user_attr("key", f"net {trial.number}")
-            running.append(trial.number)
+            running.append(history.next_number)
+            history.trials.append(PastTrial(running[-1], {}, f"net {running[-1]}", State.RUNNING))
         elif running:
-            study.tell(running.pop(draw.randrange(len(running))), [0.5, 1.0])
+            history.trials[running.pop(draw.randrange(len(running)))].state = State.COMPLETE
         if draw.random() < 0.5:
-            new = [trial.number for trial in past.newly_finished(study)]
+            new = [trial.number for trial in past.newly_ended(history)]
             assert new == sorted(new)
             assert [trial.number for trial in past.running] == sorted(running)
-            assert past.keys == {f"net {i}" for i in range(len(study.trials))}
+            assert past.keys == {f"net {i}" for i in range(history.next_number)}
             handed += new
-    handed += [trial.number for trial in past.newly_finished(study)]
-    assert sorted([*handed, *running]) == list(range(len(study.trials)))
-    assert past.newly_finished(study) == []
+    handed += [trial.number for trial in past.newly_ended(history)]
+    assert sorted([*handed, *running]) == list(range(history.next_number))
+    assert past.newly_ended(history) == []
 
 
-def test_every_kind_of_end_is_handed_out(study: optuna.Study) -> None:
-    ends = {TrialState.COMPLETE: [0.5, 1.0], TrialState.PRUNED: None, TrialState.FAIL: None}
-    for state, values in ends.items():
-        study.tell(study.ask().number, values, state=state)
-    assert [trial.state for trial in TrialReader().newly_finished(study)] == list(ends)
-
-
-@pytest.mark.parametrize(("notes", "waits"), [
-    ({}, False), ({"rung0": 0.5}, True), ({"rung0": 0.5, "aim": 1}, False), ({"aim": 0}, False),
-    ({"rung0": 0.5, "rung1": 0.6, "aim": 1, "key": "k"}, True), ({"rung0": 0.5, "rung1": 0.6, "aim": 2}, False),
+@pytest.mark.parametrize(("rungs", "promoted", "waits"), [
+    ([], 0, False), ([0.5], 0, True), ([0.5], 1, False), ([0.5, 0.6], 1, True), ([0.5, 0.6], 2, False),
 ])  # fmt: skip
-def test_who_waits_at_a_rung(notes: dict[str, Any], waits: bool) -> None:
-    assert is_paused(create_trial(state=TrialState.RUNNING, user_attrs=notes)) is waits
+def test_who_waits_at_a_rung(rungs: list[float], promoted: int, waits: bool) -> None:
+    trial = PastTrial(0, state=State.RUNNING, rungs=rungs, promoted=promoted)
+    assert trial.is_paused is waits
+    assert not replace(trial, state=State.PRUNED).is_paused

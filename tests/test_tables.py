@@ -162,7 +162,7 @@ def test_every_strategy_finds_all_nets_of_a_table(
 def test_strategies_compare_nets_by_their_genes(file: Path) -> None:
     table, seen = read_table(file), list[Any]()
     controller = simulation.trials_on(table, SearcherConfig("evolution", "mo-asha"), 0)
-    context: Any = controller.study.study.sampler
+    context: Any = controller.proposer.strategy
     features = context._context.features_of({"gene_first": "pool", "gene_second": "skip", "gene_depth": 4})
     seen.append(features.traits)
     assert seen == [frozenset({(("gene_first",), "pool"), (("gene_second",), "skip"), (("gene_depth",), 4)})]

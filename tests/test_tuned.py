@@ -187,7 +187,7 @@ def test_a_killed_search_of_recipes_goes_on_as_if_unbroken(open_controller: Open
     assert 0 < len(ends(11)) < len(whole)
     assert ends(10**6) == whole
     controller = open_controller(joint(), 10, "evolution", tune=TUNE)
-    keys = {t.number: t.user_attrs.get("key") for t in controller.study.study.trials}
+    keys = [trial.key for trial in controller.history.trials]
     assert all(keys[trial] == key for trial, key, _ in whole), "rebuilt from the records"
 
 

@@ -8,12 +8,10 @@ heads.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-import optuna
-from optuna.trial import FrozenTrial, TrialState
 from rich.table import Table
 
 from ...archs import Genotype, InputError
@@ -22,8 +20,8 @@ from ...results.ranking.metric import Metric
 from ...results.ranking.stats import CHANGE, MeanCI, paired, verdict
 from ...spaces import FixedChooser, Genes, RecordingChooser, options_of, plain_genes
 from ...spaces.base import SHIFTED, neighbors
-from .random import JointSampler
-from .sampler_context import SamplerContext, TrialReader, candidate_baselines, is_paused
+from .history import History, PastTrial, State, TrialReader
+from .sampler_context import SamplerContext, candidate_baselines
 
 N = TypeVar("N")
 VERDICTS = {"better": "accepted", "worse": "rejected", "undecided": "undecided"}
@@ -120,10 +118,10 @@ def _shape(net: Genotype) -> tuple[object, ...]:
     return net.stem, stages, net.encoder, net.head, net.style
 
 
-class BuildUp(JointSampler):
-    """One greedy path from each baseline, all side by side; depends on the study's trials alone.
+class BuildUp:
+    """One greedy path from each baseline, all side by side; depends on the history's trials alone.
 
-    Baselines that are no trials of the study are proposed first. Draws at random if asked when not `ready`.
+    Baselines that are no trials of it are proposed first.
 
     Attributes:
         starts: the plain ResNets that paths start from; those that can take no MSA block are left out.
@@ -134,7 +132,6 @@ class BuildUp(JointSampler):
 
     def __init__(self, context: SamplerContext, starts: Sequence[Genes] | None = None) -> None:
         """`starts`: genes, by default the space's baselines."""
-        super().__init__(context)
         self._context = context
         self._rules = BuildUpRules(context)
         if starts is None:
@@ -146,28 +143,25 @@ class BuildUp(JointSampler):
             reason = "has no start that can take an MSA block: a plain ResNet with a stage of two blocks or more"
             raise InputError(f"strategy buildup: space {context.space.name!r} {reason}")
         self.starts = tuple(node.net for node in self._starts)
-        self._study: optuna.Study | None = None
+        self._reader = TrialReader()
+        self._ended: dict[str, PastTrial] = {}
+        self._running: dict[str, PastTrial] = {}
 
-    def propose(self, study: optuna.Study, number: int) -> Genes | None:
-        node = self._next(study)
-        return node.genes if node else None
+    def propose(self, history: History, number: int) -> Genes | None:
+        self._read(history)
+        waiting = (self._greedy_path(number)[1] for number in range(len(self._starts)))
+        return next((node.genes for node in waiting if node), None)
 
-    def ready(self, study: optuna.Study) -> bool:
-        """Whether there is a net to propose now; if not and none runs, all paths have ended."""
-        return self._next(study) is not None
+    def expected(self, history: History) -> Mapping[int, float]:
+        return {}
 
-    def steps(self, study: optuna.Study) -> list[Step]:
+    def steps(self, history: History) -> list[Step]:
         """The paths so far, one after the other, each from its start."""
-        self._read(study)
+        self._read(history)
         return [step for number in range(len(self._starts)) for step in self._greedy_path(number)[0]]
 
-    def _next(self, study: optuna.Study) -> Node | None:
-        self._read(study)
-        waiting = (self._greedy_path(number)[1] for number in range(len(self._starts)))
-        return next((node for node in waiting if node), None)
-
     def _greedy_path(self, number: int) -> tuple[list[Step], Node | None]:
-        """A path as far as the study's trials lead, and the net to train next; None while one runs, and at the end."""
+        """A path as far as the trials lead, and the net to train next; None while one runs, and at the end."""
         node = self._starts[number]
         status, trial = self._status(node), self._ended.get(node.key)
         if status == "new":
@@ -186,15 +180,12 @@ class BuildUp(JointSampler):
         status = self._status(grown)
         return (None, status) if status != "ok" else judge(self._ended[node.key], self._ended[grown.key], self._context)
 
-    def _read(self, study: optuna.Study) -> None:
-        """Note the trials of each net; finished ones never change, so they are read once."""
-        if self._study is not study:
-            self._study, self._reader = study, TrialReader()
-            self._ended: dict[str, FrozenTrial] = {}
-        for trial in self._reader.newly_finished(study):
-            if key := trial.user_attrs.get("key"):
-                self._ended[key] = max(self._ended.get(key, trial), trial, key=_worth)
-        self._running = {t.user_attrs["key"]: t for t in self._reader.running if "key" in t.user_attrs}
+    def _read(self, history: History) -> None:
+        """Note the trials of each net."""
+        for trial in self._reader.newly_ended(history):
+            if trial.key:
+                self._ended[trial.key] = max(self._ended.get(trial.key, trial), trial, key=_worth)
+        self._running = {trial.key: trial for trial in self._reader.running}
 
     def _status(self, node: Node) -> str:
         """A training that succeeded goes before one that runs, and that before one that failed.
@@ -202,11 +193,11 @@ class BuildUp(JointSampler):
         A net that was pruned, or that a scheduler has paused, did not help, unless it is promoted later.
         """
         ended, running = self._ended.get(node.key), self._running.get(node.key)
-        if ended and ended.state == TrialState.COMPLETE:
+        if ended and ended.state == State.COMPLETE:
             return "ok"
         if running:
-            return "stopped" if is_paused(running) else "pending"
-        if ended and ended.state == TrialState.PRUNED:
+            return "stopped" if running.is_paused else "pending"
+        if ended and ended.state == State.PRUNED:
             return "stopped"
         if not node.is_feasible:
             return "over limit"
@@ -247,31 +238,31 @@ def greedy_path(
     return steps, None
 
 
-def judge(before: FrozenTrial, after: FrozenTrial, context: SamplerContext) -> tuple[MeanCI, str]:
+def judge(before: PastTrial, after: PastTrial, context: SamplerContext) -> tuple[MeanCI, str]:
     """The change in accuracy over the seeds that both have, and its verdict; of one seed its sign, as the authors did.
 
     Baselines are trained with more seeds than the nets grown from them: means over all seeds do not compare.
     """
     old, new = (
-        {int(seed): accuracy for seed, accuracy in trial.user_attrs.get("accuracies", {}).items()}
-        or {context.seed: trial.values[0]}  # one training is of the search's seed
+        {int(seed): accuracy for seed, accuracy in trial.accuracies.items()}
+        or {context.seed: trial.accuracy or 0.0}  # one training is of the search's seed
         for trial in (before, after)
     )
     if not old.keys() & new.keys():  # taken over from a search with another seed
-        old, new = ({context.seed: trial.values[0]} for trial in (before, after))
+        old, new = ({context.seed: trial.accuracy or 0.0} for trial in (before, after))
     difference = paired(old, new, CHANGE, context.resolution)
     if difference.n > 1:
         return difference, VERDICTS[verdict(difference)]
     return difference, "accepted" if difference.mean > 0 else "rejected"
 
 
-def _worth(trial: FrozenTrial) -> tuple[bool, int]:
+def _worth(trial: PastTrial) -> tuple[bool, int]:
     """Of several trials of one net a success counts, and the first with the most repeats."""
-    return trial.state == TrialState.COMPLETE, len(trial.user_attrs.get("accuracies", ()))
+    return trial.state == State.COMPLETE, len(trial.accuracies)
 
 
-def _accuracy(trial: FrozenTrial | None) -> float | None:
-    return trial.values[0] if trial and trial.state == TrialState.COMPLETE else None
+def _accuracy(trial: PastTrial | None) -> float | None:
+    return trial.accuracy if trial else None
 
 
 def steps_table(steps: Sequence[Step], starts: Sequence[Genotype], metric: Metric) -> Table:

@@ -13,15 +13,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
 import numpy as np
-import optuna
-from optuna.trial import FrozenTrial, TrialState
 
 from ...results.ranking.pareto import front_of, useful_from
-from ...spaces import Genes
+from ...spaces import Genes, options_of
 from ...spaces.base import mutations
+from .history import History, PastTrial, TrialReader
 from .learning_curves import LearningCurves
-from .random import JointSampler
-from .sampler_context import NetFeatures, SamplerContext, TrialReader, is_paused, remember, rung_accuracies
+from .random import RandomDraws
+from .sampler_context import NetFeatures, SamplerContext, remember
 from .surrogate import Net, Surrogate, expected_hypervolume_improvement
 
 MIN_OBSERVATIONS = 5  # before the surrogate proposes
@@ -39,13 +38,13 @@ N_NEIGHBORS = 4  # mutations of the one chosen, of which one may take its place
 REFRESH = 0.01  # readings, as a share of the nets that train or wait, after which these are predicted anew
 COST_POWER = 0.5  # by the cost itself, nets would be left out where prices differ by hundreds (docs/log.md)
 USEFUL = 0.5  # of the way from the worst to the best accuracy, where nets begin to be of use
-LEARNED = "surrogate"  # attribute of the study: what was learned last, from how many readings
+LEARNED = "surrogate"  # note of the history: what was learned last, from how many readings
 
 
-class Evolution(JointSampler):
+class Evolution:
     """Proposals depend on (seed, trial number), the trials so far, and the constants that the surrogate learned last.
 
-    These are kept in the study, so that a resumed search goes on as if unbroken.
+    These are noted in the history, so that a resumed search goes on as if unbroken.
 
     Attributes:
         cost_power: what a net is expected to add is divided by the cost of its training to this power.
@@ -54,11 +53,10 @@ class Evolution(JointSampler):
     cost_power = 0.0
 
     def __init__(self, context: SamplerContext) -> None:
-        super().__init__(context)
-        self._context, self._reader, self._surrogate = context, TrialReader(), Surrogate(self._options)
+        self._context, self._seed, self._options = context, context.seed, options_of(context.space)
+        self._draws, self._reader, self._surrogate = RandomDraws(context), TrialReader(), Surrogate(self._options)
         self._curves = LearningCurves(context.features_of, MAX_OBSERVATIONS)
-        self._running: list[FrozenTrial] = []  # train or wait
-        self._drawn: set[int] = set()  # of the running trials, those known to have this space's genes
+        self._running: list[PastTrial] = []  # train or wait
         self._proposed: set[int] = set()  # hashes of candidates, see `Net.candidate`
         self._noted: set[int] = set()  # the trials whose candidates these are
         self._first: dict[int, NetFeatures] = {}  # all nets by trial, before the surrogate proposes
@@ -70,11 +68,15 @@ class Evolution(JointSampler):
         self._near: dict[tuple[object, ...], list[Genes]] = {}  # candidates around a net, by its genes
         self._random: dict[int, list[Genes]] = {}  # draws by number of the trial
 
-    def propose(self, study: optuna.Study, number: int) -> Genes | None:
-        self._update(study)
-        if self._curves.count < MIN_OBSERVATIONS:
-            return self._far_in_cost(number)
-        self._condition(study)
+    def propose(self, history: History, number: int) -> Genes | None:
+        self._update(history)
+        learned = self._curves.count >= MIN_OBSERVATIONS
+        found = self._expected_best(history, number) if learned else self._far_in_cost(number)
+        return found or self._draws.propose(history, number)
+
+    def _expected_best(self, history: History, number: int) -> Genes | None:
+        """Of the nets around the front and some others the most promising; None if all are known."""
+        self._condition(history)
         points = [(mean, net.features.costs.objective) for mean, net in self._expected.values()]
         floor = self._floor(points, number)
         draw = random.Random(f"{self._seed}/{number}")
@@ -98,55 +100,51 @@ class Evolution(JointSampler):
         nearest = [np.abs(np.log(known) - math.log(net.features.costs.objective)).min() for net in new]
         return new[int(np.argmax(nearest))].genes
 
-    def expected_accuracies(self, study: optuna.Study) -> Mapping[int, float]:
+    def expected(self, history: History) -> Mapping[int, float]:
         """What each trial is expected to reach, by number: all that have passed a rung or ended.
 
         Empty before the surrogate has learned; the same object again while nothing new has come.
         """
-        self._update(study)
+        self._update(history)
         new_readings = self._curves.count - self._count
         if new_readings >= max(1, REFRESH * len(self._running)) and self._curves.count >= MIN_OBSERVATIONS:
-            self._condition(study)  # what is in training changes no mean
+            self._condition(history)  # what is in training changes no mean
         if not self._expected:
             return {}
         if self._accuracies is None:
             self._accuracies = self._ended | {number: mean for number, (mean, _) in self._expected.items()}
-        waiting = [t for t in self._running if t.number not in self._accuracies and rung_accuracies(t)]
+        waiting = [t for t in self._running if t.number not in self._accuracies and t.rungs]
         if waiting:
-            means = self._surrogate.predict([self._net(t.params) for t in waiting])[0].tolist()
+            means = self._surrogate.predict([self._net(t.genes) for t in waiting])[0].tolist()
             self._accuracies = {**self._accuracies, **dict(zip((t.number for t in waiting), means, strict=True))}
         return self._accuracies
 
-    def _update(self, study: optuna.Study) -> None:
+    def _update(self, history: History) -> None:
         """Read the trials that have ended or passed a rung."""
-        names = self._options.keys()
-        ended = [t for t in self._reader.newly_finished(study) if t.params.keys() == names]
-        running = self._reader.running
-        drawn = [t for t in running if t.number in self._drawn or t.params.keys() == names]
-        self._drawn = {t.number for t in drawn}
-        self._running = [t for t in drawn if "key" in t.user_attrs]
+        ended = [trial for trial in self._reader.newly_ended(history) if trial.genes]
+        self._running = self._reader.running
         new = [t for t in (*ended, *self._running) if t.number not in self._noted]
-        self._proposed |= {hash(self._net(t.params).candidate) for t in new}
+        self._proposed |= {hash(self._net(t.genes).candidate) for t in new}
         self._noted |= {t.number for t in new}
         if self._curves.count < MIN_OBSERVATIONS:
-            first = [t for t in (*ended, *drawn) if t.number not in self._first]
-            self._first |= {t.number: self._context.features_of(t.params) for t in first}
-        self._ended |= {trial.number: trial.values[0] for trial in ended if trial.state == TrialState.COMPLETE}
+            first = [t for t in (*ended, *self._running) if t.number not in self._first]
+            self._first |= {t.number: self._context.features_of(t.genes) for t in first}
+        self._ended |= {trial.number: trial.accuracy for trial in ended if trial.accuracy is not None}
         self._curves.update(ended, self._running)
 
-    def _condition(self, study: optuna.Study) -> None:
+    def _condition(self, history: History) -> None:
         """Fit the surrogate to what is new, and expect what all nets will reach."""
-        training = [trial for trial in self._running if not is_paused(trial)][-MAX_PENDING:]
+        training = [trial for trial in self._running if not trial.is_paused][-MAX_PENDING:]
         numbers = tuple(trial.number for trial in training)
         if (self._count, self._pending) == (self._curves.count, numbers):
             return
         self._count, self._pending = self._curves.count, numbers
         observations = self._curves.observations()
-        pending, is_due = [self._net(trial.params) for trial in training], self._is_due(study)
+        pending, is_due = [self._net(trial.genes) for trial in training], self._is_due(history)
         learned = self._surrogate.theta
         of_observed, of_pending = self._surrogate.condition(observations, pending, self._curves, is_due)
         if self._surrogate.theta is not learned:
-            self._keep(study)
+            self._keep(history)
         self._accuracies = None
         self._expected = {
             o.trial: (float(mean), Net(o.genes, o.features)) for o, mean in zip(observations, of_observed, strict=True)
@@ -169,17 +167,17 @@ class Evolution(JointSampler):
         front = front_of(self._expected.values(), points)
         return [net for mean, net in front if mean >= floor] or [net for _, net in front]
 
-    def _is_due(self, study: optuna.Study) -> bool:
+    def _is_due(self, history: History) -> bool:
         """Whether the surrogate's constants should be learned anew."""
-        if self._surrogate.theta is None and LEARNED in study.user_attrs:
-            self._readings, theta = study.user_attrs[LEARNED]
+        if self._surrogate.theta is None and LEARNED in history.notes:
+            self._readings, theta = history.notes[LEARNED]
             self._surrogate.theta = np.array(theta)
         return self._surrogate.theta is None or self._curves.count >= max(self._readings + 1, GROWTH * self._readings)
 
-    def _keep(self, study: optuna.Study) -> None:
+    def _keep(self, history: History) -> None:
         assert self._surrogate.theta is not None
         self._readings = self._curves.count
-        study.set_user_attr(LEARNED, [self._readings, self._surrogate.theta.tolist()])
+        history.note({LEARNED: [self._readings, self._surrogate.theta.tolist()]})
 
     def _candidates(self, front: Sequence[Net], number: int, draw: random.Random) -> list[Net]:
         """Feasible nets that were never proposed, each once."""

@@ -1,15 +1,14 @@
-"""What a study's trials have shown so far, at the scheduler's rungs and at the end, as observations of a surrogate."""
+"""What the trials of a run have shown, at the rungs of the scheduler and at the end, as observations of a surrogate."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
 
-from optuna.trial import FrozenTrial, TrialState
-
 from ...results.ranking.pareto import pareto_ranks
 from ...spaces import Genes
-from .sampler_context import FULL_TRAINING, NetFeatures, Observation, rung_accuracies
+from .history import PastTrial
+from .sampler_context import FULL_TRAINING, NetFeatures, Observation
 
 SHARE_AT_RUNGS = 1 / 3  # of the observations, where there are so many that some are left out
 
@@ -37,11 +36,11 @@ class LearningCurves:
     def count(self) -> int:
         return self._ended_count + self._running_count
 
-    def update(self, ended: Sequence[FrozenTrial], running: Sequence[FrozenTrial]) -> None:
+    def update(self, ended: Sequence[PastTrial], running: Sequence[PastTrial]) -> None:
         """Take in trials that have ended since the last call, and all that have not."""
-        full = [self._observe(trial, *self._result(trial)) for trial in ended if trial.state == TrialState.COMPLETE]
-        at_rungs = [self._observe(t, accuracy, rung) for t in ended for rung, accuracy in rung_accuracies(t)]
-        passed = [(trial, accuracy, rung) for trial in running for rung, accuracy in rung_accuracies(trial)]
+        full = [self._full_training(trial, trial.accuracy) for trial in ended if trial.accuracy is not None]
+        at_rungs = [self._observe(t, accuracy, rung) for t in ended for rung, accuracy in enumerate(t.rungs)]
+        passed = [(trial, accuracy, rung) for trial in running for rung, accuracy in enumerate(trial.rungs)]
         self._running_count = len(passed)
         self._running = [self._observe(*reading) for reading in passed[-self._limit :]]
         self._ended_count += len(full) + len(at_rungs)
@@ -57,16 +56,16 @@ class LearningCurves:
         full = self._full[:most_full]
         return [*full, *reversed(at_rungs[len(full) - self._limit :])]
 
-    def _result(self, trial: FrozenTrial) -> tuple[float, int, int]:
-        """Accuracy, rung and number of trainings; repeated ones tell of the noise too."""
-        accuracies = list(trial.user_attrs.get("accuracies", {}).values())
+    def _full_training(self, trial: PastTrial, accuracy: float) -> Observation:
+        """The end of a trial; repeated trainings tell of the noise too."""
+        accuracies = trial.accuracies.values()
         if len(accuracies) > 1:
             self.squares += statistics.variance(accuracies) * (len(accuracies) - 1)
             self.freedom += len(accuracies) - 1
-        return trial.values[0], FULL_TRAINING, max(1, len(accuracies))
+        return self._observe(trial, accuracy, FULL_TRAINING, max(1, len(accuracies)))
 
-    def _observe(self, trial: FrozenTrial, accuracy: float, rung: int, repeats: int = 1) -> Observation:
-        return Observation(trial.number, trial.params, self._features_of(trial.params), accuracy, rung, repeats)
+    def _observe(self, trial: PastTrial, accuracy: float, rung: int, repeats: int = 1) -> Observation:
+        return Observation(trial.number, trial.genes, self._features_of(trial.genes), accuracy, rung, repeats)
 
 
 def nearest_to_front(observations: Sequence[Observation]) -> list[Observation]:

@@ -1,51 +1,48 @@
-"""Registry of search strategies, which are Optuna samplers: ours by name, any other by import path.
+"""Registry of search strategies: ours and two of Optuna's by name, any other Optuna sampler by import path.
 
-A new strategy is a file of this folder and its entry. Nothing here loads Optuna before a sampler is made.
+A new strategy is a file of this folder and its entry. Nothing here loads one before it is made.
 """
 
 from __future__ import annotations
 
 import importlib
-import inspect
-import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...archs.errors import InputError, check_choice
-from ...archs.user_code import time_limit, user_code_errors
+from ...archs.errors import check_choice
 
 if TYPE_CHECKING:
-    from optuna.samplers import BaseSampler
-
     from .sampler_context import SamplerContext
+    from .strategy import Strategy
 
 
 @dataclass(frozen=True)
-class Strategy:
-    """A search strategy: its sampler, and what a search must know of it."""
+class StrategyEntry:
+    """A strategy, and what a search must know of it.
 
-    sampler: str  # "module:Class" in this folder, made of a `SamplerContext`
-    stateless: bool = True  # whether what it draws depends on the trial's number and the finished trials alone
-    planned: bool = False  # whether it follows a plan of its own: no gene of its nets is set by others
+    Attributes:
+        made: its class in this folder, "module:Class", made of a `SamplerContext`; "" is a sampler of Optuna's.
+        planned: whether it follows a plan of its own: no gene of its nets is set by others.
+    """
+
+    made: str = ""
+    planned: bool = False
 
 
 STRATEGIES = {
-    "random": Strategy("random:RandomSampler"),
-    "tpe": Strategy("optuna_samplers:FixedTPE", stateless=False),
-    "nsga2": Strategy("optuna_samplers:FixedNSGAII", stateless=False),
-    "buildup": Strategy("buildup:BuildUp", planned=True),
-    "evolution": Strategy("evolution:Evolution"),
-    "evolution-per-cost": Strategy("evolution:EvolutionPerCost"),
-    "enumerate": Strategy("random:Enumerate", planned=True),
+    "random": StrategyEntry("random:RandomDraws"),
+    "tpe": StrategyEntry(),
+    "nsga2": StrategyEntry(),
+    "buildup": StrategyEntry("buildup:BuildUp", planned=True),
+    "evolution": StrategyEntry("evolution:Evolution"),
+    "evolution-per-cost": StrategyEntry("evolution:EvolutionPerCost"),
+    "enumerate": StrategyEntry("enumerate:Enumerate", planned=True),
 }
 
 
-def find_strategy(name: str) -> Strategy:
-    """The entry of a strategy; one of the user's own may hold state, and plans nothing that we know of."""
-    return STRATEGIES.get(name) or Strategy(name, stateless=False)
+def find_strategy(name: str) -> StrategyEntry:
+    """The entry of a strategy; one of the user's own plans nothing that we know of."""
+    return STRATEGIES.get(name, StrategyEntry())
 
 
 def is_own(name: str) -> bool:
@@ -53,51 +50,29 @@ def is_own(name: str) -> bool:
     return ":" in name
 
 
-def user_sampler_errors(name: str) -> AbstractContextManager[None]:
-    """Turn whatever a sampler of the user's own raises inside into one line."""
-    return user_code_errors(f"strategy {name!r}") if is_own(name) else nullcontext()
-
-
 def check_strategy(name: str) -> None:
     """Raise InputError if there is no such strategy."""
     if is_own(name):
-        _import_sampler(name)
+        from .optuna_strategy import import_sampler
+
+        import_sampler(name)
     else:
         check_choice("strategy", name, [*STRATEGIES, "package.module:Class"])
 
 
-def sampler(name: str, context: SamplerContext, offset: int = 0) -> BaseSampler:
+def make_strategy(name: str, context: SamplerContext, past: int = 0) -> Strategy:
     """The named strategy, or the Optuna sampler at "package.module:Class".
 
-    One that takes a `seed` gets the context's plus `offset`.
+    Args:
+        past: number of trials that the run's log has: Optuna's samplers must not repeat their draws.
 
     Raises:
         InputError: if there is none.
     """
     check_strategy(name)
-    if name in STRATEGIES:
-        module, _, kind = STRATEGIES[name].sampler.partition(":")
-        made_of = replace(context, seed=context.seed + offset)
-        return getattr(importlib.import_module(f".{module}", __package__), kind)(made_of)
-    kind = _import_sampler(name)
-    takes_seed = "seed" in inspect.signature(kind).parameters
-    what = f"strategy {name!r}: cannot be made without arguments but a seed"
-    with time_limit(what), user_code_errors(what):
-        return kind(seed=context.seed + offset) if takes_seed else kind()
+    module, _, kind = find_strategy(name).made.partition(":")
+    if module:
+        return getattr(importlib.import_module(f".{module}", __package__), kind)(context)
+    from .optuna_strategy import OptunaStrategy
 
-
-def _import_sampler(name: str) -> Callable[..., BaseSampler]:
-    """The class at "package.module:Class", from an installed package or a module of the current folder."""
-    from optuna.samplers import BaseSampler
-
-    module, _, attribute = name.partition(":")
-    sys.path.append(str(Path.cwd()))  # behind all else, so that no file there hides a package
-    try:
-        what = f"strategy {name!r}: cannot be imported"
-        with time_limit(what), user_code_errors(what):
-            kind = getattr(importlib.import_module(module), attribute, None)
-    finally:
-        del sys.path[-1]
-    if not (isinstance(kind, type) and issubclass(kind, BaseSampler)):
-        raise InputError(f"strategy {name!r}: module {module} has no Optuna sampler {attribute!r}")
-    return kind
+    return OptunaStrategy(name, context, past)

@@ -1,4 +1,4 @@
-"""What a strategy is given: space, cost model and net features (`SamplerContext`), and trials (`TrialReader`)."""
+"""What a strategy is made of: space, cost model and net features (`SamplerContext`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ...archs import Encoder, Genotype, Head, Stage, Stem
 from ...archs.candidate import recipe_genes
@@ -24,10 +24,6 @@ from ...spaces import (
     priors_of,
     random_genes,
 )
-
-if TYPE_CHECKING:
-    import optuna
-    from optuna.trial import FrozenTrial
 
 FULL_TRAINING = sys.maxsize  # the rung behind all others
 FEW_WITHIN = 0.1  # of random draws within the limits, below which the others are moved there
@@ -199,42 +195,6 @@ def remember(cache: dict[Any, Any], name: Any, value: Any, most: int = MAX_REMEM
     if len(cache) >= most:
         del cache[next(iter(cache))]
     cache[name] = value
-
-
-class TrialReader:
-    """Follows a study. Finished trials never change, so each is handed out once, however often it is asked.
-
-    Attributes:
-        keys: of all nets proposed so far.
-        running: trials that had not ended at the last call, paused ones included.
-    """
-
-    def __init__(self) -> None:
-        self.keys: set[str] = set()
-        self.running: list[FrozenTrial] = []
-        self._count = 0
-
-    def newly_finished(self, study: optuna.Study) -> list[FrozenTrial]:
-        """The trials that have ended since the last call, in the order of their numbers."""
-        trials = study.get_trials(deepcopy=False)
-        fresh = [trials[number] for number in (*(t.number for t in self.running), *range(self._count, len(trials)))]
-        self._count = len(trials)
-        self.keys |= {trial.user_attrs["key"] for trial in fresh if "key" in trial.user_attrs}
-        self.running = [trial for trial in fresh if not trial.state.is_finished()]
-        return [trial for trial in fresh if trial.state.is_finished()]
-
-
-def is_paused(trial: FrozenTrial) -> bool:
-    """Whether a running trial waits at a rung, where the scheduler has promoted others."""
-    return len(rung_accuracies(trial)) > trial.user_attrs.get("aim", 0)
-
-
-def rung_accuracies(trial: FrozenTrial) -> list[tuple[int, float]]:
-    """Rung and accuracy there, for each that a trial passed."""
-    notes, found = trial.user_attrs, list[tuple[int, float]]()
-    while (name := f"rung{len(found)}") in notes:
-        found.append((len(found), notes[name]))
-    return found
 
 
 MAX_BASELINES = 4  # baselines within the limits

@@ -16,8 +16,8 @@ from ...results.ranking.front import costs_of_net
 from ...results.ranking.run_leaderboard import leaderboard_of
 from ...results.render.terminal import print_lines
 from ...results.runs.store import read_events
-from .recorded_trials import StudyMemory, StudyTrials
-from .study import DIRECTIONS, quiet
+from ..samplers.history import History
+from ..samplers.optuna_strategy import DIRECTIONS, StudyMemory, distributions, frozen, quiet
 
 
 def recorded_study(folder: Path) -> BaseStorage:
@@ -40,11 +40,11 @@ def recorded_study(folder: Path) -> BaseStorage:
     storage = StudyMemory()
     study = optuna.create_study(storage=storage, study_name=folder.name, directions=DIRECTIONS)
     study.set_metric_names([board.query.metric.score_name, board.query.cost])
-    trials = StudyTrials(options, cost_of)
+    history, spread = History(options, cost_of), distributions(options)
     for line in (*board.records, *events):
-        trials.apply(line)
-    for number in trials.numbers(0):
-        study.add_trial(trials.frozen(number))
+        history.apply(line)
+    for past in history.trials:
+        study.add_trial(frozen(past, spread))
     return storage
 
 

@@ -179,7 +179,7 @@ class Forecast:
         mean = macs / (PRIOR_NETS + tally.begun + len(live))
         if not to_begin:
             return mean
-        queued = islice(self._trials.study.queued, to_begin)
+        queued = islice(self._trials.proposer.queued, to_begin)
         known = [context.cost_fn(context.space.sample(FixedChooser(genes))).macs for genes in queued]
         return (sum(known) + mean * (to_begin - len(known))) / to_begin
 

@@ -27,6 +27,5 @@ class FrontFinetuning(Producer):
             return Idle.OVER
         net, steps = waiting[0]
         assert net.record is not None, "a net of a plan has ended"
-        return Event(
-            "started", search.study.skip(), net.record.trial_key, {}, net.record.trial, Weights.POLISHED.value, steps
-        )
+        number, parent = search.history.next_number, net.record.trial
+        return Event("started", number, net.record.trial_key, {}, parent, Weights.POLISHED.value, steps)

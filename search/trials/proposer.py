@@ -1,16 +1,19 @@
-"""`Proposer`: the source of a search's trials, which asks the study's sampler.
+"""`Proposer`: the source of a search's trials: the nets that it begins with, then what its strategy proposes.
 
-It does not decide what becomes of a trial, nor change anything but the study that it asks.
+It does not decide what becomes of a trial.
 """
 
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from ...archs import Genotype
+from ...archs.candidate import candidate_key
 from ...archs.timm_net import CountedCost, TimmNet
+from ...results.runs.events import Event, Line
 from ...results.runs.record import Record
 from ...spaces import (
     FixedChooser,
@@ -22,9 +25,11 @@ from ...spaces import (
     random_genes,
 )
 from ..context import SearchContext
+from ..samplers.history import History
+from ..samplers.registry import find_strategy, make_strategy
 from ..samplers.sampler_context import fits
+from ..samplers.start import MAX_NETS, first_nets
 from .live import LiveTrials
-from .study import StudyAdapter
 from .trial import Trial
 
 MAX_PROPOSALS = 500  # in a row that need no training, before the nets near known ones are looked through
@@ -37,19 +42,26 @@ class Proposer:
     """Proposes one net after the other.
 
     Attributes:
+        strategy: that is asked.
+        planned: whether it follows a plan of its own.
+        queued: genes of the next proposals.
         exhausted: whether every net within the limits that mutations reach is known.
     """
 
     def __init__(
         self,
         context: SearchContext,
-        study: StudyAdapter,
+        history: History,
+        lines: Sequence[Line],
         records: Sequence[Record],
         live: LiveTrials,
         trained: Mapping[str, Record],
     ) -> None:
-        """Take the run's records, its trials under way, and the records of trained nets by what tells them apart."""
-        self._context, self._study = context, study
+        """Take the run's log, its trials under way, and the records of trained nets by what tells them apart."""
+        name, numbers = context.settings.strategy, [line.trial for line in lines if line.trial < FIRST_REFERENCE]
+        self.strategy = make_strategy(name, context.sampler_context(), past=1 + max(numbers, default=-1))
+        self.planned, self.queued = find_strategy(name).planned, deque[Genes]()
+        self._context, self._history = context, history
         self._records, self._live, self._trained = records, live, trained
         self._rung_steps = context.scheduler.rungs(context.steps)
         self.exhausted = False
@@ -87,23 +99,49 @@ class Proposer:
             return None
         return self.trial(number, "search", self._context.space.sample(FixedChooser(genes)), genes)
 
+    def enqueue(self, genes: Sequence[Genes]) -> None:
+        """Have these be the next proposals; not where the strategy follows a plan."""
+        if not self.planned:
+            self.queued += genes
+
+    def enqueue_first(self, trained: Sequence[Genotype]) -> None:
+        """Have the first proposals be the nets that a search begins with, but for those that have begun.
+
+        Args:
+            trained: the baselines that the run trains.
+        """
+        context = self._context.sampler_context()
+        begun = [(record.kind, record.genes) for record in self._records if record.kind != "reference"]
+        begun += [(t.kind, t.genes) for t in self._live.values() if t.kind == "search" and not t.is_finetuning]
+        genes, searched = [own for _, own in begun], [own for kind, own in begun if kind == "search"]
+        self.enqueue([first for first in context.first if first not in genes])
+        if len(searched) < len(context.first) + MAX_NETS:  # else all of them have been proposed
+            first = first_nets(context, self._context.baselines, trained)
+            self.enqueue([net for net in first if net not in searched])
+
+    @property
+    def waits(self) -> bool:
+        """Whether the strategy's plan has no net to propose before a result comes, if at all."""
+        return self.planned and self.strategy.propose(self._history, self._history.next_number) is None
+
     def propose(self, started: int, repeats: int) -> Trial | None:
-        """The net that the sampler proposes; None if it has none, for now or, once `exhausted`, at all.
+        """The net that the strategy proposes; None if it has none, for now or, once `exhausted`, at all.
 
         Args:
             started: trials so far.
             repeats: proposals in a row before this one that needed no training.
         """
-        if repeats >= REPEATS_BEFORE_RANDOM_DRAW and not self._study.planned:
+        if repeats >= REPEATS_BEFORE_RANDOM_DRAW and not self.planned:
             genes = self._unknown(random.Random(f"{self._context.settings.seed}/{started}/{repeats}"))
             if genes is None:
                 self.exhausted = True
                 return None
-            self._study.enqueue([genes])
-        if not self._study.ready:
+            self.enqueue([genes])
+        number = self._history.next_number
+        proposed = self.queued.popleft() if self.queued else self.strategy.propose(self._history, number)
+        if proposed is None:
             return None
-        number, chooser = self._study.ask()
-        recorder = RecordingChooser(chooser)
+        recorder = RecordingChooser(FixedChooser(proposed))
         net = self._context.space.sample(recorder)
         return self.trial(number, "search", net, recorder.genes)
 
@@ -127,3 +165,14 @@ class Proposer:
         starts = (genes for _, genes in sorted(proposed.items()) if genes.keys() == options.keys())
         near = chain(self._walk, feasible.walk(starts))
         return next((genes for genes, key in near if not self.twin(key)), None)
+
+
+def history_of(search: SearchContext, trained: int) -> History:
+    """The history of a run before its first line: baselines hold the first numbers, of which so many are trained."""
+    history = History(options_of(search.space), search.cost_of)
+    for number, net in enumerate(search.baselines):
+        genes = plain_genes(search.space, net) or {}
+        history.apply(Event("started", number, key=candidate_key(net.key, genes), genes=genes))
+        if number >= trained:
+            history.fail(number)
+    return history

@@ -26,10 +26,9 @@ from .finetuning import Finetuning
 from .live import LiveTrials
 from .patience import Patience
 from .producer import Idle, Producer
-from .proposer import MAX_PROPOSALS, Proposer
+from .proposer import MAX_PROPOSALS, Proposer, history_of
 from .schedulers import RungTable
 from .shared_weights import SharedWeights
-from .study import enqueue_first, study_of
 from .tally import RunTally, part_of
 from .trial import Trial
 from .weight_sources import Finetuned, source_of
@@ -40,7 +39,8 @@ class SearchTrials(Producer):
 
     Attributes:
         context, store: of the search, and of its run's log.
-        study: the strategy and its memory.
+        history: what the strategy goes by.
+        proposer: asks the strategy.
         weights: how nets that are proposed come by their weights.
         shared: the bank that nets are evaluated on; None where each is trained.
         live: trials under way, by number.
@@ -58,7 +58,7 @@ class SearchTrials(Producer):
     def __init__(self, context: SearchContext, store: Store) -> None:
         self.context, self.settings, self.folder = context, context.settings, context.folder
         self.store, self.baselines = store, choose_baselines(context.baselines, context, store.records)
-        self.study, self.weights = study_of(context, store.lines), source_of(context)
+        self.history, self.weights = history_of(context, len(self.baselines)), source_of(context)
         self.shared = self.weights if isinstance(self.weights, SharedWeights) else None
         self.live, settings = LiveTrials(context.artifacts), context.settings
         self.tally = RunTally(self.live, settings)
@@ -71,28 +71,25 @@ class SearchTrials(Producer):
         self.rungs = RungTable(context.scheduler, context.steps)
         self.exhausted = False
         self.patience = Patience(settings, context.cost_of)
-        self._proposer = Proposer(context, self.study, store.records, self.live, self.known)
-        self.admission = Admission(context, self._proposer, self.budget)
+        self.proposer = Proposer(context, self.history, store.lines, store.records, self.live, self.known)
+        self.admission = Admission(context, self.proposer, self.budget)
         self._finetuned = Finetuned(context, self.shared)
         self._attempts = 0  # proposals in a row that needed no training
         self._begun = set[int]()  # trials that have started and not ended
         self._unwritten, self._drawn = deque[Line](), list[Trial]()  # of the net proposed last
-        for trial in self._proposer.baselines(self.baselines):
+        for trial in self.proposer.baselines(self.baselines):
             self.weights.begin_plain(trial)
             self.live.enqueue(trial)
-        for trial in self._proposer.references(self.references):
+        for trial in self.proposer.references(self.references):
             self.live.enqueue(trial)
         self._ended = {record.trial: record for record in store.records}  # of these no trial is made again
         for line in store.lines:
             self.apply(line)
         self._ended.clear()
-        for number in range(len(self.baselines), len(context.baselines)):
-            self.study.fail(number)
-        own = [trial for trial in self.live.values() if trial.kind == "search" and not trial.is_finetuning]
-        enqueue_first(self.study, context, self.baselines, [*(r for r in store.records if r.kind != "reference"), *own])
+        self.proposer.enqueue_first(self.baselines)
         if self.shared and not store.records:  # evaluated first: the same nets trained alone tell what sharing is worth
             genes = [plain_genes(context.space, net) for net in self.baselines]
-            self.study.enqueue([known for known in genes if known])
+            self.proposer.enqueue([known for known in genes if known])
         if context.bank and self.weights.ready and not self.complete:
             read_about(context.bank)  # before every net fails that would be evaluated on it
 
@@ -154,7 +151,8 @@ class SearchTrials(Producer):
         """Have the first paused trial go on that the scheduler promotes, from the highest rung down, if any."""
         if self._attempts or self.budget.is_spent or not self.rungs.any_paused:
             return False
-        found = self.rungs.next(self.proposed_all or not self.study.ready, self.study.expected_accuracies())
+        expected = self.proposer.strategy.expected(self.history)
+        found = self.rungs.next(self.proposed_all or self.proposer.waits, expected)
         if found is None or not self.budget.affords(self.live[found[1]]):
             return False
         self._note_strategy(found[1])
@@ -165,9 +163,9 @@ class SearchTrials(Producer):
         """Have a new net start, within the limits and unknown, or record one that is not, if there is one."""
         if self.proposed_all or not self.weights.ready:
             return
-        trial = self._proposer.propose(self.started, self._attempts)
+        trial = self.proposer.propose(self.started, self._attempts)
         if trial is None:
-            self.exhausted = self._proposer.exhausted or self.live.all_paused  # no result will change it
+            self.exhausted = self.proposer.exhausted or self.live.all_paused  # no result will change it
             self._attempts = 0
             return
         self._note_strategy(trial.number)
@@ -186,8 +184,8 @@ class SearchTrials(Producer):
         self._unwritten.append(Event("started", trial.number, trial.key, genes, parent, str(trial.weights)))
 
     def _note_strategy(self, trial: int) -> None:
-        """Write down what the sampler has noted; `trial` is the one that it was asked for or about."""
-        if news := self.study.news():
+        """Write down what the strategy has noted; `trial` is the one that it was asked for or about."""
+        if news := self.history.take_news():
             self._unwritten.append(Event("strategy", trial, **news))
 
     def _job(self, trial: Trial) -> Job:
@@ -223,7 +221,7 @@ class SearchTrials(Producer):
 
     def apply(self, line: Line) -> None:
         """Take in a line of the log, of an earlier session or just written: nothing else changes what it tells of."""
-        self.study.apply(line)
+        self.history.apply(line)
         if isinstance(line, Record):
             self._end(line)
         elif line.event == "started":
@@ -258,7 +256,7 @@ class SearchTrials(Producer):
         if event.weights == Weights.POLISHED:
             record = self.finetuning.record_of(event.parent)
             return self._finetuned.trial(event.trial, record, event.step) if record else None
-        trial = self._proposer.again(event.trial, event.genes)
+        trial = self.proposer.again(event.trial, event.genes)
         if trial:
             self.weights.begin(trial, event.parent)
         return trial

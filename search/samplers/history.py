@@ -1,0 +1,173 @@
+"""What a strategy knows of a run: its trials so far (`History`), by the lines of the run's log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from ...archs.errors import InputError
+from ...results.runs.events import Event, Line
+from ...results.runs.record import Record
+from ...results.runs.status import UNTRAINED, Status, Weights
+from ...spaces import Gene, Genes
+from .sampler_context import fits
+
+CostOf = Callable[[str, Mapping[str, int]], float]  # of a net's key and static costs: what accuracy is weighed against
+MAX_MISSING = 10_000  # trials without a line: those that drivers were drawing when they were killed
+OUT_OF_MEMORY = {"memory": 1.0}  # the limit that a net violates which ran out of memory
+
+
+class State(Enum):
+    """What became of a trial; the names are Optuna's."""
+
+    RUNNING = "trains, or waits at a rung of the scheduler"
+    COMPLETE = "trained to the end, or the same net as one that was"
+    PRUNED = "stopped at a rung, over a limit, or out of memory: what a smaller net would not have been"
+    FAIL = "failed, or never trained"
+
+
+@dataclass(slots=True)
+class PastTrial:
+    """A trial of a run, as strategies see it.
+
+    Attributes:
+        genes: of its net; {} where that is none of the space, as of a net that is trained on.
+        key: of its net, or of net and recipe.
+        accuracy, cost: None unless complete; of repeated trainings the mean.
+        accuracies: of repeated trainings, by seed.
+        rungs: accuracy at each rung passed.
+        promoted: number of rungs that it was promoted from.
+        violated: the limits that its net is over, each by this share.
+        notes: of the strategy.
+    """
+
+    number: int
+    genes: Genes = field(default_factory=dict)
+    key: str = ""
+    state: State = State.FAIL
+    accuracy: float | None = None
+    cost: float | None = None
+    accuracies: Mapping[str, float] = field(default_factory=dict)
+    rungs: list[float] = field(default_factory=list)
+    promoted: int = 0
+    violated: Mapping[str, float] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it waits at a rung, where the scheduler has promoted others."""
+        return self.state == State.RUNNING and len(self.rungs) > self.promoted
+
+    def end(self, record: Record, known: Record, cost_of: CostOf) -> None:
+        """Take in its record, and the one that counts: of a duplicate that of its twin."""
+        passed = [rung for rung in record.rungs if rung["step"] < record.budget.get("full", 0)]  # where it was compared
+        self.key, self.rungs = record.trial_key, [rung["accuracy"] for rung in passed]
+        self.promoted = sum(bool(rung["promoted"]) for rung in passed)
+        self.accuracies = known.accuracies if len(known.accuracies) > 1 else {}
+        over = {name: share for name, share in record.constraint_violation.items() if share is not None}
+        self.violated = OUT_OF_MEMORY if known.status == Status.OOM else over
+        # A duplicate whose twin has not ended is told as pruned, too.
+        pruned = known.status in (Status.PRUNED, Status.INFEASIBLE, Status.OOM, Status.DUPLICATE)
+        self.state = State.PRUNED if pruned else State.FAIL
+        if known.status == Status.OK and (cost := cost_of(known.key, known.cost)):
+            self.state, self.accuracy, self.cost = State.COMPLETE, known.accuracy, float(cost)
+
+
+class History:
+    """The trials of a run, and what its strategy has noted. References are not among them.
+
+    Attributes:
+        trials: by number.
+        notes: what the strategy has to remember when the run is resumed.
+    """
+
+    def __init__(self, options: Mapping[str, tuple[Gene, ...]], cost_of: CostOf) -> None:
+        """Take the options of each gene of the space, and what accuracy is weighed against."""
+        self._options, self._cost_of = options, cost_of
+        self.trials: list[PastTrial] = []
+        self.notes: dict[str, Any] = {}
+        self._trained: dict[str, Record] = {}
+        self._missing: set[int] = set()  # numbers of which no line was
+        self._noted: dict[int, dict[str, Any]] = {}  # notes of trials that have not started
+        self._news: dict[str, Any] = {}
+
+    @property
+    def next_number(self) -> int:
+        """The number of the next trial."""
+        return len(self.trials)
+
+    def apply(self, line: Line) -> None:
+        """Take in the next line of the log; InputError if its number is impossible."""
+        if isinstance(line, Record):
+            if line.status not in UNTRAINED and line.weights != Weights.POLISHED:
+                self._trained[line.trial_key] = line
+            if line.kind == "reference":
+                return
+        elif line.event == "strategy":
+            self.notes |= line.study
+            self._noted.setdefault(line.trial, {}).update(line.attrs)
+            return
+        trial = self._trial(line.trial)
+        match line:
+            case Record() if fits(line.genes, self._options):
+                trial.genes = line.genes
+                is_twin = line.status == Status.DUPLICATE
+                trial.end(line, self._trained.get(line.trial_key, line) if is_twin else line, self._cost_of)
+            case Event(event="started") if fits(line.genes, self._options):
+                trial.genes, trial.key, trial.state = line.genes, line.key, State.RUNNING
+            case Event(event="paused") if trial.genes:
+                trial.rungs.append(line.accuracy)
+            case Event(event="promoted"):
+                trial.promoted = len(trial.rungs)
+            case _:
+                pass  # none of the space
+
+    def fail(self, number: int) -> None:
+        """End a baseline that is not trained."""
+        self.trials[number].state = State.FAIL
+
+    def note(self, study: Mapping[str, Any], trial: Mapping[str, Any] | None = None) -> None:
+        """Have the log keep what a strategy must not forget, of the run and of the trial that it proposes."""
+        self._news.setdefault("study", {}).update(study)
+        self._news.setdefault("attrs", {}).update(trial or {})
+
+    def take_news(self) -> dict[str, Any]:
+        """What was noted since the last call, as fields of an event."""
+        news, self._news = {name: noted for name, noted in self._news.items() if noted}, {}
+        return news
+
+    def _trial(self, number: int) -> PastTrial:
+        count = len(self.trials)
+        if number - count + len(self._missing) > MAX_MISSING:
+            rule = f"trial {number} among {count - len(self._missing)} is no number that a search has come to"
+            raise InputError(f"records: {rule}")
+        self._missing.update(range(count, number))
+        self._missing.discard(number)
+        self.trials += [PastTrial(missing) for missing in range(count, number + 1)]
+        trial = self.trials[number]
+        trial.notes |= self._noted.pop(number, {})
+        return trial
+
+
+class TrialReader:
+    """Follows a history. Trials that have ended never change, so each is handed out once, however often it is asked.
+
+    Attributes:
+        keys: of all nets proposed so far.
+        running: trials that had not ended at the last call, paused ones included.
+    """
+
+    def __init__(self) -> None:
+        self.keys: set[str] = set()
+        self.running: list[PastTrial] = []
+        self._count = 0
+
+    def newly_ended(self, history: History) -> list[PastTrial]:
+        """The trials that have ended since the last call, in the order of their numbers."""
+        fresh = [*self.running, *history.trials[self._count :]]
+        self._count = len(history.trials)
+        self.keys |= {trial.key for trial in fresh if trial.key}
+        self.running = [trial for trial in fresh if trial.state == State.RUNNING]
+        return [trial for trial in fresh if trial.state != State.RUNNING]
