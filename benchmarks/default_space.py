@@ -34,7 +34,8 @@ from alternas.search.default import FINETUNING_SHARE
 from alternas.search.engine.worker import Worker
 from alternas.search.prepare import prepare
 from alternas.search.run import opened, run_loop
-from alternas.search.spec import UNLIMITED, Budget, RunConfig, SearchSpec
+from alternas.search.run_config import Budget, RunConfig
+from alternas.search.spec import SearchSpec
 from alternas.search.training import recipes
 from alternas.search.training.job import Job, JobResult, Progress
 
@@ -80,7 +81,7 @@ def searched(space: str, seed: int, flops: float, **changes: Any) -> dict[str, A
     recipe = replace(recipes.get(recipes.usual(DATA)), **sized({}, {"epochs": 0.2}))
     run = RunConfig(budget=Budget(train_flops=flops, baselines=0.0))
     spec = SearchSpec(
-        space=space, data=DataConfig(DATA), recipe=recipe, name=f"{space}-{seed}", trials=UNLIMITED, run=run,
+        space=space, data=DataConfig(DATA), recipe=recipe, name=f"{space}-{seed}", run=run,
         seed=seed, limits=Limits({"macs": MAX_MACS}), **changes,
     )  # fmt: skip
     context = prepare(spec, Console(quiet=True))

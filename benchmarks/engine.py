@@ -226,7 +226,8 @@ def _search(trials: int, epochs: float, members: list[Any] | None = None, data: 
     from alternas.search.data.dataset import DataConfig
     from alternas.search.engine.resources import Resources
     from alternas.search.run import search
-    from alternas.search.spec import RunConfig, SearchSpec
+    from alternas.search.run_config import RunConfig
+    from alternas.search.spec import SearchSpec
     from alternas.search.training import recipes
 
     times: list[float] = []
@@ -242,6 +243,7 @@ def _search(trials: int, epochs: float, members: list[Any] | None = None, data: 
     recipe = recipes.get("smoke").with_epochs(epochs)
     run = RunConfig(Resources(workers=WORKERS))
     named: Any = {"space": "listed", "name": "bench", "strategy": "nsga2"}
+    named |= {"scheduler": "none", "inherit": False, "polish": 0.0}
     search(SearchSpec(data=DataConfig(data), recipe=recipe, trials=trials, run=run, **named), Console(quiet=True))
     return times
 

@@ -97,7 +97,17 @@ def controller_of(folder: Path, strategy: str, trials: int) -> tuple[Any, Any]:
 
     space, recipe = get("free", 8), recipes.get("smoke")  # "all" has but 9,320 nets of this size
     data = DataConfig("digits")
-    spec = SearchSpec(space="free", data=data, recipe=recipe, name="scale", trials=trials, strategy=strategy)
+    spec = SearchSpec(
+        space="free",
+        data=data,
+        recipe=recipe,
+        name="scale",
+        trials=trials,
+        strategy=strategy,
+        scheduler="none",
+        inherit=False,
+        polish=0.0,
+    )
     no_data: Any = SimpleNamespace(train=(), val=())  # a driver reads no images
     fields = {"recipe": recipe.to_dict(), "data": {"name": "digits"}, "seed": 0, "versions": {}}
     context = SearchContext(spec, no_data, space, lambda net: static_cost(net, 10, 8, 1), TICKS, folder, fields)

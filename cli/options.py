@@ -21,7 +21,7 @@ from .values import Gpus
 if TYPE_CHECKING:
     from ..results.latency.device_command import DeviceCommand
     from ..search.data.dataset import DataConfig
-    from ..search.spec import RunConfig
+    from ..search.run_config import RunConfig
     from ..search.training.recipe import Recipe
     from ..spaces import Gene
 
@@ -94,7 +94,7 @@ class RunOptions:
             InputError: if a number is wrong, the storage path is no URI, or a tracker is not installed.
         """
         from ..search.engine.resources import Resources
-        from ..search.spec import Budget, RunConfig
+        from ..search.run_config import Budget, RunConfig
         from ..search.tracking.tracker import check_trackers
 
         resources = Resources(

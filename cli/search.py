@@ -79,9 +79,7 @@ def search(
 ) -> SearchSpec:
     """Run an architecture search; the same command again resumes it."""
     from ..results.ranking.metric import parse_metric
-    from ..results.runs.store import plain_name
     from ..search.data.readers.registry import find_reader
-    from ..search.default import default_settings
     from ..search.spec import RUNGS, SearchSpec
     from ..search.training.trainer_file import read_trainer
 
@@ -93,20 +91,15 @@ def search(
         data = file.name
     else:
         several_labels = find_reader(data).several_labels
-    run_name = name or plain_name(space, data)
     if alone and supernet:
         raise InputError("alone: the nets of a supernet share weights; leave one of the two out")
-    settled = default_settings(
-        run_name, strategy=strategy, scheduler=scheduler, trials=trials, polish=polish,
-        is_limited=max_train_flops is not None, shares_weights=bool(supernet), begins_alone=alone or bool(file),
-        begins_elsewhere=bool(weights),
-    )  # fmt: skip
+    asked = {"trials": trials, "inherit": False if alone else None, "polish": polish}
     recipe, genes = training.tuned_on(data, tune or ())
     return SearchSpec(
         space=space,
         data=images.of(data),
         recipe=recipe,
-        name=run_name,
+        name=name,
         run=running.config(
             train_flops=max_train_flops or math.inf,
             patience=patience,
@@ -122,6 +115,8 @@ def search(
         devices=measuring.devices(),
         seed=seed,
         repeats=repeats,
+        strategy=strategy,
+        scheduler=scheduler,
         supernet=supernet,
         tune=genes,
         trainer=file,
@@ -129,7 +124,7 @@ def search(
         references=with_nets or (),
         pretrained=_pretrained(weights, arch, from_size),
         probe=_probe(space, nets, weights_dir, trials),
-        **settled,
+        **{field: given for field, given in asked.items() if given is not None},
     )
 
 

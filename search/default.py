@@ -16,52 +16,46 @@ A run that exists goes on with its own strategy and scheduler, whatever limits i
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from ..results.runs.store import read_settings, run_folder
+from ..results.runs.store import plain_name, read_settings, run_folder
 from .samplers.registry import STRATEGIES, find_strategy
-from .spec import UNLIMITED
+from .training import recipes
 
 TRIALS = 16
+UNLIMITED = 10**9  # trials of a search that its compute ends
 SCHEDULER_FROM_TRIALS = 32
 FINETUNING_SHARE = 0.4
+UNSET: Any = None  # a field of `SearchSpec` that nobody has set: it is settled here, so that nobody else sees this
 
 
-def default_settings(
-    name: str,
-    *,
-    strategy: str = "",
-    scheduler: str = "",
-    trials: int | None = None,
-    polish: float | None = None,
-    is_limited: bool = False,
-    shares_weights: bool = False,
-    begins_alone: bool = False,
-    begins_elsewhere: bool = False,
-) -> dict[str, Any]:
-    """Fields of a `SearchSpec`, settled where nothing was asked for: strategy, scheduler, trials, inherit, polish.
+def default_settings(spec: Any) -> dict[str, Any]:
+    """Fields of a `SearchSpec`, settled where nothing was asked for.
 
     Args:
-        name: of the run, which may exist.
-        strategy, scheduler, trials, polish: as they were asked for; "" and None ask for nothing.
-        is_limited: whether a limit on compute ends the search.
-        shares_weights: whether nets are slices of a bank.
-        begins_alone: whether each net is to be trained by itself: `--alone`, or the user's own training.
-        begins_elsewhere: whether nets begin with weights from outside.
+        spec: the `SearchSpec` that is being made, with `UNSET` and "" where nothing was.
 
     Raises:
-        InputError: if the strategy is unknown, or the run's `run.json` cannot be read.
+        InputError: if the strategy is unknown, or the `run.json` of a run of this name cannot be read.
     """
-    strategy = strategy or _strategy(name, is_limited)
-    planned = find_strategy(strategy).planned
-    alone = begins_alone or (planned and not shares_weights)
-    return {
-        "strategy": strategy,
-        "scheduler": scheduler or ("none" if shares_weights else default_scheduler(name, strategy, trials or TRIALS)),
-        "trials": trials if trials is not None else UNLIMITED if shares_weights or is_limited else TRIALS,
-        "inherit": not (alone or planned or shares_weights or begins_elsewhere),
-        "polish": polish if polish is not None else 0.0 if alone else FINETUNING_SHARE,
+    name = spec.name or plain_name(spec.space, spec.data.name)
+    is_limited = spec.run.budget.train_flops < math.inf
+    strategy = spec.strategy or _strategy(name, is_limited)
+    shares_weights, planned = bool(spec.supernet), find_strategy(strategy).planned
+    alone = bool(spec.trainer) or spec.inherit is False or (planned and not shares_weights)
+    settled = {
+        "name": name,
+        "recipe": recipes.get(recipes.usual(spec.data.name)),
+        "trials": UNLIMITED if shares_weights or is_limited else TRIALS,
+        "inherit": not (alone or planned or shares_weights or spec.pretrained),
+        "polish": 0.0 if alone else FINETUNING_SHARE,
     }
+    settled |= {field: given for field in settled if (given := getattr(spec, field)) not in (UNSET, "")}
+    scheduler = spec.scheduler or ("none" if shares_weights else "")
+    if not scheduler:
+        scheduler = default_scheduler(name, strategy, TRIALS if spec.trials is UNSET else spec.trials)
+    return settled | {"strategy": strategy, "scheduler": scheduler}
 
 
 def default_scheduler(name: str, strategy: str, trials: int) -> str:

@@ -25,13 +25,14 @@ from ..spaces import FileSpace, JointSpace, Space, SwapSpace
 from .context import SearchContext
 from .data.dataset import DataSet
 from .data.load import load_showing, one_class_each
+from .default import UNLIMITED
 from .fitted_recipe import fitted_recipe
 from .known_nets import GeneFinder, KnownNets, find_known_nets, noted_genes, trained_alike
 from .net_limits import NetLimits
 from .pretrained import Pretrained, load_pretrained
 from .references import count_references
 from .samplers.registry import check_strategy, is_own
-from .spec import UNLIMITED, SearchSpec, differences
+from .spec import SearchSpec, differences
 from .supernet.budget import MIN_BATCH
 from .supernet.draws import NetSampler
 from .training.artifacts import artifact_store, check_store

@@ -35,8 +35,9 @@ from .probe.probing import Probing
 from .probe.shown import ShownProbing
 from .probe.shown import announce as announce_probes
 from .probe.shown import conclude as conclude_probes
+from .run_config import RunConfig
 from .run_facts import taken_records, write_facts, write_run_json
-from .spec import RunConfig, SearchSpec
+from .spec import SearchSpec
 from .summary import announce, conclude
 from .tracking.view import TrackingView, trackers
 from .training.artifacts import ArtifactStore

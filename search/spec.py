@@ -6,21 +6,23 @@ The command line and `alternas.search` make one from options: cli/search.py.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..archs.errors import InputError, check_choice, check_count, short_repr
 from ..archs.timm_net import TimmNet
-from ..results.latency.device_command import TIMEOUT_SECONDS, UNNAMED, DeviceCommand, is_number_of_device, split_number
+from ..results.latency.device_command import UNNAMED, DeviceCommand, is_number_of_device, split_number
 from ..results.latency.measurements import LatencySetting
 from ..results.ranking.limits import Limits
 from ..results.ranking.metric import Metric
 from ..results.ranking.objectives import COSTS, LATENCY
 from ..spaces import Gene
 from .data.dataset import DataConfig
-from .engine.resources import Resources, check_one_device
+from .data.readers.registry import DEFAULT
+from .default import UNSET, default_settings
+from .engine.resources import check_one_device
+from .run_config import RunConfig
 from .samplers.registry import find_strategy
 from .training.recipe import Recipe
 from .training.trainer_file import TrainerFile
@@ -29,58 +31,9 @@ if TYPE_CHECKING:
     from ..results.runs.weights_spec import WeightsSpec
     from .known_nets import StartWith
 
-UNLIMITED = 10**9  # trials of a search that its compute ends
 RUNGS = (1 / 8, 1 / 4, 1 / 2)
 ETA = 1.5
 MAX_TRAININGS = 1e6  # of a supernet
-
-
-@dataclass(frozen=True)
-class Budget:
-    """Limits on a search or an experiment; what they leave is done by the same command again.
-
-    Attributes:
-        trial_minutes: time limit per trial; slower trials are recorded as timeout.
-        hours: time limit of this command.
-        train_flops: limit on the FLOPs of all trainings, 6 x MACs x images; then no trial is started or promoted.
-        patience: nets in a row without growth of the front after which a search proposes no more; None for no end.
-        measuring_seconds: time limit of one run of a command that measures a net on a device.
-        baselines: share of `hours` after which baselines and references wait until the search's nets have been
-            trained; 0 trains no baselines.
-    """
-
-    trial_minutes: float = math.inf
-    hours: float = math.inf
-    train_flops: float = math.inf
-    patience: int | None = None
-    measuring_seconds: float = TIMEOUT_SECONDS
-    baselines: float = 0.25
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.baselines <= 1:
-            raise InputError(f"baselines: must be a share from 0 to 1, got {self.baselines}")
-        limits = {"trial-minutes": self.trial_minutes, "max-hours": self.hours, "max-train-flops": self.train_flops}
-        limits["latency-timeout"] = self.measuring_seconds
-        for name, most in limits.items():
-            if not most > 0:
-                raise InputError(f"{name}: must be above 0, got {most}")
-        if self.patience is not None:
-            check_count("patience", self.patience)
-
-
-@dataclass(frozen=True)
-class RunConfig:
-    """How a search or an experiment is run: the command that resumes it may say otherwise.
-
-    Attributes:
-        resources: where to run.
-        budget: limits on time and steps.
-        track: names of the trackers that are told of it.
-    """
-
-    resources: Resources = field(default_factory=Resources)
-    budget: Budget = field(default_factory=Budget)
-    track: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -117,7 +70,7 @@ class ProbeSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchSpec:
-    """A search, as asked for.
+    """A search, as asked for. What is left out is what `alternas search` does without options: see default.py.
 
     Attributes:
         space: name of the space, or the path of a file with one.
@@ -149,14 +102,14 @@ class SearchSpec:
         probe: pretrained nets whose cuts are the candidates, judged without training; None is a space of nets.
     """
 
-    space: str
-    data: DataConfig
-    recipe: Recipe
-    name: str
-    trials: int = 16
+    space: str = "all"
+    data: DataConfig = field(default_factory=lambda: DataConfig(DEFAULT))
+    recipe: Recipe = UNSET
+    name: str = ""
+    trials: int = UNSET
     run: RunConfig = field(default_factory=RunConfig)
-    strategy: str = "evolution"
-    scheduler: str = "none"
+    strategy: str = ""
+    scheduler: str = ""
     rungs: tuple[float, ...] = RUNGS
     eta: float = ETA
     costs: tuple[str, ...] = ("macs",)
@@ -166,9 +119,9 @@ class SearchSpec:
     devices: tuple[DeviceCommand, ...] = ()
     seed: int = 0
     repeats: int = 1
-    inherit: bool = False
+    inherit: bool = UNSET
     supernet: Supernet | None = None
-    polish: float = 0.0
+    polish: float = UNSET
     tune: Mapping[str, tuple[Gene, ...]] = field(default_factory=dict)
     trainer: TrainerFile | None = None
     start_with: StartWith | None = None
@@ -178,6 +131,8 @@ class SearchSpec:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "limits", Limits(self.limits))
+        for name, value in default_settings(self).items():
+            object.__setattr__(self, name, value)
         check_count("trials", self.trials)
         if not 1 <= self.repeats <= 1000:
             raise InputError(f"repeats: must be from 1 to 1000, got {self.repeats}")

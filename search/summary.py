@@ -11,9 +11,9 @@ from ..archs.candidate import tuned_values
 from ..results.render.tables import duration, short
 from ..results.runs.status import FAILED, UNTRAINED
 from .at_outset import at_outset
+from .default import UNLIMITED
 from .probe.hint import forward_speed, probe_hint
 from .samplers.buildup import BuildUp, steps_table
-from .spec import UNLIMITED
 from .supernet.budget import TRAININGS_A_KIND, trainings_needed
 from .trials.search_trials import SearchTrials
 from .trials.shared_weights import SharedWeights

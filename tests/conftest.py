@@ -24,8 +24,8 @@ from alternas.results.runs.store import Store
 from alternas.search.context import SearchContext
 from alternas.search.engine import pool
 from alternas.search.prepare import devices_of
+from alternas.search.run_config import Budget, RunConfig
 from alternas.search.samplers import start
-from alternas.search.spec import Budget, RunConfig
 from alternas.search.training.artifacts import ArtifactStore
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import Space, get

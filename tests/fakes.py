@@ -31,8 +31,9 @@ RECIPE = recipes.get("smoke")
 
 
 def spec_of(space: str, data: str = "digits", **more: Any) -> SearchSpec:
-    """A search called test, of random nets that `RECIPE` trains."""
-    more = {"recipe": RECIPE, "name": "test", "strategy": "random"} | more
+    """A search called test, of 16 random nets that `RECIPE` trains, each alone and to its end."""
+    alone: dict[str, Any] = {"strategy": "random", "scheduler": "none", "trials": 16, "inherit": False, "polish": 0.0}
+    more = {"recipe": RECIPE, "name": "test"} | alone | more
     return SearchSpec(space=space, data=DataConfig(data), **more)
 
 

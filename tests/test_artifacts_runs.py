@@ -22,7 +22,7 @@ from alternas.search.engine import doctor as checkup
 from alternas.search.engine.doctor import TOKEN
 from alternas.search.engine.resources import Resources
 from alternas.search.engine.worker import Worker
-from alternas.search.spec import RunConfig
+from alternas.search.run_config import RunConfig
 from alternas.search.training import artifacts, recipes
 from alternas.search.training import loop as train
 from alternas.search.training.artifacts import ArtifactStore, StoreError

@@ -28,7 +28,7 @@ from alternas.search.data.load import load
 from alternas.search.default import default_scheduler
 from alternas.search.engine import pool
 from alternas.search.engine.resources import Resources
-from alternas.search.spec import Budget
+from alternas.search.run_config import Budget
 from alternas.search.training.job import JobResult, Point, Progress, TrainJob
 from alternas.search.trials.search_trials import SearchTrials
 from fakes import RECIPE, STEPS, FakeExecutor, FakePool, SilentView, driver_of, fake_accuracy, run_loop

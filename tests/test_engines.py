@@ -30,7 +30,8 @@ from alternas.search import run
 from alternas.search.engine import pool
 from alternas.search.engine import tune as inside_tune
 from alternas.search.engine.pool import Resources
-from alternas.search.spec import RunConfig, SearchSpec
+from alternas.search.run_config import RunConfig
+from alternas.search.spec import SearchSpec
 from fakes import FakeWorker, spec_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

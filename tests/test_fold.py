@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from alternas.archs.timm_net import TimmNet
-from alternas.search.spec import Budget
+from alternas.search.run_config import Budget
 from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.trials.forecast import Forecast
 from alternas.search.trials.search_trials import SearchTrials

@@ -16,7 +16,7 @@ from alternas.search.engine import progress
 from alternas.search.engine.pace import Pace
 from alternas.search.engine.progress import LiveView, PlainView, ProgressCounts
 from alternas.search.engine.shown import ShownSearch
-from alternas.search.spec import Budget
+from alternas.search.run_config import Budget
 from alternas.search.training.job import JobResult, Point, Progress, TrainJob
 from alternas.search.trials.forecast import Forecast
 from alternas.search.trials.search_trials import SearchTrials

@@ -18,7 +18,7 @@ from alternas.results.ranking.pareto import hypervolume, pareto_ranks
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import weights_name
 from alternas.search.run import search_driver
-from alternas.search.spec import Budget
+from alternas.search.run_config import Budget
 from alternas.search.training.job import InitWeights, JobResult, Point, TrainJob, Workers
 from alternas.search.trials.finetuning_plan import MAX_NETS, MAX_TRAININGS
 from alternas.search.trials.forecast import Forecast

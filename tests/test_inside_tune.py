@@ -26,7 +26,7 @@ from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.engine import tune as inside_tune
 from alternas.search.engine.tune import DriverSearcher, TuneSearch, TuneTrainable, packed, unpacked
-from alternas.search.spec import Budget, RunConfig
+from alternas.search.run_config import Budget, RunConfig
 from alternas.search.training.job import JobResult, Point, TrainJob
 from fakes import FakeExecutor, FakeWorker, spec_of
 

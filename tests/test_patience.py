@@ -14,7 +14,7 @@ from rich.console import Console
 from alternas.archs import Genotype, InputError
 from alternas.results.ranking.limits import Limits
 from alternas.search.run import conclude
-from alternas.search.spec import Budget, RunConfig
+from alternas.search.run_config import Budget, RunConfig
 from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.trials.patience import Patience
 from alternas.search.trials.search_trials import SearchTrials

@@ -20,7 +20,7 @@ from alternas.search.engine.resources import Resources
 from alternas.search.engine.worker import Worker
 from alternas.search.prepare import prepare
 from alternas.search.run import opened
-from alternas.search.spec import RunConfig
+from alternas.search.run_config import RunConfig
 from alternas.search.training.job import Progress
 from command_line import ray_workers
 from fakes import RECIPE, SilentView, run_loop, spec_of

@@ -25,9 +25,12 @@ from alternas.archs import Genotype, build, zoo
 from alternas.archs.timm_net import TimmNet
 from alternas.archs.weights import save
 from alternas.results.runs.store import read_records, read_settings, weights_file
+from alternas.search.data.dataset import DataConfig
 from alternas.search.data.readers.registry import DEFAULT
+from alternas.search.default import UNLIMITED
 from alternas.search.known_nets import StartWith
-from alternas.search.spec import Supernet
+from alternas.search.run_config import Budget, RunConfig
+from alternas.search.spec import SearchSpec, Supernet
 from alternas.search.training.job import JobResult
 from command_line import ALTERNAS
 from fakes import FakePool
@@ -76,6 +79,31 @@ def test_values_are_python_s_own_or_as_they_are_typed() -> None:
     assert alternas.search_spec(spec) is spec
     typed = alternas.search_spec("resnet", data="digits", max_macs="20M", objective="macs,params", supernet="8")
     assert (typed.limits, typed.costs, typed.supernet) == ({"macs": 20_000_000}, ("macs", "params"), Supernet(8.0))
+
+
+@pytest.mark.usefixtures("elsewhere")
+@pytest.mark.whole
+@pytest.mark.parametrize(
+    ("options", "fields", "settled"),
+    [
+        ({}, {}, ("evolution", "none", 16, True, 0.4)),
+        ({"trials": 40}, {"trials": 40}, ("evolution", "mo-asha", 40, True, 0.4)),
+        (
+            {"max_train_flops": "1e12"},
+            {"run": RunConfig(budget=Budget(train_flops=1e12))},
+            ("evolution-per-cost", "none", UNLIMITED, True, 0.4),
+        ),
+        ({"supernet": "8"}, {"supernet": Supernet(8.0)}, ("evolution", "none", UNLIMITED, False, 0.4)),
+        ({"strategy": "buildup"}, {"strategy": "buildup"}, ("buildup", "none", 16, False, 0.0)),
+        ({"alone": True}, {"inherit": False}, ("evolution", "none", 16, False, 0.0)),
+        ({"data": "cue", "space": "bench"}, {"data": DataConfig("cue"), "space": "bench"}, None),
+    ],
+)
+def test_a_spec_has_the_defaults_of_the_command(options: Any, fields: Any, settled: tuple[Any, ...] | None) -> None:
+    spec = SearchSpec(**fields)
+    assert spec == alternas.search_spec(**options)
+    if settled:
+        assert (spec.strategy, spec.scheduler, spec.trials, spec.inherit, spec.polish) == settled
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ from alternas.results.ranking.remarks import sharing_lines
 from alternas.results.runs.bank_progress import BANK_FORMAT, BANK_NAME, read_progress
 from alternas.results.runs.store import Store, read_records, weights_file
 from alternas.search.context import SearchContext
-from alternas.search.spec import UNLIMITED, Supernet
+from alternas.search.default import UNLIMITED
+from alternas.search.spec import Supernet
 from alternas.search.supernet import draws
 from alternas.search.supernet.budget import NETS_A_STEP
 from alternas.search.training.bank_jobs import EvaluateJob, SupernetJob

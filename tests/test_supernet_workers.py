@@ -31,12 +31,13 @@ from alternas.search import run as search_run
 from alternas.search.context import SearchContext
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
+from alternas.search.default import UNLIMITED
 from alternas.search.engine import pool as engine_pool
 from alternas.search.engine.pace import Pace
 from alternas.search.engine.progress import PlainView
 from alternas.search.engine.resources import Resources
 from alternas.search.engine.shown import ShownSearch
-from alternas.search.spec import UNLIMITED, Supernet
+from alternas.search.spec import Supernet
 from alternas.search.supernet import draws
 from alternas.search.supernet.bank import load_bank
 from alternas.search.supernet.budget import NETS_A_STEP

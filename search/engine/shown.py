@@ -16,7 +16,7 @@ from ...results.ranking.remarks import why_empty
 from ...results.render.tables import nets_table, short
 from ...results.runs.record import REFERENCE_KINDS, Record
 from ...results.runs.status import UNTRAINED, Status, Weights
-from ..spec import UNLIMITED
+from ..default import UNLIMITED
 from ..training.bank_jobs import EvaluateJob, SupernetJob
 from ..training.job import Job, JobId, LatencyJob, Progress, TrainJob, TrialJob
 from ..trials.forecast import Forecast, Known

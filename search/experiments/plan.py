@@ -26,7 +26,7 @@ from ...results.runs.store import Store
 from ..data.dataset import DataSet
 from ..data.views import WHOLE, View
 from ..pretrained import Pretrained
-from ..spec import RunConfig
+from ..run_config import RunConfig
 from ..training.artifacts import ArtifactStore
 from ..training.job import FewShot, InitWeights, JobId, JobResult, TrainJob, Workers
 from ..training.recipe import Recipe

@@ -22,7 +22,7 @@ from ...results.runs.nets import best_weights, better_weights, trained_nets
 from ...results.runs.record import Record
 from ...results.runs.retrained import FOLDER, prune
 from ...results.runs.store import read_records, read_settings
-from ..spec import RunConfig
+from ..run_config import RunConfig
 from ..training.recipe import Recipe
 from ..training.recipes import fitted
 from ..training.trainer_file import TrainerFile

@@ -26,8 +26,9 @@ from ..data.views import WHOLE
 from ..engine.resources import check_one_device
 from ..fitted_recipe import fitted_recipe
 from ..run import Driver, drive
+from ..run_config import RunConfig
 from ..run_facts import write_run_json
-from ..spec import RunConfig, differences
+from ..spec import differences
 from ..training import recipes
 from ..training.artifacts import artifact_store, check_store
 from ..training.job import Job

@@ -231,7 +231,7 @@ def trials_on(table: TabularBenchmark, how: SearcherConfig, seed: int) -> Search
     spec = SearchSpec(
         space=table.space.name, data=DataConfig(table.name), recipe=recipe("cue"), name="bench",
         trials=len(table.entries), strategy=how.strategy, scheduler=how.scheduler, rungs=how.rungs, eta=how.eta,
-        seed=seed, repeats=how.repeats,
+        seed=seed, repeats=how.repeats, inherit=False, polish=0.0,
     )  # fmt: skip
 
     def cost_fn(net: Genotype) -> Cost:

@@ -11,7 +11,7 @@ from ...results.runs.record import Record
 from ...results.runs.status import Status, Weights
 from ...results.runs.store import weights_file
 from ..context import SearchContext
-from ..spec import UNLIMITED
+from ..default import UNLIMITED
 from ..supernet.budget import divide, evaluation_flops
 from ..training.bank_jobs import EvaluateJob
 from .bank_training import BankTraining

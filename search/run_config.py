@@ -1,0 +1,58 @@
+"""How a search or an experiment is run: where, for how long, and who is told. What resumes it may say otherwise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from ..archs.errors import InputError, check_count
+from ..results.latency.device_command import TIMEOUT_SECONDS
+from .engine.resources import Resources
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Limits on a search or an experiment; what they leave is done by the same command again.
+
+    Attributes:
+        trial_minutes: time limit per trial; slower trials are recorded as timeout.
+        hours: time limit of this command.
+        train_flops: limit on the FLOPs of all trainings, 6 x MACs x images; then no trial is started or promoted.
+        patience: nets in a row without growth of the front after which a search proposes no more; None for no end.
+        measuring_seconds: time limit of one run of a command that measures a net on a device.
+        baselines: share of `hours` after which baselines and references wait until the search's nets have been
+            trained; 0 trains no baselines.
+    """
+
+    trial_minutes: float = math.inf
+    hours: float = math.inf
+    train_flops: float = math.inf
+    patience: int | None = None
+    measuring_seconds: float = TIMEOUT_SECONDS
+    baselines: float = 0.25
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.baselines <= 1:
+            raise InputError(f"baselines: must be a share from 0 to 1, got {self.baselines}")
+        limits = {"trial-minutes": self.trial_minutes, "max-hours": self.hours, "max-train-flops": self.train_flops}
+        limits["latency-timeout"] = self.measuring_seconds
+        for name, most in limits.items():
+            if not most > 0:
+                raise InputError(f"{name}: must be above 0, got {most}")
+        if self.patience is not None:
+            check_count("patience", self.patience)
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """How a search or an experiment is run: the command that resumes it may say otherwise.
+
+    Attributes:
+        resources: where to run.
+        budget: limits on time and steps.
+        track: names of the trackers that are told of it.
+    """
+
+    resources: Resources = field(default_factory=Resources)
+    budget: Budget = field(default_factory=Budget)
+    track: tuple[str, ...] = ()
