@@ -26,6 +26,11 @@ FORWARD_FACTOR = 2  # FLOPs of a MAC: a multiplication and an addition
 BACKWARD_FACTOR = 6  # FLOPs a MAC in training: 2 forward, 4 backward (ViT paper, table 6)
 
 
+def training_flops(macs: float, steps: float, batch_size: float) -> float:
+    """FLOPs of so many steps of so many images: 6 x MACs x images. A recipe `on` its images has their batch."""
+    return BACKWARD_FACTOR * macs * steps * batch_size
+
+
 @dataclass(frozen=True)
 class Cost:
     """Cost of one image."""

@@ -46,10 +46,15 @@ def _of_steps(recipe: Recipe, data: DataSet) -> str:
     return f"recipe {recipe.name}{', the default for these data' * is_usual}{_fitted(recipe)}: {an_epoch}, {a_net}"
 
 
+def fitted_to_few(recipe: Recipe) -> bool:
+    """Whether it is the default as it is for few pictures."""
+    usual = recipes.smoke()
+    return recipe.name == usual.name and recipe.batch_size < usual.batch_size
+
+
 def _fitted(recipe: Recipe) -> str:
     """What of the default is other than usual, because pictures are few; "" of other recipes."""
-    usual = recipes.smoke()
-    if recipe.name != usual.name or recipe.batch_size == usual.batch_size:
+    if not fitted_to_few(recipe):
         return ""
     moved = f"shifts of {recipe.augment.pad} px{', flips' * recipe.augment.flip}"
     return f", fitted to few pictures (batch {recipe.batch_size}, learning rate {recipe.lr:g}, {moved})"

@@ -46,6 +46,7 @@ class SearchContext:
         bank_facts: what the shared weights are for; others are refused.
         references: what the nets of timm cost that are trained beside the search.
         pretrained: weights that every net of the search begins with.
+        recipes: as `DecidedRecipe.kept`.
     """
 
     settings: SearchSpec
@@ -64,6 +65,7 @@ class SearchContext:
     known: KnownNets = field(default_factory=KnownNets)
     references: Mapping[TimmNet, CountedCost] = field(default_factory=dict)
     pretrained: Pretrained | None = None
+    recipes: dict[str, Any] = field(default_factory=dict)
 
     @property
     def measured_here(self) -> LatencySetting | None:

@@ -1,18 +1,23 @@
 """The recipe for the data: what few pictures, uneven classes and pictures that may be mirrored ask for.
 
 The default alone is fitted to few pictures; another recipe stays as it is, but for the weights of classes where the
-metric has them alike.
+metric has them alike. It is decided once: a run keeps what was asked for and what came of it in its run.json.
 """
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ..results.ranking.metric import Metric
 from ..results.ranking.picture_noise import NORMAL, paired_sd
+from ..results.runs.store import read_settings
 from .data.dataset import DataSet
 from .data.views import joined
 from .probe.crossval import LabelledPictures, fold_heads, folds_of, labelled
@@ -26,26 +31,56 @@ PIXELS = 16  # a side, of the pictures that a mirrored one is told by
 SHIFT = 8  # a side over the most that pictures are moved by: 1 px of 8, 4 px of 32
 
 
+@dataclass(frozen=True)
+class DecidedRecipe:
+    """The recipe of a run.
+
+    Attributes:
+        recipe: as its nets are trained.
+        kept: for run.json: the recipes of the run's commands, by a digest of what was asked for.
+    """
+
+    recipe: Recipe
+    kept: dict[str, Any]
+
+
+def decided_recipe(folder: Path, recipe: Recipe, data: DataSet, metric: Metric) -> DecidedRecipe:
+    """The recipe that the run in `folder` has kept for the same recipe, data and metric; a new run's is fitted."""
+    asked = json.dumps([recipe.to_dict(), data.split_hash, metric.name], sort_keys=True)
+    digest = sha256(asked.encode()).hexdigest()[:12]
+    kept = kept_recipes(folder)
+    if digest not in kept:
+        kept = kept | {digest: fitted_recipe(recipe, data, metric).to_dict()}
+    return DecidedRecipe(Recipe.from_dict(kept[digest]), kept)
+
+
+def kept_recipes(folder: Path) -> dict[str, Any]:
+    """As `DecidedRecipe.kept`, of the run in `folder`, if there is one."""
+    return read_settings(folder).get("recipes", {}) if (folder / "run.json").exists() else {}
+
+
 def fitted_recipe(recipe: Recipe, data: DataSet, metric: Metric | None = None) -> Recipe:
     """The recipe as it is for these data; the same for the same data.
 
     Of the default: where an epoch has fewer than STEPS steps, a smaller batch, with the learning rate by the root of
-    its size (Malladi et al., NeurIPS 2022), shifts by an eighth of the side, and flips if pictures bear them. Whatever
-    the recipe, BiT-HyperRule's length goes by the pictures, and classes weigh alike where the metric has them so.
+    its size (Malladi et al., NeurIPS 2022), shifts by an eighth of the side, flips if pictures bear them, and epochs
+    for `min_steps` where no epochs were asked for. Whatever the recipe, BiT-HyperRule's length goes by the pictures,
+    a batch has no more than all of them, and classes weigh alike where the metric has them so.
     """
     images = len(data.train)
     recipe = recipes.fitted(recipe, images)
     usual = recipes.smoke()
-    own = replace(usual, epochs=recipe.epochs, compile=recipe.compile)
+    own = replace(usual, epochs=recipe.epochs, compile=recipe.compile, min_steps=recipe.min_steps)
     if recipe == own and images // recipe.batch_size < STEPS:
         batch = max(LEAST, 2 ** int(math.log2(max(1, images // SHARE))))
         rate = float(f"{recipe.lr * math.sqrt(batch / recipe.batch_size):.2g}")
         augment = Augment(pad=max(1, min(data.image_size) // SHIFT), flip=bears_flips(data))
-        recipe = replace(recipe, batch_size=min(batch, max(1, images)), lr=rate, augment=augment)
+        recipe = replace(recipe, lr=rate, augment=augment, batch_size=batch).on(images)
+        recipe = recipe.with_epochs(max(recipe.epochs, recipe.min_steps / recipe.steps_per_epoch(images)))
     by_class = metric is not None and metric.name in BALANCED and not data.several_labels
     if by_class and recipe.class_weights == "none" and not recipe.balanced_sampler:
         recipe = replace(recipe, class_weights="balanced")
-    return recipe
+    return replace(recipe.on(images), min_steps=0)
 
 
 def bears_flips(data: DataSet) -> bool:

@@ -26,7 +26,7 @@ from .context import SearchContext
 from .data.dataset import DataSet
 from .data.load import load_showing, one_class_each
 from .default import UNLIMITED
-from .fitted_recipe import fitted_recipe
+from .fitted_recipe import DecidedRecipe, decided_recipe
 from .known_nets import GeneFinder, KnownNets, find_known_nets, noted_genes, trained_alike
 from .net_limits import NetLimits
 from .pretrained import Pretrained, load_pretrained
@@ -54,8 +54,11 @@ def prepare(settings: SearchSpec, console: Console) -> SearchContext:
     Scheduler(settings.scheduler, settings.rungs, settings.eta)
     check_strategy(settings.strategy)
     data = _load(settings, console)
-    if not settings.trainer:
-        settings = replace(settings, recipe=fitted_recipe(settings.recipe, data, settings.metric))
+    if settings.trainer:
+        decided = DecidedRecipe(settings.recipe.on(len(data.train)), {})
+    else:
+        decided = decided_recipe(folder, settings.recipe, data, settings.metric)
+    settings = replace(settings, recipe=decided.recipe)
     whole = folder.absolute()  # a worker's current folder may be another
     pretrained = load_pretrained(settings.pretrained, whole, data.classes) if settings.pretrained else None
     nets = spaces.find(settings.space, data.image_size, pretrained and pretrained.network.genotype)
@@ -81,7 +84,7 @@ def prepare(settings: SearchSpec, console: Console) -> SearchContext:
     check_devices(settings.recipe, len(data.train), settings.run.resources.world)
     context = SearchContext(
         settings, data, space, cost_fn, steps, whole, record_fields, run_settings, devices, artifacts,
-        references=references, pretrained=pretrained,
+        references=references, pretrained=pretrained, recipes=decided.kept,
     )  # fmt: skip
     if settings.supernet:
         context = _with_bank(context)

@@ -48,6 +48,7 @@ from .trials.front_finetuning import FrontFinetuning
 from .trials.measuring import Measuring
 from .trials.producer import Idle, Producer
 from .trials.search_trials import SearchTrials
+from .trials.work import Work
 
 POLL_SECONDS = 0.25
 STALL_SECONDS = 300.0
@@ -67,7 +68,7 @@ def search(spec: SearchSpec, console: Console) -> Path:
     with opened(context) as (trials, driver):
         shown = ShownSearch(trials)
         if not driver.complete:
-            announce(trials, sum(work.flops for work in shown.left().values()), shown.forecast.beside(), console)
+            announce(trials, sum(shown.left().values(), Work()), shown.forecast.beside(), console)
         workers = spec.trials + len(trials.live)
         if drive(driver, shown, spec.run, context.data.without_test(), workers, console, context.measured_here):
             conclude(trials, console)

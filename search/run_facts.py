@@ -66,6 +66,7 @@ def write_facts(folder: Path, context: SearchContext) -> None:
         if context.artifacts:
             context.artifacts.clear()
     facts: dict[str, Any] = {"settings": context.run_settings, "trials": context.settings.trials}
+    facts["recipes"] = context.recipes
     if context.known.genes:
         facts["start_with"] = list(context.known.genes)  # what is left of them is proposed when the run is resumed
     space = context.space.nets if isinstance(context.space, JointSpace) else context.space

@@ -10,7 +10,7 @@ from ..archs import OperationError
 from ..archs.candidate import tuned_values
 from ..results.render.tables import duration, short
 from ..results.runs.status import FAILED, UNTRAINED
-from .at_outset import at_outset
+from .at_outset import at_outset, fitted_to_few
 from .default import UNLIMITED
 from .probe.hint import forward_speed, probe_hint
 from .samplers.buildup import BuildUp, steps_table
@@ -18,6 +18,9 @@ from .supernet.budget import TRAININGS_A_KIND, trainings_needed
 from .trials.search_trials import SearchTrials
 from .trials.shared_weights import SharedWeights
 from .trials.trial import BUDGET_SHARE
+from .trials.work import Work
+
+STEP_FLOPS = 5e8  # that a step takes as long as, beside its own: 15 ms where a core does 36 G a second
 
 
 def conclude(search: SearchTrials, console: Console) -> None:
@@ -67,8 +70,8 @@ def print_afforded(shared: SharedWeights, trainings: float, console: Console) ->
         )  # fmt: skip
 
 
-def announce(search: SearchTrials, flops: float, beside: float, console: Console) -> None:
-    """Say what a search will do, what FLOPs that takes, and how many of them what is not searched."""
+def announce(search: SearchTrials, work: Work, beside: float, console: Console) -> None:
+    """Say what a search will do, what work that is, and how many FLOPs of it what is not searched."""
     context = search.context
     settings = context.settings
     if len(context.data.val):  # which a user's own training may bring
@@ -96,7 +99,15 @@ def announce(search: SearchTrials, flops: float, beside: float, console: Console
         print_afforded(search.shared, supernet.trainings, console)
     if context.settings.scheduler != "none":
         console.print(f"scheduler {context.settings.scheduler}: weaker nets stop early")
-    console.print(_compute(search, flops, beside), highlight=False, soft_wrap=True)
+    console.print(_compute(search, work.flops, beside), highlight=False, soft_wrap=True)
+    if fitted_to_few(settings.recipe):
+        console.print(small_steps(work, forward_speed()), highlight=False, soft_wrap=True)
+
+
+def small_steps(work: Work, speed: float) -> str:
+    """About how long one core takes for a search of many small steps, at so many FLOPs a second."""
+    seconds = (work.flops + STEP_FLOPS * work.steps) / speed
+    return f"small steps, many of them: about {duration(seconds)} of one core here; --epochs N is shorter or longer"
 
 
 def _compute(search: SearchTrials, flops: float, beside: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ...archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
+from ...archs.cost import FORWARD_FACTOR, training_flops
 from ...archs.errors import InputError, check_choice, check_texts, short_repr
 from ...archs.genotype import FAMILIES
 from ..latency.device_command import LATENCY, is_number_of_device, split_number
@@ -150,7 +150,7 @@ def _check_count(named: Collection[str], given: object) -> None:
 
 def own_flops(record: Record) -> int:
     """FLOPs of training the net once, from where it started: 6 x MACs x images, 0 where steps or batch are unknown."""
-    return BACKWARD_FACTOR * record.macs * record.budget.get("done", 0) * record.recipe.get("batch_size", 0)
+    return int(training_flops(record.macs, record.budget.get("done", 0), record.recipe.get("batch_size", 0)))
 
 
 def spent_on_training(record: Record) -> int:

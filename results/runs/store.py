@@ -64,6 +64,7 @@ class RunFacts(TypedDict, total=False):
     """Content of run.json."""
 
     settings: Settings
+    recipes: dict[str, dict[str, Any]]
     trials: Whole
     data: dict[str, Any]
     command: list[str] | None  # only a report needs these

@@ -108,6 +108,7 @@ class ExperimentContext:
         pretrained: weights that trainings start from, kept in the folder.
         about: what it is for, in a line that is printed once all is checked.
         trainer: the user's own training; None is ours.
+        recipes: as `DecidedRecipe.kept`.
     """
 
     folder: Path
@@ -119,6 +120,7 @@ class ExperimentContext:
     about: str = ""
     metric: Metric = field(default_factory=Metric)
     trainer: TrainerFile | None = None
+    recipes: dict[str, Any] = field(default_factory=dict)
 
 
 class PlanTrials(Producer):

@@ -12,7 +12,7 @@ from ...archs import InputError
 from ...archs.errors import MAX_SEEDS, check_count
 from ...archs.timm_net import net_from_dict
 from ...results.ranking.limits import Limits
-from ...results.ranking.metric import run_metric
+from ...results.ranking.metric import Metric, run_metric
 from ...results.ranking.objectives import OBJECTIVES, RankingQuery
 from ...results.ranking.remarks import why_empty
 from ...results.ranking.run_leaderboard import costs_of, leaderboard_of
@@ -22,9 +22,10 @@ from ...results.runs.nets import best_weights, better_weights, trained_nets
 from ...results.runs.record import Record
 from ...results.runs.retrained import FOLDER, prune
 from ...results.runs.store import read_records, read_settings
+from ..data.dataset import DataSet
+from ..fitted_recipe import DecidedRecipe, decided_recipe, kept_recipes
 from ..run_config import RunConfig
 from ..training.recipe import Recipe
-from ..training.recipes import fitted
 from ..training.trainer_file import TrainerFile
 from ..training.tuned import recipe_of as tuned_recipe
 from .plan import ExperimentContext, Training, repeated
@@ -77,24 +78,23 @@ def retrain(config: Retrain, console: Console) -> list[Record]:
     nets = _chosen(config)
     for line in limit_notes(run, nets):
         console.print(line, highlight=False)
-    recipe = config.recipe or recipe_of(run)
     data = trainer.data_set() if trainer and trainer.images else data_of(run, console)
     test = data.test is not None and trainer is None
     if not test:
         of = trainer.name if trainer else data.name
         console.print(f"{of} has no test split: validation accuracy is all there is", highlight=False)
-    seeds = unseen_seeds(read_records(run), config.seeds)
+    seeds, metric = unseen_seeds(read_records(run), config.seeds), run_metric(run)
+    decided = _decided(config, data, metric)
     plan = list[Training]()
     for net in nets:
-        how = recipe if config.recipe else tuned_recipe(recipe, net.genes)
-        how = how if config.epochs is None else how.with_epochs(config.epochs)
-        how, factors = fitted(how, len(data.train)), {"trial": net.trial, "net": net.key}
+        how = decided.recipe if config.recipe else tuned_recipe(decided.recipe, net.genes)
+        factors = {"trial": net.trial, "net": net.key}
         plan += repeated(net_from_dict(net.genotype), how, data, seeds, factors, test=test)
-    metric = run_metric(run)
     settings = {"objective": costs_of(run)[0], "run": run.name, "metric": asdict(metric)}
     if trainer:
         settings["trainer"] = trainer.identity
-    context = ExperimentContext(run / FOLDER, "retrain", data, config.run, settings, metric=metric, trainer=trainer)
+    kept = {"trainer": trainer, "recipes": decided.kept}
+    context = ExperimentContext(run / FOLDER, "retrain", data, config.run, settings, metric=metric, **kept)
     records = run_experiment(plan, context, console)
     prune(run)
     return records
@@ -107,6 +107,16 @@ def unseen_seeds(records: Sequence[Record], count: int) -> list[int]:
     """
     seen = {seed for r in records for seed in (r.seed, *map(int, r.accuracies))}
     return [seed for seed in range(count + len(seen)) if seed not in seen][:count]
+
+
+def _decided(config: Retrain, data: DataSet, metric: Metric) -> DecidedRecipe:
+    """The recipe asked for, as it is for the data; else that of the search, which is kept there."""
+    recipe = config.recipe or recipe_of(config.search)
+    recipe = recipe if config.epochs is None else recipe.with_epochs(config.epochs)
+    folder = config.search / FOLDER
+    if config.recipe and not config.trainer:
+        return decided_recipe(folder, recipe, data, metric)
+    return DecidedRecipe(recipe.on(len(data.train)), kept_recipes(folder))
 
 
 def _check_trainer(run: Path, trainer: TrainerFile | None) -> None:

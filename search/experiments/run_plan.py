@@ -8,12 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from rich.console import Console, RenderableType
 
 from ...archs import InputError, OperationError
-from ...archs.cost import BACKWARD_FACTOR
+from ...archs.cost import training_flops
 from ...archs.errors import MAX_SEEDS, check_count
+from ...results.ranking.metric import Metric
 from ...results.render.experiment import PlotSpec, study_rows, study_table
 from ...results.render.tables import short
 from ...results.runs.record import Record
@@ -24,7 +26,7 @@ from ..data.dataset import DataConfig, DataSet
 from ..data.load import load_at
 from ..data.views import WHOLE
 from ..engine.resources import check_one_device
-from ..fitted_recipe import fitted_recipe
+from ..fitted_recipe import DecidedRecipe, decided_recipe
 from ..run import Driver, drive
 from ..run_config import RunConfig
 from ..run_facts import write_run_json
@@ -58,14 +60,13 @@ class ExperimentConfig:
     def __post_init__(self) -> None:
         check_count("seeds", self.seeds, most=MAX_SEEDS)
 
-    def opened(self, console: Console) -> tuple[DataSet, Recipe]:
-        """The data, of one class a picture, and the recipe as it is for so many of them.
+    def opened(self, console: Console) -> DataSet:
+        """The data, of one class a picture; InputError if they cannot be read."""
+        return load_at(self.data, partial(recipes.usual_side, self.recipe), console)
 
-        Raises:
-            InputError: if the data cannot be read.
-        """
-        data = load_at(self.data, partial(recipes.usual_side, self.recipe), console)
-        return data, fitted_recipe(self.recipe, data)
+    def decided(self, folder: Path, data: DataSet) -> DecidedRecipe:
+        """The recipe of the run in `folder`."""
+        return decided_recipe(folder, self.recipe, data, Metric())
 
 
 def run_experiment(plan: Sequence[Training], context: ExperimentContext, console: Console) -> list[Record]:
@@ -89,7 +90,7 @@ def run_experiment(plan: Sequence[Training], context: ExperimentContext, console
             _check_same_plan(context)
         if context.pretrained:
             context.pretrained.save()
-        write_run_json(folder, data, artifacts, settings=context.settings)
+        write_run_json(folder, data, artifacts, settings=context.settings, recipes=context.recipes)
         trials = PlanTrials(plan, context, store, artifacts)
         left = [training for training in trials.plan.values() if training.id not in trials.ended]
         if context.about:
@@ -116,7 +117,7 @@ def _at_outset(left: Sequence[Training], context: ExperimentContext) -> list[str
 
 def compute_of(plan: Sequence[Training], data: DataSet) -> float:
     """FLOPs of all trainings of a plan: 6 x MACs x images."""
-    return float(sum(t.cost(data).training_flops(t.steps * t.recipe.batch_size) for t in plan))
+    return float(sum(training_flops(t.cost(data).macs, t.steps, t.recipe.batch_size) for t in plan))
 
 
 def _announced(left: Sequence[Training], count: int, data: DataSet) -> str:
@@ -183,7 +184,7 @@ class ShownPlan:
     def _work(self, training: Training) -> Work:
         if training.id not in self._macs:
             self._macs[training.id] = training.cost(self.trials.context.data).macs
-        flops = BACKWARD_FACTOR * self._macs[training.id] * training.steps * training.recipe.batch_size
+        flops = training_flops(self._macs[training.id], training.steps, training.recipe.batch_size)
         return Work(flops, training.steps, 1)
 
     def name(self, job: Job) -> str:

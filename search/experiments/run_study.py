@@ -44,13 +44,15 @@ def run_study(config: StudyConfig, console: Console) -> tuple[dict[str, Any], Re
         InputError: if something asked for is wrong.
         OperationError: if workers do not start or everything fails.
     """
-    chosen, (data, recipe) = STUDIES[config.study], config.opened(console)
-    setting = StudySetting(data, recipe, config.seeds, cnn=config.cnn)
-    setting = setting.quickened() if config.quick else setting
+    chosen, data = STUDIES[config.study], config.opened(console)
     named = "quick" if config.quick else "", config.cnn.replace("resnet", "")
     name = config.name or plain_name(config.study, config.data.name, *named)
     folder, settings = run_folder(name), {"study": config.study, "quick": config.quick, "cnn": config.cnn}
-    experiment = ExperimentContext(folder, "study", data, config.run, settings, about=chosen.about)
+    decided = config.decided(folder, data)
+    setting = StudySetting(data, decided.recipe, config.seeds, cnn=config.cnn)
+    setting = setting.quickened() if config.quick else setting
+    about = {"about": chosen.about, "recipes": decided.kept}
+    experiment = ExperimentContext(folder, "study", data, config.run, settings, **about)
     records = [r for r in run_experiment([*chosen.plan(setting)], experiment, console) if r.factors]
     plot = chosen.plot(setting)
     rows, noise = study_rows(records, plot.names, data.facts()["images"]), seed_noise(records, plot.y)

@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any
 
 from ...archs import InputError, static_cost
+from ...archs.cost import training_flops
 from ...results.render.experiment import PlotSpec
 from ..training.episodes import metric_name
 from ..training.job import QUERIES, FewShot, InitWeights
@@ -58,7 +59,7 @@ def compute(setting: StudySetting) -> Iterator[Training]:
     for family, size, share in product((setting.cnn, "vit", "hybrid"), setting.sizes, budgets):
         net, steps = setting.net(family, size), max(1, round(share * setting.steps))
         cost = static_cost(net, len(data.classes), data.image_size, data.in_chans)
-        flops = cost.training_flops(steps * full.batch_size)
+        flops = training_flops(cost.macs, steps, full.batch_size)
         factors = {"family": family, "net": f"{family} {size}", "steps": steps, "train_flops": flops}
         recipe = replace(full, epochs=full.epochs * share)
         yield from setting.repeated(net, factors, recipe=recipe, steps=steps)

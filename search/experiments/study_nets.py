@@ -11,7 +11,7 @@ from ...archs.errors import check_choice
 from ...archs.layout import Map
 from ...spaces.swaps import swapped
 from ..data.dataset import DataSet
-from ..data.views import WHOLE, View
+from ..data.views import WHOLE, View, seen
 from ..training.recipe import Recipe
 from .plan import Training
 
@@ -108,6 +108,7 @@ class StudySetting:
         """A training on a share of the data, drawn by the seed, for as many steps as on all of them."""
         view = View(share, classes, seed) if share < 1 or classes else WHOLE
         config = {"recipe": self.recipe, "steps": self.steps, "view": view} | changes
+        config["recipe"] = config["recipe"].on(len(seen(self.data, view).train))
         return Training(net, seed=seed, factors=factors, **config)
 
 

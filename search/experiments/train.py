@@ -48,23 +48,24 @@ def train(config: Train, console: Console) -> tuple[Path, list[Record]]:
         InputError: if the net or the data cannot be read, or do not fit each other.
         OperationError: if workers do not start or everything fails.
     """
-    data, recipe = config.opened(console)
-    pretrained = None
+    data, pretrained = config.opened(console), None
     if isinstance(config.net, str):
-        net, factors = named_net(config.net, data.image_size, recipe), {"net": config.net}
-        settings = factors | {"key": net.key}
         folder = run_folder(config.name or plain_name("train", config.net, data.name))
+        decided = config.decided(folder, data)
+        net, factors = named_net(config.net, data.image_size, decided.recipe), {"net": config.net}
+        settings = factors | {"key": net.key}
     else:
         weights, freeze = config.net.find(), config.freeze
         net, factors = headless(weights.network.genotype), {"start": weights.label, "freeze": freeze}
         settings = {"from": weights.label, "freeze": freeze}
-        if freeze == "half" and not recipe.augment.any:
-            console.print(f"recipe {recipe.name} has no augmentation; small data sets need it", highlight=False)
         named = plain_name("finetune", config.net.text, data.name, "" if freeze == "none" else freeze)
         folder = run_folder(config.name or named)
+        decided = config.decided(folder, data)
+        if freeze == "half" and not decided.recipe.augment.any:
+            console.print(f"recipe {decided.recipe.name} has no augmentation; small data sets need it", highlight=False)
         pretrained = starting_from(weights, folder, zero_head=True, freeze=freeze)
-    plan = repeated(net, recipe, data, range(config.seeds), factors, pretrained, test=data.test is not None)
-    context = ExperimentContext(folder, "study", data, config.run, settings, pretrained)
+    plan = repeated(net, decided.recipe, data, range(config.seeds), factors, pretrained, test=data.test is not None)
+    context = ExperimentContext(folder, "study", data, config.run, settings, pretrained, recipes=decided.kept)
     return folder, run_experiment(plan, context, console)
 
 

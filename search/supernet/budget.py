@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
+from ...archs.cost import FORWARD_FACTOR, training_flops
 from ..training.job import STATISTICS_IMAGES
 from ..training.recipe import Recipe
 from .draws import NetSampler
@@ -48,13 +48,13 @@ class SupernetBudget:
 def divide(trainings: float, polish: float, sampler: NetSampler, recipe: Recipe, steps: int) -> SupernetBudget:
     """The budget of a search at the compute of so many full trainings of `steps` steps, a share of it for `polish`."""
     images = steps * recipe.batch_size
-    training = BACKWARD_FACTOR * sampler.mean_macs * images
+    training = training_flops(sampler.mean_macs, steps, recipe.batch_size)
     evaluation, polish = EVALUATION_SHARE * trainings * training, polish * trainings * training
     watch = sum(evaluation_flops(sampler.macs(net), images, EVALUATION_IMAGES) for net in sampler.fixed())
     watches = min(MAX_WATCHES, int(WATCH_SHARE * trainings * training / watch))
     bank = trainings * training - evaluation - polish - watches * watch
     macs = [sampler.macs(net) for step in range(DRAWS) for net in sampler.nets(step, NETS_A_STEP)]
-    a_step = BACKWARD_FACTOR * recipe.batch_size * sum(macs) / len(macs)
+    a_step = training_flops(sum(macs) / len(macs), 1, recipe.batch_size)
     return SupernetBudget(training, trainings * training, bank, evaluation, polish, max(1, int(bank / a_step)), watches)
 
 

@@ -115,6 +115,7 @@ class Recipe:
         precision: "float32", "bfloat16" or "float16" (autocast); "auto" takes what the device is fast in.
         compile: whether torch.compile makes the net faster first.
         augment: of the training images.
+        min_steps: that `fitted_recipe` gives a training on few pictures at least; 0 leaves the epochs as they are.
     """
 
     name: Annotated[str, Meta(max_length=MOST_NAME)]
@@ -142,6 +143,7 @@ class Recipe:
     precision: str = "auto"
     compile: bool = False
     augment: Augment = field(default_factory=Augment)
+    min_steps: Annotated[int, Meta(ge=0, le=10**9)] = 0
 
     def __post_init__(self) -> None:
         check_fields(self, "recipe")
@@ -168,7 +170,12 @@ class Recipe:
 
     def with_epochs(self, epochs: float) -> Recipe:
         """The same recipe at another budget; raises InputError unless `epochs` is above 0 and finite."""
-        return replace(self, epochs=float(epochs))
+        return replace(self, epochs=float(epochs), min_steps=0)
+
+    def on(self, images: int) -> Recipe:
+        """The recipe with steps of no more than all of so many images, and no more passes; of 0 nobody knows."""
+        batch = min(self.batch_size, images or self.batch_size)
+        return replace(self, batch_size=batch, grad_accum_steps=min(self.grad_accum_steps, batch))
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -16,7 +16,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ...archs.cost import BACKWARD_FACTOR
+from ...archs.cost import training_flops
 from ...archs.errors import InputError, OperationError
 from ...results.runs.bank_progress import FILE, FLOPS, read_progress, write_progress
 from ...results.runs.status import Status
@@ -209,7 +209,7 @@ class BankTraining(Producer):
         before, share = self.progress["step"], self._settings.recipe.batch_size / NETS_A_STEP
         nets = [net for step in range(before, result.step) for net in self._sampler.nets(step, NETS_A_STEP)]
         macs = [self._sampler.macs(net) for net in nets]
-        flops = BACKWARD_FACTOR * share * sum(macs)
+        flops = training_flops(sum(macs), 1, share)
         predicted = LossPredictor.fit(nets, [loss for step in result.losses for loss in step], macs)
         curve = result.record_fields()["curve"]
         validated = self._sampler.fixed() if curve[-1]["accuracy"] is not None else ()

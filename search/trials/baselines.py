@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from ...archs import Genotype
-from ...archs.cost import BACKWARD_FACTOR
+from ...archs.cost import training_flops
 from ...archs.timm_net import CountedCost, TimmNet
 from ...results.runs.record import Record
 from ...spaces import cheapest, random_net
@@ -126,4 +126,4 @@ def _seeds(context: SearchContext) -> int:
 
 
 def _flops(macs_steps: float, context: SearchContext) -> float:
-    return float(BACKWARD_FACTOR * macs_steps * context.settings.recipe.batch_size)
+    return float(training_flops(macs_steps, 1, context.settings.recipe.batch_size))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ...archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
+from ...archs.cost import FORWARD_FACTOR, training_flops
 from ...results.ranking.pareto import front_of, min_max, normalized_cost, useful_from
 from ...results.runs.record import Record
 from ..training.job import MIN_CURVE_POINTS
@@ -49,7 +49,7 @@ class Candidate:
 
     def flops(self, steps: float) -> float:
         """FLOPs of training it for so many steps."""
-        return BACKWARD_FACTOR * self.macs * self.images * steps
+        return training_flops(self.macs, steps, self.images)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from ...archs import Genotype
-from ...archs.cost import BACKWARD_FACTOR
+from ...archs.cost import training_flops
 from ...results.runs.record import Record
 from ...results.runs.status import UNTRAINED, Weights
 from ...spaces import FixedChooser
@@ -170,7 +170,7 @@ class Forecast:
 
     def _of_net(self, macs: float, steps: float) -> Work:
         """Steps of nets of so many MACs."""
-        return Work(BACKWARD_FACTOR * macs * steps * self._context.settings.recipe.batch_size, steps)
+        return Work(training_flops(macs, steps, self._context.settings.recipe.batch_size), steps)
 
     def _net_macs(self, live: list[Trial], to_begin: int) -> float:
         """MACs of a net to come: the first ones are known, the others are as those begun so far."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from ...archs.cost import BACKWARD_FACTOR
+from ...archs.cost import training_flops
 from ...results.ranking.objectives import spent_on_training
 from ...results.runs.record import REFERENCE_KINDS, Record
 from ...results.runs.status import UNTRAINED, Status, Weights
@@ -67,7 +67,7 @@ class RunTally:
         settings = self._settings
         first, *later = Scheduler(settings.scheduler, settings.rungs, settings.eta).rungs(record.budget["full"])
         steps = first if later else settings.repeats * first
-        return float(BACKWARD_FACTOR * record.macs * steps * record.recipe["batch_size"])
+        return float(training_flops(record.macs, steps, record.recipe["batch_size"]))
 
     def add_seconds(self, trial: Trial, seconds: float) -> None:
         """Take in how long a job of this session took."""

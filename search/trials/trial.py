@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...archs import Cost, Genotype
-from ...archs.cost import BACKWARD_FACTOR
+from ...archs.cost import training_flops
 from ...archs.timm_net import CountedCost, Net
 from ...results.runs.events import Event
 from ...results.runs.record import REFERENCE_KINDS, Record, now
@@ -95,7 +95,7 @@ class Trial:
 
     def work_of(self, steps: float, trainings: float = 0.0) -> Work:
         """What so many optimiser steps of it take."""
-        flops = BACKWARD_FACTOR * self.cost.macs * steps * self.record_fields["recipe"]["batch_size"]
+        flops = training_flops(self.cost.macs, steps, self.record_fields["recipe"]["batch_size"])
         return Work(float(flops), steps, trainings)
 
     @property
