@@ -136,8 +136,8 @@ def runs(name: str, data: str, seed: int) -> Iterator[tuple[str, list[str]]]:
     limits = ["--max-macs", "50M", "--max-train-flops", FLOPS]
     for way, share in (("probe", "0"), ("finetuned", "0.4")):
         files = ["--weights-dir", "imagenet", "--nets", NETS, "--polish", share]
-        call("search", "pretrained", "--data", data, *files, *limits, *told, "--name", f"{run}-{way}")
-        yield way, [f"{run}-{way}"]
+        call("search", "pretrained", "--data", data, *files, *limits, *told, "--name", f"{run}-probe")
+        yield way, [f"{run}-probe"]
     image = [] if name == "cue" else ["--image-size", str(about.side)]
     call(
         "search", "all", "--data", data, *image, "--max-macs", "5M", "--max-train-flops", FLOPS, *told,
