@@ -118,7 +118,6 @@ def compared(net: CutNet, data: DataSet, held_back: Split, metric: Any) -> Row:
         "cv": round(result.accuracy or 0.0, 4),
         "held back frozen": round(scores[0], 4),
         "held back": round(scores[1], 4),
-        "share": result.how["share"],
         "FLOPs of the folds": FORWARD_FACTOR * cut_cost(net, len(data.classes)).macs * result.how["evaluated"],
         "seconds": round(time.monotonic() - began, 1),
     }

@@ -20,7 +20,8 @@ from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.probe import finetune
 from alternas.search.probe.evaluate import probe_job
-from alternas.search.probe.finetune import Finetuning, between, finetune_job
+from alternas.search.probe.finetune import Finetuning, finetune_job
+from alternas.search.probe.finetune_recipe import finetuning_recipe
 from alternas.search.probe.job import CutResult, FinetuneCutJob, ProbeJob
 from alternas.search.training.loaders import DeviceLoader, open_loader
 
@@ -68,7 +69,7 @@ def test_the_kept_net_answers_as_the_record_says(
     monkeypatch.setattr(finetune, "TRIED_FOLDS", 9)
     job, _, loader = probed
     result = finetune_job(job, loader)
-    assert (result.status, result.how["share"] in finetune.SHARES) == (Status.OK, True)
+    assert result.status == Status.OK
     network = CutNetwork(job.net, 10, 1)
     fill(network, Path(job.weights))
     frozen, tuned = load_file(job.frozen), load_file(job.weights)
@@ -94,7 +95,7 @@ def test_a_cut_that_gets_no_better_is_given_up(
     probed: tuple[FinetuneCutJob, CutResult, DeviceLoader], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its weights stay frozen: trained at no rate at all, it is just as good."""
-    monkeypatch.setattr(finetune, "SHARES", (0.0,))
+    monkeypatch.setattr(finetune, "finetuning_recipe", lambda *asked: replace(finetuning_recipe(*asked), lr=1e-12))
     job, _, loader = probed
     (tmp_path / "checkpoints").mkdir()
     job = replace(job, weights=str(tmp_path / "weights.safetensors"), checkpoint=str(tmp_path / "checkpoints" / "x.pt"))
@@ -102,14 +103,3 @@ def test_a_cut_that_gets_no_better_is_given_up(
     assert (result.status, result.accuracy, result.step) == (Status.PRUNED, None, 0)
     assert not Path(job.weights).exists()
     assert len(torch.load(job.checkpoint, weights_only=True)["answers"]) == finetune.TRIED_FOLDS
-
-
-def test_weights_between_two_nets_are_their_weighted_mean(
-    probed: tuple[FinetuneCutJob, CutResult, DeviceLoader],
-) -> None:
-    job, _, _ = probed
-    one, other = CutNetwork(job.net, 10, 1), CutNetwork(job.net, 10, 1)
-    mixed = between(one, other, 0.25).state_dict()
-    for name, tensor in one.state_dict().items():
-        wanted = 0.75 * tensor + 0.25 * other.state_dict()[name] if tensor.is_floating_point() else tensor
-        torch.testing.assert_close(mixed[name], wanted)

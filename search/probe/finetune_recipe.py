@@ -6,7 +6,6 @@ from ..training.recipe import Augment, Recipe
 
 BATCH = 32
 MIN_EPOCHS, MAX_EPOCHS = 4.0, 12.0
-SHARES = (0.25, 0.5, 0.75, 1.0)  # of the way from the frozen weights to the trained ones
 
 
 def finetuning_recipe(epochs: float, balanced: bool) -> Recipe:
