@@ -13,11 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 from ..archs.errors import InputError, check_choice, check_count, short_repr
 from ..archs.timm_net import TimmNet
-from ..results.latency.device_command import TIMEOUT_SECONDS, UNNAMED, DeviceCommand, is_number_of_device, split_number
+from ..results.latency.device_command import (
+    LATENCY,
+    TIMEOUT_SECONDS,
+    UNNAMED,
+    DeviceCommand,
+    is_number_of_device,
+    split_number,
+)
 from ..results.latency.measurements import LatencySetting
 from ..results.ranking.limits import Limits
 from ..results.ranking.metric import Metric
-from ..results.ranking.objectives import COSTS, LATENCY
+from ..results.ranking.quantities import static_costs
 from ..spaces import Gene
 from .data.dataset import DataConfig
 from .engine.resources import Resources, check_one_device
@@ -130,8 +137,8 @@ class SearchSpec:
         scheduler: name of the scheduler.
         rungs: shares of the budget at which the scheduler compares nets.
         eta: reduction factor; 1 in eta trials at each rung is promoted.
-        costs: what accuracy is weighed against: "macs", "params", "latency_ms" or NUMBER@DEVICE. The strategy looks
-            at the first; fronts rank by all.
+        costs: what accuracy is weighed against: in closed form, "latency_ms" or NUMBER@DEVICE. The strategy looks at
+            the first; fronts rank by all.
         limits: largest cost allowed, by kind of cost.
         metric: what nets are ranked by.
         latency: under what "latency_ms" is measured on this machine; None where it is not measured, or the default.
@@ -263,12 +270,12 @@ class SearchSpec:
     @property
     def measured(self) -> tuple[str, ...]:
         """The objective and limits that every net is measured for before it is trained."""
-        return tuple(name for name in dict.fromkeys((self.objective, *self.limits)) if name not in COSTS)
+        return tuple(name for name in dict.fromkeys((self.objective, *self.limits)) if name not in static_costs())
 
     @property
     def measured_at_end(self) -> tuple[str, ...]:
         """The other costs, which the front's nets are measured for when the search ends."""
-        return tuple(name for name in self.other_costs if name not in COSTS and name not in self.measured)
+        return tuple(name for name in self.other_costs if name not in static_costs() and name not in self.measured)
 
     def device_of(self, cost: str) -> str:
         """The device that a cost is measured on; "" is this machine."""
@@ -315,7 +322,7 @@ def _check_costs(costs: tuple[str, ...], devices: tuple[DeviceCommand, ...]) -> 
     """Raise InputError if a cost is unknown, listed twice, or of a device without a command."""
     for cost in costs:
         if "@" not in cost:
-            check_choice("objective", cost, (*COSTS, LATENCY))
+            check_choice("objective", cost, (*static_costs(), LATENCY))
         elif not is_number_of_device(cost):
             raise InputError(f"objective: NUMBER@DEVICE such as {LATENCY}@board, got {short_repr(cost)}")
         elif split_number(cost)[1] not in (known := [device.name for device in devices]):

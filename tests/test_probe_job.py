@@ -16,6 +16,7 @@ from alternas.archs.cut_network import CutNetwork
 from alternas.archs.timm.models import create
 from alternas.archs.timm_net import CutNet, net_cost, picture_moments
 from alternas.archs.weights import fill
+from alternas.results.ranking.limits import Limits
 from alternas.results.runs.status import Status
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
@@ -61,10 +62,10 @@ def test_every_cut_is_judged_and_the_front_has_weights(digits: DataSet, weights_
     assert best.accuracy > 0.6  # random weights and a classifier in closed form; guessing has 0.1
     net = CutNet(NET, best.block, 32, best.pooling)
     cost = net_cost(net, 10, 8)
-    assert (cost.params, cost.macs) == (best.params, best.macs)
+    assert cost == best.cost
     network = CutNetwork(net, 10, 1)
     fill(network, tmp_path / f"{net.key}.safetensors")
-    assert sum(p.numel() for p in network.parameters()) == best.params
+    assert sum(p.numel() for p in network.parameters()) == best.cost.params
     x_BCHW, y_B = next(iter(open_loader(digits, CPU, 1).images("train", 200)))
     with torch.no_grad():
         right = (network.eval()(x_BCHW).argmax(1) == y_B).float().mean().item()
@@ -76,10 +77,10 @@ def test_limits_leave_out_deeper_cuts(digits: DataSet, weights_dir: Path, tmp_pa
     loader = open_loader(digits, CPU, 1)
     every = probe_job(job(weights_dir, tmp_path), loader).cuts
     most = every[2].macs
-    within = probe_job(job(weights_dir, tmp_path, limits={"macs": most}), loader).cuts
+    within = probe_job(job(weights_dir, tmp_path, limits=Limits({"macs": most})), loader).cuts
     assert 0 < len(within) < len(every)
     assert all(cut.macs <= most for cut in within)
-    assert probe_job(job(weights_dir, tmp_path, limits={"macs": 1}), loader).cuts == ()
+    assert probe_job(job(weights_dir, tmp_path, limits=Limits({"macs": 1})), loader).cuts == ()
 
 
 def test_cuts_that_the_runs_front_dominates_leave_no_weights(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from alternas.archs import OperationError
-from alternas.archs.timm_net import CutNet
+from alternas.archs.timm_net import CountedCost, CutNet
 from alternas.results.ranking.front import leaderboard, noise_of
 from alternas.results.ranking.remarks import budget_lines, rising_lines
 from alternas.results.runs.record import versions
@@ -62,7 +62,7 @@ def success(context: ProbeContext, job: ProbeJob | FinetuneCutJob) -> JobResult:
         net = CutNet(job.net, block, job.side)
         accuracy = 1 - 400 / macs**0.5 - 0.2 * (block == CUTS - 1)  # the whole net is worse than its cuts, as it is
         (Path(job.weights) / f"{net.key}.safetensors").write_bytes(b"weights")
-        cuts.append(CutResult(block, "mean", 1000, macs, accuracy, {}, "0" * 12))
+        cuts.append(CutResult(block, "mean", CountedCost(1000, macs), accuracy, {}, "0" * 12))
     return JobResult(job.id, Status.OK, seconds=1.0, device="cpu", cuts=tuple(cuts))
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from ...archs.errors import OperationError
 from ...archs.timm_net import net_from_dict
-from ..ranking.objectives import ACCURACY, RankingQuery
+from ..ranking.objectives import RankingQuery
+from ..ranking.quantities import ACCURACY
 from ..ranking.run_leaderboard import leaderboard_of
 from ..render.describe_net import input_spec
 from ..runs.record import Record

@@ -21,8 +21,9 @@ from ...archs.errors import InputError, OperationError
 from ...archs.timm_net import TIMM, Net, net_from_dict, side_seen
 from ...archs.timm_network import build_net
 from ..ranking.metric import Metric, as_shown
-from ..ranking.objectives import ACCURACY, RankingQuery
+from ..ranking.objectives import RankingQuery
 from ..ranking.pareto import pareto_ranks
+from ..ranking.quantities import ACCURACY
 from ..ranking.remarks import why_empty
 from ..ranking.run_leaderboard import leaderboard_of
 from ..ranking.stats import rank_correlation

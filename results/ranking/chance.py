@@ -12,7 +12,7 @@ from ..runs.retrained import by_net, mean_of
 from ..runs.status import Status
 from ..runs.store import read_data_facts
 from .front import Leaderboard, noise_of
-from .metric import OF_IMAGES, Metric, guessing
+from .metric import Metric, guessing
 from .noise import Noise
 from .stats import LEVEL, Row, count_nets
 
@@ -40,7 +40,7 @@ def _interval(
     score = net[0]
     half = noise.seeds_half_width(*net) if noise else 0.0
     low, high = score - half, score + half
-    if images and metric.name in OF_IMAGES:
+    if images and metric.kind.counts_images:
         deviations = NormalDist().inv_cdf(1 - (1 - LEVEL) / nets)
         added = deviations**2 / images
         middle = (score + added / 2) / (1 + added)
@@ -80,7 +80,7 @@ def guess_text(
 ) -> str:
     """That no net is above chance, with the interval of the best that says so; `name` is of that one, or ""."""
     low, high = interval
-    of = f", the best of {count_nets(nets)} on {images} images" * (metric.name in OF_IMAGES)
+    of = f", the best of {count_nets(nets)} on {images} images" * (metric.kind.counts_images)
     known = f" ({interval_ends(metric, low, high)}{of})" * (low < high)
     best = f"the best{name and f', {name},'} has {metric.value(score):.3f}{known}"
     return f"No net is above chance ({metric.value(chance):.3f}) by more than the noise; {best}: train longer."

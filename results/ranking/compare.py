@@ -18,8 +18,9 @@ from ..runs.store import find_run, read_data_facts
 from .front import Leaderboard, noise_of, with_ranks
 from .metric import as_shown, score_range, trained_scores
 from .noise import UNKNOWN_NOISE, Noise
-from .objectives import ACCURACY, LATENCY, RankingQuery, column
+from .objectives import RankingQuery, column
 from .pareto import Bounds, coverage
+from .quantities import ACCURACY, LATENCY
 from .remarks import budget_lines, count_rising, left_out, why_empty
 from .run_differences import differing
 from .run_leaderboard import costs_of, leaderboard_of

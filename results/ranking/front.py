@@ -31,11 +31,12 @@ from ..runs.status import Status
 from ..runs.store import read_data_facts
 from .lengths import PlainResNets
 from .limits import Limits
-from .metric import OF_IMAGES, Metric, score_range, trained_scores, validation_metrics
+from .metric import Metric, score_range, trained_scores, validation_metrics
 from .nested import mark_nested
 from .noise import Noise, pooled_noise
-from .objectives import ACCURACY, LATENCY, RankingQuery, column, is_cost, parse_objectives, train_flops, train_seconds
+from .objectives import RankingQuery, column, is_cost, parse_objectives, train_flops, train_seconds
 from .pareto import Bounds, dominated_volume, knee, pareto_ranks
+from .quantities import ACCURACY, LATENCY, costs, static_values
 from .stats import Row, deviation, resolution_of
 from .ties import RightOf, mark_ties, no_answers
 
@@ -150,14 +151,14 @@ def _at_best_recipe(trained: Sequence[Record]) -> list[Record]:
 def costs_of_net(record: Record, by_trial: Mapping[int, Record], extra: ExtraResults) -> dict[str, float | None]:
     """Every cost of a net by name, None where it is unknown, and the latency's spread."""
     latency = extra.latencies.get(record.key)
-    return {
-        "macs": record.cost["macs"],
-        "params": record.cost.get("params"),
-        "latency_ms": latency.value(LATENCY) if latency else None,
-        "latency_spread_ms": latency.spread_ms if latency else None,
-        "memory": record.cost.get("peak_activation_bytes"),
+    known = static_values(record.cost) | {
+        LATENCY: latency.value(LATENCY) if latency else None,
         "train_flops": train_flops(record),
         "train_seconds": train_seconds(record, by_trial),
+    }
+    return {
+        **{name: known.get(name) for name in costs()},
+        "latency_spread_ms": latency.spread_ms if latency else None,
         **{name: values.get(record.key) for name, values in extra.measured.items()},
     }
 
@@ -213,7 +214,7 @@ def still_rose(record: Record, images: int, metric: Metric | None = None, noise:
     steps would make better do not rise either (docs/log.md). None where it is unknown: the images or the noise are, the
     net was not trained to the end, or its curve has no reading near the half, as those of shared nets.
     """
-    binomial = metric is None or metric.name in OF_IMAGES
+    binomial = metric is None or metric.kind.counts_images
     full = record.budget.get("full", 0)
     known = [(p["step"] or 0, accuracy) for p in record.curve if (accuracy := p.get("accuracy")) is not None]
     if not ((images if binomial else noise) and full and known) or known[-1][0] != full:
@@ -300,7 +301,7 @@ def noise_of(
     single = [*retrained, *(r for r in records if r.kind == "study")]
     groups += [(g[0].key, [r.accuracy for r in g if r.accuracy is not None]) for g in by_net(single) if len(g) > 1]
     seeds = pooled_noise(groups, resolution_of(metric.name, {"val": images}))
-    counted = images if metric.name in OF_IMAGES else 0
+    counted = images if metric.kind.counts_images else 0
     if seeds or not counted:
         return seeds and replace(seeds, images=counted)
     trained = [r for r in records if r.accuracy is not None]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..runs.record import Record
 from ..runs.status import Status
-from .objectives import ACCURACY
+from .quantities import ACCURACY
 from .stats import Row
 
 

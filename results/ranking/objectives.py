@@ -8,30 +8,19 @@ from dataclasses import dataclass, field, replace
 from ...archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
 from ...archs.errors import InputError, check_choice, check_texts, short_repr
 from ...archs.genotype import FAMILIES
-from ..latency.device_command import LATENCY, is_number_of_device, split_number
+from ..latency.device_command import is_number_of_device
 from ..runs.record import Record
-from .metric import MINIMIZED, Metric
+from .metric import Metric
 from .pareto import Bounds, above_chance, min_max, normalized_cost
+from .quantities import ACCURACY, Score, costs, quantity
 from .stats import Row
-
-ACCURACY = "accuracy"  # or the score of the run's other metric
-COSTS = ("macs", "params")  # that a search can weigh against accuracy, and limit
-OBJECTIVES = {
-    ACCURACY: "accuracy",
-    "macs": "MACs",
-    "params": "params",
-    LATENCY: "latency ms",
-    "memory": "memory",
-    "train_flops": "train FLOPs",
-    "train_seconds": "train s",
-}  # name in rows and on the command line: title. Beside them there is what a device has measured, NUMBER@DEVICE
 
 
 @dataclass(frozen=True)
 class RankingQuery:
     """Objectives that nets of a run are ranked on, and which nets."""
 
-    # two or three of OBJECTIVES and of metrics that records hold, "-" before one of which less is better; none are the
+    # accuracy and costs, and metrics that records hold, "-" before one of which less is better; none are the
     # run's own
     objectives: tuple[str, ...] = ()
     limits: Mapping[str, float] = field(default_factory=dict)  # largest value of a net, by objective
@@ -102,8 +91,9 @@ class RankingQuery:
         """
         named = [ACCURACY if column(name) == self.metric.name else name for name in self.objectives]
         if recorded:
+            known = (ACCURACY, *costs())
             for name in (name for name in named if not is_number_of_device(name)):
-                check_choice("objectives", column(name), (*OBJECTIVES, *sorted({*recorded} - OBJECTIVES.keys())))
+                check_choice("objectives", column(name), (*known, *sorted({*recorded}.difference(known))))
         _check_count(named, self.objectives)
         return replace(self, objectives=tuple(sorted(named, key=lambda name: name != ACCURACY)))
 
@@ -117,7 +107,7 @@ def parse_objectives(text: str | Sequence[str]) -> tuple[str, ...]:
         InputError: if one is named twice, or there are not two or three.
     """
     asked = list(filter(None, check_texts("objectives", text)))
-    named = [f"-{name}" if name.removeprefix("train_") in MINIMIZED else name for name in asked]
+    named = [f"-{name}" if _falls(name.removeprefix("train_")) else name for name in asked]
     if len(named) == 1 and named != [ACCURACY]:
         named = [ACCURACY, *named]
     if named:
@@ -126,8 +116,8 @@ def parse_objectives(text: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def is_cost(objective: str) -> bool:
-    """Whether less of it is better, and it is no metric: what OBJECTIVES names beside accuracy, or NUMBER@DEVICE."""
-    return (objective in OBJECTIVES and objective != ACCURACY) or is_number_of_device(objective)
+    """Whether less of it is better, and it is no metric."""
+    return not isinstance(quantity(objective), Score)
 
 
 def column(objective: str) -> str:
@@ -137,14 +127,19 @@ def column(objective: str) -> str:
 
 def title(objective: str) -> str:
     """Name of an objective in tables and messages."""
-    number, device = split_number(objective)
-    return f"{device} {number.replace('_', ' ')}" if device else OBJECTIVES.get(objective, column(objective))
+    return quantity(objective).title if is_cost(objective) else column(objective)
+
+
+def _falls(metric: str) -> bool:
+    """Whether it is a metric of which less is better."""
+    found = quantity(metric)
+    return isinstance(found, Score) and found.minimize
 
 
 def _check_count(named: Collection[str], given: object) -> None:
     """Raise InputError unless there are two or three objectives, all different."""
     if not (len(named) == len({*map(column, named)}) and len(named) in (2, 3)):
-        rule = f"two or three different ones of {', '.join(OBJECTIVES)}, NUMBER@DEVICE, or metrics of the run"
+        rule = f"two or three different ones of {', '.join((ACCURACY, *costs()))}, NUMBER@DEVICE, or metrics of the run"
         raise InputError(f"objectives: {rule}, got {short_repr(given)}")
 
 

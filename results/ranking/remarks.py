@@ -15,7 +15,8 @@ from ..runs.status import FAILED, Status
 from ..runs.store import as_argument, read_data_facts, read_settings
 from .front import NEAR_HALF, Leaderboard
 from .metric import Metric
-from .objectives import ACCURACY, own_flops, title
+from .objectives import own_flops, title
+from .quantities import ACCURACY
 from .stats import Row, count_nets, rank_correlation
 
 LONGER = 4  # times the steps, of the longer training

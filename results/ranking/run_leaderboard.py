@@ -15,9 +15,10 @@ from ..runs.retrained import retrained
 from ..runs.status import Status
 from ..runs.store import read_data_facts, read_records, read_settings
 from .front import ExtraResults, Leaderboard, rank_rows
-from .limits import RUN_COSTS, Limits
+from .limits import Limits
 from .metric import run_metric
-from .objectives import ACCURACY, LATENCY, RankingQuery
+from .objectives import RankingQuery
+from .quantities import ACCURACY, LATENCY, costs
 from .verdict import RECOMMENDED, pick, recommended
 
 
@@ -108,8 +109,8 @@ def validation_images(folder: Path) -> int:
 def costs_of(folder: Path) -> tuple[str, ...]:
     """The kinds of cost that a run weighs accuracy against, first that which its strategy looks at."""
     settings = read_settings(folder).get("settings", {})
-    costs = (settings.get("objective", "macs"), *(settings.get("other_costs") or ()))
-    for cost in costs:
+    named = (settings.get("objective", "macs"), *(settings.get("other_costs") or ()))
+    for cost in named:
         if not (isinstance(cost, str) and is_number_of_device(cost)):
-            check_choice("objective", cost, RUN_COSTS)
-    return costs
+            check_choice("objective", cost, costs())
+    return named

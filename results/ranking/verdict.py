@@ -13,7 +13,7 @@ from ..runs.status import Status
 from ..runs.store import as_argument
 from .chance import above_chance, chance_of, guess_text, interval_ends, interval_for_all
 from .front import Leaderboard
-from .objectives import ACCURACY, LATENCY, title
+from .quantities import ACCURACY, LATENCY, quantity
 from .remarks import number_range, recipe_epochs, sentence, why_empty
 from .stats import Row
 from .ties import paired_width, why_unknown
@@ -118,7 +118,7 @@ def _all_guess(board: Leaderboard) -> str:
 
 def _cost_text(board: Leaderboard, row: Row) -> str:
     cost = board.query.cost
-    return f"{short(row[cost])} {'ms' if cost == LATENCY else title(cost)}"
+    return f"{short(row[cost])} {quantity(cost).unit}"
 
 
 def _take(board: Leaderboard, row: Row) -> str:

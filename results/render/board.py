@@ -13,7 +13,8 @@ from ..ranking.chance import above_chance
 from ..ranking.front import Leaderboard
 from ..ranking.metric import as_shown, floor_name
 from ..ranking.noise import UNKNOWN_NOISE
-from ..ranking.objectives import ACCURACY, LATENCY, RankingQuery, column, title
+from ..ranking.objectives import RankingQuery, column, title
+from ..ranking.quantities import ACCURACY, LATENCY
 from ..ranking.remarks import budget_lines, budget_order_lines, left_out, rising_lines, sharing_lines, why_empty
 from ..ranking.run_leaderboard import leaderboard_of
 from ..ranking.stats import TIED, Row, count_nets

@@ -12,9 +12,9 @@ from rich.console import ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from ..ranking.metric import Metric, value_text
-from ..ranking.objectives import is_cost
+from ..ranking.metric import Metric
 from ..ranking.objectives import title as objective_title
+from ..ranking.quantities import QUANTITIES, quantity, short, static_values
 from ..runs.record import REFERENCE_KINDS
 from .terminal import plain
 
@@ -27,12 +27,9 @@ MAX_RUN = 20  # characters of a run's name on one line
 SHOWN = 20  # values of a list, such as the classes of a data set
 
 
-def short(number: float) -> str:
-    """Three digits and a unit: 1509826560 -> "1.51 G"."""
-    for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if abs(number) >= size:
-            return f"{number / size:.3g} {unit}"
-    return f"{number:.3g}"
+def costs_text(totals: Mapping[str, int]) -> str:
+    """The costs in closed form of a net with these totals: "1.51 G MACs, 33 M parameters"."""
+    return ", ".join(f"{short(value)} {quantity(name).unit}" for name, value in static_values(totals).items())
 
 
 def duration(seconds: float) -> str:
@@ -71,9 +68,9 @@ def nets_table(
     if not rows:
         return Group(plain(title, style="italic"), plain(none))
     tuned = [name for name, values in tuned_columns(rows).items() if len(values) > 1]
-    beside = [name for name in others if name not in ("macs", "params")]
+    beside = dict.fromkeys((*(name for name, of in QUANTITIES.items() if of.is_usual), *others))
     names = {row["trial"]: row["label"] for row in rows if row["kind"] == "reference"}  # rather than their numbers
-    cells = [_cells(row, beside, metric, tuned, names) for row in rows]
+    cells = [_cells(row, [*beside], metric, tuned, names) for row in rows]
     budgets = {(row["weights"], row["budget_steps"]) for row in rows if row["weights"] in ("alone", "inherited")}
     optional = {"gain": has_gain(rows), "steps": len(budgets) > len({weights for weights, _ in budgets}), "rank": ranks}
     names = [name for name in cells[0] if optional.get(name, any(row[name] for row in cells))]
@@ -197,9 +194,7 @@ def _cells(
         metric.name: metric.text(row["accuracy"]),
         "nested": "" if row.get("nested") is None else metric.text(row["nested"]),
         "sd (seeds)": _deviation(row["sd"], row["seeds"]),
-        "MACs": short(row["macs"]),
-        "params": short(row["params"]),
-        **{objective_title(n): _other(n, row[n]) for n in others},
+        **{objective_title(name): quantity(name).text(row[name]) for name in others},
         **{name: tuned_text(row["recipe"][name]) if name in row.get("recipe", {}) else "" for name in tuned},
         "gain": gain_text(row["gain"], row["gain_bound"]),
         "acc/GMAC": short(row["accuracy_per_gmac"]) if metric.is_accuracy else "",
@@ -209,13 +204,6 @@ def _cells(
         "net": row["key"],
         "note": ", ".join([*ties, *marks]),
     }
-
-
-def _other(objective: str, value: float | None) -> str:
-    """A value beside accuracy, "" where it was not measured."""
-    if value is None:
-        return ""
-    return short(value) if is_cost(objective) else value_text(value)
 
 
 def _deviation(sd: float | None, seeds: int) -> str:

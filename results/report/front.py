@@ -9,8 +9,8 @@ from typing import Any
 
 from ...archs.errors import InputError
 from ..ranking.front import envelope
-from ..ranking.objectives import ACCURACY, LATENCY, RankingQuery
-from ..ranking.objectives import title as title_of
+from ..ranking.objectives import RankingQuery
+from ..ranking.quantities import ACCURACY, quantity
 from ..ranking.remarks import why_empty
 from ..render.drawing import write_svg
 from ..runs.record import REFERENCE_KINDS, Record
@@ -31,8 +31,6 @@ WEIGHT_LOOKS = {
     "alone": "full", "inherited": "open", "shared": "dotted", "polished": "half", "frozen": "open", "finetuned": "half"
 }  # fmt: skip
 WEIGHT_NAMES = {name: name for name in WEIGHT_LOOKS if name != "alone"} | {"shared": "sliced"}
-UNITS = {"macs": "MACs", "params": "parameters", LATENCY: "ms"}
-AXES = {"macs": "MACs of one image", "memory": "bytes of activations", LATENCY: "latency, ms a batch"}
 EARLY = "stopped early"
 MAX_RINGS = 100  # around tied nets: more would cover all else, and wait in the legend
 MAX_NAMED = 40  # nets of a front, of as many as there is room for
@@ -51,11 +49,6 @@ def write_front(folder: Path, path: Path, query: RankingQuery | None = None) -> 
     write_svg(path, plot_svg(front_plot(run), *FIGURE))
 
 
-def unit(cost: str) -> str:
-    """The title of a cost's column."""
-    return UNITS.get(cost) or title_of(cost)
-
-
 def front_plots(run: Run) -> tuple[Plot, ...]:
     """Accuracy over each cost that the front is ranked by."""
     query, costs = run.board.query, run.board.query.costs
@@ -67,10 +60,10 @@ def front_plots(run: Run) -> tuple[Plot, ...]:
 def front_plot(run: Run, name: str = "front") -> Plot:
     """Accuracy, or another metric, over the first cost."""
     metric = run.metric
-    title = f"{metric.name.capitalize()} and {'cost' if name == 'front' else unit(run.objective)}"
+    title = f"{metric.name.capitalize()} and {'cost' if name == 'front' else quantity(run.objective).unit}"
     if not run.rows:
         return Plot(name, title, "", "", run.why_empty, [])
-    x = AXES.get(run.objective, unit(run.objective))
+    x = quantity(run.objective).axis
     series = [*_nets_series(run), *_baseline_curve(run), *_front_series(run), *_again_series(run)]
     within = metric.within if metric.is_known else None
     return Plot(name, title, x, f"validation {metric.name}", _caption(run), series, log_x=True, within=within)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from ...archs.errors import InputError
 from ..analysis_tools.findings import shown_rows
 from ..analysis_tools.index import FOLDER, INDEX, read_index
-from ..ranking.objectives import ACCURACY, COSTS
+from ..ranking.quantities import ACCURACY, cost_value, quantity, static_costs
 from ..ranking.verdict import recommended
 from ..render.confusion import mistakes, per_class, read_confusion
 from ..render.tables import list_text, tuned_columns
 from ..runs.record import REFERENCE_KINDS, Record
 from .elements import Matrix, Picture, Table
-from .front import WEIGHT_NAMES, unit
+from .front import WEIGHT_NAMES
 from .run import Run, thin
 
 if TYPE_CHECKING:
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 MAX_ROWS = 300  # of the leaderboard that the page shows
 FINDINGS = "Means with 95 % intervals over what is named in findings.csv; one training a net."
 MAX_BYTES = 2**20  # of pictures: a page stays below 8 MB
-COLUMNS = (  # of all nets; of another metric the page has its name in place of accuracy
-    "trial", "net", "family", "kind", "status", "accuracy", "macs", "params", "gain", "gain_bound", "rank", "seconds",
-    "note",
-)  # fmt: skip
 MAX_DRAWINGS = 400
 MAX_NETS, MAX_CLASSES, MAX_MISTAKES, MAX_CELLS = 6, 40, 4, 24  # of the parts by class
 NO_CONFUSION = "No net of the front has kept its confusion."
@@ -45,7 +41,7 @@ def leaderboard_table(run: Run) -> Table:
 
 def _leaderboard_row(run: Run, row: dict[str, Any], tuned: Mapping[str, Any]) -> dict[str, Any]:
     metric, again = run.metric, row["retrained_accuracy"]
-    costs = dict.fromkeys((run.objective, *run.board.query.costs, *COSTS))
+    costs = dict.fromkeys((run.objective, *run.board.query.costs, *static_costs()))
     return {
         "trial": row["trial"],
         "rank": row["rank"],
@@ -54,7 +50,7 @@ def _leaderboard_row(run: Run, row: dict[str, Any], tuned: Mapping[str, Any]) ->
         "retrained": None if again is None else round(metric.value(again), 4),
         "retrained_sd": row["retrained_sd"],
         "test": None if row["retrained_test"] is None else round(row["retrained_test"], 4),
-        **{unit(cost): row[cost] for cost in costs},
+        **{quantity(cost).unit: row[cost] for cost in costs},
         "gain": row["gain"],
         "gain_bound": row["gain_bound"],
         "family": row["label"],
@@ -92,13 +88,19 @@ def _leaderboard_caption(run: Run) -> str:
     )
 
 
+def net_columns() -> list[str]:
+    """Names of what the page says of every net; of another metric it has that name in place of accuracy."""
+    about, known = ("trial", "net", "family", "kind", "status", "accuracy"), ("gain", "gain_bound", "rank", "seconds")
+    return [*about, *static_costs(), *known, "note"]
+
+
 def net_row(run: Run, record: Record) -> list[Any]:
-    """Values of a net by COLUMNS."""
+    """Values of a net by `net_columns`."""
     row = run.row_of.get(record.trial, {})
     gain, accuracy = row.get("gain"), None if record.accuracy is None else round(run.metric.value(record.accuracy), 5)
     family = record.label + ("" if record.weights == "alone" else f" ({WEIGHT_NAMES[record.weights]})")
     about = [record.trial, record.key, family, record.kind, record.status, accuracy]
-    about += [record.cost["macs"], record.cost["params"], None if gain is None else round(gain, 3)]
+    about += [*(cost_value(name, record.cost) for name in static_costs()), None if gain is None else round(gain, 3)]
     about += [row.get("gain_bound"), row.get("rank"), round(record.seconds, 1)]
     return [*about, _note(run, row)]
 
