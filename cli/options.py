@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, make_dataclass, replace
+from dataclasses import dataclass, fields, make_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,7 +135,7 @@ class StaticLimitOptions(_MAX):
 
     def limits(self) -> Limits:
         """Those that are given."""
-        most = {cost: getattr(self, f"max_{cost}") for cost in static_costs()}
+        most = {option.name.removeprefix("max_"): getattr(self, option.name) for option in fields(_MAX)}
         return Limits({cost: given for cost, given in most.items() if given is not None})
 
 
