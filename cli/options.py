@@ -130,7 +130,7 @@ _MAX: Any = make_dataclass("_MAX", [(f"max_{cost}", "Amount | None", None) for c
 
 
 @dataclass(frozen=True)
-class StaticLimitOptions(_MAX):
+class StaticLimits(_MAX):
     """The largest costs in closed form of a net, each an option --max-NAME."""
 
     def limits(self) -> Limits:
@@ -140,7 +140,7 @@ class StaticLimitOptions(_MAX):
 
 
 @dataclass(frozen=True)
-class LimitOptions(StaticLimitOptions):
+class LimitOptions(StaticLimits):
     """The largest costs of a net."""
 
     max_latency_ms: Mapping[str, float] | None = None

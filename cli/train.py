@@ -14,7 +14,7 @@ from .command import command
 from .options import (
     ImageOptions,
     RunOptions,
-    StaticLimitOptions,
+    StaticLimits,
     TrainingOptions,
     console_for,
     print_result,
@@ -73,7 +73,7 @@ def retrain(
     run: str,
     *,
     running: RunOptions,
-    within: StaticLimitOptions,
+    within: StaticLimits,
     top: int = 3,
     trials: tuple[int, ...] | None = None,
     seeds: int = 3,

@@ -13,18 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..archs.errors import InputError, check_choice, check_count, short_repr
 from ..archs.timm_net import TimmNet
-from ..results.latency.device_command import (
-    LATENCY,
-    TIMEOUT_SECONDS,
-    UNNAMED,
-    DeviceCommand,
-    is_number_of_device,
-    split_number,
-)
+from ..results.latency.device_command import TIMEOUT_SECONDS, UNNAMED, DeviceCommand, is_number_of_device, split_number
 from ..results.latency.measurements import LatencySetting
 from ..results.ranking.limits import Limits
 from ..results.ranking.metric import Metric
-from ..results.ranking.quantities import static_costs
+from ..results.ranking.quantities import LATENCY, static_costs
 from ..spaces import Gene
 from .data.dataset import DataConfig
 from .engine.resources import Resources, check_one_device

@@ -46,19 +46,9 @@ def cost_facts(
     net, spec = find_arch(arch, image_size, classes, channels)
     cost = static_cost(net, spec.classes, spec.image_size, spec.channels)
     step_bytes, gpu_bytes = cost.training_bytes(batch), cost.gpu_training_bytes(batch)
-    facts = (
-        cost.to_dict()
-        | static_values(cost.totals())
-        | {
-            "key": net.key,
-            "family": net.family,
-            "timm": timm_name(net),
-            "image_size": list(spec.image_size),
-            "batch": batch,
-            "training_bytes": step_bytes,
-            "gpu_training_bytes": gpu_bytes,
-        }
-    )
+    facts = cost.to_dict() | static_values(cost.totals()) | {"key": net.key, "family": net.family, "batch": batch}
+    facts |= {"timm": timm_name(net), "image_size": list(spec.image_size)}
+    facts |= {"training_bytes": step_bytes, "gpu_training_bytes": gpu_bytes}
     lines = [
         f"one image: {costs_text(cost.totals())}",
         f"memory of a training step with AdamW, float32, batch {batch}, estimated: {short(step_bytes)}B",
