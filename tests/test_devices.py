@@ -466,7 +466,7 @@ def test_a_search_on_a_device_from_end_to_end(served: Run, tmp_path: Path) -> No
     again = json.loads(served(tmp_path, "latency", "dev", "--latency-command", command, "--json")[1])
     assert all(row["latency_ms"] <= 11 for row in again[0]["rows"]), "they keep the limit when measured again"
     board = leaderboard_of(tmp_path / "runs/dev", RankingQuery(("accuracy", "latency_ms@board", "energy_mj@board")))
-    assert [row["trial"] for row in board.front] == [row["trial"] for row in rows]
+    assert [row.trial for row in board.front] == [row["trial"] for row in rows]
     (tmp_path / "away").touch()
     code, _, error = served(tmp_path, "latency", "dev", "--latency-command", command)
     assert (code, error.count("\n")) == (1, 1)

@@ -239,7 +239,7 @@ def test_runs_of_different_metrics_are_not_compared(alternas: Any) -> None:
 def test_what_a_net_must_reach_begins_fronts_and_hypervolumes(alternas: Any) -> None:
     """Of NLL .25, .5, .75 and 1.5 two are at most .5; between them and a perfect 0 half of .5 and none of it."""
     board = leaderboard_of(run_of("asked", NETS, NLL | {"needed": 0.5}))
-    assert [r["trial"] for r in board.rows] == [2, 1]
+    assert [r.trial for r in board.rows] == [2, 1]
     assert board.score_range == (-0.5, 0.0)
     assert board.hypervolume() == pytest.approx(0.0)  # one is at the bound, the other the most expensive
     assert any("without nll of at most 0.5000: 2 nets" in line for line in left_out(board))

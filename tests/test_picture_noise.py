@@ -42,7 +42,7 @@ def told_apart(images: int, seeds: int, apart: float, random: np.random.Generato
         one, other = (
             {"trial": trial, "accuracy": float(share_N.mean()), "seeds": seeds} for trial, share_N in enumerate(shares)
         )
-        width = paired_width(one, other, noise, lambda row, of=shares: (np.zeros(images), of[row["trial"]]))
+        width = paired_width(one, other, noise, lambda row, of=shares: (np.zeros(images), of[row.trial]))
         found += abs(one["accuracy"] - other["accuracy"]) > width
     return found / pairs
 
@@ -160,7 +160,7 @@ def test_ties_are_by_pictures_where_answers_are_known() -> None:
     def tied(known: bool) -> list[list[int] | None]:
         answers = (lambda row: (pictures_N, right_N[row["trial"]])) if known else no_answers
         board = rank_rows(records, RankingQuery(("accuracy", "macs")), ExtraResults(images=100, right_of=answers))
-        return [row["tied_with"] for row in board.rows]
+        return [row.tied_with for row in board.rows]
 
     assert tied(known=False) == [[1], [0]]
     assert tied(known=True) == [[], []]

@@ -184,7 +184,7 @@ def test_the_better_of_frozen_and_finetuned_is_the_net(trained_on: ProbeContext)
     probing, finetuning = finetuned(trained_on)
     records = [*probing.records.values(), *finetuning.records.values()]
     board = leaderboard(records)
-    rows = {row["key"]: row for row in board.rows}
+    rows = {row.key: row for row in board.rows}
     noise = noise_of(records, images=100)
     assert noise
     assert noise.is_seedless
@@ -193,8 +193,8 @@ def test_the_better_of_frozen_and_finetuned_is_the_net(trained_on: ProbeContext)
     for of, after in finetuning.records.items():
         before = next(r for r in probing.records.values() if r.trial == of)
         best = max((before, after), key=lambda record: record.accuracy or 0.0)
-        assert (rows[before.key]["weights"], rows[before.key]["accuracy"]) == (best.weights, best.accuracy)
-    assert {rows[r.key]["weights"] for r in finetuning.records.values()} == {"frozen", "finetuned"}
+        assert (rows[before.key].weights, rows[before.key].accuracy) == (best.weights, best.accuracy)
+    assert {rows[r.key].weights for r in finetuning.records.values()} == {"frozen", "finetuned"}
 
 
 def test_a_cut_whose_finetuning_fails_stays_frozen(trained_on: ProbeContext) -> None:

@@ -38,7 +38,7 @@ def measure_front(
     Raises:
         InputError: if the run is broken, or being searched.
     """
-    trials = [row["trial"] for row in leaderboard_of(folder, RankingQuery((ACCURACY, cost))).front]
+    trials = [row.trial for row in leaderboard_of(folder, RankingQuery((ACCURACY, cost))).front]
     by_trial = {record.trial: record for record in read_records(folder)}
     front = [by_trial[trial] for trial in trials]
     for setting in settings:

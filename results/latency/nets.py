@@ -97,9 +97,9 @@ def _nets_of_run(folder: Path, image_size: str, top: int) -> list[TimedNet]:
     if not board.rows:
         raise InputError(f"run {folder.name}: {why_empty(board)}")
     for row in board.rows[: top or None]:
-        facts = {name: row[name] for name in ("trial", "family", "kind", "accuracy")}
-        net = net_from_dict(records[row["trial"]].genotype)
-        timed = timed_net(f"trial {row['trial']}", net, scene, facts)
+        facts = {name: getattr(row, name) for name in ("trial", "family", "kind", "accuracy")}
+        net = net_from_dict(records[row.trial].genotype)
+        timed = timed_net(f"trial {row.trial}", net, scene, facts)
         nets.append(replace(timed, metric=board.query.metric))
     return nets
 

@@ -14,7 +14,8 @@ from ..runs.store import read_data_facts
 from .front import Leaderboard, noise_of
 from .metric import Metric, guessing
 from .noise import Noise
-from .stats import LEVEL, Row, count_nets
+from .ranked_net import RankedNet
+from .stats import LEVEL, count_nets
 
 
 def chance_of(board: Leaderboard) -> float | None:
@@ -23,9 +24,9 @@ def chance_of(board: Leaderboard) -> float | None:
     return guessing(board.query.metric, read_data_facts(board.folder)) if known else None
 
 
-def interval_for_all(board: Leaderboard, row: Row) -> tuple[float, float]:
+def interval_for_all(board: Leaderboard, row: RankedNet) -> tuple[float, float]:
     """The interval of a net's score that holds at 95 % for all nets of the board together, and that of its seeds."""
-    net = (row["accuracy"], row["seeds"])
+    net = (row.accuracy, row.seeds)
     return _interval(net, board.noise, board.query.metric, board.extra.images, len(board.rows))
 
 
@@ -49,7 +50,7 @@ def _interval(
     return low, high
 
 
-def above_chance(board: Leaderboard) -> list[Row]:
+def above_chance(board: Leaderboard) -> list[RankedNet]:
     """The nets whose whole interval is better than guessing; all where nobody knows what guessing gives."""
     chance = chance_of(board)
     return [row for row in board.rows if chance is None or interval_for_all(board, row)[0] > chance]

@@ -13,7 +13,7 @@ from ..runs.record import Record
 from .metric import Metric
 from .pareto import Bounds, above_chance, min_max, normalized_cost
 from .quantities import ACCURACY, Score, costs, quantity
-from .stats import Row
+from .ranked_net import RankedNet
 
 
 @dataclass(frozen=True)
@@ -52,29 +52,29 @@ class RankingQuery:
         """The objectives and limits that were measured on a device."""
         return tuple(filter(is_number_of_device, dict.fromkeys((*self.objectives, *self.limits))))
 
-    def scores(self, row: Row) -> list[float]:
+    def scores(self, row: RankedNet) -> list[float]:
         """A row's values of the objectives, of a cost and of a metric that is minimised as a negative number."""
         less = [name in self.costs or name.startswith("-") for name in self.objectives]
-        return [-row[column(name)] if down else row[name] for name, down in zip(self.objectives, less, strict=True)]
+        return [-row.value(name) if down else row.value(name) for name, down in zip(self.objectives, less, strict=True)]
 
-    def point(self, row: Row) -> tuple[float, ...]:
+    def point(self, row: RankedNet) -> tuple[float, ...]:
         """A row's point as `pareto` takes it: of the first objective more is better, of the others less."""
         first, *others = self.scores(row)
         return first, *(-score for score in others)
 
-    def bounds(self, rows: Sequence[Row]) -> dict[str, Bounds]:
+    def bounds(self, rows: Sequence[RankedNet]) -> dict[str, Bounds]:
         """The lowest and the highest value of each cost and score of each metric; none of no rows."""
         if not rows:
             return {}
         columns = zip(*map(self.scores, rows), strict=True)
         scores = {name: min_max(values) for name, values in zip(self.objectives, columns, strict=True)}
-        return scores | {cost: min_max([row[cost] for row in rows]) for cost in self.costs}
+        return scores | {cost: min_max([row.costs[cost] for row in rows]) for cost in self.costs}
 
-    def worths(self, rows: Sequence[Row], bounds: Mapping[str, Bounds]) -> list[tuple[float, ...]]:
+    def worths(self, rows: Sequence[RankedNet], bounds: Mapping[str, Bounds]) -> list[tuple[float, ...]]:
         """The objectives of each row, scaled from 0 to 1, the best."""
         return [
             tuple(
-                normalized_cost(row[name], bounds[name]) if name in self.costs else above_chance(score, *bounds[name])
+                normalized_cost(-score, bounds[name]) if name in self.costs else above_chance(score, *bounds[name])
                 for name, score in zip(self.objectives, self.scores(row), strict=True)
             )
             for row in rows

@@ -30,7 +30,7 @@ def best_trial(folder: Path, how: str = RECOMMENDED) -> int:
     """
     board = leaderboard_of(folder)
     row = recommended(board) if how == RECOMMENDED else pick(board.front, how, board.query.cost)
-    return row["trial"]
+    return row.trial
 
 
 def leaderboard_of(folder: Path, query: RankingQuery | None = None) -> Leaderboard:
@@ -51,7 +51,7 @@ def leaderboard_of(folder: Path, query: RankingQuery | None = None) -> Leaderboa
         by_trial = {record.trial: record for record in records}
         right_of = cache(lambda trial: right_share(folder, by_trial[trial]))
         extra = ExtraResults(
-            latencies, measured, device_settings, retrained(folder), images, lambda row: right_of(row["trial"])
+            latencies, measured, device_settings, retrained(folder), images, lambda row: right_of(row.trial)
         )
         return replace(rank_rows(records, query, extra), folder=folder)
 

@@ -18,7 +18,6 @@ from .quantities import metrics
 LEVEL = 0.95
 SHARE, CHANGE = (0.0, 1.0), (-1.0, 1.0)  # what an accuracy lies in, and a difference of two
 ANY = (-math.inf, math.inf)
-Row = dict[str, Any]  # of a leaderboard
 TIED = "= A +N: tied with net A and N more, which the noise does not tell apart (95 %)"
 
 

@@ -130,9 +130,9 @@ def _front_series(run: Run) -> list[Series]:
     name = "on the front, 95 %" if noise else "on the front"
     bars = [_interval(run, r) for r in front] if noise else []
     named = {r.trial for r in thin(front, MAX_NAMED)}
-    labels = [f"knee: {r.trial}" if run.row_of[r.trial]["knee"] else str(r.trial) * (r.trial in named) for r in front]
+    labels = [f"knee: {r.trial}" if run.row_of[r.trial].knee else str(r.trial) * (r.trial in named) for r in front]
     series.append(Series(name, *_points(run, front), "rings", TEXT, bars=bars, labels=labels))
-    tied = [r for r in run.ranked if run.row_of[r.trial]["rank"] > 1 and run.row_of[r.trial]["tied_with"]]
+    tied = [r for r in run.ranked if run.row_of[r.trial].rank > 1 and run.row_of[r.trial].tied_with]
     if tied:
         many = len(tied) > MAX_RINGS
         series.append(Series("tied with it", *_points(run, tied), "rings", GREY, look="dotted", hidden=many))
@@ -143,7 +143,7 @@ def _interval(run: Run, record: Record) -> tuple[float, float]:
     """The ends of a net's 95 % interval, cut to what the metric can be."""
     row, metric = run.row_of[record.trial], run.metric
     assert run.board.noise
-    low, high = sorted(map(metric.value, run.board.noise.interval(row["accuracy"], row["seeds"])))
+    low, high = sorted(map(metric.value, run.board.noise.interval(row.accuracy, row.seeds)))
     return max(metric.within[0], low), min(metric.within[1], high)
 
 
@@ -154,9 +154,10 @@ def _again_series(run: Run) -> list[Series]:
         ("retrained", "retrained_accuracy", "full"),
         ("retrained, on test", "retrained_test", "open"),
     ):
-        known = [(row, row[column]) for row in run.board.front if row[column] is not None]
+        found = [(row, getattr(row, column)) for row in run.board.front]
+        known = [(row, score) for row, score in found if score is not None]
         value = run.metric.value if column == "retrained_accuracy" else float
-        x, y = [row[run.objective] for row, _ in known], [round(value(score), 5) for _, score in known]
+        x, y = [row.costs[run.objective] for row, _ in known], [round(value(score), 5) for _, score in known]
         series += [Series(name, x, y, "points", SKY, "down", look)] if known else []
     return series
 

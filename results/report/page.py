@@ -102,9 +102,9 @@ def _key_numbers(run: Run, changes: list[Change]) -> dict[str, Any]:
         "records": len(run.records),
         "trained": len(trained_nets(run.records)),
         "front": len(run.front),
-        "rising": sum(bool(run.row_of[r.trial]["rising"]) for r in run.front),
+        "rising": sum(bool(run.row_of[r.trial].rising) for r in run.front),
         "hypervolume": changes[-1][2] if changes else 0.0,
-        "best_accuracy": max((row["accuracy"] for row in run.rows), default=None),
+        "best_accuracy": max((row.accuracy for row in run.rows), default=None),
         "seconds": round(sum(r.spent_seconds for r in run.records), 3),
     }
 
@@ -132,7 +132,7 @@ def _page(run: Run, sections: list[Section], numbers: dict[str, Any]) -> str:
     columns = [run.metric.name if name == "accuracy" else name for name in net_columns()]
     nets = {"columns": columns, "costs": static_costs(), "genes": run.genes, "rows": page_rows(run)}
     data: dict[str, Any] = {"nets": nets}
-    taken = recommended(run.board)["trial"] if run.rows else None
+    taken = recommended(run.board).trial if run.rows else None
     data["take"] = next((i for i, r in enumerate(run.nets) if r.trial == taken), 0)
     verdict, shown, left_out = verdict_of(run.board), _filled(sections), _empty(sections)
     render = partial(

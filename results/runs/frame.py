@@ -49,7 +49,7 @@ def run_frame(run: str | Path, objectives: str | Sequence[str] = "") -> pd.DataF
     """
     board = leaderboard_of(find_run(run), RankingQuery(parse_objectives(objectives)))
     metric = board.query.metric
-    shown = {row["trial"]: as_shown(row, metric) for row in board.rows}
+    shown = {row.trial: row.to_dict(metric) for row in board.rows}
     ranked = {trial: {name: row.get(name) for name in ranked_columns()} for trial, row in shown.items()}
     rows = []
     for record in board.records:

@@ -127,10 +127,10 @@ def _chosen(config: Retrain) -> Sequence[Record]:
     board = leaderboard_of(config.search, RankingQuery(limits=config.limits))
     if not board.rows:
         raise InputError(f"run {config.search.name}: {why_empty(board)}")
-    first = recommended(board)["trial"]
-    rows = sorted(board.rows, key=lambda row: (row["trial"] != first, row["rank"], -row["accuracy"]))
+    first = recommended(board).trial
+    rows = sorted(board.rows, key=lambda row: (row.trial != first, row.rank, -row.accuracy))
     by_trial = {r.trial: r for r in map(best_weights, trained_nets(records))}
-    return [by_trial[row["trial"]] for row in rows[: config.top]]
+    return [by_trial[row.trial] for row in rows[: config.top]]
 
 
 def limit_notes(run: Path, nets: Sequence[Record]) -> list[str]:
