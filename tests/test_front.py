@@ -20,6 +20,7 @@ from alternas.results.latency.measurements import latencies_of, read_latencies
 from alternas.results.ranking.front import ExtraResults, leaderboard, noise_of, rank_rows
 from alternas.results.ranking.metric import Metric
 from alternas.results.ranking.objectives import RankingQuery, parse_objectives, train_flops, train_seconds
+from alternas.results.ranking.ranked_net import RankedNet
 from alternas.results.ranking.remarks import budget_order_lines
 from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.ranking.verdict import pick
@@ -195,33 +196,33 @@ def test_noise_is_pooled_over_all_that_was_repeated() -> None:
     assert found[2] == (None, 1, pytest.approx(0.75), 2)
 
 
-def brute_ties(rows: list[dict[str, Any]], groups: list[list[float]]) -> dict[int, set[int] | None]:
+def brute_ties(rows: list[RankedNet], groups: list[list[float]]) -> dict[int, set[int] | None]:
     """By scipy's t, pair by pair."""
 
-    def within(a: dict[str, Any], b: dict[str, Any]) -> bool:
-        width = width_of(groups, (a["accuracy"], a["seeds"]), (b["accuracy"], b["seeds"]))
-        return abs(a["accuracy"] - b["accuracy"]) <= width
+    def within(a: RankedNet, b: RankedNet) -> bool:
+        width = width_of(groups, (a.accuracy, a.seeds), (b.accuracy, b.seeds))
+        return abs(a.accuracy - b.accuracy) <= width
 
-    def beaten(row: dict[str, Any]) -> bool:
-        return any(f["macs"] <= row["macs"] and f["accuracy"] > row["accuracy"] and not within(f, row)
-                   for f in rows if f["rank"] == 1)  # fmt: skip
+    def beaten(row: RankedNet) -> bool:
+        return any(f.costs["macs"] <= row.costs["macs"] and f.accuracy > row.accuracy and not within(f, row)
+                   for f in rows if f.rank == 1)  # fmt: skip
 
-    def known(row: dict[str, Any]) -> bool:
-        net = row["accuracy"], row["seeds"]
+    def known(row: RankedNet) -> bool:
+        net = row.accuracy, row.seeds
         return near_noise(groups, net[0])[1] >= 4 and width_of(groups, net, net) <= 0.1
 
-    def behind(a: dict[str, Any], b: dict[str, Any]) -> bool:
+    def behind(a: RankedNet, b: RankedNet) -> bool:
         """Whether what dominates one of them is told from the other."""
-        better = [d for d in rows if d["macs"] <= a["macs"] and d["accuracy"] >= a["accuracy"]]
-        return any(b["accuracy"] > d["accuracy"] and not within(b, d) for d in better)
+        better = [d for d in rows if d.costs["macs"] <= a.costs["macs"] and d.accuracy >= a.accuracy]
+        return any(b.accuracy > d.accuracy and not within(b, d) for d in better)
 
-    ties: dict[int, set[int] | None] = {row["trial"]: set() if known(row) else None for row in rows}
+    ties: dict[int, set[int] | None] = {row.trial: set() if known(row) else None for row in rows}
     for a, b in itertools.permutations(rows, 2):
-        near = 1 in (a["rank"], b["rank"]) and known(a) and known(b) and not beaten(a) and not beaten(b)
+        near = 1 in (a.rank, b.rank) and known(a) and known(b) and not beaten(a) and not beaten(b)
         if near and within(a, b) and not behind(a, b) and not behind(b, a):
-            own = ties[a["trial"]]
+            own = ties[a.trial]
             assert own is not None
-            own.add(b["trial"])
+            own.add(b.trial)
     return ties
 
 

@@ -159,9 +159,7 @@ def test_fronts_say_what_is_inherited(opened: Open) -> None:
     finish(controller)
     children = {r.trial for r in controller.store.records if r.lineage}
     for rows in (leaderboard(controller.store.records).rows, leaderboard(controller.store.records).front):
-        assert {row.trial for row in rows if row.weights == "inherited"} == children & {
-            row.trial for row in rows
-        }
+        assert {row.trial for row in rows if row.weights == "inherited"} == children & {row.trial for row in rows}
     assert children & {row.trial for row in leaderboard(controller.store.records).front}
 
 

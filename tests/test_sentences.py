@@ -7,13 +7,13 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from alternas.results.ranking.chance import above_chance
 from alternas.results.ranking.front import ExtraResults, Leaderboard, rank_rows
 from alternas.results.ranking.objectives import RankingQuery
+from alternas.results.ranking.ranked_net import RankedNet
 from alternas.results.ranking.remarks import rising_lines
 from alternas.results.ranking.verdict import recommended, verdict_of
 from alternas.results.render.board import summary_lines
@@ -125,9 +125,9 @@ def test_who_is_called_tied_is_within_the_intervals_that_are_shown(boards: list[
     assert min(ties, unknown) > 300
 
 
-def seeds_half(board: Leaderboard, row: dict[str, Any]) -> float:
+def seeds_half(board: Leaderboard, row: RankedNet) -> float:
     assert board.noise
-    return board.noise.seeds_half_width(row["accuracy"], row["seeds"])
+    return board.noise.seeds_half_width(row.accuracy, row.seeds)
 
 
 def test_the_net_to_take_and_what_is_beside_it(boards: list[tuple[str, Leaderboard]]) -> None:
@@ -168,9 +168,9 @@ def test_the_net_to_take_and_what_is_beside_it(boards: list[tuple[str, Leaderboa
     assert named > 50
 
 
-def check_cheaper(board: Leaderboard, row: dict[str, Any], tied: re.Match[str]) -> None:
+def check_cheaper(board: Leaderboard, row: RankedNet, tied: re.Match[str]) -> None:
     """What is offered as cheaper is on the front, tied and cheaper; where nothing is, no such net is."""
-    among = [of for of in board.rows if of.trial in row["tied_with"] and of.costs["macs"] < row["macs"]]
+    among = [of for of in board.rows if of.trial in row.tied_with and of.costs["macs"] < row.costs["macs"]]
     on_front = [of for of in among if of.rank == 1]
     assert bool(tied[4]) == bool(on_front)
     if on_front:
@@ -252,12 +252,12 @@ def total_steps(records: Sequence[Record], trial: int) -> int:
 def test_how_a_net_came_by_its_weights(boards: list[tuple[str, Leaderboard]]) -> None:
     said_so = 0
     for _, board in boards:
-        row = recommended(board) if above_chance(board) else {"weights": "alone"}
+        row = recommended(board) if above_chance(board) else None
         said = [
             line for line in verdict_of(board) if line.startswith(("It began", "It was trained on once the others"))
         ]
-        assert len(said) == (row.weights != "alone")
-        if said and row.steps_in_all:
+        assert len(said) == (row is not None and row.weights != "alone")
+        if row and said and row.steps_in_all:
             said_so += 1
             assert f"{row.steps_in_all:,} steps in all" in said[0]
             behind = sorted(of.steps_in_all for of in board.rows if of.rank > 1 and of.steps_in_all)

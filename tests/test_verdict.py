@@ -90,7 +90,7 @@ def test_gains_and_their_bounds(accuracy: float, macs: int, said: str) -> None:
     found = board(*PLAIN, net(9, accuracy, macs))
     row = next(row for row in found.rows if row.trial == 9)
     alone = board(*PLAIN, net(9, accuracy, macs), query=RankingQuery(("accuracy", "macs"), families=("resnet",)))
-    rows = [row | {"knee": row.trial == 9, "rank": 1, "tied_with": []} for row in alone.rows]
+    rows = [replace(row, knee=row.trial == 9, rank=1, tied_with=[]) for row in alone.rows]
     sentence = verdict_of(Leaderboard(QUERY, rows, found.noise, records=found.records))[0]
     assert row.trial == 9
     assert sentence.endswith(f", {said}.")
