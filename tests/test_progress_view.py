@@ -168,8 +168,6 @@ def test_words_give_way_to_numbers_at_80_columns() -> None:
     for row in rows:
         cells = f"{row.accuracy:.4f}", short(row.costs["macs"]), short(row.costs["params"])
         assert all(cell in text for cell in cells)
-            cell in text for cell in (f"{row.accuracy:.4f}", short(row.costs["macs"]), short(row.costs["params"]))
-        )
 
 
 @WIDTHS
