@@ -39,10 +39,11 @@ from machine import RESULTS, TINY, keep, options, sized
 from alternas.archs import Genotype, build, static_cost, zoo
 from alternas.archs.cost import BACKWARD_FACTOR
 from alternas.archs.weights import save
-from alternas.results.ranking.front import Leaderboard, Row
+from alternas.results.ranking.front import Leaderboard
 from alternas.results.ranking.metric import Metric
 from alternas.results.ranking.noise import Noise, pooled_noise
 from alternas.results.ranking.objectives import RankingQuery
+from alternas.results.ranking.ranked_net import RankedNet
 from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.ranking.stats import resolution_of
 from alternas.results.ranking.verdict import verdict_of
@@ -149,15 +150,15 @@ def searched(name: str, seeds: list[int]) -> dict[str, Any]:
     alternas(*command)
     folder = Path("runs") / run
     board, facts = leaderboard_of(folder, RankingQuery()), run_row(folder)
-    mine = [row for row in board.front if row["kind"] == "search"]
-    mine = mine or [row for row in board.rows if row["kind"] == "search"]  # where ResNets hold the whole front
-    taken = [row for row in mine if row["weights"] == "polished"] or [max(mine, key=lambda row: row["accuracy"])]
-    taken.sort(key=lambda row: row["macs"])
+    mine = [row for row in board.front if row.kind == "search"]
+    mine = mine or [row for row in board.rows if row.kind == "search"]  # where ResNets hold the whole front
+    taken = [row for row in mine if row.weights == "polished"] or [max(mine, key=lambda row: row.accuracy)]
+    taken.sort(key=lambda row: row.costs["macs"])
     judge = Judge(run, data, LONGER.get(of, 2) * float(words[words.index("--epochs") + 1]), board.query.metric.name)
-    nets = [*of_front(board, taken, judge), *timms(judge, taken[-1]["macs"])]
+    nets = [*of_front(board, taken, judge), *timms(judge, taken[-1].costs["macs"])]
     if not seed:
         alternas("front", run, "--svg", str(PICTURES / f"front-{name}.svg"))
-        alternas("show", f"{run}:{taken[-1]['trial']}", "--svg", str(PICTURES / f"net-{name}.svg"))
+        alternas("show", f"{run}:{taken[-1].trial}", "--svg", str(PICTURES / f"net-{name}.svg"))
     return {
         "command": f"alternas {' '.join(command)}",
         "verdict": verdict_of(board),
@@ -165,7 +166,7 @@ def searched(name: str, seeds: list[int]) -> dict[str, Any]:
         "train_flops": facts["train_flops"],
         "eval_flops": facts["eval_flops"],
         "seed noise": board.noise.sd if board.noise and board.noise.groups else None,
-        "front": [{key: row[key] for key in COLUMNS} for row in board.front],
+        "front": [{key: net[key] for key in COLUMNS} for net in (row.to_dict(Metric()) for row in board.front)],
         "judged": {"epochs": judge.epochs, "metric": judge.metric} | judged(judge, nets, seeds),
     }
 
@@ -183,13 +184,13 @@ def pictures(name: str) -> str:
     return str(path)
 
 
-def of_front(board: Leaderboard, taken: list[Row], judge: Judge) -> Iterator[Net]:
+def of_front(board: Leaderboard, taken: list[RankedNet], judge: Judge) -> Iterator[Net]:
     """The searched nets, the run's plain ResNets, one of each stem of each searched net's MACs, and one LARGER."""
     genotypes = {record.trial: Genotype.from_dict(record.genotype) for record in board.records}
     for row in taken:
-        yield Net("search", f"net {row['trial']}", genotypes[row["trial"]], row["macs"])
-    plain = {row["macs"]: genotypes[row["trial"]] for row in board.rows if row["kind"] == "baseline"}
-    limits = (*(row["macs"] for row in taken), LARGER * taken[-1]["macs"])
+        yield Net("search", f"net {row.trial}", genotypes[row.trial], row.costs["macs"])
+    plain = {row.costs["macs"]: genotypes[row.trial] for row in board.rows if row.kind == "baseline"}
+    limits = (*(row.costs["macs"] for row in taken), LARGER * taken[-1].costs["macs"])
     for stride, most in product(preset_for(judge.data_set.image_size).strides, limits):
         within = {macs: net for net in resnets(judge, PLAIN_STEMS[stride]) if (macs := judge.macs(net)) <= most}
         if within:

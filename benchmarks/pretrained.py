@@ -38,7 +38,7 @@ from alternas.archs.cut_network import cut_trunk
 from alternas.archs.timm.cut_costs import trunk_costs
 from alternas.archs.timm_net import POOLINGS
 from alternas.results.ranking.metric import Metric
-from alternas.results.ranking.nested import mark_nested
+from alternas.results.ranking.nested import nested_scores
 from alternas.search.data.splits import iterative_split
 from alternas.search.probe.crossval import cross_validate, labelled, loss_of
 from alternas.search.probe.features import FeatureMatrix
@@ -149,9 +149,9 @@ def summary(name: str, rows: list[Row]) -> Row:
         best[row["third"], row["net"], row["side"], row["block"]] = row
     thirds = [[row for row in best.values() if row["third"] == third] for third in range(HELD_BACK)]
     for third in thirds:
-        for number, row in enumerate(third):
-            row["trial"] = number
-        mark_nested(third, "macs")
+        scores = nested_scores([(row["macs"], number, row["folds"]) for number, row in enumerate(third)])
+        for row, score in zip(third, scores, strict=True):
+            row["nested"] = score
     fronts = [front(third) for third in thirds]
     gaps = [fmean(row["cv"] - row["held back"] for row in found) for found in fronts]
     nested = [fmean(row["nested"] - row["held back"] for row in found) for found in fronts]

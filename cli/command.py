@@ -21,6 +21,7 @@ import typer
 from ..results.analysis.registry import ANALYSES
 from ..results.export.formats import FORMATS
 from ..results.latency.device_command import MODEL_FORMS
+from ..results.ranking.quantities import class_metrics, costs, label_metrics, quantity, static_costs
 from ..search.data.readers.registry import FORMS
 from ..search.samplers.registry import STRATEGIES
 from ..search.tabular.published import TABLES
@@ -47,6 +48,8 @@ COMPLETIONS = {
 RANGES: dict[str, dict[str, Any]] = {"top": {"min": 0}, "port": {"min": 0, "max": 65535}}
 LISTS = {
     "analyses": ", ".join(ANALYSES), "formats": ", ".join(FORMATS), "device_formats": ", ".join(MODEL_FORMS),
+    "costs": ", ".join(costs()), "static_costs": ", ".join(static_costs()),
+    "class_metrics": ", ".join(class_metrics()), "label_metrics": ", ".join(label_metrics()),
     "data": FORMS, "strategies": ", ".join(STRATEGIES), "tables": ", ".join(TABLES),
 }  # fmt: skip
 
@@ -177,5 +180,6 @@ def _texts() -> dict[str, dict[str, Any]]:
 
 def _help(command: str, name: str) -> str:
     """What an option is for: as help.toml has it for the command, or for all."""
-    texts = _texts()
-    return (texts.get(command, {}).get(name) or texts["all"][name]).format_map(LISTS)
+    texts, cost = _texts(), name.removeprefix("max-").replace("-", "_")
+    found = texts.get(command, {}).get(name) or texts["all"].get(name) or texts["all"]["max-COST"]
+    return found.format_map(LISTS | {"cost": quantity(cost).axis})

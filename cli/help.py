@@ -11,13 +11,16 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from ..results.ranking.quantities import static_costs
+
 FEW = 14  # options that need no groups
 FIRST = (  # of those that stand first, in this order; then the command's own
     "data", "trials", "name", "image-size", "epochs", "max-macs", "objective", "strategy", "supernet",
     "max-hours", "config", "help-all",
 )  # fmt: skip
+LIMITS = [name for cost in static_costs() if (name := f"max-{cost.replace('_', '-')}") not in FIRST]
 GROUPS = {
-    "What is searched": ("max-params", "start-with", "with", "nets", "weights-dir", "from", "arch", "from-size"),
+    "What is searched": (*LIMITS, "start-with", "with", "nets", "weights-dir", "from", "arch", "from-size"),
     "Strategy": ("scheduler", "rungs", "eta", "repeats", "alone", "polish", "seed"),
     "Objective": ("metric", "min-accuracy", "minimize", "chance"),
     "Device": (

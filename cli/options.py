@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, make_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,8 @@ import typer
 from ..archs.errors import InputError, OperationError, short_repr
 from ..archs.files import disk_error
 from ..results.latency.device_command import TIMEOUT_SECONDS
+from ..results.ranking.limits import Limits
+from ..results.ranking.quantities import static_costs
 from ..results.render.terminal import print_json, print_text
 from .values import Gpus
 
@@ -122,6 +124,29 @@ class DeviceOptions:
         if not self.latency_timeout > 0:
             raise InputError(f"latency-timeout: must be above 0, got {self.latency_timeout}")
         return device_commands(self.latency_command or (), self.latency_format)
+
+
+_MAX: Any = make_dataclass("_MAX", [(f"max_{cost}", "Amount | None", None) for cost in static_costs()], frozen=True)
+
+
+@dataclass(frozen=True)
+class StaticLimits(_MAX):
+    """The largest costs in closed form of a net, each an option --max-NAME."""
+
+    def limits(self) -> Limits:
+        """Those that are given."""
+        most = {option.name.removeprefix("max_"): getattr(self, option.name) for option in fields(_MAX)}
+        return Limits({cost: given for cost, given in most.items() if given is not None})
+
+
+@dataclass(frozen=True)
+class LimitOptions(StaticLimits):
+    """The largest costs of a net."""
+
+    max_latency_ms: Mapping[str, float] | None = None
+
+    def limits(self) -> Limits:
+        return Limits(super().limits() | dict(self.max_latency_ms or {}))
 
 
 @contextmanager

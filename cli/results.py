@@ -8,31 +8,24 @@ from typing import TYPE_CHECKING
 
 from ..results.render.terminal import print_json, print_lines, print_text
 from .command import command
-from .options import run_and_trial_of
-from .values import Amount, limits
+from .options import LimitOptions, run_and_trial_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ..results.ranking.objectives import RankingQuery
 
 
 @dataclass(frozen=True)
-class RankingOptions:
+class RankingOptions(LimitOptions):
     """What nets are ranked by, and which."""
 
     objectives: str = ""
-    max_macs: Amount | None = None
-    max_params: Amount | None = None
-    max_latency_ms: Mapping[str, float] | None = None
     family: tuple[str, ...] | None = None
     latency_of: str = ""
 
     def query(self) -> RankingQuery:
         from ..results.ranking.objectives import RankingQuery, parse_objectives
 
-        most = limits(self.max_macs, self.max_params, self.max_latency_ms)
-        return RankingQuery(parse_objectives(self.objectives), most, self.family or (), self.latency_of)
+        return RankingQuery(parse_objectives(self.objectives), self.limits(), self.family or (), self.latency_of)
 
 
 @command()

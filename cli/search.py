@@ -9,12 +9,10 @@ from ..archs.errors import InputError
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
 from ..search.data.readers.registry import DEFAULT
 from .command import command
-from .options import DeviceOptions, ImageOptions, RunOptions, TrainingOptions, console_for
-from .values import Amount, Costs, limits
+from .options import DeviceOptions, ImageOptions, LimitOptions, RunOptions, TrainingOptions, console_for
+from .values import Amount, Costs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ..archs.timm_net import TimmNet
     from ..results.latency.measurements import LatencySetting
     from ..results.runs.weights_spec import WeightsSpec
@@ -42,6 +40,7 @@ def search(
     images: ImageOptions,
     running: RunOptions,
     measuring: DeviceOptions,
+    limits: LimitOptions,
     data: str = DEFAULT,
     trials: int | None = None,
     name: str = "",
@@ -57,9 +56,6 @@ def search(
     start_with: StartWith | None = None,
     objective: Costs = ("macs",),
     latency: LatencySetting | None = None,
-    max_macs: Amount | None = None,
-    max_params: Amount | None = None,
-    max_latency_ms: Mapping[str, float] | None = None,
     seed: int = 0,
     max_train_flops: Amount | None = None,
     trainer: str = "",
@@ -109,7 +105,7 @@ def search(
         rungs=rungs or RUNGS,
         eta=eta,
         costs=objective,
-        limits=limits(max_macs, max_params, max_latency_ms),
+        limits=limits.limits(),
         metric=parse_metric(metric, minimize, bool(file), several_labels, chance, min_accuracy),
         latency=latency,
         devices=measuring.devices(),

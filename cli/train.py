@@ -11,9 +11,16 @@ from ..results.render.terminal import plain, print_json, print_lines, print_list
 from ..results.runs.status import Status
 from ..results.runs.store import as_argument
 from .command import command
-from .options import ImageOptions, RunOptions, TrainingOptions, console_for, print_result, run_and_trial_of
+from .options import (
+    ImageOptions,
+    RunOptions,
+    StaticLimits,
+    TrainingOptions,
+    console_for,
+    print_result,
+    run_and_trial_of,
+)
 from .search import run_search
-from .values import Amount, limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,10 +73,9 @@ def retrain(
     run: str,
     *,
     running: RunOptions,
+    within: StaticLimits,
     top: int = 3,
     trials: tuple[int, ...] | None = None,
-    max_macs: Amount | None = None,
-    max_params: Amount | None = None,
     seeds: int = 3,
     recipe: str = "",
     epochs: float | None = None,
@@ -91,9 +97,7 @@ def retrain(
     own_recipe = recipes.get(recipe) if recipe else None
     numbers = trials or () if named is None else (named,)
     file = read_trainer(trainer) if trainer else None
-    config = Retrain(
-        folder, seeds, running.config(), top, numbers, limits(max_macs, max_params), own_recipe, epochs, file
-    )
+    config = Retrain(folder, seeds, running.config(), top, numbers, within.limits(), own_recipe, epochs, file)
     records, metric = run_retrain(config, console_for(as_json)), run_metric(folder)
     searched = {r.trial: r.accuracy for r in read_records(folder) if r.status == Status.OK}
     data = read_data_facts(folder)

@@ -19,11 +19,10 @@ from ..archs.cost import MIN_COST
 from ..archs.errors import InputError, is_whole, short_repr
 from ..archs.timm_net import TIMM, TimmNet
 from ..results.latency.device_command import LATENCY, is_number_of_device
-from ..results.ranking.objectives import ACCURACY
+from ..results.ranking.quantities import ACCURACY
 
 if TYPE_CHECKING:
     from ..results.latency.measurements import LatencySetting
-    from ..results.ranking.limits import Limits
     from ..search.known_nets import StartWith
     from ..search.spec import Supernet
 
@@ -121,14 +120,6 @@ def latency_limits(option: str, value: Any) -> Mapping[str, float]:
             raise InputError(f"{option}: {rule}, got {short_repr(part)}")
         found[cost] = float(most)
     return found
-
-
-def limits(macs: int | None, params: int | None, latency_ms: Mapping[str, float] | None = None) -> Limits:
-    """The largest costs of a net, of those that are given."""
-    from ..results.ranking.limits import Limits
-
-    given = {"macs": macs, "params": params}
-    return Limits({name: most for name, most in given.items() if most is not None} | dict(latency_ms or {}))
 
 
 def latency_setting(option: str, value: Any) -> LatencySetting:

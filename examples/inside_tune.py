@@ -38,7 +38,7 @@ def main():
     results = tuner.fit()
     print(f"{len(results)} tasks, {results.num_errors} lost")
     for net in leaderboard(read_records(search.folder)).front:
-        print(f"trial {net['trial']}: accuracy {net['accuracy']:.3f} for {net['macs']:,} MACs, {net['family']}")
+        print(f"trial {net.trial}: accuracy {net.accuracy:.3f} for {net.costs['macs']:,} MACs, {net.family}")
 
 
 if __name__ == "__main__":

@@ -14,10 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .ranking.quantities import class_metrics
 from .runs.answers import answer_arrays
 
 BINS = 15  # of the calibration error, as Guo et al., ICML 2017
-NUMBERS = ("accuracy", "balanced_accuracy", "macro_f1", "auroc", "top5", "nll", "ece")
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Scores:
 
     def numbers(self, prefix: str = "") -> dict[str, float]:
         """The scores by name, without the confusion."""
-        return {f"{prefix}{name}": getattr(self, name) for name in NUMBERS}
+        return {f"{prefix}{name}": getattr(self, name) for name in class_metrics()}
 
     def arrays(self) -> dict[str, np.ndarray]:
         """What is kept of a net's answers to validation pictures: the confusion, `val`, and the answers themselves."""

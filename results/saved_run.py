@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..archs import Cost, Genotype
 from ..archs.errors import check_path, check_texts
 from ..archs.timm_net import CountedCost, net_from_dict
-from .ranking.metric import as_shown, run_metric
+from .ranking.metric import run_metric
 from .ranking.objectives import RankingQuery, parse_objectives
 from .ranking.run_leaderboard import best_trial, leaderboard_of
 from .ranking.verdict import verdict_of
@@ -62,7 +62,7 @@ class SavedRun:
         import pandas as pd
 
         board = leaderboard_of(self.folder, RankingQuery(parse_objectives(objectives)))
-        rows = [as_shown(row, board.query.metric) for row in board.front]
+        rows = [row.to_dict(board.query.metric) for row in board.front]
         return pd.DataFrame(rows, columns=[*rows[0]] if rows else ["trial"]).set_index("trial")
 
     def frame(self, objectives: str | Sequence[str] = "") -> pd.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from statistics import NormalDist
 
-from ..results.ranking.metric import OF_IMAGES, Metric
+from ..results.ranking.metric import Metric
 from ..results.ranking.stats import LEVEL
 from .data.dataset import DataSet
 from .training import recipes
@@ -30,7 +30,7 @@ def at_outset(data: DataSet, recipe: Recipe, metric: Metric) -> list[str]:
 def _of_data(data: DataSet, metric: Metric) -> str:
     """How many pictures there are, and what difference of two nets they tell."""
     line = f"data: {len(data.train):,} pictures to train on, {len(data.val):,} to validate"
-    if metric.name not in OF_IMAGES:
+    if not metric.kind.counts_images:
         return line
     points = float(f"{min(100, 100 * told_apart(len(data.val))):.2g}")
     how = f"95 %, at most 1.96 x sqrt(2 x 0.25 / {len(data.val):,})"

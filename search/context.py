@@ -13,6 +13,7 @@ from ..archs import Cost, Genotype
 from ..archs.candidate import candidate_key
 from ..archs.timm_net import CountedCost, TimmNet
 from ..results.latency.measurements import LatencySetting
+from ..results.ranking.quantities import cost_value
 from ..results.ranking.stats import resolution_of
 from ..spaces import FeasibleNets, Genes, Space
 from .data.dataset import DataSet
@@ -94,12 +95,12 @@ class SearchContext:
         return FeasibleNets(self.space, self.limits.expected_excess)
 
     def cost_of(self, key: str, cost: Mapping[str, int]) -> float:
-        """The objective's cost of a net, which must have been measured where that is needed."""
+        """The objective's cost of a net, which must have been measured where that is needed; 0 if unknown."""
         return self.cost_named(self.settings.objective, key, cost)
 
     def cost_named(self, name: str, key: str, cost: Mapping[str, int]) -> float:
         """A cost of a net by its name, likewise."""
-        return self.devices.value(name, key) if name in self.settings.measured else cost[name]
+        return self.devices.value(name, key) if name in self.settings.measured else cost_value(name, cost) or 0.0
 
     def curve_points(self, recipe: Recipe, steps: int) -> int:
         """Points of the learning curve of a training of so many steps."""
@@ -118,7 +119,7 @@ class SearchContext:
 
         def costs(net: Genotype) -> NetCosts:
             cost = self.cost_fn(net)
-            objective = of.predict(net) if of else getattr(cost, self.settings.objective)
+            objective = of.predict(net) if of else self.cost_of(net.key, cost.totals())
             return NetCosts(objective, cost.params, 1.0 if self.bank else cost.macs)
 
         return SamplerContext(

@@ -208,7 +208,7 @@ def _front(run: Path, trial: int | None) -> list[Record]:
     board = leaderboard_of(run)
     if not board.front:
         raise InputError(f"start-with: run {run.name!r} has no front")
-    return [records[row["trial"]] for row in board.front if row["kind"] != "reference"]
+    return [records[row.trial] for row in board.front if row.kind != "reference"]
 
 
 def _of_record(record: Record) -> Candidate:

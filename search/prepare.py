@@ -16,7 +16,7 @@ from ..archs import Cost, Genotype, InputError, static_cost
 from ..results.export.formats import check_formats
 from ..results.latency.device_command import split_number
 from ..results.ranking.metric import class_of
-from ..results.ranking.objectives import title
+from ..results.ranking.quantities import cost_value, quantity
 from ..results.runs.bank_progress import read_about, read_progress
 from ..results.runs.record import Record, versions
 from ..results.runs.run_spec import parse_run_spec
@@ -69,6 +69,11 @@ def prepare(settings: SearchSpec, console: Console) -> SearchContext:
 
     _check_limits(space, settings, data, cost_fn)
     references = count_references(settings.references, data, settings.recipe)
+    for net, counted in references.items():
+        if settings.objective not in settings.measured and not cost_value(settings.objective, counted.totals()):
+            raise InputError(
+                f"with: the {settings.objective} of timm's {net.name} is not known; rank by macs or params"
+            )
     run_settings = _run_settings(settings, data, nets, pretrained)
     check_same_run(folder, settings, run_settings)
     artifacts = artifact_store(folder, settings.run.resources.storage_path)
@@ -239,14 +244,16 @@ def _check_limits(space: Space, settings: SearchSpec, data: DataSet, cost_fn: Ca
     """Raise InputError if no net of the space is found that keeps each limit, and all of them together."""
     size = "x".join(str(side) for side in data.image_size)
     for cost, most in settings.limits.static.items():
-        least, _ = spaces.cheapest(space, lambda net, cost=cost: getattr(cost_fn(net), cost))
+        least, _ = spaces.cheapest(space, lambda net, cost=cost: cost_value(cost, cost_fn(net).totals()) or 0.0)
         if least > most:
-            rule = f"no net of space {space.name!r} at {size} px has so few {title(cost)}; the least found are {least}"
+            few, unit = f"no net of space {space.name!r} at {size} px has so few", quantity(cost).unit
+            rule = f"{few} {unit}; the least found are {least}"
             raise InputError(f"max-{cost}: {rule}, got {most}")
     over, nearest = spaces.cheapest(space, NetLimits(settings.limits, cost_fn, Devices()).excess, 0)
     if over > 0:
-        costs = " and ".join(f"{getattr(cost_fn(nearest), cost)} {cost}" for cost in settings.limits.static)
-        rule = f"no net of space {space.name!r} at {size} px was found that keeps both limits; the nearest has {costs}"
+        totals = cost_fn(nearest).totals()
+        costs = " and ".join(f"{cost_value(cost, totals)} {cost}" for cost in settings.limits.static)
+        rule = f"no net of space {space.name!r} at {size} px was found that keeps all limits; the nearest has {costs}"
         raise InputError(f"{' and '.join(f'max-{cost}' for cost in settings.limits.static)}: {rule}")
 
 

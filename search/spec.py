@@ -16,7 +16,7 @@ from ..results.latency.device_command import UNNAMED, DeviceCommand, is_number_o
 from ..results.latency.measurements import LatencySetting
 from ..results.ranking.limits import Limits
 from ..results.ranking.metric import Metric
-from ..results.ranking.objectives import COSTS, LATENCY
+from ..results.ranking.quantities import LATENCY, static_costs
 from ..spaces import Gene
 from .data.dataset import DataConfig
 from .data.readers.registry import DEFAULT
@@ -83,8 +83,8 @@ class SearchSpec:
         scheduler: name of the scheduler.
         rungs: shares of the budget at which the scheduler compares nets.
         eta: reduction factor; 1 in eta trials at each rung is promoted.
-        costs: what accuracy is weighed against: "macs", "params", "latency_ms" or NUMBER@DEVICE. The strategy looks
-            at the first; fronts rank by all.
+        costs: what accuracy is weighed against: in closed form, "latency_ms" or NUMBER@DEVICE. The strategy looks at
+            the first; fronts rank by all.
         limits: largest cost allowed, by kind of cost.
         metric: what nets are ranked by.
         latency: under what "latency_ms" is measured on this machine; None where it is not measured, or the default.
@@ -218,12 +218,12 @@ class SearchSpec:
     @property
     def measured(self) -> tuple[str, ...]:
         """The objective and limits that every net is measured for before it is trained."""
-        return tuple(name for name in dict.fromkeys((self.objective, *self.limits)) if name not in COSTS)
+        return tuple(name for name in dict.fromkeys((self.objective, *self.limits)) if name not in static_costs())
 
     @property
     def measured_at_end(self) -> tuple[str, ...]:
         """The other costs, which the front's nets are measured for when the search ends."""
-        return tuple(name for name in self.other_costs if name not in COSTS and name not in self.measured)
+        return tuple(name for name in self.other_costs if name not in static_costs() and name not in self.measured)
 
     def device_of(self, cost: str) -> str:
         """The device that a cost is measured on; "" is this machine."""
@@ -270,7 +270,7 @@ def _check_costs(costs: tuple[str, ...], devices: tuple[DeviceCommand, ...]) -> 
     """Raise InputError if a cost is unknown, listed twice, or of a device without a command."""
     for cost in costs:
         if "@" not in cost:
-            check_choice("objective", cost, (*COSTS, LATENCY))
+            check_choice("objective", cost, (*static_costs(), LATENCY))
         elif not is_number_of_device(cost):
             raise InputError(f"objective: NUMBER@DEVICE such as {LATENCY}@board, got {short_repr(cost)}")
         elif split_number(cost)[1] not in (known := [device.name for device in devices]):

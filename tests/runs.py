@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from alternas.archs import Genotype, static_cost, zoo
+from alternas.results.ranking.ranked_net import RankedNet
 from alternas.spaces import RandomChooser, RecordingChooser, Space, get
 
 STEPS = (4, 8, 16, 32)
@@ -82,6 +83,13 @@ def net_row(trial: int, net: Genotype = NET, **more: Any) -> dict[str, Any]:
     row = {"format": 4, "trial": trial, "kind": "search", "family": net.family, "key": net.key}
     row |= {"genotype": net.to_dict(), "genes": {}, "status": "ok"}
     return row | {"cost": {"params": 900, "macs": 40_000, "activation_bytes": 100}} | more
+
+
+def ranked_net(trial: int, accuracy: float, macs: int = 10, **more: Any) -> RankedNet:
+    """A net of a leaderboard."""
+    about = {"kind": "search", "family": "resnet", "label": "resnet", "key": f"net{trial}", "weights": "alone"}
+    about |= {"sd": None, "seeds": 1, "folds": [], "costs": {"macs": macs}, "budget_steps": 1, "seconds": 1.0}
+    return RankedNet(trial=trial, accuracy=accuracy, accuracy_per_gmac=0.0, **about | more)  # type: ignore[arg-type]
 
 
 def finished_run(name: str = "mine") -> Path:

@@ -61,7 +61,7 @@ def test_runs_are_measured_against_one_reference() -> None:
     assert found.coverage == {"one": {"two": 0.5}, "two": {"one": 0.5}}
     write("three", [(0, 0.89, 90)])
     assert compare(["one", "three"], RankingQuery()).coverage == {"one": {"three": 0.0}, "three": {"one": 0.5}}
-    assert [(row["run"], row["trial"]) for row in found.front] == [("two", 0), ("one", 1)]
+    assert [(row.run, row.trial) for row in found.front] == [("two", 0), ("one", 1)]
     assert found.notes == []
     assert json.loads(json.dumps(found.to_dict()))["seed_noise"] is None
 
@@ -76,7 +76,7 @@ def test_noise_of_pictures_alone_is_no_seed_noise() -> None:
     assert found.noise
     assert found.noise.images == 100
     assert found.to_dict()["seed_noise"] is None
-    assert found.front[-1]["interval"] == pytest.approx(1.96 * (92 / 104 * 12 / 104 / 104) ** 0.5, rel=1e-4)
+    assert found.front[-1].interval == pytest.approx(1.96 * (92 / 104 * 12 / 104 / 104) ** 0.5, rel=1e-4)
 
 
 def test_ties_between_runs_are_named_by_run() -> None:
@@ -84,7 +84,7 @@ def test_ties_between_runs_are_named_by_run() -> None:
     write("one", [(0, 0.8, 100, {"accuracies": seeds}), (1, 0.9, 1000)])
     write("two")
     found = compare(["one", "two"], RankingQuery())
-    assert [(row["run"], row["trial"], row["tied_with"]) for row in found.front] == [
+    assert [(row.run, row.trial, row.tied_with) for row in found.front] == [
         ("two", 0, []),
         ("one", 1, ["two:1"]),
     ]

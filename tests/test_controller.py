@@ -129,7 +129,7 @@ def test_failures_are_records_and_the_search_goes_on(open_controller: Open, stat
     assert found[status] + found["ok"] == 12
     assert found[status] >= 3
     assert all(r.error == "because" and r.accuracy is None for r in controller.store.records if r.status == status)
-    assert all(row["trial"] % 3 for row in leaderboard(controller.store.records).rows)
+    assert all(row.trial % 3 for row in leaderboard(controller.store.records).rows)
     json.dumps([r.to_dict() for r in controller.store.records], allow_nan=False)
 
 

@@ -17,7 +17,8 @@ import pytest
 
 from alternas.archs import Genotype, InputError, build
 from alternas.archs.errors import OperationError
-from alternas.cli.values import costs, latency_limits, limits
+from alternas.cli.options import LimitOptions
+from alternas.cli.values import costs, latency_limits
 from alternas.results.latency import on_device as module
 from alternas.results.latency.device_command import DeviceCommand, device_commands, measured_on, read_numbers
 from alternas.results.latency.measurements import SHORT, read_latencies
@@ -88,7 +89,8 @@ def test_the_last_number_counts(output: str, numbers: dict[str, float]) -> None:
 
 
 def test_limits_are_for_one_device_or_for_plain_latency() -> None:
-    assert limits(None, 2000, latency_limits("max-latency-ms", 12.5)) == {"params": 2000, "latency_ms": 12.5}
+    given = LimitOptions(max_params=2000, max_latency_ms=latency_limits("max-latency-ms", 12.5))
+    assert given.limits() == {"params": 2000, "latency_ms": 12.5}
     assert latency_limits("max-latency-ms", ["board=3,phone=.5", "4"]) == {
         "latency_ms@board": 3, "latency_ms@phone": 0.5, "latency_ms": 4,
     }  # fmt: skip
@@ -465,7 +467,7 @@ def test_a_search_on_a_device_from_end_to_end(served: Run, tmp_path: Path) -> No
     again = json.loads(served(tmp_path, "latency", "dev", "--latency-command", command, "--json")[1])
     assert all(row["latency_ms"] <= 11 for row in again[0]["rows"]), "they keep the limit when measured again"
     board = leaderboard_of(tmp_path / "runs/dev", RankingQuery(("accuracy", "latency_ms@board", "energy_mj@board")))
-    assert [row["trial"] for row in board.front] == [row["trial"] for row in rows]
+    assert [row.trial for row in board.front] == [row["trial"] for row in rows]
     (tmp_path / "away").touch()
     code, _, error = served(tmp_path, "latency", "dev", "--latency-command", command)
     assert (code, error.count("\n")) == (1, 1)

@@ -180,8 +180,8 @@ def test_parked_nets_are_promoted_leg_by_leg(ran: Ran) -> None:
 
 def test_the_run_is_read_as_any_other(ran: Ran) -> None:
     rows = leaderboard(ran.records).front
-    assert {row["rank"] for row in rows} == {1}
-    assert all(0 < row["accuracy"] < 1 for row in rows)
+    assert {row.rank for row in rows} == {1}
+    assert all(0 < row.accuracy < 1 for row in rows)
 
 
 def test_the_other_engine_takes_a_run_up(ran: Ran, run_by) -> None:

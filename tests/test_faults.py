@@ -359,7 +359,7 @@ def test_trainings_that_fail_are_records_and_the_search_goes_on(
     assert {keys.index(r.key): r.status for r in records} == dict.fromkeys(range(first + 7), "ok") | fates
     assert all(r.error and r.accuracy is None for r in records if r.status != "ok")
     assert all(weights_file(tmp_path, r).exists() == (r.status == "ok") for r in records)
-    assert {row["key"] for row in leaderboard(records).rows} == {r.key for r in records if r.status == "ok"}
+    assert {row.key for row in leaderboard(records).rows} == {r.key for r in records if r.status == "ok"}
 
 
 @pytest.mark.usefixtures("elsewhere")

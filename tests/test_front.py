@@ -20,6 +20,7 @@ from alternas.results.latency.measurements import latencies_of, read_latencies
 from alternas.results.ranking.front import ExtraResults, leaderboard, noise_of, rank_rows
 from alternas.results.ranking.metric import Metric
 from alternas.results.ranking.objectives import RankingQuery, parse_objectives, train_flops, train_seconds
+from alternas.results.ranking.ranked_net import RankedNet
 from alternas.results.ranking.remarks import budget_order_lines
 from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.ranking.verdict import pick
@@ -51,25 +52,25 @@ RECORDS = [
 
 def test_leaderboard_holds_full_budgets_alone() -> None:
     rows = leaderboard(RECORDS).rows
-    assert [(row["trial"], row["rank"]) for row in rows] == [(6, 1), (0, 1), (2, 1), (1, 1), (3, 2)]
-    gains = {row["trial"]: (row["gain"], row["gain_bound"]) for row in rows}
+    assert [(row.trial, row.rank) for row in rows] == [(6, 1), (0, 1), (2, 1), (1, 1), (3, 2)]
+    gains = {row.trial: (row.gain, row.gain_bound) for row in rows}
     assert gains[2] == (pytest.approx(2.0), None)
     assert gains[6] == (None, None), "cheaper than the baselines, and worse"
-    assert rows[2]["accuracy_per_gmac"] == pytest.approx(87.0)
+    assert rows[2].accuracy_per_gmac == pytest.approx(87.0)
 
 
 def test_nets_over_the_limits_shape_the_curve_and_are_not_ranked() -> None:
     rows = leaderboard(RECORDS, "macs", macs=20_000_000, params=150_000_000).rows
-    assert [row["trial"] for row in rows] == [6, 0, 2]
-    assert rows[2]["gain"] == pytest.approx(2.0)
+    assert [row.trial for row in rows] == [6, 0, 2]
+    assert rows[2].gain == pytest.approx(2.0)
 
 
 def test_gains_beyond_the_baselines_are_shown_as_bounds(tmp_path: Path) -> None:
     """A net cheaper than every ResNet and better than the cheapest, one above all in cost, one cheap and worse."""
     records = [*RECORDS, record(7, 0.938, 900_000), record(8, 0.97, 200_000_000)]
-    found = {row["trial"]: row for row in leaderboard(records).rows}
-    assert (found[7]["gain"], found[7]["gain_bound"]) == (pytest.approx(13.8), "lower")
-    assert (found[8]["gain"], found[8]["gain_bound"]) == (pytest.approx(7.0), "upper")
+    found = {row.trial: row for row in leaderboard(records).rows}
+    assert (found[7].gain, found[7].gain_bound) == (pytest.approx(13.8), "lower")
+    assert (found[8].gain, found[8].gain_bound) == (pytest.approx(7.0), "upper")
     rows = list(found.values())
     console = Console(width=80, record=True, file=open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     console.print(nets_table(rows, "", ("macs",)))
@@ -88,12 +89,12 @@ def test_gains_beyond_the_baselines_are_shown_as_bounds(tmp_path: Path) -> None:
 
 def test_pick() -> None:
     rows = leaderboard(RECORDS).front
-    assert [pick(rows, how)["trial"] for how in ("accuracy", "gain", "cheapest")] == [1, 2, 6]
+    assert [pick(rows, how).trial for how in ("accuracy", "gain", "cheapest")] == [1, 2, 6]
     bounds = {2: (3.0, "upper"), 1: (1.0, "lower"), 0: (0.5, None)}
     for row in rows:
-        row["gain"], row["gain_bound"] = bounds.get(row["trial"], (None, None))
-    assert pick(rows, "gain")["trial"] == 1, "no more than 3 may be nothing"
-    assert pick([row for row in rows if row["trial"] == 2], "gain")["trial"] == 2
+        row.gain, row.gain_bound = bounds.get(row.trial, (None, None))
+    assert pick(rows, "gain").trial == 1, "no more than 3 may be nothing"
+    assert pick([row for row in rows if row.trial == 2], "gain").trial == 2
     with pytest.raises(InputError, match="did you mean 'gain'"):
         pick(rows, "gains")
     with pytest.raises(InputError, match="no trained net"):
@@ -121,28 +122,28 @@ def test_three_objectives() -> None:
         for r in RECORDS
         if r.trial in memory
     ]
-    found = {row["trial"]: row["rank"] for row in leaderboard(records, "accuracy,macs,memory").rows}
+    found = {row.trial: row.rank for row in leaderboard(records, "accuracy,macs,memory").rows}
     assert found == {0: 1, 1: 1, 2: 1, 3: 1, 6: 1}
-    assert [row["trial"] for row in leaderboard(records, "memory").front] == [3, 0, 2, 1]
-    assert [row["trial"] for row in leaderboard(records, "macs,memory").front] == [6, 3], "without accuracy"
+    assert [row.trial for row in leaderboard(records, "memory").front] == [3, 0, 2, 1]
+    assert [row.trial for row in leaderboard(records, "macs,memory").front] == [6, 3], "without accuracy"
     without = rank_rows([*records, record(9, 0.99, 1)], RankingQuery(parse_objectives("memory")))
     assert without.missing == {"memory": 1}
-    assert 9 not in {row["trial"] for row in without.rows}
+    assert 9 not in {row.trial for row in without.rows}
 
 
 def test_gains_are_at_equal_cost_of_the_first_objective() -> None:
     latency = {"k0": 1.0, "k1": 100.0, "k2": 10.0}
     measured = latencies_of([_measured(key, ms) for key, ms in latency.items()])
     rows = rank_rows(RECORDS, RankingQuery(("accuracy", "latency_ms")), ExtraResults(measured)).rows
-    assert {row["trial"]: row["gain"] for row in rows} == {0: 0.0, 1: 0.0, 2: pytest.approx(2.0)}
-    assert rows[0]["latency_spread_ms"] == 0.1
+    assert {row.trial: row.gain for row in rows} == {0: 0.0, 1: 0.0, 2: pytest.approx(2.0)}
+    assert rows[0].costs["latency_spread_ms"] == 0.1
 
 
 def test_families_are_ranked_alone() -> None:
     records = [*RECORDS, record(7, 0.5, 10_000_000, family="hybrid")]
     board = rank_rows(records, RankingQuery(("accuracy", "macs"), families=("hybrid",)))
-    assert [(row["trial"], row["rank"]) for row in board.rows] == [(7, 1)]
-    assert board.rows[0]["gain"] == pytest.approx(-35.0), "baselines shape the curve"
+    assert [(row.trial, row.rank) for row in board.rows] == [(7, 1)]
+    assert board.rows[0].gain == pytest.approx(-35.0), "baselines shape the curve"
     assert board.over == 5
     with pytest.raises(InputError, match="did you mean 'hybrid'"):
         RankingQuery(families=("hybird",))
@@ -166,8 +167,8 @@ def test_training_compute_counts_ancestors() -> None:
 
 def test_the_knee_is_marked_once() -> None:
     rows = leaderboard([record(0, 0.1, 10), record(1, 0.8, 100), record(2, 0.9, 1000), record(3, 0.2, 1000)]).rows
-    assert [row["trial"] for row in rows if row["knee"]] == [1]
-    assert not any(row["knee"] for row in leaderboard([record(0, 0.1, 10), record(1, 0.8, 100)]).rows)
+    assert [row.trial for row in rows if row.knee] == [1]
+    assert not any(row.knee for row in leaderboard([record(0, 0.1, 10), record(1, 0.8, 100)]).rows)
 
 
 def with_seeds(trial: int, accuracies: list[float], macs: int, **more: Any) -> Record:
@@ -190,38 +191,38 @@ def test_noise_is_pooled_over_all_that_was_repeated() -> None:
     assert (noise.sd, noise.degrees, noise.trainings, noise.nets) == (pytest.approx(math.sqrt(0.045 / 4)), 4, 7, 3)
     assert noise_of([record(2, 0.9, 10)], retrained=again[:1]) is None
     rows = rank_rows(records, RankingQuery(("accuracy", "macs")), ExtraResults(retrained=again)).rows
-    found = {row["trial"]: (row["sd"], row["seeds"], row["retrained_accuracy"], row["retrained_seeds"]) for row in rows}
+    found = {row.trial: (row.sd, row.seeds, row.retrained_accuracy, row.retrained_seeds) for row in rows}
     assert found[1] == (pytest.approx(0.1), 3, None, None)
     assert found[2] == (None, 1, pytest.approx(0.75), 2)
 
 
-def brute_ties(rows: list[dict[str, Any]], groups: list[list[float]]) -> dict[int, set[int] | None]:
+def brute_ties(rows: list[RankedNet], groups: list[list[float]]) -> dict[int, set[int] | None]:
     """By scipy's t, pair by pair."""
 
-    def within(a: dict[str, Any], b: dict[str, Any]) -> bool:
-        width = width_of(groups, (a["accuracy"], a["seeds"]), (b["accuracy"], b["seeds"]))
-        return abs(a["accuracy"] - b["accuracy"]) <= width
+    def within(a: RankedNet, b: RankedNet) -> bool:
+        width = width_of(groups, (a.accuracy, a.seeds), (b.accuracy, b.seeds))
+        return abs(a.accuracy - b.accuracy) <= width
 
-    def beaten(row: dict[str, Any]) -> bool:
-        return any(f["macs"] <= row["macs"] and f["accuracy"] > row["accuracy"] and not within(f, row)
-                   for f in rows if f["rank"] == 1)  # fmt: skip
+    def beaten(row: RankedNet) -> bool:
+        return any(f.costs["macs"] <= row.costs["macs"] and f.accuracy > row.accuracy and not within(f, row)
+                   for f in rows if f.rank == 1)  # fmt: skip
 
-    def known(row: dict[str, Any]) -> bool:
-        net = row["accuracy"], row["seeds"]
+    def known(row: RankedNet) -> bool:
+        net = row.accuracy, row.seeds
         return near_noise(groups, net[0])[1] >= 4 and width_of(groups, net, net) <= 0.1
 
-    def behind(a: dict[str, Any], b: dict[str, Any]) -> bool:
+    def behind(a: RankedNet, b: RankedNet) -> bool:
         """Whether what dominates one of them is told from the other."""
-        better = [d for d in rows if d["macs"] <= a["macs"] and d["accuracy"] >= a["accuracy"]]
-        return any(b["accuracy"] > d["accuracy"] and not within(b, d) for d in better)
+        better = [d for d in rows if d.costs["macs"] <= a.costs["macs"] and d.accuracy >= a.accuracy]
+        return any(b.accuracy > d.accuracy and not within(b, d) for d in better)
 
-    ties: dict[int, set[int] | None] = {row["trial"]: set() if known(row) else None for row in rows}
+    ties: dict[int, set[int] | None] = {row.trial: set() if known(row) else None for row in rows}
     for a, b in itertools.permutations(rows, 2):
-        near = 1 in (a["rank"], b["rank"]) and known(a) and known(b) and not beaten(a) and not beaten(b)
+        near = 1 in (a.rank, b.rank) and known(a) and known(b) and not beaten(a) and not beaten(b)
         if near and within(a, b) and not behind(a, b) and not behind(b, a):
-            own = ties[a["trial"]]
+            own = ties[a.trial]
             assert own is not None
-            own.add(b["trial"])
+            own.add(b.trial)
     return ties
 
 
@@ -239,7 +240,7 @@ def test_ties_are_those_of_brute_force() -> None:
             [r if len(r.accuracies) > 1 else record(r.trial, r.accuracy, r.cost["macs"]) for r in records]
         ).rows
         expected = brute_ties(rows, groups)
-        found = {row["trial"]: row["tied_with"] for row in rows}
+        found = {row.trial: row.tied_with for row in rows}
         assert {trial: None if ties is None else set(ties) for trial, ties in found.items()} == expected, round_
         sizes.add(sum(len(ties or ()) for ties in expected.values()))
         unknown += sum(ties is None for ties in expected.values())
@@ -250,15 +251,15 @@ def test_ties_are_those_of_brute_force() -> None:
 def test_ties_name_the_closest_first_and_need_noise() -> None:
     rest = [record(1, 0.53, 20), record(2, 0.56, 30), record(3, 0.99, 40)]
     records = [with_seeds(0, [0.50, 0.50, 0.52, 0.52, 0.52], 10), *rest]
-    found = {row["trial"]: row["tied_with"] for row in leaderboard(records).rows}
+    found = {row.trial: row.tied_with for row in leaderboard(records).rows}
     assert found == {0: [1], 1: [0, 2], 2: [1], 3: []}
     few = [with_seeds(0, [0.50, 0.51, 0.52, 0.52], 10), *rest]
-    assert all(row["tied_with"] is None and row["interval"] for row in leaderboard(few).rows), "3 degrees of freedom"
+    assert all(row.tied_with is None and row.interval for row in leaderboard(few).rows), "3 degrees of freedom"
     wide = [with_seeds(0, [0.45, 0.45, 0.51, 0.57, 0.57], 10), *rest]
-    assert all(row["tied_with"] is None for row in leaderboard(wide).rows), "nets 24 points apart would be equal"
-    assert all(row["tied_with"] is None for row in leaderboard(RECORDS).rows)
+    assert all(row.tied_with is None for row in leaderboard(wide).rows), "nets 24 points apart would be equal"
+    assert all(row.tied_with is None for row in leaderboard(RECORDS).rows)
     costs_alone = rank_rows(records, RankingQuery(("macs", "params")))
-    assert all(row["tied_with"] is None for row in costs_alone.rows)
+    assert all(row.tied_with is None for row in costs_alone.rows)
 
 
 def _line(key: Any, ms: Any, **setting: Any) -> dict[str, Any]:
@@ -320,24 +321,24 @@ def test_a_runs_own_objective_and_limits_hold(tmp_path: Path) -> None:
     records = [record(0, 0.5, 100), record(1, 0.6, 150, cost={"params": 7}), record(2, 0.9, 200)]
     made_run(tmp_path, [r.to_dict() for r in records], settings={"objective": "params", "limits": {"macs": 150}})
     board = leaderboard_of(tmp_path)
-    assert (board.query.objectives, [row["trial"] for row in board.front]) == (("accuracy", "params"), [1])
-    assert [row["trial"] for row in board.rows] == [1, 0]
+    assert (board.query.objectives, [row.trial for row in board.front]) == (("accuracy", "params"), [1])
+    assert [row.trial for row in board.rows] == [1, 0]
     tighter = leaderboard_of(tmp_path, RankingQuery(("accuracy", "macs"), {"macs": 120}))
-    assert [row["trial"] for row in tighter.rows] == [0]
+    assert [row.trial for row in tighter.rows] == [0]
     looser = leaderboard_of(tmp_path, RankingQuery(limits={"macs": 1000}))
     assert len(looser.rows) == 2
     with pytest.raises(InputError, match="nothing was measured"):
         leaderboard_of(tmp_path, RankingQuery(limits={"latency_ms": 5.0}))
     write(tmp_path, _line("k0", 3.0), _line("k1", 6.0))
-    assert [row["latency_ms"] for row in leaderboard_of(tmp_path).rows] == [6.0, 3.0]
-    assert [row["trial"] for row in leaderboard_of(tmp_path, RankingQuery(limits={"latency_ms": 5.0})).rows] == [0]
+    assert [row.costs["latency_ms"] for row in leaderboard_of(tmp_path).rows] == [6.0, 3.0]
+    assert [row.trial for row in leaderboard_of(tmp_path, RankingQuery(limits={"latency_ms": 5.0})).rows] == [0]
 
 
 def test_times_on_this_machine_stand_beside_macs(tmp_path: Path) -> None:
     made_run(tmp_path, [record(0, 0.5, 100).to_dict(), record(1, 0.6, 200).to_dict(), record(2, 0.4, 300).to_dict()])
     write(tmp_path, _line("k0", 3.0, threads=1), _line("k1", 6.0, threads=1), _line("k1", 9.0, batch=32))
     found = leaderboard_of(tmp_path)
-    assert [row["latency_ms"] for row in found.rows] == [3.0, 6.0, None], "in the setting that a search ends with"
+    assert [row.costs["latency_ms"] for row in found.rows] == [3.0, 6.0, None], "in the setting that a search ends with"
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(board_drawing(found, found.front, "front"))
     text = console.export_text()

@@ -210,6 +210,6 @@ def test_a_search_for_latency(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     kept = read_latencies(Path("runs/quick"))
     assert {m.key for m in kept} == {r.key for r in read_records(Path("runs/quick")) if r.status == "ok"}
     rows = leaderboard_of(Path("runs/quick")).rows
-    assert all(math.isclose(row["latency_ms"], {m.key: m.ms for m in kept}[row["key"]]) for row in rows)
+    assert all(math.isclose(row.costs["latency_ms"], {m.key: m.ms for m in kept}[row.key]) for row in rows)
     saved = json.loads(Path("runs/quick/run.json").read_text(encoding="utf-8"))["settings"]
     assert saved["latency"] == "cpu/1/float32/eager/1"

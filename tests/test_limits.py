@@ -136,6 +136,6 @@ def test_limits_that_no_net_keeps_together_are_one_line(alternas: Any) -> None:
     """Each alone leaves nets: larger patches take fewer MACs and more parameters."""
     words = "search hybrid --data digits --max-macs 57500 --max-params 2800 --trials 1"
     code, _, err = alternas(*words.split())
-    said = "max-macs and max-params: no net of space 'hybrid' at 8x8 px was found that keeps both limits"
+    said = "max-macs and max-params: no net of space 'hybrid' at 8x8 px was found that keeps all limits"
     assert (code, err.startswith(f"alternas: {said}"), err.count("\n")) == (2, True, 1), err
     assert not Path("runs").exists()

@@ -38,7 +38,7 @@ from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.training.loaders import open_loader
 from alternas.search.training.loop import train
 from command_line import Run, records
-from runs import finished_run, made_run, net_row
+from runs import finished_run, made_run, net_row, ranked_net
 
 TEN = {"classes": list("0123456789")}
 NLL = {"name": "nll", "minimize": True}
@@ -166,17 +166,17 @@ def test_ties_ask_that_no_objective_is_worse() -> None:
     """Net 1 leads net 0 by more than the noise at equal cost, but has more of a metric of which less is better."""
     noise = Noise([(0.5, 10 * 0.01**2, 10)], 20, 10)
 
-    def tied(delay: float) -> list[dict[str, Any]]:
+    def tied(delay: float) -> list[int | str] | None:
         rows = [
-            {"trial": 0, "rank": 1, "accuracy": 0.50, "seeds": 2, "macs": 10, "delay": 1.0},
-            {"trial": 1, "rank": 1, "accuracy": 0.60, "seeds": 2, "macs": 10, "delay": delay},
-            {"trial": 2, "rank": 2, "accuracy": 0.49, "seeds": 2, "macs": 10, "delay": 1.5},
+            ranked_net(0, 0.50, rank=1, seeds=2, metrics={"delay": 1.0}),
+            ranked_net(1, 0.60, rank=1, seeds=2, metrics={"delay": delay}),
+            ranked_net(2, 0.49, rank=2, seeds=2, metrics={"delay": 1.5}),
         ]
         mark_ties(rows, RankingQuery(("accuracy", "macs", "-delay")), noise)
-        return rows
+        return rows[2].tied_with
 
-    assert tied(2.0)[2]["tied_with"] == [0]
-    assert tied(1.2)[2]["tied_with"] == [], "net 1 leads it at no more of either"
+    assert tied(2.0) == [0]
+    assert tied(1.2) == [], "net 1 leads it at no more of either"
 
 
 @pytest.mark.usefixtures("elsewhere")
@@ -239,7 +239,7 @@ def test_runs_of_different_metrics_are_not_compared(alternas: Any) -> None:
 def test_what_a_net_must_reach_begins_fronts_and_hypervolumes(alternas: Any) -> None:
     """Of NLL .25, .5, .75 and 1.5 two are at most .5; between them and a perfect 0 half of .5 and none of it."""
     board = leaderboard_of(run_of("asked", NETS, NLL | {"needed": 0.5}))
-    assert [r["trial"] for r in board.rows] == [2, 1]
+    assert [r.trial for r in board.rows] == [2, 1]
     assert board.score_range == (-0.5, 0.0)
     assert board.hypervolume() == pytest.approx(0.0)  # one is at the bound, the other the most expensive
     assert any("without nll of at most 0.5000: 2 nets" in line for line in left_out(board))

@@ -15,7 +15,8 @@ from sklearn.metrics import (
     top_k_accuracy_score,
 )
 
-from alternas.results.metrics import NUMBERS, evaluate, macro_auroc, scores
+from alternas.results.metrics import evaluate, macro_auroc, scores
+from alternas.results.ranking.quantities import class_metrics
 
 
 @pytest.mark.parametrize("classes", [3, 12])
@@ -86,4 +87,4 @@ def test_batches_do_not_matter() -> None:
     whole = evaluate([(x, y)], 7)
     parts = evaluate(zip(x.split(8), y.split(8), strict=True), 7)
     assert whole.numbers() == parts.numbers()
-    assert whole.numbers("train_").keys() == {f"train_{name}" for name in NUMBERS}
+    assert whole.numbers("train_").keys() == {f"train_{name}" for name in class_metrics()}

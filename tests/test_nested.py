@@ -8,26 +8,24 @@ import numpy as np
 import pytest
 
 from alternas.results.ranking.front import leaderboard
-from alternas.results.ranking.nested import mark_nested
+from alternas.results.ranking.nested import nested_scores
 from alternas.results.ranking.verdict import verdict_of
 from alternas.results.runs.record import Record
 from runs import net_row
 
 
-def rows_of(folds_RF: np.ndarray, macs: list[int]) -> list[dict]:
-    return [{"trial": n, "macs": m, "folds": f.tolist()} for n, (m, f) in enumerate(zip(macs, folds_RF, strict=True))]
+def nets_of(folds_RF: np.ndarray, macs: list[int]) -> list[tuple[float, int, list[float]]]:
+    return [(m, n, f.tolist()) for n, (m, f) in enumerate(zip(macs, folds_RF, strict=True))]
 
 
 def test_nested_scores_are_those_of_the_definition() -> None:
     """Brute force over nets, folds and costs; equal costs share one score."""
     rng = np.random.default_rng(0)
     folds_RF, macs = rng.random((40, 5)), rng.integers(1, 15, 40).tolist()
-    rows = rows_of(folds_RF, macs)
-    mark_nested(rows, "macs")
-    for row in rows:
-        within = folds_RF[np.array(macs) <= row["macs"]]
+    for most, nested in zip(macs, nested_scores(nets_of(folds_RF, macs)), strict=True):
+        within = folds_RF[np.array(macs) <= most]
         judged = [within[np.delete(within, fold, 1).mean(1).argmax(), fold] for fold in range(5)]
-        assert row["nested"] == pytest.approx(fmean(judged)), row["trial"]
+        assert nested == pytest.approx(fmean(judged)), most
 
 
 def test_the_luck_of_the_best_of_many_is_taken_off() -> None:
@@ -35,21 +33,16 @@ def test_the_luck_of_the_best_of_many_is_taken_off() -> None:
     rng, best, nested = np.random.default_rng(1), [], []
     for _ in range(100):
         folds_RF = rng.binomial(20, 0.8, (300, 5)) / 20
-        rows = rows_of(folds_RF, [1] * 300)
-        mark_nested(rows, "macs")
         best.append(folds_RF.mean(1).max())
-        nested.append(rows[0]["nested"])
+        nested.append(nested_scores(nets_of(folds_RF, [1] * 300))[0])
     assert fmean(best) > 0.89
     assert abs(fmean(nested) - 0.8) < 0.01
 
 
 def test_nets_without_folds_have_no_nested_score() -> None:
-    rows = [*rows_of(np.full((2, 5), 0.5), [1, 2]), {"trial": 2, "macs": 3, "folds": []}]
-    mark_nested(rows, "macs")
-    assert [row["nested"] for row in rows] == [0.5, 0.5, None]
-    rows[0]["folds"] = [0.5]
-    mark_nested(rows, "macs")
-    assert [row["nested"] for row in rows] == [None] * 3, "judged in another number of folds"
+    nets = [*nets_of(np.full((2, 5), 0.5), [1, 2]), (3, 2, [])]
+    assert nested_scores(nets) == [0.5, 0.5, None]
+    assert nested_scores([(1, 0, [0.5]), *nets[1:]]) == [None] * 3, "judged in another number of folds"
 
 
 def test_the_verdict_says_what_to_expect() -> None:
@@ -60,7 +53,7 @@ def test_the_verdict_says_what_to_expect() -> None:
         scores[fold] = 0.5
         lucky.append(Record(**net_row(fold, key=f"net{fold}", accuracy=0.9, weights="frozen", folds=scores)))
     board = leaderboard(lucky)
-    assert [row["nested"] for row in board.rows] == [0.5] * 5
+    assert [row.nested for row in board.rows] == [0.5] * 5
     said = " ".join(verdict_of(board))
     assert "Expect accuracy 0.5000 of new pictures" in said
     assert "its own is that of the luckiest of 5" in said

@@ -61,12 +61,12 @@ def folder() -> Path:
 
 def test_the_better_weights_stand_for_a_net(folder: Path) -> None:
     rows = leaderboard_of(folder).rows
-    assert {r["trial"]: (r["accuracy"], r["weights"], r["steps_in_all"]) for r in rows} == {
+    assert {r.trial: (r.accuracy, r.weights, r.steps_in_all) for r in rows} == {
         10: (0.65, "polished", 100), 11: (0.692, "polished", 100), 3: (0.75, "alone", 20),
     }  # fmt: skip
     trainings = trained_nets(leaderboard_of(folder).records)
     assert [[r.trial for r in net] for net in trainings] == [[0, 10], [2, 11], [3, 12]]
-    assert all(r["gain"] == pytest.approx(100 * (r["accuracy"] - 0.65)) for r in rows), "over the better ResNet"
+    assert all(r.gain == pytest.approx(100 * (r.accuracy - 0.65)) for r in rows), "over the better ResNet"
 
 
 def test_a_net_is_counted_once(folder: Path, alternas: Any) -> None:

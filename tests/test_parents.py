@@ -130,7 +130,7 @@ def test_nothing_is_inherited_unasked(opened: Open) -> None:
     controller = opened(20)
     executor = finish(controller)
     assert all(job.start is None and job.total_steps == STEPS for job in executor.ran)
-    assert not any(row["weights"] != "alone" for row in leaderboard(controller.store.records).rows)
+    assert not any(row.weights != "alone" for row in leaderboard(controller.store.records).rows)
 
 
 def test_lineage_sums_what_the_ancestors_cost(opened: Open) -> None:
@@ -160,10 +160,8 @@ def test_fronts_say_what_is_inherited(opened: Open) -> None:
     finish(controller)
     children = {r.trial for r in controller.store.records if r.lineage}
     for rows in (leaderboard(controller.store.records).rows, leaderboard(controller.store.records).front):
-        assert {row["trial"] for row in rows if row["weights"] == "inherited"} == children & {
-            row["trial"] for row in rows
-        }
-    assert children & {row["trial"] for row in leaderboard(controller.store.records).front}
+        assert {row.trial for row in rows if row.weights == "inherited"} == children & {row.trial for row in rows}
+    assert children & {row.trial for row in leaderboard(controller.store.records).front}
 
 
 def test_only_weights_that_are_there_are_inherited(opened: Open) -> None:
@@ -308,7 +306,7 @@ def test_a_net_is_trained_with_each_seed(opened: Open) -> None:
         assert record.seconds == 3.0
     files = [job.weights for job in executor.ran] + [job.checkpoint for job in executor.ran]
     assert len(files) == len(set(files))
-    assert all(row["seeds"] == 3 for row in leaderboard(controller.store.records).rows)
+    assert all(row.seeds == 3 for row in leaderboard(controller.store.records).rows)
 
 
 def test_the_strategy_hears_every_seed(opened: Open, tmp_path: Path) -> None:

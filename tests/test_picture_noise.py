@@ -17,7 +17,7 @@ from alternas.results.ranking.picture_noise import answers_variance, half_width,
 from alternas.results.ranking.ties import no_answers, paired_width
 from alternas.results.runs.answers import answer_arrays, right_share
 from alternas.results.runs.record import Record
-from runs import net_row
+from runs import net_row, ranked_net
 
 PAIRS = 8000  # of 2,000 pairs 5 % are 4 to 6 %
 SEED_SD = 0.01  # of what a net has learnt from seed to seed, beside chance in its single answers
@@ -39,11 +39,9 @@ def told_apart(images: int, seeds: int, apart: float, random: np.random.Generato
             right_answers(ease_N + gain * (1 - ease_N) / (1 - MEAN_EASE), seeds, random).mean(0)
             for gain in (0.0, apart)
         ]
-        one, other = (
-            {"trial": trial, "accuracy": float(share_N.mean()), "seeds": seeds} for trial, share_N in enumerate(shares)
-        )
-        width = paired_width(one, other, noise, lambda row, of=shares: (np.zeros(images), of[row["trial"]]))
-        found += abs(one["accuracy"] - other["accuracy"]) > width
+        one, other = (ranked_net(trial, float(share_N.mean()), seeds=seeds) for trial, share_N in enumerate(shares))
+        width = paired_width(one, other, noise, lambda row, of=shares: (np.zeros(images), of[row.trial]))
+        found += abs(one.accuracy - other.accuracy) > width
     return found / pairs
 
 
@@ -158,9 +156,9 @@ def test_ties_are_by_pictures_where_answers_are_known() -> None:
     pictures_N = np.zeros(100, np.uint8)
 
     def tied(known: bool) -> list[list[int] | None]:
-        answers = (lambda row: (pictures_N, right_N[row["trial"]])) if known else no_answers
+        answers = (lambda row: (pictures_N, right_N[row.trial])) if known else no_answers
         board = rank_rows(records, RankingQuery(("accuracy", "macs")), ExtraResults(images=100, right_of=answers))
-        return [row["tied_with"] for row in board.rows]
+        return [row.tied_with for row in board.rows]
 
     assert tied(known=False) == [[1], [0]]
     assert tied(known=True) == [[], []]

@@ -132,13 +132,13 @@ def test_the_front_has_its_noise_its_ties_its_knee_and_marks_of_weights(tmp_path
     front, noise = series["on the front, 95 %"], run.board.noise
     assert noise
     for record, (low, high), accuracy in zip(run.front, front.bars, front.y, strict=True):
-        seeds = run.row_of[record.trial]["seeds"]
+        seeds = run.row_of[record.trial].seeds
         assert high - low == pytest.approx(2 * noise.half_width(accuracy, seeds), abs=1e-4)
         assert (low + high) / 2 == pytest.approx(accuracy, abs=1e-4)
-    (knee,) = (row["trial"] for row in run.rows if row["knee"])
+    (knee,) = (row.trial for row in run.rows if row.knee)
     assert f"knee: {knee}" in front.labels
-    tied = [row for row in run.rows if row["rank"] > 1 and row["tied_with"]]
-    assert sorted(series["tied with it"].x) == sorted(row["macs"] for row in tied)
+    tied = [row for row in run.rows if row.rank > 1 and row.tied_with]
+    assert sorted(series["tied with it"].x) == sorted(row.costs["macs"] for row in tied)
     looks = {one.look for one in series.values() if one.kind == "points"}
     assert looks == {*WEIGHT_LOOKS.values()}
     marked = {name.partition(" (")[2] for name in series if "(" in name}

@@ -126,7 +126,7 @@ def test_they_are_part_of_what_the_search_is(alternas: Any) -> None:
     assert (Path("runs/x/starts") / f"{digest}.safetensors").exists()
     rows = leaderboard_of(Path("runs/x")).rows
     assert rows
-    assert {row["weights"] for row in rows} == {"inherited"}, "marked in every front"
+    assert {row.weights for row in rows} == {"inherited"}, "marked in every front"
     assert alternas(*SEARCH, "--from", "w.safetensors")[0] == 0, "resumes"
     code, _, err = alternas(*SEARCH)
     assert code == 2

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 from safetensors.torch import save_file
 
 from alternas.archs import InputError
@@ -16,13 +17,18 @@ from alternas.archs.cut_network import CutNetwork
 from alternas.archs.timm.models import create
 from alternas.archs.timm_net import CutNet, net_cost, picture_moments
 from alternas.archs.weights import fill
+from alternas.results.ranking.limits import Limits
+from alternas.results.ranking.quantities import QUANTITIES, Quantity
 from alternas.results.runs.status import Status
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.probe.evaluate import probe_job
 from alternas.search.probe.job import ProbeJob
+from alternas.search.probe.prepare import prepare_probe
+from alternas.search.spec import ProbeSpec
 from alternas.search.training.loaders import open_loader
 from command_line import Run
+from fakes import spec_of
 
 NET = "test_efficientnet.r160_in1k"
 CPU = torch.device("cpu")
@@ -61,10 +67,10 @@ def test_every_cut_is_judged_and_the_front_has_weights(digits: DataSet, weights_
     assert best.accuracy > 0.6  # random weights and a classifier in closed form; guessing has 0.1
     net = CutNet(NET, best.block, 32, best.pooling)
     cost = net_cost(net, 10, 8)
-    assert (cost.params, cost.macs) == (best.params, best.macs)
+    assert cost == best.cost
     network = CutNetwork(net, 10, 1)
     fill(network, tmp_path / f"{net.key}.safetensors")
-    assert sum(p.numel() for p in network.parameters()) == best.params
+    assert sum(p.numel() for p in network.parameters()) == best.cost.params
     x_BCHW, y_B = next(iter(open_loader(digits, CPU, 1).images("train", 200)))
     with torch.no_grad():
         right = (network.eval()(x_BCHW).argmax(1) == y_B).float().mean().item()
@@ -72,14 +78,25 @@ def test_every_cut_is_judged_and_the_front_has_weights(digits: DataSet, weights_
     assert {cut.block for cut in result.cuts if not cut.sha256}.isdisjoint({best.block})
 
 
-def test_limits_leave_out_deeper_cuts(digits: DataSet, weights_dir: Path, tmp_path: Path) -> None:
+def test_limits_leave_out_deeper_cuts(
+    digits: DataSet, weights_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By any cost that follows from a cut's totals; one that does not is refused before anything is probed."""
     loader = open_loader(digits, CPU, 1)
     every = probe_job(job(weights_dir, tmp_path), loader).cuts
-    most = every[2].macs
-    within = probe_job(job(weights_dir, tmp_path, limits={"macs": most}), loader).cuts
+    most = every[2].cost.macs
+    within = probe_job(job(weights_dir, tmp_path, limits=Limits({"macs": most})), loader).cuts
     assert 0 < len(within) < len(every)
-    assert all(cut.macs <= most for cut in within)
-    assert probe_job(job(weights_dir, tmp_path, limits={"macs": 1}), loader).cuts == ()
+    assert all(cut.cost.macs <= most for cut in within)
+    weights = Quantity("weight_bytes", "weights", formula=lambda costs: 4 * costs["params"])
+    monkeypatch.setitem(QUANTITIES, "weight_bytes", weights)
+    limits = Limits({"weight_bytes": 4 * every[2].cost.params})
+    cheap = probe_job(job(weights_dir, tmp_path, limits=limits, objective="weight_bytes"), loader).cuts
+    assert 0 < len(cheap) < len(every)
+    assert all(cut.cost.params <= every[2].cost.params for cut in cheap)
+    with pytest.raises(InputError, match="memory: of cuts of pretrained nets it is not known; take macs or params"):
+        prepare_probe(spec_of("pretrained", strategy="evolution", probe=ProbeSpec(), limits={"memory": 9}), Console())
+    assert probe_job(job(weights_dir, tmp_path, limits=Limits({"macs": 1})), loader).cuts == ()
 
 
 def test_cuts_that_the_runs_front_dominates_leave_no_weights(

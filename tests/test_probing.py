@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from alternas.archs import OperationError
-from alternas.archs.timm_net import CutNet
+from alternas.archs.timm_net import CountedCost, CutNet
 from alternas.results.ranking.front import leaderboard, noise_of
 from alternas.results.ranking.remarks import budget_lines, rising_lines
 from alternas.results.runs.record import versions
@@ -62,7 +62,7 @@ def success(context: ProbeContext, job: ProbeJob | FinetuneCutJob) -> JobResult:
         net = CutNet(job.net, block, job.side)
         accuracy = 1 - 400 / macs**0.5 - 0.2 * (block == CUTS - 1)  # the whole net is worse than its cuts, as it is
         (Path(job.weights) / f"{net.key}.safetensors").write_bytes(b"weights")
-        cuts.append(CutResult(block, "mean", 1000, macs, accuracy, {}, "0" * 12))
+        cuts.append(CutResult(block, "mean", CountedCost(1000, macs), accuracy, {}, "0" * 12))
     return JobResult(job.id, Status.OK, seconds=1.0, device="cpu", cuts=tuple(cuts))
 
 
@@ -184,7 +184,7 @@ def test_the_better_of_frozen_and_finetuned_is_the_net(trained_on: ProbeContext)
     probing, finetuning = finetuned(trained_on)
     records = [*probing.records.values(), *finetuning.records.values()]
     board = leaderboard(records)
-    rows = {row["key"]: row for row in board.rows}
+    rows = {row.key: row for row in board.rows}
     noise = noise_of(records, images=100)
     assert noise
     assert noise.is_seedless
@@ -193,8 +193,8 @@ def test_the_better_of_frozen_and_finetuned_is_the_net(trained_on: ProbeContext)
     for of, after in finetuning.records.items():
         before = next(r for r in probing.records.values() if r.trial == of)
         best = max((before, after), key=lambda record: record.accuracy or 0.0)
-        assert (rows[before.key]["weights"], rows[before.key]["accuracy"]) == (best.weights, best.accuracy)
-    assert {rows[r.key]["weights"] for r in finetuning.records.values()} == {"frozen", "finetuned"}
+        assert (rows[before.key].weights, rows[before.key].accuracy) == (best.weights, best.accuracy)
+    assert {rows[r.key].weights for r in finetuning.records.values()} == {"frozen", "finetuned"}
 
 
 def test_a_cut_whose_finetuning_fails_stays_frozen(trained_on: ProbeContext) -> None:

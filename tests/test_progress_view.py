@@ -17,6 +17,7 @@ import sys
 import termios
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -160,12 +161,13 @@ def test_words_give_way_to_numbers_at_80_columns() -> None:
         "knee": True,
         "tied_with": [6, 1, 2, 3, 4, 5],
     }
-    rows = [row | known for row in leaderboard([Record.from_dict(found) for found in drawn_records(8)]).rows]
+    rows = [replace(row, **known) for row in leaderboard([Record.from_dict(found) for found in drawn_records(8)]).rows]
     console = terminal(80)
     console.print(nets_table(rows))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     for row in rows:
-        assert all(cell in text for cell in (f"{row['accuracy']:.4f}", short(row["macs"]), short(row["params"])))
+        cells = f"{row.accuracy:.4f}", short(row.costs["macs"]), short(row.costs["params"])
+        assert all(cell in text for cell in cells)
 
 
 @WIDTHS
@@ -299,11 +301,12 @@ def test_nothing_is_cut_at_80_columns() -> None:
         own = {name: known[name] for name in names}
         if ("sd" in own) != ("seeds" in own) or ("retrained_accuracy" in own) != ("retrained_seeds" in own):
             continue
-        rows = [row | {"latency_ms": None} | own for row in leaderboard(board).rows]
+        ms, fields = own.get("latency_ms"), {name: value for name, value in own.items() if name != "latency_ms"}
+        rows = [replace(row, costs={**row.costs, "latency_ms": ms}, **fields) for row in leaderboard(board).rows]
         run = {"run": "a-run-with-a-name-that-is-very-long-indeed"}
         for more, others, ranks in (({}, ["latency_ms"], True), (run, [], False)):
             console = terminal(80)
-            console.print(nets_table([row | more for row in rows], "", others, ranks))
+            console.print(nets_table([replace(row, **more) for row in rows], "", others, ranks))
             text = console.file.getvalue()  # type: ignore[attr-defined]
             assert "…" not in text, own
             assert len(text.splitlines()) <= 2 + 3 * len(rows), own

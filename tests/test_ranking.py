@@ -133,9 +133,9 @@ def test_a_gain_is_over_plain_resnets_that_were_trained_for_as_long() -> None:
 
     short = [trained(0, "baseline", 0.5, 100, 100), trained(1, "baseline", 0.7, 10_000, 100)]
     nets = [trained(2, "search", 0.6, 1000, 100), trained(3, "search", 0.8, 1000, 300, parent=2)]
-    gains = {row["trial"]: (row["gain"], row["gain_bound"]) for row in leaderboard([*short, *nets]).rows}
+    gains = {row.trial: (row.gain, row.gain_bound) for row in leaderboard([*short, *nets]).rows}
     assert gains[3] == (None, None)
     assert 2 not in gains, "a net that was trained on is one net"
     longer = trained(4, "baseline", 0.45, 100, 300, parent=0)
-    gains = {row["trial"]: (row["gain"], row["gain_bound"]) for row in leaderboard([*short, *nets, longer]).rows}
+    gains = {row.trial: (row.gain, row.gain_bound) for row in leaderboard([*short, *nets, longer]).rows}
     assert gains[3] == (pytest.approx(30.0), "upper"), "the cheaper ResNet, which kept its better weights"

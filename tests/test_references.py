@@ -255,14 +255,14 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_it_stands_in_front_leaderboard_and_compute(run: Path) -> None:
-    row = next(row for row in leaderboard_of(run).front if row["kind"] == "reference")
-    assert (row["trial"], row["family"], row["label"]) == (FIRST_REFERENCE, "timm", "timm:test_resnet")
-    assert row["macs"] == counted_cost(TINY, 10, (8, 8), 1).macs
+    row = next(row for row in leaderboard_of(run).front if row.kind == "reference")
+    assert (row.trial, row.family, row.label) == (FIRST_REFERENCE, "timm", "timm:test_resnet")
+    assert row.costs["macs"] == counted_cost(TINY, 10, (8, 8), 1).macs
     record = next(r for r in read_records(run) if r.kind == "reference")
     assert run_row(run)["reference_flops"] == 2 * own_flops(record) > 0
     without = [r for r in read_records(run) if r.kind != "reference"]
-    gains = {row["trial"]: row["gain"] for row in leaderboard(without).rows}
-    assert all(r["gain"] == gains[r["trial"]] for r in leaderboard_of(run).rows if r["trial"] in gains)
+    gains = {row.trial: row.gain for row in leaderboard(without).rows}
+    assert all(r.gain == gains[r.trial] for r in leaderboard_of(run).rows if r.trial in gains)
 
 
 def test_the_commands_show_it(alternas: Any, run: Path) -> None:
@@ -424,7 +424,7 @@ def test_a_search_trains_them(alternas: Any) -> None:
     found = [r for r in read_records(Path("runs/mine")) if r.kind == "reference"]
     assert [r.status for r in found] == ["ok", "ok"]
     assert all(isinstance(r, Record) and r.recipe["name"] == "smoke" for r in found)
-    names = {row["label"] for row in leaderboard_of(Path("runs/mine")).rows}
+    names = {row.label for row in leaderboard_of(Path("runs/mine")).rows}
     assert {"timm:test_resnet", "timm:test_efficientnet"} <= names, "with a latency measured"
     code, out, err = alternas("retrain", "mine", "--trials", str(FIRST_REFERENCE), "--seeds", "1", "--json")
     assert code == 0, err

@@ -110,7 +110,7 @@ def test_every_ranked_net_is_a_point_that_knows_itself(run: Path, report: Page) 
     known = open_run(run)
     nets = [dict(zip(report.data["nets"]["columns"], row, strict=False)) for row in report.data["nets"]["rows"]]
     desk = points_of(report)[: len({place for place, _, _ in points_of(report)})]
-    ranked = {row["trial"] for row in known.rows}
+    ranked = {row.trial for row in known.rows}
     assert ranked <= {nets[place]["trial"] for place, _, _ in desk}
     for pixel, value in ((1, lambda net: math.log10(net["macs"])), (2, lambda net: net["accuracy"])):
         low, high = (f(desk, key=lambda point: value(nets[point[0]])) for f in (min, max))
@@ -154,10 +154,10 @@ def test_genes_of_a_users_space_are_all_used() -> None:
 
 def test_the_front_and_the_baselines_are_drawn(run: Path, report: Page) -> None:
     found = open_run(run)
-    best = [row for row in leaderboard(found.records).rows if row["rank"] == 1]
+    best = [row for row in leaderboard(found.records).rows if row.rank == 1]
     steps = next(series for series in front_plot(found).series if series.name == "the front")
-    assert steps.x == [row["macs"] for row in best]
-    assert {row["key"] for row in best} <= set(report.data["drawings"])
+    assert steps.x == [row.costs["macs"] for row in best]
+    assert {row.key for row in best} <= set(report.data["drawings"])
     assert {r.key for r in found.records if r.kind == "baseline"} <= set(report.data["drawings"])
     assert all(svg.startswith("<svg") for svg in report.data["drawings"].values())
 
@@ -189,7 +189,7 @@ def test_tables_can_be_read_without_javascript(run: Path, report: Page) -> None:
     assert ids == [f"table-{name}" for name in TABLES if name != "failures"]
     assert "No net failed or was refused." in report.said
     for row in leaderboard(open_run(run).records).rows:
-        assert row["key"] in report.said
+        assert row.key in report.said
     assert "alternas search all --name 'a run' --scheduler mo-asha" in report.said
 
 
@@ -214,8 +214,8 @@ def test_gains_beyond_the_baselines_are_bounds_on_the_page_too(tmp_path: Path) -
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     for row, bound in ((cheap, "lower"), (dear, "upper")):
         known = found.row_of[row["trial"]]
-        assert known["gain_bound"] == bound
-        assert f"{'&gt;=' if bound == 'lower' else '&lt;='} {known['gain']:.1f}</td>" in text
+        assert known.gain_bound == bound
+        assert f"{'&gt;=' if bound == 'lower' else '&lt;='} {known.gain:.1f}</td>" in text
     nets = Page(tmp_path / "page.html").data["nets"]
     at = [nets["columns"].index(name) for name in ("trial", "gain_bound")]
     bounds = {row[at[0]]: row[at[1]] for row in nets["rows"]}
@@ -264,7 +264,7 @@ def test_no_cell_of_the_assets_is_a_formula(tmp_path: Path) -> None:
 
 def test_hypervolume_after_each_net_is_that_of_all_before_it(tmp_path: Path) -> None:
     run = open_run(made_run(tmp_path / "r", drawn_records(60, seed=1, stops=False)))
-    costs = [row["macs"] for row in run.rows]
+    costs = [row.costs["macs"] for row in run.rows]
     points = [(r.accuracy or 0.0, float(r.cost["macs"])) for r in run.records]
     found = hypervolumes(run)
     at = {round(s, 3): area for s, _, area in found}

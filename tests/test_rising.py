@@ -99,7 +99,7 @@ def test_rows_say_it_everywhere(alternas: Any, caplog: pytest.LogCaptureFixture)
     ]  # fmt: skip
     assert "and still rose at the end" in alternas("show", "mine", "1")[1]
     shutil.copytree(folder, "runs/other")
-    assert [row["rising"] for row in compare(["mine", "other"], RankingQuery()).front].count(True) == 4
+    assert [row.rising for row in compare(["mine", "other"], RankingQuery()).front].count(True) == 4
     assert "4 of 8 nets on the front still rose" in " ".join(alternas("compare", "mine", "other")[1].split())
     facts = json.loads(alternas("report", "mine", "--assets", "plots", "--json")[1])
     assert facts["rising"] == 2
@@ -142,7 +142,7 @@ def trained(fake_pool: type[FakePool]) -> list[TrainJob]:
 def test_the_command_that_is_offered_costs_what_is_said(alternas: Any, trained: list[TrainJob]) -> None:
     """What `retrain` counts before it starts, from its plan and the nets, is what the front said, from the records."""
     folder = run_of("runs/mine", [0.9, 0.3, 0.9])
-    nets = {row["trial"]: row["key"] for row in leaderboard_of(folder).rows}
+    nets = {row.trial: row.key for row in leaderboard_of(folder).rows}
     out = alternas("front", "mine")[1]
     (flops, time), (command,) = LINE.findall(" ".join(out.split()))[0], OFFER.findall(out)
     assert time == "26 s"  # two nets of 3.2 s each

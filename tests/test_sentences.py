@@ -7,13 +7,13 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from alternas.results.ranking.chance import above_chance
 from alternas.results.ranking.front import ExtraResults, Leaderboard, rank_rows
 from alternas.results.ranking.objectives import RankingQuery
+from alternas.results.ranking.ranked_net import RankedNet
 from alternas.results.ranking.remarks import rising_lines
 from alternas.results.ranking.verdict import recommended, verdict_of
 from alternas.results.render.board import summary_lines
@@ -91,13 +91,13 @@ def test_no_net_is_counted_twice(boards: list[tuple[str, Leaderboard]]) -> None:
     copies = 0
     for _, board in boards:
         nets = {r.key for r in board.records}
-        assert sorted(row["key"] for row in board.rows) == sorted(nets)
+        assert sorted(row.key for row in board.rows) == sorted(nets)
         copies += len(board.records) - len(nets)
         for said in verdict_of(board):
             if lucky := re.match(r"Best of (\d+),", said):
                 assert int(lucky[1]) == len(nets)
         behind = [line for line in summary_lines(board, board.rows) if "nets behind the front" in line]
-        tied = [row["key"] for row in board.rows if row["rank"] > 1 and row["tied_with"]]
+        tied = [row.key for row in board.rows if row.rank > 1 and row.tied_with]
         assert not behind or int(behind[0].rpartition(": ")[2]) == len({*tied}) == len(tied)
     assert copies > 500
 
@@ -106,28 +106,28 @@ def test_who_is_called_tied_is_within_the_intervals_that_are_shown(boards: list[
     ties, unknown = 0, 0
     for kind, board in boards:
         groups = [[*r.accuracies.values()] for r in board.records if len(r.accuracies) > 1]
-        by_trial = {row["trial"]: row for row in board.rows}
+        by_trial = {row.trial: row for row in board.rows}
         for row in board.rows:
-            if row["tied_with"] is None:
-                known = board.noise and groups and near_noise(groups, row["accuracy"])[1] >= 4
+            if row.tied_with is None:
+                known = board.noise and groups and near_noise(groups, row.accuracy)[1] >= 4
                 assert not known or math.sqrt(2) * seeds_half(board, row) > 0.1
                 unknown += 1
                 continue
-            assert near_noise(groups, row["accuracy"])[1] >= 4
-            for other in (by_trial[trial] for trial in row["tied_with"]):
-                width = math.hypot(row["interval"], other["interval"])
-                assert abs(row["accuracy"] - other["accuracy"]) <= width + 1e-12
+            assert near_noise(groups, row.accuracy)[1] >= 4
+            for other in (by_trial[trial] for trial in row.tied_with):
+                width = math.hypot(row.interval, other.interval)
+                assert abs(row.accuracy - other.accuracy) <= width + 1e-12
                 assert math.hypot(seeds_half(board, row), seeds_half(board, other)) <= 0.1 + 1e-12
-                assert 1 in (row["rank"], other["rank"])
-                assert row["trial"] in (other["tied_with"] or ())
+                assert 1 in (row.rank, other.rank)
+                assert row.trial in (other.tied_with or ())
                 ties += 1
-        assert kind != "one seed" or all(row["tied_with"] is None for row in board.rows)
+        assert kind != "one seed" or all(row.tied_with is None for row in board.rows)
     assert min(ties, unknown) > 300
 
 
-def seeds_half(board: Leaderboard, row: dict[str, Any]) -> float:
+def seeds_half(board: Leaderboard, row: RankedNet) -> float:
     assert board.noise
-    return board.noise.seeds_half_width(row["accuracy"], row["seeds"])
+    return board.noise.seeds_half_width(row.accuracy, row.seeds)
 
 
 def test_the_net_to_take_and_what_is_beside_it(boards: list[tuple[str, Leaderboard]]) -> None:
@@ -141,10 +141,10 @@ def test_the_net_to_take_and_what_is_beside_it(boards: list[tuple[str, Leaderboa
             r"Take net (\d+)(?: \(a plain ResNet\))?: ([\d.]+ ?[kMG]?) MACs, (\d\.\d+)(?: ± (\d\.\d+))?", first
         )
         assert taken, first
-        assert (int(taken[1]), taken[2], taken[3]) == (row["trial"], short(row["macs"]), f"{row['accuracy']:.3f}")
-        assert taken[4] is None or taken[4] == f"{row['interval']:.3f}"
-        assert (row["interval"] is None) == (board.noise is None)
-        tied, ties = TIED.search(first), row["tied_with"] or []
+        assert (int(taken[1]), taken[2], taken[3]) == (row.trial, short(row.costs["macs"]), f"{row.accuracy:.3f}")
+        assert taken[4] is None or taken[4] == f"{row.interval:.3f}"
+        assert (row.interval is None) == (board.noise is None)
+        tied, ties = TIED.search(first), row.tied_with or []
         assert bool(tied) == bool(ties), first
         if tied:
             named += 1
@@ -155,29 +155,29 @@ def test_the_net_to_take_and_what_is_beside_it(boards: list[tuple[str, Leaderboa
             check_cheaper(board, row, tied)
         knees = [re.match(r"The knee of the front, .* is net (\d+): ([\d.]+ ?[kMG]?) MACs", said) for said in rest]
         for found in filter(None, knees):
-            at_knee = next(of for of in board.front if of["knee"])
-            assert (int(found[1]), found[2]) == (at_knee["trial"], short(at_knee["macs"]))
-            assert at_knee["trial"] != row["trial"]
+            at_knee = next(of for of in board.front if of.knee)
+            assert (int(found[1]), found[2]) == (at_knee.trial, short(at_knee.costs["macs"]))
+            assert at_knee.trial != row.trial
         unknown = [said for said in rest if "tied" in said]
-        assert bool(unknown) == (row["tied_with"] is None)
+        assert bool(unknown) == (row.tied_with is None)
         if best := [said for said in rest if said.startswith("The most accurate is net ")]:
             trial = int(re.findall(r"net (\d+):", best[0])[0])
-            most = max(board.rows, key=lambda of: of["accuracy"])
-            assert next(of for of in board.rows if of["trial"] == trial)["accuracy"] == most["accuracy"]
+            most = max(board.rows, key=lambda of: of.accuracy)
+            assert next(of for of in board.rows if of.trial == trial).accuracy == most.accuracy
             assert ("does not tell from it" in best[0]) == (trial in ties)
     assert named > 50
 
 
-def check_cheaper(board: Leaderboard, row: dict[str, Any], tied: re.Match[str]) -> None:
+def check_cheaper(board: Leaderboard, row: RankedNet, tied: re.Match[str]) -> None:
     """What is offered as cheaper is on the front, tied and cheaper; where nothing is, no such net is."""
-    among = [of for of in board.rows if of["trial"] in row["tied_with"] and of["macs"] < row["macs"]]
-    on_front = [of for of in among if of["rank"] == 1]
+    among = [of for of in board.rows if of.trial in row.tied_with and of.costs["macs"] < row.costs["macs"]]
+    on_front = [of for of in among if of.rank == 1]
     assert bool(tied[4]) == bool(on_front)
     if on_front:
-        cheapest = min(on_front, key=lambda of: of["macs"])
-        assert tied[4] == short(cheapest["macs"])
-        assert tied[3] is None or int(tied[3]) == cheapest["trial"]
-        assert bool(tied[2]) == (tied[3] is not None and min(of["macs"] for of in among) < cheapest["macs"])
+        cheapest = min(on_front, key=lambda of: of.costs["macs"])
+        assert tied[4] == short(cheapest.costs["macs"])
+        assert tied[3] is None or int(tied[3]) == cheapest.trial
+        assert bool(tied[2]) == (tied[3] is not None and min(of.costs["macs"] for of in among) < cheapest.costs["macs"])
 
 
 def test_that_all_guess_is_said_where_the_printed_interval_says_so(boards: list[tuple[str, Leaderboard]]) -> None:
@@ -194,11 +194,11 @@ def test_that_all_guess_is_said_where_the_printed_interval_says_so(boards: list[
             guessing += 1
             chance, trial, score, low, high = (float(of or found[3]) for of in found.groups())
             assert low <= chance <= high or high < chance, said
-            row = next(row for row in board.rows if row["trial"] == trial)
-            assert f"{row['accuracy']:.3f}" == f"{score:.3f}"
-            assert row["accuracy"] == max(of["accuracy"] for of in board.rows)
+            row = next(row for row in board.rows if row.trial == trial)
+            assert f"{row.accuracy:.3f}" == f"{score:.3f}"
+            assert row.accuracy == max(of.accuracy for of in board.rows)
             half = seeds_half(board, row) if board.noise else 0.0
-            assert row["accuracy"] - half >= low - 6e-4 or low == 0
+            assert row.accuracy - half >= low - 6e-4 or low == 0
             assert len(said) == 1
     assert guessing > 30
 
@@ -207,23 +207,23 @@ def test_longer_training_is_longer_than_what_nets_have_had(boards: list[tuple[st
     commands, after = 0, 0
     for _, board in boards:
         lines = rising_lines(board)
-        rising = [row for row in board.front if row["rising"]]
+        rising = [row for row in board.front if row.rising]
         if rising:
             assert lines[0].startswith(f"{len(rising)} of {len(board.front)} net"), lines
-            steps = [row["steps_in_all"] for row in rising]
+            steps = [row.steps_in_all for row in rising]
             assert steps_of(lines[0]) == (None if None in steps else (min(steps), max(steps)))
         if len(lines) < 2:
-            assert not [row for row in rising if row["steps_in_all"]] or not any(
+            assert not [row for row in rising if row.steps_in_all] or not any(
                 r.weights == "alone" for r in board.records
             )
             continue
         command = COMMAND.fullmatch(lines[1])
         assert command, lines[1]
         trials = [int(trial) for trial in command[1].split(",")]
-        assert trials == [row["trial"] for row in rising if row["steps_in_all"]]
+        assert trials == [row.trial for row in rising if row.steps_in_all]
         alone = max(r.budget["full"] for r in board.records if r.weights == "alone")
         given = float(command[2]) * alone / EPOCHS
-        had = max(row["steps_in_all"] for row in rising if row["steps_in_all"])
+        had = max(row.steps_in_all for row in rising if row.steps_in_all)
         assert given >= 4 * had
         assert all(total_steps(board.records, trial) <= had for trial in trials)
         commands, after = commands + 1, after + (had > STEPS)
@@ -252,15 +252,15 @@ def total_steps(records: Sequence[Record], trial: int) -> int:
 def test_how_a_net_came_by_its_weights(boards: list[tuple[str, Leaderboard]]) -> None:
     said_so = 0
     for _, board in boards:
-        row = recommended(board) if above_chance(board) else {"weights": "alone"}
+        row = recommended(board) if above_chance(board) else None
         said = [
             line for line in verdict_of(board) if line.startswith(("It began", "It was trained on once the others"))
         ]
-        assert len(said) == (row["weights"] != "alone")
-        if said and row["steps_in_all"]:
+        assert len(said) == (row is not None and row.weights != "alone")
+        if row and said and row.steps_in_all:
             said_so += 1
-            assert f"{row['steps_in_all']:,} steps in all" in said[0]
-            behind = sorted(of["steps_in_all"] for of in board.rows if of["rank"] > 1 and of["steps_in_all"])
+            assert f"{row.steps_in_all:,} steps in all" in said[0]
+            behind = sorted(of.steps_in_all for of in board.rows if of.rank > 1 and of.steps_in_all)
             assert ("nets behind the front have" in said[0]) == bool(behind)
             if behind:
                 assert said[0].endswith(f"have {behind[0]:,}{f' to {behind[-1]:,}' * (behind[0] < behind[-1])}.")

@@ -172,7 +172,7 @@ def test_only_the_fronts_slices_are_kept(open_supernet: Open, tmp_path: Path) ->
     shared = [r for r in read_records(tmp_path) if r.weights == "shared" and r.status == "ok"]
     rows = rank_rows(shared, RankingQuery(("accuracy", "macs"))).front
     kept = {r.trial for r in shared if weights_file(tmp_path, r).exists()}
-    assert kept == {row["trial"] for row in rows}
+    assert kept == {row.trial for row in rows}
 
 
 @pytest.mark.parametrize("after", range(1, 70, 13))

@@ -201,7 +201,7 @@ def test_a_net_is_trained_by_each_recipe_once(open_controller: Open, small_scale
     assert {(r.key, r.recipe["lr"]) for r in trained} == every
     assert len(trained) == len(every), "a baseline with the recipe's own values among them"
     rows = leaderboard(controller.store.records).rows
-    assert sum(row["kind"] == "search" for row in rows) == len({r.key for r in trained if r.kind == "search"})
+    assert sum(row.kind == "search" for row in rows) == len({r.key for r in trained if r.kind == "search"})
 
 
 def test_no_net_inherits_from_itself(open_controller: Open, small_scale: SpacePreset) -> None:
@@ -300,13 +300,13 @@ def test_the_front_has_each_net_at_its_best_recipe(tmp_path: Path) -> None:
     run = tuned_run(tmp_path / "t")
     records, board = read_records(run), leaderboard_of(run, RankingQuery())
     nets = Counter(r.key for r in records if r.kind == "search")
-    searched = [row for row in board.rows if row["kind"] == "search"]
-    assert Counter(row["key"] for row in searched) == dict.fromkeys(nets, 1)
+    searched = [row for row in board.rows if row.kind == "search"]
+    assert Counter(row.key for row in searched) == dict.fromkeys(nets, 1)
     for row in searched:
-        assert row["accuracy"] == max(r.accuracy or 0 for r in records if r.key == row["key"] and r.kind == "search")
-        assert (row["recipe"], row["recipes"]) == ({"lr": 6e-3}, nets[row["key"]])
-    baselines = [row for row in board.rows if row["kind"] == "baseline"]
-    assert {row["recipe"]["lr"] for row in baselines} == {6e-3}
+        assert row.accuracy == max(r.accuracy or 0 for r in records if r.key == row.key and r.kind == "search")
+        assert (row.recipe, row.recipes) == ({"lr": 6e-3}, nets[row.key])
+    baselines = [row for row in board.rows if row.kind == "baseline"]
+    assert {row.recipe["lr"] for row in baselines} == {6e-3}
     text = "\n".join(summary_lines(board, board.rows))
     assert f"recipe: {len(nets)} nets trained by several; the best one counts" in text
     assert "baselines are trained by the recipe's own values" in text

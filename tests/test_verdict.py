@@ -68,10 +68,10 @@ def test_the_cheapest_as_good_as_the_best_is_taken_with_its_interval_its_gain_an
 
 def test_it_is_the_most_accurate_but_for_one_within_a_standard_error_and_may_be_a_baseline() -> None:
     two = board(PLAIN[0], PLAIN[1], net(3, 0.72, 50_000_000), query=RankingQuery(("accuracy", "macs"), {"macs": 6e7}))
-    assert [row["trial"] for row in two.front] == [0, 3]
-    assert recommended(two)["trial"] == 3, "12 points are more than the noise"
+    assert [row.trial for row in two.front] == [0, 3]
+    assert recommended(two).trial == 3, "12 points are more than the noise"
     tied = board(PLAIN[0], PLAIN[1], net(3, 0.607, 50_000_000), query=RankingQuery(("accuracy", "macs"), {"macs": 6e7}))
-    assert recommended(tied)["trial"] == 0
+    assert recommended(tied).trial == 0
     assert verdict_of(tied)[0].startswith(
         "Take net 0 (a plain ResNet): 1 M MACs, 0.600 ± 0.011; net 3 is tied with it."
     )
@@ -88,11 +88,11 @@ def test_it_is_the_most_accurate_but_for_one_within_a_standard_error_and_may_be_
 )
 def test_gains_and_their_bounds(accuracy: float, macs: int, said: str) -> None:
     found = board(*PLAIN, net(9, accuracy, macs))
-    row = next(row for row in found.rows if row["trial"] == 9)
+    row = next(row for row in found.rows if row.trial == 9)
     alone = board(*PLAIN, net(9, accuracy, macs), query=RankingQuery(("accuracy", "macs"), families=("resnet",)))
-    rows = [row | {"knee": row["trial"] == 9, "rank": 1, "tied_with": []} for row in alone.rows]
+    rows = [replace(row, knee=row.trial == 9, rank=1, tied_with=[]) for row in alone.rows]
     sentence = verdict_of(Leaderboard(QUERY, rows, found.noise, records=found.records))[0]
-    assert row["trial"] == 9
+    assert row.trial == 9
     assert sentence.endswith(f", {said}.")
 
 
@@ -130,8 +130,8 @@ def test_the_interval_that_is_printed_says_that_nets_guess(tmp_path: Path) -> No
     assert min(roots) < 1 / 3 < 0.486 - stats.t.ppf(0.975, 4) * 0.04
     many = replace(board(*nets, net(12, 0.486, 5_000), extra=ExtraResults(images=3600)), folder=folder)
     assert verdict_of(many)[0].startswith("Take net ")
-    row = max(many.rows, key=lambda row: row["accuracy"])
-    assert row["accuracy"] - row["interval"] > 1 / 3
+    row = max(many.rows, key=lambda row: row.accuracy)
+    assert row.accuracy - row.interval > 1 / 3
 
 
 @pytest.mark.parametrize(("accuracy", "worth_it"), [(0.1, False), (0.9, True)])
@@ -148,8 +148,8 @@ def test_a_net_that_is_above_chance_is_taken_where_others_are_not(tmp_path: Path
     sure = net(3, 0.535, 4_000, accuracies={"0": 0.515, "1": 0.535, "2": 0.555})
     found = replace(board(plain(0, 0.52, 1_000, 0.02), net(2, 0.54, 3_000), sure,
                           extra=ExtraResults(images=10_000)), folder=folder)  # fmt: skip
-    assert [row["trial"] for row in found.front] == [0, 2]
-    assert recommended(found)["trial"] == 3
+    assert [row.trial for row in found.front] == [0, 2]
+    assert recommended(found).trial == 3
     assert verdict_of(found)[0].startswith("Take net 3: ")
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from ...archs.errors import OperationError
 from ...archs.timm_net import net_from_dict
-from ..ranking.objectives import ACCURACY, RankingQuery
+from ..ranking.objectives import RankingQuery
+from ..ranking.quantities import ACCURACY
 from ..ranking.run_leaderboard import leaderboard_of
 from ..render.describe_net import input_spec
 from ..runs.record import Record
@@ -37,7 +38,7 @@ def measure_front(
     Raises:
         InputError: if the run is broken, or being searched.
     """
-    trials = [row["trial"] for row in leaderboard_of(folder, RankingQuery((ACCURACY, cost))).front]
+    trials = [row.trial for row in leaderboard_of(folder, RankingQuery((ACCURACY, cost))).front]
     by_trial = {record.trial: record for record in read_records(folder)}
     front = [by_trial[trial] for trial in trials]
     for setting in settings:

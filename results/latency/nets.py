@@ -21,8 +21,9 @@ from ...archs.errors import InputError, OperationError
 from ...archs.timm_net import TIMM, Net, net_from_dict, side_seen
 from ...archs.timm_network import build_net
 from ..ranking.metric import Metric, as_shown
-from ..ranking.objectives import ACCURACY, RankingQuery
+from ..ranking.objectives import RankingQuery
 from ..ranking.pareto import pareto_ranks
+from ..ranking.quantities import ACCURACY
 from ..ranking.remarks import why_empty
 from ..ranking.run_leaderboard import leaderboard_of
 from ..ranking.stats import rank_correlation
@@ -96,9 +97,9 @@ def _nets_of_run(folder: Path, image_size: str, top: int) -> list[TimedNet]:
     if not board.rows:
         raise InputError(f"run {folder.name}: {why_empty(board)}")
     for row in board.rows[: top or None]:
-        facts = {name: row[name] for name in ("trial", "family", "kind", "accuracy")}
-        net = net_from_dict(records[row["trial"]].genotype)
-        timed = timed_net(f"trial {row['trial']}", net, scene, facts)
+        facts = {name: getattr(row, name) for name in ("trial", "family", "kind", "accuracy")}
+        net = net_from_dict(records[row.trial].genotype)
+        timed = timed_net(f"trial {row.trial}", net, scene, facts)
         nets.append(replace(timed, metric=board.query.metric))
     return nets
 

@@ -12,9 +12,10 @@ from ..runs.retrained import by_net, mean_of
 from ..runs.status import Status
 from ..runs.store import read_data_facts
 from .front import Leaderboard, noise_of
-from .metric import OF_IMAGES, Metric, guessing
+from .metric import Metric, guessing
 from .noise import Noise
-from .stats import LEVEL, Row, count_nets
+from .ranked_net import RankedNet
+from .stats import LEVEL, count_nets
 
 
 def chance_of(board: Leaderboard) -> float | None:
@@ -23,9 +24,9 @@ def chance_of(board: Leaderboard) -> float | None:
     return guessing(board.query.metric, read_data_facts(board.folder)) if known else None
 
 
-def interval_for_all(board: Leaderboard, row: Row) -> tuple[float, float]:
+def interval_for_all(board: Leaderboard, row: RankedNet) -> tuple[float, float]:
     """The interval of a net's score that holds at 95 % for all nets of the board together, and that of its seeds."""
-    net = (row["accuracy"], row["seeds"])
+    net = (row.accuracy, row.seeds)
     return _interval(net, board.noise, board.query.metric, board.extra.images, len(board.rows))
 
 
@@ -40,7 +41,7 @@ def _interval(
     score = net[0]
     half = noise.seeds_half_width(*net) if noise else 0.0
     low, high = score - half, score + half
-    if images and metric.name in OF_IMAGES:
+    if images and metric.kind.counts_images:
         deviations = NormalDist().inv_cdf(1 - (1 - LEVEL) / nets)
         added = deviations**2 / images
         middle = (score + added / 2) / (1 + added)
@@ -49,7 +50,7 @@ def _interval(
     return low, high
 
 
-def above_chance(board: Leaderboard) -> list[Row]:
+def above_chance(board: Leaderboard) -> list[RankedNet]:
     """The nets whose whole interval is better than guessing; all where nobody knows what guessing gives."""
     chance = chance_of(board)
     return [row for row in board.rows if chance is None or interval_for_all(board, row)[0] > chance]
@@ -80,7 +81,7 @@ def guess_text(
 ) -> str:
     """That no net is above chance, with the interval of the best that says so; `name` is of that one, or ""."""
     low, high = interval
-    of = f", the best of {count_nets(nets)} on {images} images" * (metric.name in OF_IMAGES)
+    of = f", the best of {count_nets(nets)} on {images} images" * (metric.kind.counts_images)
     known = f" ({interval_ends(metric, low, high)}{of})" * (low < high)
     best = f"the best{name and f', {name},'} has {metric.value(score):.3f}{known}"
     return f"No net is above chance ({metric.value(chance):.3f}) by more than the noise; {best}: train longer."

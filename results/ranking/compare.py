@@ -18,12 +18,14 @@ from ..runs.store import find_run, read_data_facts
 from .front import Leaderboard, noise_of, with_ranks
 from .metric import as_shown, score_range, trained_scores
 from .noise import UNKNOWN_NOISE, Noise
-from .objectives import ACCURACY, LATENCY, RankingQuery, column
+from .objectives import RankingQuery, column
 from .pareto import Bounds, coverage
+from .quantities import ACCURACY, LATENCY
+from .ranked_net import RankedNet
 from .remarks import budget_lines, count_rising, left_out, why_empty
 from .run_differences import differing
 from .run_leaderboard import costs_of, leaderboard_of
-from .stats import TIED, Row
+from .stats import TIED
 
 MAX_RUN, COVERED = 18, 9  # characters of a run's name on a line of the table, and of its heads
 COVERS = "covers: share of that run's front that this run's front equals or beats in every objective (C metric)"
@@ -38,7 +40,7 @@ class Comparison:
     runs: list[dict[str, Any]]
     # by run and by other run, the share of the other's front that the run's front equals or beats
     coverage: dict[str, dict[str, float | None]]
-    front: list[Row]  # the joint front, rows as those of a leaderboard, with `run`
+    front: list[RankedNet]  # the joint front, rows as those of a leaderboard, with `run`
     noise: Noise | None  # of the seeds of all runs
     notes: list[str]  # what makes the comparison less than fair
 
@@ -49,7 +51,7 @@ class Comparison:
             "objectives": list(self.query.objectives),
             "runs": [as_shown(row, self.query.metric) for row in self.runs],
             "coverage": self.coverage,
-            "front": [as_shown(row, self.query.metric) for row in self.front],
+            "front": [row.to_dict(self.query.metric) for row in self.front],
             "seed_noise": noise and {"sd": noise.sd, "trainings": noise.trainings, "nets": noise.nets},
             "notes": self.notes,
         }
@@ -87,9 +89,9 @@ def compare(names: Sequence[str], query: RankingQuery) -> Comparison:
         min(board.extra.images for board in boards.values()),
         [r for folder in folders.values() for r in retrained(folder)],
     )
-    rows = [{"run": name} | row for name, board in boards.items() for row in board.rows]
-    rows = with_ranks(rows, query, noise, lambda row: boards[row["run"]].extra.right_of(row))
-    front = [row for row in rows if row["rank"] == 1]
+    rows = [replace(row, run=name) for name, board in boards.items() for row in board.rows]
+    rows = with_ranks(rows, query, noise, lambda row: boards[row.run].extra.right_of(row))
+    front = [row for row in rows if row.rank == 1]
     scores = [score for board in boards.values() for score in trained_scores(board.records)]
     bounds = query.bounds(rows) | {ACCURACY: score_range(query.metric, read_data_facts(paths[0]), scores)}
     points = {name: [query.point(row) for row in board.front] for name, board in boards.items()}
@@ -112,17 +114,17 @@ def compare(names: Sequence[str], query: RankingQuery) -> Comparison:
     )
 
 
-def _run_row(name: str, board: Leaderboard, joint: Sequence[Row], bounds: Mapping[str, Bounds]) -> dict[str, Any]:
+def _run_row(name: str, board: Leaderboard, joint: Sequence[RankedNet], bounds: Mapping[str, Bounds]) -> dict[str, Any]:
     """A run beside the others: its hypervolume up to the most expensive net of all."""
-    best = max(board.rows, key=lambda row: (row["accuracy"], -row[board.query.cost]), default=None)
+    best = max(board.rows, key=lambda row: (row.accuracy, -row.costs[board.query.cost]), default=None)
     return {
         "run": name,
         "nets": len(board.rows),
         "hypervolume": board.hypervolume(bounds),
-        "best_accuracy": best and best["accuracy"],
-        "best_trial": best and best["trial"],
+        "best_accuracy": best and best.accuracy,
+        "best_trial": best and best.trial,
         "on_front": len(board.front),
-        "on_joint_front": sum(row["run"] == name for row in joint),
+        "on_joint_front": sum(row.run == name for row in joint),
         "seconds": sum(r.spent_seconds for r in board.records),
     }
 
@@ -156,7 +158,7 @@ def _draw(comparison: Comparison) -> RenderableType:
     none = "no run has a net that can be ranked"
     others = [column(name) for name in comparison.query.objectives if name != ACCURACY]
     front = nets_table(comparison.front, "Joint front", others, none=none, metric=metric)
-    tied = [TIED] if any(row["tied_with"] for row in comparison.front) else []
+    tied = [TIED] if any(row.tied_with for row in comparison.front) else []
     warnings = [plain(f"note: {line}", style="bold yellow") for line in comparison.notes]
     noise = comparison.noise.line(metric.points) if comparison.noise else UNKNOWN_NOISE
     known = [noise, *tied, *filter(None, [count_rising(comparison.front)])]

@@ -20,23 +20,26 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from ...archs.candidate import tuned_values
 from ...archs.errors import InputError
 from ..latency.measurements import Measurement
 from ..runs.nets import best_weights, trained_nets
 from ..runs.record import OF_CUTS, Record
-from ..runs.retrained import RETRAINED, by_net, retrainings
+from ..runs.retrained import by_net, retrainings
 from ..runs.status import Status
 from ..runs.store import read_data_facts
 from .lengths import PlainResNets
 from .limits import Limits
-from .metric import OF_IMAGES, Metric, score_range, trained_scores, validation_metrics
-from .nested import mark_nested
+from .metric import Metric, score_range, trained_scores, validation_metrics
+from .nested import nested_scores
 from .noise import Noise, pooled_noise
-from .objectives import ACCURACY, LATENCY, RankingQuery, column, is_cost, parse_objectives, train_flops, train_seconds
+from .objectives import RankingQuery, column, is_cost, parse_objectives, train_flops, train_seconds
 from .pareto import Bounds, dominated_volume, knee, pareto_ranks
-from .stats import Row, deviation, resolution_of
+from .quantities import ACCURACY, LATENCY, costs, static_values
+from .ranked_net import RankedNet
+from .stats import deviation, resolution_of
 from .ties import RightOf, mark_ties, no_answers
 
 DEVIATIONS = 2  # of the noise that a rise must exceed
@@ -60,7 +63,7 @@ class Leaderboard:
     """Ranked nets, and what they were ranked from."""
 
     query: RankingQuery  # what the nets are ranked on
-    rows: list[Row]  # by Pareto rank, then by rising cost; see `rank_rows`
+    rows: list[RankedNet]  # by Pareto rank, then by rising cost; see `rank_rows`
     noise: Noise | None  # of the run's seeds; None if unknown
     missing: Mapping[str, int] = field(default_factory=dict)  # nets left out by the value of theirs that is unknown
     over: int = 0  # nets left out by limits, family or accuracy
@@ -69,9 +72,9 @@ class Leaderboard:
     folder: Path = Path()  # of the run, where it was read from one
 
     @property
-    def front(self) -> list[Row]:
+    def front(self) -> list[RankedNet]:
         """The rows of rank 1."""
-        return [row for row in self.rows if row["rank"] == 1]
+        return [row for row in self.rows if row.rank == 1]
 
     @property
     def latency_setting(self) -> str:
@@ -106,19 +109,21 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
     needed = dict.fromkeys((*query.metrics, *query.costs, *query.limits))
     unknown = {name: sum(not _is_known(row, name) for row in candidates) for name in needed}
     known = [row for row in candidates if all(_is_known(row, name) for name in needed)]
-    within = [row for row in known if query.metric.is_met(row[ACCURACY]) and not Limits(query.limits).broken(row)]
-    rows = [row for row in within if not query.families or row["family"] in query.families]
+    within = [row for row in known if query.metric.is_met(row.accuracy) and not Limits(query.limits).broken(row.costs)]
+    rows = [row for row in within if not query.families or row.family in query.families]
 
     plain = PlainResNets(candidates, records, query.cost)
     for row in rows:
-        row["gain"], row["gain_bound"] = gain(row[ACCURACY], row[query.cost], envelope(plain.trained_as_long(row)))
+        row.gain, row.gain_bound = gain(row.accuracy, row.costs[query.cost], envelope(plain.trained_as_long(row)))
 
     rows = with_ranks(rows, query, noise, extra.right_of)
     missing, over = {name: n for name, n in unknown.items() if n}, len(known) - len(rows)
     return Leaderboard(query, rows, noise, missing, over, records, extra)
 
 
-def _candidates(records: Sequence[Record], query: RankingQuery, extra: ExtraResults, noise: Noise | None) -> list[Row]:
+def _candidates(
+    records: Sequence[Record], query: RankingQuery, extra: ExtraResults, noise: Noise | None
+) -> list[RankedNet]:
     """A row for each trained net; where recipes were searched, of its best one (`recipe`; `recipes` counts them)."""
     by_trial = {r.trial: r for r in records if r.status == Status.OK}
     trained = [r for r in map(best_weights, trained_nets(records)) if r.accuracy is not None]
@@ -127,12 +132,10 @@ def _candidates(records: Sequence[Record], query: RankingQuery, extra: ExtraResu
     rows = []
     for record in _at_best_recipe(trained):
         rising = still_rose(record, extra.images, query.metric, noise)
-        row = _row(record, query, costs_of_net(record, by_trial, extra), rising) | again.get(record.key, RETRAINED)
+        row = _row(record, query, costs_of_net(record, by_trial, extra), again.get(record.key, {}))
         source = by_trial.get(record.lineage.get("trial", -1))
-        row["steps_in_all"] = None if source and source.weights == "shared" else record.steps_in_all
-        if tuned := tuned_values(record.genes):
-            row |= {"recipe": tuned, "recipes": recipes[record.kind, record.key]}
-        rows.append(row)
+        in_all = None if source and source.weights == "shared" else record.steps_in_all
+        rows.append(replace(row, rising=rising, steps_in_all=in_all, recipes=recipes[record.kind, record.key]))
     return rows
 
 
@@ -150,58 +153,53 @@ def _at_best_recipe(trained: Sequence[Record]) -> list[Record]:
 def costs_of_net(record: Record, by_trial: Mapping[int, Record], extra: ExtraResults) -> dict[str, float | None]:
     """Every cost of a net by name, None where it is unknown, and the latency's spread."""
     latency = extra.latencies.get(record.key)
-    return {
-        "macs": record.cost["macs"],
-        "params": record.cost.get("params"),
-        "latency_ms": latency.value(LATENCY) if latency else None,
-        "latency_spread_ms": latency.spread_ms if latency else None,
-        "memory": record.cost.get("peak_activation_bytes"),
+    known = static_values(record.cost) | {
+        LATENCY: latency.value(LATENCY) if latency else None,
         "train_flops": train_flops(record),
         "train_seconds": train_seconds(record, by_trial),
+    }
+    return {
+        **{name: known.get(name) for name in costs()},
+        "latency_spread_ms": latency.spread_ms if latency else None,
         **{name: values.get(record.key) for name, values in extra.measured.items()},
     }
 
 
-def _row(record: Record, query: RankingQuery, costs: Mapping[str, float | None], rising: bool | None) -> Row:
-    """A net's row, before it is ranked; InputError if a metric has the name of another column."""
-    seeds = list(record.accuracies.values())
+def _row(record: Record, query: RankingQuery, costs: Mapping[str, float | None], again: Mapping[str, Any]) -> RankedNet:
+    """A net before it is ranked, with the results of retraining it.
+
+    Raises:
+        InputError: if a metric has the name of another column.
+    """
+    seeds, measured = list(record.accuracies.values()), validation_metrics(record, query.metric)
     assert record.accuracy is not None
-    row = {
-        "trial": record.trial,
-        "kind": record.kind,
-        "family": record.family,
-        "label": record.label,
-        "key": record.key,
-        "accuracy": record.accuracy,
-        "sd": deviation(seeds) if len(seeds) > 1 else None,
-        "seeds": max(1, len(seeds)),
-        "interval": None,
-        "images": None,
-        "folds": record.folds,
-        "nested": None,
-        **costs,
-        "rank": 0,
-        "gain": None,
-        "gain_bound": None,
-        "accuracy_per_gmac": record.accuracy / (record.cost["macs"] / 1e9),
-        "knee": False,
-        "tied_with": None,  # as long as the noise is unknown
-        "budget_steps": record.budget.get("full"),  # which, as weights, may make nets no fair comparison
-        "steps_in_all": None,  # with those of what it started from; None of a bank's slices, each in some of its steps
-        "weights": record.weights,
-        "rising": rising,
-        "seconds": record.seconds,  # of all trainings
-    }
     for name in map(column, query.metrics):
-        if name in row:
+        if name in costs or name in RankedNet.__dataclass_fields__:
             raise InputError(f"objectives: {name} is a column of every leaderboard; report it by another name")
-        row[name] = validation_metrics(record, query.metric).get(name)
-    return row
+    return RankedNet(
+        trial=record.trial,
+        kind=record.kind,
+        family=record.family,
+        label=record.label,
+        key=record.key,
+        accuracy=record.accuracy,
+        sd=deviation(seeds) if len(seeds) > 1 else None,
+        seeds=max(1, len(seeds)),
+        folds=record.folds,
+        costs=costs,
+        accuracy_per_gmac=record.accuracy / (record.macs / 1e9),
+        budget_steps=record.budget.get("full"),
+        weights=record.weights,
+        seconds=record.seconds,
+        metrics={name: measured.get(name) for name in map(column, query.metrics)},
+        recipe=tuned_values(record.genes),
+        **again,
+    )
 
 
-def _is_known(row: Row, objective: str) -> bool:
+def _is_known(row: RankedNet, objective: str) -> bool:
     """Whether a net's value is known; a cost of 0 is one that was not measured."""
-    value = row[column(objective)]
+    value = row.value(objective)
     return (value or 0) > 0 if is_cost(objective) else value is not None
 
 
@@ -213,7 +211,7 @@ def still_rose(record: Record, images: int, metric: Metric | None = None, noise:
     steps would make better do not rise either (docs/log.md). None where it is unknown: the images or the noise are, the
     net was not trained to the end, or its curve has no reading near the half, as those of shared nets.
     """
-    binomial = metric is None or metric.name in OF_IMAGES
+    binomial = metric is None or metric.kind.counts_images
     full = record.budget.get("full", 0)
     known = [(p["step"] or 0, accuracy) for p in record.curve if (accuracy := p.get("accuracy")) is not None]
     if not ((images if binomial else noise) and full and known) or known[-1][0] != full:
@@ -260,24 +258,27 @@ def gain(accuracy: float, cost: float, curve: Sequence[tuple[float, float]]) -> 
     return 100 * (accuracy - (y0 + share * (y1 - y0))), None
 
 
-def with_ranks(rows: Sequence[Row], query: RankingQuery, noise: Noise | None, right_of: RightOf) -> list[Row]:
+def with_ranks(
+    rows: Sequence[RankedNet], query: RankingQuery, noise: Noise | None, right_of: RightOf
+) -> list[RankedNet]:
     """The rows by rank and cost, with rank, knee, intervals and ties filled in."""
     ranks = pareto_ranks([query.point(row) for row in rows])
-    rows = [row | {"rank": rank, "knee": False, "tied_with": None} for row, rank in zip(rows, ranks, strict=True)]
-    rows.sort(key=lambda row: (row["rank"], row[query.cost], row["trial"]))
+    rows = [replace(row, rank=rank, knee=False, tied_with=None) for row, rank in zip(rows, ranks, strict=True)]
+    rows.sort(key=lambda row: (row.rank, row.costs[query.cost], row.trial))
     if query.objectives[0] == ACCURACY:
-        mark_nested(rows, query.cost)
+        scores = nested_scores([(row.costs[query.cost], row.trial, row.folds) for row in rows])
+        rows = [replace(row, nested=score) for row, score in zip(rows, scores, strict=True)]
     if rows and noise:
         for row in rows:
-            half = noise.half_width(row["accuracy"], row["seeds"])
-            row["interval"] = half if math.isfinite(half) else None
-            row["images"] = noise.images or None
+            half = noise.half_width(row.accuracy, row.seeds)
+            row.interval = half if math.isfinite(half) else None
+            row.images = noise.images or None
         if query.objectives[0] == ACCURACY:
             mark_ties(rows, query, noise, right_of)
-    front = [row for row in rows if row["rank"] == 1]
+    front = [row for row in rows if row.rank == 1]
     at = knee(query.worths(front, query.bounds(front)))
     if at is not None:
-        front[at]["knee"] = True
+        front[at].knee = True
     return rows
 
 
@@ -300,7 +301,7 @@ def noise_of(
     single = [*retrained, *(r for r in records if r.kind == "study")]
     groups += [(g[0].key, [r.accuracy for r in g if r.accuracy is not None]) for g in by_net(single) if len(g) > 1]
     seeds = pooled_noise(groups, resolution_of(metric.name, {"val": images}))
-    counted = images if metric.name in OF_IMAGES else 0
+    counted = images if metric.kind.counts_images else 0
     if seeds or not counted:
         return seeds and replace(seeds, images=counted)
     trained = [r for r in records if r.accuracy is not None]

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..runs.record import Record
 from ..runs.status import Status
-from .objectives import ACCURACY
-from .stats import Row
+from .ranked_net import RankedNet
 
 
 def steps_in_run(record: Record, by_trial: Mapping[int, Record]) -> int:
@@ -24,19 +23,19 @@ def steps_in_run(record: Record, by_trial: Mapping[int, Record]) -> int:
 class PlainResNets:
     """The plain ResNets of a run: of one that was trained on the better weights count, and all of its steps."""
 
-    def __init__(self, candidates: Iterable[Row], records: Sequence[Record], cost: str) -> None:
+    def __init__(self, candidates: Iterable[RankedNet], records: Sequence[Record], cost: str) -> None:
         self._by_trial = {record.trial: record for record in records if record.status == Status.OK}
         steps: dict[str, int] = {}
         for record in self._by_trial.values():
             if record.kind == "baseline":
                 steps[record.key] = max(steps.get(record.key, 0), steps_in_run(record, self._by_trial))
-        plain = [row for row in candidates if row["kind"] == "baseline" and row[cost]]
-        self._found = {row["key"]: (row[ACCURACY], row[cost], steps[row["key"]]) for row in plain}
+        plain = [row for row in candidates if row.kind == "baseline" and row.costs[cost]]
+        self._found = {row.key: (row.accuracy, row.costs[cost], steps[row.key]) for row in plain}
 
-    def trained_as_long(self, row: Row) -> list[tuple[float, float]]:
+    def trained_as_long(self, row: RankedNet) -> list[tuple[float, float]]:
         """Accuracy and cost of those that were trained for at least as long as a net: no other is it compared with."""
         least = self._steps(row)
         return [(accuracy, cost) for accuracy, cost, steps in self._found.values() if steps >= least]
 
-    def _steps(self, row: Row) -> int:
-        return steps_in_run(self._by_trial[row["trial"]], self._by_trial)
+    def _steps(self, row: RankedNet) -> int:
+        return steps_in_run(self._by_trial[row.trial], self._by_trial)

@@ -9,27 +9,30 @@ from typing import Any
 from ...archs.errors import check_choice
 from ..latency.device_command import is_number_of_device
 from ..runs.store import read_settings
-from .objectives import ACCURACY, COSTS, OBJECTIVES
-
-RUN_COSTS = [name for name in OBJECTIVES if name != ACCURACY]  # what a run can weigh accuracy against
+from .quantities import cost_value, costs, static_costs
 
 
 class Limits(dict[str, float]):
-    """The largest costs allowed, by name: "macs", "params", "latency_ms" or NUMBER@DEVICE."""
+    """The largest costs allowed, by name: in closed form, "latency_ms" or NUMBER@DEVICE."""
 
-    def broken(self, costs: Mapping[str, Any]) -> dict[str, float]:
-        """By which share each limit is broken, of those that are; a cost that is not known breaks none."""
-        return {name: costs[name] / most - 1 for name, most in self.items() if costs.get(name, 0) > most}
+    def broken(self, known: Mapping[str, Any]) -> dict[str, float]:
+        """By which share each limit is broken, of those that are; a cost that is not known breaks none.
+
+        Args:
+            known: costs of a net, by name, or its totals, of which closed forms are made.
+        """
+        costs = {name: cost_value(name, known) or 0.0 for name in self}
+        return {name: costs[name] / most - 1 for name, most in self.items() if costs[name] > most}
 
     @property
     def static(self) -> Limits:
         """Those on costs in closed form."""
-        return Limits({name: most for name, most in self.items() if name in COSTS})
+        return Limits({name: most for name, most in self.items() if name in static_costs()})
 
     @property
     def measured(self) -> Limits:
         """Those on what is measured."""
-        return Limits({name: most for name, most in self.items() if name not in COSTS})
+        return Limits({name: most for name, most in self.items() if name not in static_costs()})
 
     @classmethod
     def of_run(cls, folder: Path) -> Limits:
@@ -41,5 +44,5 @@ class Limits(dict[str, float]):
         limits = read_settings(folder).get("settings", {}).get("limits") or {}
         for name in limits:
             if not is_number_of_device(name):
-                check_choice(f"{folder / 'run.json'}: limits", name, RUN_COSTS)
+                check_choice(f"{folder / 'run.json'}: limits", name, costs())
         return cls(limits)

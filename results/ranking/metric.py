@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -15,24 +14,20 @@ from ...archs.json_files import Number, check_fields, convert
 from ..runs.record import Record
 from ..runs.status import Status
 from ..runs.store import read_settings
+from .quantities import ACCURACY, Score, class_metrics, label_metrics, quantity, value_text
 from .stats import ANY, SHARE
 
 if TYPE_CHECKING:
     from ..metrics import LabelScores, Scores  # which imports torch
 
-# The metrics of our own trainer, see `results.metrics.Scores`, and the beginning of that of one class.
-OWN = ("accuracy", "balanced_accuracy", "macro_f1", "nll", "auroc", "top5", "ece")
-OF_LABELS = ("map", "auroc", "label_accuracy", "nll")  # of pictures with several labels
-RECALL = "recall:"
-MINIMIZED = ("nll", "ece", "loss")
-OF_IMAGES = ("accuracy", "top5")  # shares of independent images, whose noise is binomial
+RECALL = "recall:"  # the beginning of the name of the metric of one class
 SHOWN_AS = {"accuracy": "value", "accuracies": "values", "best_accuracy": "best_value"}
 SHOWN_AS |= {"retrained_accuracy": "retrained_value"}
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric that ranks nets.
+    """The metric that ranks nets of a search; what is known of its kind is its `Score`.
 
     Records, rungs and samplers hold its score, of which more is better; people are shown its value.
 
@@ -43,7 +38,7 @@ class Metric:
         needed: the value that a net must reach to be of use: fronts and hypervolumes begin there; None is any.
     """
 
-    name: Annotated[str, Meta(min_length=1, max_length=200)] = "accuracy"
+    name: Annotated[str, Meta(min_length=1, max_length=200)] = ACCURACY
     minimize: bool = False
     chance: Number | None = None
     needed: Number | None = None
@@ -77,7 +72,7 @@ class Metric:
 
     @property
     def is_accuracy(self) -> bool:
-        return self.name == "accuracy"
+        return self.name == ACCURACY
 
     @property
     def points(self) -> str:
@@ -92,17 +87,18 @@ class Metric:
     @property
     def is_known(self) -> bool:
         """Whether it is one of our own trainer's for classes, of which its range is known."""
-        return self.name in OWN or self.name.startswith(RECALL)
+        return self.name in class_metrics() or self.name.startswith(RECALL)
 
     @property
     def within(self) -> tuple[float, float]:
         """Range of its values, as far as it is known."""
-        return SHARE if self.is_known and self.name != "nll" else ANY
+        return SHARE if self.is_known and (self.kind.is_share or self.name.startswith(RECALL)) else ANY
 
-
-def value_text(value: float | None) -> str:
-    """A metric's value; "-" if unknown."""
-    return "-" if value is None else f"{value:.4f}" if abs(value) < 1000 else f"{value:.5g}"
+    @property
+    def kind(self) -> Score:
+        """The metric of that name."""
+        found = quantity(self.name)
+        return found if isinstance(found, Score) else Score(self.name, self.name, is_share=False)
 
 
 def parse_metric(
@@ -121,16 +117,17 @@ def parse_metric(
         InputError: if our own trainer has none of that name, its direction or chance is not to be chosen, or no net
             can reach what is needed.
     """
-    name = name or ("map" if several_labels else "accuracy")
-    if not has_trainer and several_labels and name not in OF_LABELS:
-        rule = f"of pictures with several labels it must be one of {', '.join(OF_LABELS)}"
+    name = name or ("map" if several_labels else ACCURACY)
+    if not has_trainer and several_labels and name not in label_metrics():
+        rule = f"of pictures with several labels it must be one of {', '.join(label_metrics())}"
         raise InputError(f"metric: {rule}, got {short_repr(name)}")
     if not has_trainer and not several_labels and not name.startswith(RECALL):
-        check_choice("metric", name, (*OWN, f"{RECALL}CLASS"))
+        check_choice("metric", name, (*class_metrics(), f"{RECALL}CLASS"))
     if chance is not None and not has_trainer:
         raise InputError(f"chance: of {name} it is known; it is for metrics of a --trainer of your own")
-    metric = Metric(name, minimize or name in MINIMIZED, chance, needed)
-    if minimize and name not in MINIMIZED and (metric.is_known or not has_trainer):
+    metric = Metric(name, minimize, chance, needed)
+    metric = replace(metric, minimize=minimize or metric.kind.minimize)
+    if minimize and not metric.kind.minimize and (metric.is_known or not has_trainer):
         raise InputError(f"minimize: of {name} more is better; it is for metrics of a --trainer of your own")
     low, high = metric.within
     if needed is not None and not low <= needed < high:
@@ -172,23 +169,19 @@ def run_metric(folder: Path) -> Metric:
 def guessing(metric: Metric, data: Mapping[str, Any]) -> float | None:
     """The score of guessing, on data of these facts; None where nobody knows it, of a user's own without a chance.
 
-    Guessing one of K classes is right in 1 / K of accuracy, balanced accuracy and recall on average, in 5 / K of the
-    top five; its AUROC is 0.5, its NLL ln K. Of macro F1 and of the recall of one class the floor is 0: who always
-    guesses the same class has that recall for all other classes and, with many classes, an F1 near it. That of ECE is
-    1, the most there is: equal shares for all classes are well calibrated, so that guessing is no floor.
-
-    Of several labels a picture: the mean average precision of one answer for all images is the mean share of images
-    with a label, the fact "positives"; a coin is right in half of all labels, and its NLL is ln 2.
+    Of the recall of one class the floor is 0: who always guesses the same has that of all other classes. The fact
+    "positives", the mean share of images with a label, is of pictures with several labels.
     """
     if metric.chance is not None:
         return metric.score(metric.chance)
+    kind = metric.kind
     if "positives" in data:
-        floors = {"map": data["positives"], "auroc": 0.5, "label_accuracy": 0.5, "nll": -math.log(2)}
-        return floors.get(metric.name)
-    classes = len(data["classes"])
-    floors = {"accuracy": 1 / classes, "balanced_accuracy": 1 / classes, "top5": min(1.0, 5 / classes), "auroc": 0.5}
-    floors |= {"macro_f1": 0.0, "nll": -math.log(classes), "ece": -1.0}
-    return 0.0 if metric.name.startswith(RECALL) else floors.get(metric.name)
+        value = kind.label_chance and kind.label_chance(data["positives"])
+    elif metric.name.startswith(RECALL):
+        value = 0.0
+    else:
+        value = kind.chance and kind.chance(len(data["classes"]))
+    return -value if value and kind.minimize else value
 
 
 def score_range(metric: Metric, data: Mapping[str, Any], scores: Sequence[float]) -> tuple[float, float]:

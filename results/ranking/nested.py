@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .stats import Row
 
-
-def mark_nested(rows: Sequence[Row], cost: str) -> None:
-    """Put into `nested` of each row the nested score of the best net of at most its cost; None where it is unknown.
+def nested_scores(nets: Sequence[tuple[float, int, Sequence[float]]]) -> list[float | None]:
+    """The nested score of the best net of at most the cost of each net; None where it is unknown.
 
     The best of many is in part the luckiest, and its own score says what its luck adds. Here the best is chosen by all
     folds but one and judged on that one, each fold in turn (Varma & Simon, BMC Bioinformatics 7, 2006; the folds'
     classifiers are those of one cross-validation, as in Tibshirani & Tibshirani, Annals of Applied Statistics 3, 2009).
-    Of equal ones the cheapest is chosen.
+    Of equal ones the cheapest is chosen, then the first trial.
+
+    Args:
+        nets: cost, trial, and score in each fold, none where a net was not cross-validated.
     """
-    for row in rows:
-        row["nested"] = None
-    judged = sorted((row for row in rows if row["folds"]), key=lambda row: (row[cost], row["trial"]))
-    if len({len(row["folds"]) for row in judged}) != 1:
-        return
-    left_out = _left_out_scores([row["folds"] for row in judged])
-    for row, score in zip(judged, left_out, strict=True):
-        row["nested"] = score
-    for before, row in zip(judged[-2::-1], judged[:0:-1], strict=True):
-        if before[cost] == row[cost]:
-            before["nested"] = row["nested"]
+    found: list[float | None] = [None] * len(nets)
+    judged = sorted((at for at, (_, _, folds) in enumerate(nets) if folds), key=lambda at: nets[at][:2])
+    if len({len(nets[at][2]) for at in judged}) != 1:
+        return found
+    for at, score in zip(judged, _left_out_scores([nets[at][2] for at in judged]), strict=True):
+        found[at] = score
+    for before, at in zip(judged[-2::-1], judged[:0:-1], strict=True):
+        if nets[before][0] == nets[at][0]:
+            found[before] = found[at]
+    return found
 
 
 def _left_out_scores(folds: Sequence[Sequence[float]]) -> list[float]:

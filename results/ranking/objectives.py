@@ -8,30 +8,19 @@ from dataclasses import dataclass, field, replace
 from ...archs.cost import FORWARD_FACTOR, training_flops
 from ...archs.errors import InputError, check_choice, check_texts, short_repr
 from ...archs.genotype import FAMILIES
-from ..latency.device_command import LATENCY, is_number_of_device, split_number
+from ..latency.device_command import is_number_of_device
 from ..runs.record import Record
-from .metric import MINIMIZED, Metric
+from .metric import Metric
 from .pareto import Bounds, above_chance, min_max, normalized_cost
-from .stats import Row
-
-ACCURACY = "accuracy"  # or the score of the run's other metric
-COSTS = ("macs", "params")  # that a search can weigh against accuracy, and limit
-OBJECTIVES = {
-    ACCURACY: "accuracy",
-    "macs": "MACs",
-    "params": "params",
-    LATENCY: "latency ms",
-    "memory": "memory",
-    "train_flops": "train FLOPs",
-    "train_seconds": "train s",
-}  # name in rows and on the command line: title. Beside them there is what a device has measured, NUMBER@DEVICE
+from .quantities import ACCURACY, Score, costs, quantity
+from .ranked_net import RankedNet
 
 
 @dataclass(frozen=True)
 class RankingQuery:
     """Objectives that nets of a run are ranked on, and which nets."""
 
-    # two or three of OBJECTIVES and of metrics that records hold, "-" before one of which less is better; none are the
+    # accuracy and costs, and metrics that records hold, "-" before one of which less is better; none are the
     # run's own
     objectives: tuple[str, ...] = ()
     limits: Mapping[str, float] = field(default_factory=dict)  # largest value of a net, by objective
@@ -63,29 +52,29 @@ class RankingQuery:
         """The objectives and limits that were measured on a device."""
         return tuple(filter(is_number_of_device, dict.fromkeys((*self.objectives, *self.limits))))
 
-    def scores(self, row: Row) -> list[float]:
+    def scores(self, row: RankedNet) -> list[float]:
         """A row's values of the objectives, of a cost and of a metric that is minimised as a negative number."""
         less = [name in self.costs or name.startswith("-") for name in self.objectives]
-        return [-row[column(name)] if down else row[name] for name, down in zip(self.objectives, less, strict=True)]
+        return [-row.value(name) if down else row.value(name) for name, down in zip(self.objectives, less, strict=True)]
 
-    def point(self, row: Row) -> tuple[float, ...]:
+    def point(self, row: RankedNet) -> tuple[float, ...]:
         """A row's point as `pareto` takes it: of the first objective more is better, of the others less."""
         first, *others = self.scores(row)
         return first, *(-score for score in others)
 
-    def bounds(self, rows: Sequence[Row]) -> dict[str, Bounds]:
+    def bounds(self, rows: Sequence[RankedNet]) -> dict[str, Bounds]:
         """The lowest and the highest value of each cost and score of each metric; none of no rows."""
         if not rows:
             return {}
         columns = zip(*map(self.scores, rows), strict=True)
         scores = {name: min_max(values) for name, values in zip(self.objectives, columns, strict=True)}
-        return scores | {cost: min_max([row[cost] for row in rows]) for cost in self.costs}
+        return scores | {cost: min_max([row.costs[cost] for row in rows]) for cost in self.costs}
 
-    def worths(self, rows: Sequence[Row], bounds: Mapping[str, Bounds]) -> list[tuple[float, ...]]:
+    def worths(self, rows: Sequence[RankedNet], bounds: Mapping[str, Bounds]) -> list[tuple[float, ...]]:
         """The objectives of each row, scaled from 0 to 1, the best."""
         return [
             tuple(
-                normalized_cost(row[name], bounds[name]) if name in self.costs else above_chance(score, *bounds[name])
+                normalized_cost(-score, bounds[name]) if name in self.costs else above_chance(score, *bounds[name])
                 for name, score in zip(self.objectives, self.scores(row), strict=True)
             )
             for row in rows
@@ -102,8 +91,9 @@ class RankingQuery:
         """
         named = [ACCURACY if column(name) == self.metric.name else name for name in self.objectives]
         if recorded:
+            known = (ACCURACY, *costs())
             for name in (name for name in named if not is_number_of_device(name)):
-                check_choice("objectives", column(name), (*OBJECTIVES, *sorted({*recorded} - OBJECTIVES.keys())))
+                check_choice("objectives", column(name), (*known, *sorted({*recorded}.difference(known))))
         _check_count(named, self.objectives)
         return replace(self, objectives=tuple(sorted(named, key=lambda name: name != ACCURACY)))
 
@@ -117,7 +107,7 @@ def parse_objectives(text: str | Sequence[str]) -> tuple[str, ...]:
         InputError: if one is named twice, or there are not two or three.
     """
     asked = list(filter(None, check_texts("objectives", text)))
-    named = [f"-{name}" if name.removeprefix("train_") in MINIMIZED else name for name in asked]
+    named = [f"-{name}" if _falls(name.removeprefix("train_")) else name for name in asked]
     if len(named) == 1 and named != [ACCURACY]:
         named = [ACCURACY, *named]
     if named:
@@ -126,8 +116,8 @@ def parse_objectives(text: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def is_cost(objective: str) -> bool:
-    """Whether less of it is better, and it is no metric: what OBJECTIVES names beside accuracy, or NUMBER@DEVICE."""
-    return (objective in OBJECTIVES and objective != ACCURACY) or is_number_of_device(objective)
+    """Whether less of it is better, and it is no metric."""
+    return not isinstance(quantity(objective), Score)
 
 
 def column(objective: str) -> str:
@@ -137,14 +127,19 @@ def column(objective: str) -> str:
 
 def title(objective: str) -> str:
     """Name of an objective in tables and messages."""
-    number, device = split_number(objective)
-    return f"{device} {number.replace('_', ' ')}" if device else OBJECTIVES.get(objective, column(objective))
+    return quantity(objective).title if is_cost(objective) else column(objective)
+
+
+def _falls(metric: str) -> bool:
+    """Whether it is a metric of which less is better."""
+    found = quantity(metric)
+    return isinstance(found, Score) and found.minimize
 
 
 def _check_count(named: Collection[str], given: object) -> None:
     """Raise InputError unless there are two or three objectives, all different."""
     if not (len(named) == len({*map(column, named)}) and len(named) in (2, 3)):
-        rule = f"two or three different ones of {', '.join(OBJECTIVES)}, NUMBER@DEVICE, or metrics of the run"
+        rule = f"two or three different ones of {', '.join((ACCURACY, *costs()))}, NUMBER@DEVICE, or metrics of the run"
         raise InputError(f"objectives: {rule}, got {short_repr(given)}")
 
 

@@ -15,8 +15,10 @@ from ..runs.status import FAILED, Status
 from ..runs.store import as_argument, read_data_facts, read_settings
 from .front import NEAR_HALF, Leaderboard
 from .metric import Metric
-from .objectives import ACCURACY, own_flops, title
-from .stats import Row, count_nets, rank_correlation
+from .objectives import own_flops, title
+from .quantities import ACCURACY
+from .ranked_net import RankedNet
+from .stats import count_nets, rank_correlation
 
 LONGER = 4  # times the steps, of the longer training
 RANKS = 0.9  # the rank correlation from which on a budget ranks nets
@@ -55,17 +57,17 @@ def failures(records: Sequence[Record]) -> list[str]:
     return [f"failed: {count_nets(len(failed))}{cause}"] if failed else []
 
 
-def budget_lines(rows: Sequence[Row]) -> list[str]:
+def budget_lines(rows: Sequence[RankedNet]) -> list[str]:
     """A warning where nets that were trained for longer or shorter stand side by side; else nothing.
 
     Nets of a supernet are told by how they came by their weights: how long the polished ones were trained on differs.
     """
     budgets = Counter(
-        f"on {row['weights']} weights"
-        if row["weights"] in ("shared", "polished")
-        else f"{row['budget_steps'] or '?'} steps{' on inherited weights' * (row['weights'] == 'inherited')}"
+        f"on {row.weights} weights"
+        if row.weights in ("shared", "polished")
+        else f"{row.budget_steps or '?'} steps{' on inherited weights' * (row.weights == 'inherited')}"
         for row in rows
-        if row["weights"] not in OF_CUTS
+        if row.weights not in OF_CUTS
     )
     if len(budgets) < 2:
         return []
@@ -73,10 +75,10 @@ def budget_lines(rows: Sequence[Row]) -> list[str]:
     return [f"budgets differ, which is no fair comparison: {', '.join(each)}"]
 
 
-def count_rising(front: Sequence[Row]) -> str:
+def count_rising(front: Sequence[RankedNet]) -> str:
     """How many nets of a front still rose at their end; "" where none was trained from nothing."""
-    front = [row for row in front if row["weights"] not in OF_CUTS]
-    rising, unknown = [row for row in front if row["rising"]], sum(row["rising"] is None for row in front)
+    front = [row for row in front if row.weights not in OF_CUTS]
+    rising, unknown = [row for row in front if row.rising], sum(row.rising is None for row in front)
     if not front:
         return ""
     if unknown == len(front):
@@ -84,7 +86,7 @@ def count_rising(front: Sequence[Row]) -> str:
     left = f" ({unknown} unknown)" * bool(unknown)
     if not rising:
         return f"no net on the front still rose at the end of its training{left}"
-    steps = sorted(known for row in rising if (known := row["steps_in_all"]))
+    steps = sorted(known for row in rising if (known := row.steps_in_all))
     end = f"{number_range(steps)} steps" if len(steps) == len(rising) else "their training"
     of = f"{len(rising)} of {count_nets(len(front))}"
     return f"{of} on the front still rose at the end of {end}{left}: a front belongs to its budget"
@@ -106,19 +108,18 @@ def rising_lines(board: Leaderboard) -> list[str]:
         return []
     trained = {r.trial: r for r in board.records if r.status == Status.OK}
     alone = max((r.budget.get("full", 0) for r in trained.values() if r.weights == "alone"), default=0)
-    rows = [row for row in board.front if row["rising"] and row["steps_in_all"]]
-    enough = (1 - NEAR_HALF) * LONGER  # epochs were rounded
-    most = _longest(board)
-    rows = [row for row in rows if most.get(row["key"], 0) < enough * row["steps_in_all"]]
+    enough, most = (1 - NEAR_HALF) * LONGER, _longest(board)  # epochs were rounded
+    rising = [(row, row.steps_in_all) for row in board.front if row.rising and row.steps_in_all]
+    had = {row.trial: steps for row, steps in rising if most.get(row.key, 0) < enough * steps}
     epochs = recipe_epochs(board)
-    if not rows or not alone or epochs is None:
+    if not had or not alone or epochs is None:
         return list(filter(None, [count_rising(board.front)]))
-    steps = LONGER * max(row["steps_in_all"] for row in rows)
+    steps = LONGER * max(had.values())
     longer = math.ceil(1000 * epochs * steps / alone) / 1000
-    trials, run = ",".join(str(row["trial"]) for row in rows), shlex.quote(as_argument(board.folder))
+    trials, run = ",".join(map(str, had)), shlex.quote(as_argument(board.folder))
     command = f"alternas retrain {run} --trials {trials} --epochs {longer:.10g} --seeds 1"
-    of = "the steps" if len({row["steps_in_all"] for row in rows}) == 1 else "the most of these steps"
-    return [f"{count_rising(board.front)}{_cost_text([trained[row['trial']] for row in rows], steps, of)}", command]
+    of = "the steps" if len({*had.values()}) == 1 else "the most of these steps"
+    return [f"{count_rising(board.front)}{_cost_text([trained[trial] for trial in had], steps, of)}", command]
 
 
 def recipe_epochs(board: Leaderboard) -> float | None:

@@ -15,9 +15,10 @@ from ..runs.retrained import retrained
 from ..runs.status import Status
 from ..runs.store import read_data_facts, read_records, read_settings
 from .front import ExtraResults, Leaderboard, rank_rows
-from .limits import RUN_COSTS, Limits
+from .limits import Limits
 from .metric import run_metric
-from .objectives import ACCURACY, LATENCY, RankingQuery
+from .objectives import RankingQuery
+from .quantities import ACCURACY, LATENCY, costs
 from .verdict import RECOMMENDED, pick, recommended
 
 
@@ -29,7 +30,7 @@ def best_trial(folder: Path, how: str = RECOMMENDED) -> int:
     """
     board = leaderboard_of(folder)
     row = recommended(board) if how == RECOMMENDED else pick(board.front, how, board.query.cost)
-    return row["trial"]
+    return row.trial
 
 
 def leaderboard_of(folder: Path, query: RankingQuery | None = None) -> Leaderboard:
@@ -50,7 +51,7 @@ def leaderboard_of(folder: Path, query: RankingQuery | None = None) -> Leaderboa
         by_trial = {record.trial: record for record in records}
         right_of = cache(lambda trial: right_share(folder, by_trial[trial]))
         extra = ExtraResults(
-            latencies, measured, device_settings, retrained(folder), images, lambda row: right_of(row["trial"])
+            latencies, measured, device_settings, retrained(folder), images, lambda row: right_of(row.trial)
         )
         return replace(rank_rows(records, query, extra), folder=folder)
 
@@ -108,8 +109,8 @@ def validation_images(folder: Path) -> int:
 def costs_of(folder: Path) -> tuple[str, ...]:
     """The kinds of cost that a run weighs accuracy against, first that which its strategy looks at."""
     settings = read_settings(folder).get("settings", {})
-    costs = (settings.get("objective", "macs"), *(settings.get("other_costs") or ()))
-    for cost in costs:
+    named = (settings.get("objective", "macs"), *(settings.get("other_costs") or ()))
+    for cost in named:
         if not (isinstance(cost, str) and is_number_of_device(cost)):
-            check_choice("objective", cost, RUN_COSTS)
-    return costs
+            check_choice("objective", cost, costs())
+    return named

@@ -13,13 +13,11 @@ from functools import cache
 from typing import Any
 
 from ...archs.errors import InputError
+from .quantities import metrics
 
 LEVEL = 0.95
 SHARE, CHANGE = (0.0, 1.0), (-1.0, 1.0)  # what an accuracy lies in, and a difference of two
 ANY = (-math.inf, math.inf)
-SHARES_OF_IMAGES = ("accuracy", "error", "top5")  # ends of the names of metrics that count images
-SHARES = (*SHARES_OF_IMAGES, "ece", "shot")  # and of all metrics from 0 to 1
-Row = dict[str, Any]  # of a leaderboard
 TIED = "= A +N: tied with net A and N more, which the noise does not tell apart (95 %)"
 
 
@@ -79,7 +77,14 @@ def resolution_of(metric: str, images: Mapping[str, int]) -> float:
         images: number of images by split, as run.json has them.
     """
     count = images.get("test" if metric.startswith("test_") else "val")
-    return 1 / count if count and metric.endswith(SHARES_OF_IMAGES) else 0.0
+    counted = tuple(name for name, kind in metrics().items() if kind.counts_images)
+    return 1 / count if count and metric.endswith((*counted, "error")) else 0.0
+
+
+def range_of(metric: str) -> tuple[float, float]:
+    """The range that a metric of a study lies in, as far as its name tells, which may have test_ in front."""
+    shares = tuple(name for name, kind in metrics().items() if kind.is_share)
+    return SHARE if metric.endswith((*shares, "error", "shot")) else ANY
 
 
 def paired(

@@ -13,9 +13,9 @@ from ..runs.status import Status
 from ..runs.store import as_argument
 from .chance import above_chance, chance_of, guess_text, interval_ends, interval_for_all
 from .front import Leaderboard
-from .objectives import ACCURACY, LATENCY, title
+from .quantities import ACCURACY, LATENCY, quantity
+from .ranked_net import RankedNet
 from .remarks import number_range, recipe_epochs, sentence, why_empty
-from .stats import Row
 from .ties import paired_width, why_unknown
 
 RECOMMENDED = "recommended"
@@ -33,7 +33,7 @@ FINETUNED = (
 HOW = {"inherited": "It began with weights of another net", "polished": "It was trained on once the others had ended"}
 
 
-def recommended(board: Leaderboard) -> Row:
+def recommended(board: Leaderboard) -> RankedNet:
     """The net to take of a front: the cheapest within one standard error of the most accurate.
 
     The one-standard-error rule (Breiman, Friedman, Olshen & Stone, Classification and Regression Trees, 1984); a tie
@@ -44,13 +44,13 @@ def recommended(board: Leaderboard) -> Row:
         InputError: if the front is empty.
     """
     better = above_chance(board)
-    rows = [row for row in better if row["rank"] == 1] or better or board.front
+    rows = [row for row in better if row.rank == 1] or better or board.front
     best = pick(rows, "accuracy", board.query.cost)
-    error = board.noise.standard_error(best[ACCURACY], best["seeds"]) if board.noise else 0.0
-    return pick([row for row in rows if row[ACCURACY] >= best[ACCURACY] - error], "cheapest", board.query.cost)
+    error = board.noise.standard_error(best.accuracy, best.seeds) if board.noise else 0.0
+    return pick([row for row in rows if row.accuracy >= best.accuracy - error], "cheapest", board.query.cost)
 
 
-def pick(rows: Sequence[Row], how: str = "accuracy", cost: str = "macs") -> Row:
+def pick(rows: Sequence[RankedNet], how: str = "accuracy", cost: str = "macs") -> RankedNet:
     """One row of a front: the most accurate, the one with most gain, or the cheapest; see `recommended` for another.
 
     A gain that is known, or a lower bound, goes before one of which nothing but an upper bound is known.
@@ -60,12 +60,12 @@ def pick(rows: Sequence[Row], how: str = "accuracy", cost: str = "macs") -> Row:
     """
     check_choice("pick", how, PICKS)
     if how == "gain":
-        rows = [row for row in rows if row["gain"] is not None]
+        rows = [row for row in rows if row.gain is not None]
     if not rows:
         raise InputError(f"pick {how}: no trained net qualifies")
     if how == "cheapest":
-        return min(rows, key=lambda row: row[cost])
-    return max(rows, key=lambda row: (how != "gain" or row["gain_bound"] != "upper", row[how], -row[cost]))
+        return min(rows, key=lambda row: row.costs[cost])
+    return max(rows, key=lambda row: (how != "gain" or row.gain_bound != "upper", getattr(row, how), -row.costs[cost]))
 
 
 def verdict_of(board: Leaderboard) -> list[str]:
@@ -94,12 +94,12 @@ def verdict_of(board: Leaderboard) -> list[str]:
     ]
 
 
-def score_text(board: Leaderboard, row: Row) -> str:
+def score_text(board: Leaderboard, row: RankedNet) -> str:
     """Accuracy, or another metric, with its interval where the noise is known: "0.767 ± 0.027".
 
     Where the interval is cut by what is possible, its ends: "0.981 (0.920 to 1.000)".
     """
-    score, half, (least, most) = row["accuracy"], row["interval"], board.query.metric.within
+    score, half, (least, most) = row.accuracy, row.interval, board.query.metric.within
     value = board.query.metric.value(score)
     if half is None:
         return f"{value:.3f}"
@@ -112,80 +112,79 @@ def _all_guess(board: Leaderboard) -> str:
     """That no net is above chance, with the interval of the best that says so."""
     row, metric, chance = pick(board.front, "accuracy", board.query.cost), board.query.metric, chance_of(board)
     assert chance is not None
-    ends, name = interval_for_all(board, row), _name(board, row["trial"])
-    return guess_text(metric, chance, name, row["accuracy"], ends, len(board.rows), board.extra.images)
+    ends, name = interval_for_all(board, row), _name(board, row.trial)
+    return guess_text(metric, chance, name, row.accuracy, ends, len(board.rows), board.extra.images)
 
 
-def _cost_text(board: Leaderboard, row: Row) -> str:
+def _cost_text(board: Leaderboard, row: RankedNet) -> str:
     cost = board.query.cost
-    return f"{short(row[cost])} {'ms' if cost == LATENCY else title(cost)}"
+    return f"{short(row.costs[cost])} {quantity(cost).unit}"
 
 
-def _take(board: Leaderboard, row: Row) -> str:
+def _take(board: Leaderboard, row: RankedNet) -> str:
     name = "" if board.query.metric.is_accuracy else f"{board.query.metric.name} "
     facts = [_cost_text(board, row), f"{name}{score_text(board, row)}", *_gain_text(board, row)]
-    what = _name(board, row["trial"]) + " (a plain ResNet)" * (row["kind"] == "baseline")
+    what = _name(board, row.trial) + " (a plain ResNet)" * (row.kind == "baseline")
     return f"Take {what}: {', '.join(facts)}{_ties_text(board, row)}."
 
 
-def _gain_text(board: Leaderboard, row: Row) -> list[str]:
+def _gain_text(board: Leaderboard, row: RankedNet) -> list[str]:
     """Its gain over plain ResNets; nothing of one of them, or where it is unknown."""
-    gain, bound, metric = row["gain"], row["gain_bound"], board.query.metric
-    if gain is None or row["kind"] == "baseline":
+    gain, bound, metric = row.gain, row.gain_bound, board.query.metric
+    if gain is None or row.kind == "baseline":
         return []
     side = "above" if gain >= 0 else "below"
     most = {"lower": "at least ", "upper": "at most " if gain >= 0 else "at least "}.get(bound or "", "")
     said = f"{most}{abs(gain):.1f} {metric.points} {side} a plain ResNet of its cost"
-    plain = [other for other in board.rows if other["kind"] == "baseline"]
+    plain = [other for other in board.rows if other.kind == "baseline"]
     if board.noise and plain:
-        nearest = min(plain, key=lambda other: abs(math.log(other[board.query.cost] / row[board.query.cost])))
+        cost = board.query.cost
+        nearest = min(plain, key=lambda other: abs(math.log(other.costs[cost] / row.costs[cost])))
         width = paired_width(row, nearest, board.noise, board.extra.right_of)
         said += " (within the noise)" * (abs(gain) <= 100 * width)
     return [said]
 
 
-def _ties_text(board: Leaderboard, row: Row) -> str:
+def _ties_text(board: Leaderboard, row: RankedNet) -> str:
     """Which nets the noise does not tell from it, and the cheapest of them that is on the front and cheaper."""
-    ties, cost = row["tied_with"] or [], board.query.cost
+    ties, cost = row.tied_with or [], board.query.cost
     if not ties:
         return ""
-    cheaper = [other for other in board.front if other["trial"] in ties and other[cost] < row[cost]]
+    cheaper = [other for other in board.front if other.trial in ties and other.costs[cost] < row.costs[cost]]
     said = f"; {_names(board, ties)} {'is' if len(ties) == 1 else 'are'} tied with it"
     if not cheaper:
         return said
     cheapest = pick(cheaper, "cheapest", cost)
-    behind = any(other[cost] < cheapest[cost] for other in board.rows if other["trial"] in ties)
-    which = f"the cheapest of them{' on the front' * behind} {_name(board, cheapest['trial'])} " * (len(ties) > 1)
+    behind = any(other.costs[cost] < cheapest.costs[cost] for other in board.rows if other.trial in ties)
+    which = f"the cheapest of them{' on the front' * behind} {_name(board, cheapest.trial)} " * (len(ties) > 1)
     return f"{said}, {which}at {_cost_text(board, cheapest)}"
 
 
 def order_by_time(board: Leaderboard) -> list[str]:
     """That MACs mislead, where a net of the front takes longer than one of more MACs, beyond the spread of both."""
-    timed = [row for row in board.front if row[LATENCY]] if board.query.cost == "macs" else []
+    timed = [row for row in board.front if row.costs[LATENCY]] if board.query.cost == "macs" else []
     pairs = [
-        (slow[LATENCY] / fast[LATENCY], slow, fast)
+        (slow.costs[LATENCY] / fast.costs[LATENCY], slow, fast)
         for slow in timed
         for fast in timed
-        if slow["macs"] < fast["macs"]
-        and slow[LATENCY] - fast[LATENCY] > (slow["latency_spread_ms"] or 0) + (fast["latency_spread_ms"] or 0)
+        if slow.costs["macs"] < fast.costs["macs"]
+        and slow.costs[LATENCY] - fast.costs[LATENCY] > sum(net.costs["latency_spread_ms"] or 0 for net in (slow, fast))
     ]
     if not pairs:
         return []
     _, slow, fast = max(pairs, key=lambda pair: pair[0])
-    few, many = (f"{short(row['macs'])} MACs take {short(row[LATENCY])} ms" for row in (slow, fast))
+    few, many = (f"{short(row.costs['macs'])} MACs take {short(row.costs[LATENCY])} ms" for row in (slow, fast))
     where = board.latency_setting.split("/")[0]
-    one, other = (_name(board, row["trial"]) for row in (slow, fast))
+    one, other = (_name(board, row.trial) for row in (slow, fast))
     return [f"MACs mislead here: {one}'s {few}, {other}'s {many} ({where}, measured)."]
 
 
-def _name(board: Leaderboard, trial: int) -> str:
+def _name(board: Leaderboard, trial: int | str) -> str:
     """ "net 7", or the name of a reference."""
-    return next(
-        (row["label"] for row in board.rows if row["trial"] == trial and row["kind"] == "reference"), f"net {trial}"
-    )
+    return next((row.label for row in board.rows if row.trial == trial and row.kind == "reference"), f"net {trial}")
 
 
-def _names(board: Leaderboard, trials: Sequence[int]) -> str:
+def _names(board: Leaderboard, trials: Sequence[int | str]) -> str:
     """ "net 7", "nets 7 and 12", "nets 7, 12, timm:resnet18 and 5 others"."""
     words = [_name(board, trial).removeprefix("net ") for trial in trials[:NAMED]]
     if len(trials) > NAMED:
@@ -194,96 +193,96 @@ def _names(board: Leaderboard, trials: Sequence[int]) -> str:
     return f"net{'s' * (len(trials) > 1)} {listed}"
 
 
-def _knee(board: Leaderboard, row: Row) -> list[str]:
+def _knee(board: Leaderboard, row: RankedNet) -> list[str]:
     """The net from which on more accuracy costs most, where that is neither the one to take nor the most accurate."""
     best = pick(board.front, "accuracy", board.query.cost)
-    knees = [other for other in board.front if other["knee"] and other["trial"] not in (row["trial"], best["trial"])]
+    knees = [other for other in board.front if other.knee and other.trial not in (row.trial, best.trial)]
     return [
-        f"The knee of the front, behind which accuracy costs more and more, is {_name(board, knee['trial'])}: "
+        f"The knee of the front, behind which accuracy costs more and more, is {_name(board, knee.trial)}: "
         f"{_cost_text(board, knee)}, {score_text(board, knee)}."
         for knee in knees
     ]
 
 
-def _others(board: Leaderboard, row: Row) -> list[str]:
+def _others(board: Leaderboard, row: RankedNet) -> list[str]:
     """The most accurate net, where that is another one."""
     best = pick(board.front, "accuracy", board.query.cost)
-    if best["trial"] == row["trial"]:
+    if best.trial == row.trial:
         return []
-    so = ", which the noise does not tell from it" if best["trial"] in (row["tied_with"] or ()) else ""
+    so = ", which the noise does not tell from it" if best.trial in (row.tied_with or ()) else ""
     most = "most accurate" if board.query.metric.is_accuracy else f"best by {board.query.metric.name}"
     cost = _cost_text(board, best)
-    return [f"The {most} is {_name(board, best['trial'])}: {cost}, {score_text(board, best)}{so}."]
+    return [f"The {most} is {_name(board, best.trial)}: {cost}, {score_text(board, best)}{so}."]
 
 
-def _measured_again(board: Leaderboard, row: Row) -> list[str]:
+def _measured_again(board: Leaderboard, row: RankedNet) -> list[str]:
     """Result of retraining, else the command for it: the best of many is in part the luckiest."""
-    metric, again = board.query.metric, row["retrained_accuracy"]
+    metric, again = board.query.metric, row.retrained_accuracy
     if again is not None:
-        sd = "" if row["retrained_sd"] is None else f" ± {row['retrained_sd']:.3f} (standard deviation)"
-        on_test = "" if row["retrained_test"] is None else f", {row['retrained_test']:.3f} on test"
-        seeds = f"{row['retrained_seeds']} other seed{'s' * (row['retrained_seeds'] > 1)}"
+        sd = "" if row.retrained_sd is None else f" ± {row.retrained_sd:.3f} (standard deviation)"
+        on_test = "" if row.retrained_test is None else f", {row.retrained_test:.3f} on test"
+        seeds = f"{row.retrained_seeds} other seed{'s' * (row.retrained_seeds != 1)}"
         return [f"Retrained with {seeds} it has {metric.value(again):.3f}{sd}{on_test}."]
-    if row["kind"] != "search" or len(board.rows) == 1:
+    if row.kind != "search" or len(board.rows) == 1:
         return []
-    if row["nested"] is not None:
-        return [_nested(board, row)]
+    if row.nested is not None:
+        return [_nested(board, row, row.nested)]
     lucky = f"Best of {len(board.rows)}, so in part the luckiest"
     if recipe_epochs(board) is None:
         return [f"{lucky}."]
-    command = f"alternas retrain {shlex.quote(as_argument(board.folder))} --trials {row['trial']}"
+    command = f"alternas retrain {shlex.quote(as_argument(board.folder))} --trials {row.trial}"
     return [f"{lucky}; to measure it anew, and on test: {command}"]
 
 
-def _nested(board: Leaderboard, row: Row) -> str:
+def _nested(board: Leaderboard, row: RankedNet, nested: float) -> str:
     """What to expect of new pictures, where nets were cross-validated."""
-    metric, folds = board.query.metric, len(row["folds"])
+    metric, folds = board.query.metric, len(row.folds)
     name = "accuracy" if metric.is_accuracy else metric.name
     how = f"the best net of at most its cost, chosen on {folds - 1} folds and judged on the one left"
-    lucky = f"; its own is that of the luckiest of {len(board.rows)}" * (row["nested"] < row["accuracy"])
-    return f"Expect {name} {metric.text(row['nested'])} of new pictures: {how}{lucky}."
+    lucky = f"; its own is that of the luckiest of {len(board.rows)}" * (nested < row.accuracy)
+    return f"Expect {name} {metric.text(nested)} of new pictures: {how}{lucky}."
 
 
-def _doubts(board: Leaderboard, row: Row) -> list[str]:
+def _doubts(board: Leaderboard, row: RankedNet) -> list[str]:
     """Sentences on what is unknown and what may change."""
     said, cost = [], board.query.cost
     if not (board.noise and board.noise.knows_seeds):
         alone = f"; ± is 95 % by the number of pictures alone, {board.noise.images:,}" if board.noise else ""
         said.append(f"Too few nets were trained again: the seed noise is not known, nor which nets are tied{alone}.")
     else:
-        sd, degrees = board.noise.at(row[ACCURACY])
-        if row["weights"] in OF_CUTS:
-            how = FROZEN if row["weights"] == "frozen" else FINETUNED
+        sd, degrees = board.noise.at(row.accuracy)
+        if row.weights in OF_CUTS:
+            how = FROZEN if row.weights == "frozen" else FINETUNED
             said.append(how.format(images=board.extra.images))
-        elif row["seeds"] == 1 and row["weights"] != "shared":
+        elif row.seeds == 1 and row.weights != "shared":
             noise = f"{100 * sd:.2g} {board.query.metric.points}, known from {degrees} degrees of freedom"
             pictures = f"{board.noise.images:,} pictures and " if board.noise.images else ""
             said.append(f"It was trained once; ± is 95 % by {pictures}the seed noise of nets about as good: {noise}.")
-        if row["tied_with"] is None:
+        if row.tied_with is None:
             why = why_unknown(row, board.noise, board.query.metric)
             said.append(f"Which nets are tied with it is not known: {why}.")
-    if row["weights"] in OF_CUTS:
+    if row.weights in OF_CUTS:
         return said
     if not any(r.kind == "baseline" and r.status == Status.OK for r in board.records):
         said.append("No plain ResNet was trained, so what it gains over one is not known.")
-    elif row["gain"] is None and any(r["kind"] == "baseline" and r[cost] <= row[cost] for r in board.rows):
+    elif row.gain is None and any(r.kind == "baseline" and r.costs[cost] <= row.costs[cost] for r in board.rows):
         said.append("No plain ResNet was trained for as long, so what it gains over one is not known.")
-    elif row["gain"] is None:
+    elif row.gain is None:
         said.append("It is cheaper than every plain ResNet of the run and less accurate, so its gain is not known.")
-    if row["rising"]:
+    if row.rising:
         said.append("It still rose at its end: with longer training the front may be another.")
     return [*said, *_start(board, row)]
 
 
-def _start(board: Leaderboard, row: Row) -> list[str]:
+def _start(board: Leaderboard, row: RankedNet) -> list[str]:
     """How a net came by its weights, where it was not trained alone, and for how many steps beside the others."""
-    if row["weights"] == "shared":
+    if row.weights == "shared":
         return [SLICED]
-    if row["weights"] not in HOW:
+    if row.weights not in HOW:
         return []
-    own, steps = row["budget_steps"] or 0, row["steps_in_all"]
-    others = sorted(known for r in board.rows if r["rank"] > 1 and (known := r["steps_in_all"]))
-    trained = f" and trained for {own:,} steps" * (row["weights"] == "inherited")
+    own, steps = row.budget_steps or 0, row.steps_in_all
+    others = sorted(known for r in board.rows if r.rank > 1 and (known := r.steps_in_all))
+    trained = f" and trained for {own:,} steps" * (row.weights == "inherited")
     trained += f", {steps:,} steps in all" if steps else ""
     behind = f"; nets behind the front have {number_range(others)}" if steps and others else ""
-    return [f"{HOW[row['weights']]}{trained}{behind}."]
+    return [f"{HOW[row.weights]}{trained}{behind}."]

@@ -11,12 +11,14 @@ from rich.console import Group, RenderableType
 
 from ..ranking.chance import above_chance
 from ..ranking.front import Leaderboard
-from ..ranking.metric import as_shown, floor_name
+from ..ranking.metric import floor_name
 from ..ranking.noise import UNKNOWN_NOISE
-from ..ranking.objectives import ACCURACY, LATENCY, RankingQuery, column, title
+from ..ranking.objectives import RankingQuery, column, title
+from ..ranking.quantities import ACCURACY, LATENCY
+from ..ranking.ranked_net import RankedNet
 from ..ranking.remarks import budget_lines, budget_order_lines, left_out, rising_lines, sharing_lines, why_empty
 from ..ranking.run_leaderboard import leaderboard_of
-from ..ranking.stats import TIED, Row, count_nets
+from ..ranking.stats import TIED, count_nets
 from ..ranking.verdict import verdict_of
 from ..runs.store import read_data_facts
 from .tables import has_gain, nets_table
@@ -53,21 +55,21 @@ def print_leaderboard(folder: Path, query: RankingQuery, top: int, as_json: bool
     )
 
 
-def _print(board: Leaderboard, rows: list[Row], heading: str, as_json: bool, ranks: bool = False) -> None:
+def _print(board: Leaderboard, rows: list[RankedNet], heading: str, as_json: bool, ranks: bool = False) -> None:
     """Rows as a table with notes, or as JSON with warnings on stderr of what they do not say themselves."""
     if as_json:
         rising = rising_lines(board)
         longer = [": ".join(rising)] if len(rising) > 1 else []
         for line in filter(None, (why_empty(board), *left_out(board), *budget_lines(board.rows), *longer)):
             log.warning("%s", line)
-        print_json([as_shown(row, board.query.metric) for row in rows])
+        print_json([row.to_dict(board.query.metric) for row in rows])
     else:
         print_text(board_drawing(board, rows, heading, ranks))
         for command in rising_lines(board)[1:]:  # whole, however narrow the terminal
             print_lines("", f"train longer:  {command}")
 
 
-def board_drawing(board: Leaderboard, rows: list[Row], heading: str, ranks: bool = False) -> RenderableType:
+def board_drawing(board: Leaderboard, rows: list[RankedNet], heading: str, ranks: bool = False) -> RenderableType:
     """Rows of a leaderboard as a table, and what must be known to read it."""
     named = (*board.query.objectives, *board.query.limits, LATENCY)
     others = [column(name) for name in dict.fromkeys(named) if name != ACCURACY]
@@ -75,21 +77,21 @@ def board_drawing(board: Leaderboard, rows: list[Row], heading: str, ranks: bool
     return Group(table, plain(*summary_lines(board, rows), style="dim"))
 
 
-def _latency_line(board: Leaderboard, rows: Sequence[Row]) -> list[str]:
+def _latency_line(board: Leaderboard, rows: Sequence[RankedNet]) -> list[str]:
     """In which setting latencies were measured, and of how many of these nets; nothing where none was."""
-    measured = sum(bool(row[LATENCY]) for row in rows)
+    measured = sum(bool(row.costs[LATENCY]) for row in rows)
     some = f", of {measured} of these {count_nets(len(rows))}" if measured < len(rows) else ""
     return [f"latency: {board.latency_setting}{some}"] if measured else []
 
 
-def summary_lines(board: Leaderboard, rows: Sequence[Row]) -> list[str]:
+def summary_lines(board: Leaderboard, rows: Sequence[RankedNet]) -> list[str]:
     """What must be known to read these rows of a leaderboard, a line each; marks that none of them has are left out."""
     counts = Counter(r.status for r in board.records)
     metric, of = board.query.metric, [f"log {title(name)}" for name in board.query.costs]
     of = [f"{title(name)} above the worst" for name in board.query.metrics] + of
     if ACCURACY in board.query.objectives:
         of.insert(0, f"{metric.name} above {floor_name(metric, read_data_facts(board.folder))}")
-    bounds = {row["gain_bound"] for row in rows}
+    bounds = {row.gain_bound for row in rows}
     gain = f"; gain: {metric.points} above plain ResNets of equal {title(board.query.cost)}" * has_gain(rows)
     lines = [
         f"{len(board.records)} records: {', '.join(f'{n} {status}' for status, n in counts.items()) or 'none yet'}; "
@@ -100,18 +102,18 @@ def summary_lines(board: Leaderboard, rows: Sequence[Row]) -> list[str]:
         *(line for bound, line in BOUNDS.items() if bound in bounds),
         board.noise.line(metric.points) if board.noise else UNKNOWN_NOISE,
     ]
-    if any(row["nested"] is not None for row in rows):
+    if any(row.nested is not None for row in rows):
         lines.append(f"nested: {metric.name} of the best net of at most that cost, chosen without the pictures judged")
-    if any(row["tied_with"] for row in rows):
-        behind = sum(bool(row["tied_with"]) for row in board.rows if row["rank"] > 1)
+    if any(row.tied_with for row in rows):
+        behind = sum(bool(row.tied_with) for row in board.rows if row.rank > 1)
         lines.append(f"{TIED}; nets behind the front that may be on it: {behind}")
     lines += [*left_out(board), *budget_lines(board.rows), *rising_lines(board)[:1]]
     lines += [*sharing_lines(board.records, metric), *budget_order_lines(board.records, metric)]
-    if several := sum(row.get("recipes", 1) > 1 for row in rows):
+    if several := sum(row.recipes > 1 for row in rows):
         lines.append(f"recipe: {count_nets(several)} trained by several; the best one counts")
-    if any("recipe" in row for row in rows) and any(row["kind"] == "baseline" for row in rows):
+    if any(row.recipe for row in rows) and any(row.kind == "baseline" for row in rows):
         lines.append("baselines are trained by the recipe's own values")
-    if steps := sorted({row["retrained_steps"] for row in rows if row["retrained_steps"]}):
+    if steps := sorted({row.retrained_steps for row in rows if row.retrained_steps}):
         of_steps = ", ".join(map(str, steps))
         lines.append(
             f"retrained: mean and sd over other seeds, {of_steps} steps; nets are ranked on the search's {metric.name}"

@@ -11,8 +11,9 @@ from ...archs import static_cost
 from ...archs.errors import check_count
 from ...archs.timm_net import TIMM, CutNet, net_cost
 from ...archs.zoo import timm_name
+from ..ranking.quantities import static_values
 from .describe_net import InputSpec, find_arch, parse_size, recorded_cut
-from .tables import short
+from .tables import costs_text, short
 from .terminal import plain
 
 
@@ -45,19 +46,13 @@ def cost_facts(
     net, spec = find_arch(arch, image_size, classes, channels)
     cost = static_cost(net, spec.classes, spec.image_size, spec.channels)
     step_bytes, gpu_bytes = cost.training_bytes(batch), cost.gpu_training_bytes(batch)
-    facts = cost.to_dict() | {
-        "key": net.key,
-        "family": net.family,
-        "timm": timm_name(net),
-        "image_size": list(spec.image_size),
-        "batch": batch,
-        "training_bytes": step_bytes,
-        "gpu_training_bytes": gpu_bytes,
-    }
+    facts = cost.to_dict() | static_values(cost.totals()) | {"key": net.key, "family": net.family, "batch": batch}
+    facts |= {"timm": timm_name(net), "image_size": list(spec.image_size)}
+    facts |= {"training_bytes": step_bytes, "gpu_training_bytes": gpu_bytes}
     lines = [
-        f"memory, float32, estimated: {short(cost.peak_activation_bytes)}B of activations an image; "
-        f"{short(step_bytes)}B a training step with AdamW, batch {batch}",
-        f"on a GPU in bfloat16: {short(gpu_bytes)}B a training step, CUDA itself included, the data not",
+        f"one image: {costs_text(cost.totals())}",
+        f"memory of a training step with AdamW, float32, batch {batch}, estimated: {short(step_bytes)}B",
+        f"on a GPU in bfloat16: {short(gpu_bytes)}B, CUDA itself included, the data not",
     ]
     if images:
         facts["training_flops"] = cost.training_flops(images)
@@ -71,9 +66,10 @@ def _cut_facts(
     net: CutNet, spec: InputSpec, classes: int | None, images: int | None
 ) -> tuple[dict[str, Any], RenderableType]:
     cost = net_cost(net, classes or spec.classes, spec.image_size)
-    facts = cost.totals() | {"key": net.key, "family": net.family, "image_size": [net.side] * 2} | net.to_dict()
+    facts = static_values(cost.totals()) | {"key": net.key, "family": net.family, "image_size": [net.side] * 2}
+    facts |= net.to_dict()
     where = f"timm's {net.name} cut after block {net.block} at {net.side} px, pooled by {net.pooling}"
-    lines = [f"{where}: {facts['params']:,} params, {facts['macs']:,} MACs"]
+    lines = [f"{where}: {costs_text(cost.totals())}"]
     if images:
         facts["training_flops"] = cost.training_flops(images)
         lines.append(_compute_line(facts["training_flops"], images))
@@ -86,7 +82,7 @@ def _timm_facts(
     from ...archs.timm import count_timm
 
     counted, shape = count_timm(name, parse_size(image_size) if image_size else None, classes, channels)
-    facts = counted | {"timm": name, "image_size": list(shape[1:])}
+    facts = counted | static_values(counted) | {"timm": name, "image_size": list(shape[1:])}
     table = Table(header_style="bold", box=None, pad_edge=False)
     for column in ("part", "params", "MACs", "share"):
         table.add_column(column, justify="left" if column == "part" else "right", overflow="fold")

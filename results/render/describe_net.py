@@ -20,6 +20,7 @@ from ...archs.layout import as_map
 from ...archs.timm_net import TIMM, CountedCost, CutNet, Net, TimmNet, net_cost, net_from_dict
 from ..ranking.front import noise_of, still_rose
 from ..ranking.metric import Metric, as_shown, run_metric, validation_metrics, value_text
+from ..ranking.quantities import metrics, quantity
 from ..ranking.run_leaderboard import validation_images
 from ..runs.nets import better_weights
 from ..runs.record import OF_CUTS, Record
@@ -29,22 +30,11 @@ from ..runs.status import Status
 from ..runs.store import find_run, read_data_facts, read_records
 from .confusion import confusion_lines, per_class, read_confusion
 from .drawing import net_drawing, net_svg, write_svg
-from .tables import short
+from .tables import costs_text
 from .terminal import plain
 
 IMAGENET = ((224, 224), 1000, 3)
 SCORES_WIDTH = 80  # characters: more scores are a row each
-SCORES = {
-    "accuracy": "accuracy",
-    "map": "mAP",
-    "label_accuracy": "right labels",
-    "balanced_accuracy": "balanced",
-    "macro_f1": "macro F1",
-    "auroc": "AUROC",
-    "top5": "top 5",
-    "nll": "NLL",
-    "ece": "calibration error",
-}
 
 
 @dataclass(frozen=True)
@@ -184,7 +174,7 @@ def _start_line(record: Record) -> str:
 
 def _timm_lines(net: TimmNet | CutNet, record: Record) -> RenderableType:
     """Costs of a net of timm, in place of a drawing, and where it is cut."""
-    costs = ", ".join(f"{short(record.cost[name])} {unit}" for name, unit in (("params", "params"), ("macs", "MACs")))
+    costs = costs_text(record.cost)
     cut, size = "", ""
     if isinstance(net, CutNet):
         cut = f"cut after block {net.block} at {net.side} px, pooled by {net.pooling}; "
@@ -223,9 +213,9 @@ def _scores_table(record: Record, metric: Metric) -> Table:
     if test := {name.removeprefix("test_"): v for name, v in record.metrics.items() if name.startswith("test_")}:
         splits["test"] = test
     measured = {name: None for scores in splits.values() for name, value in scores.items() if value is not None}
-    shown = [name for name in SCORES if name in measured]
-    shown += [name for name in measured if name not in SCORES and not name.startswith(("train_", "test_"))]
-    cells = {SCORES.get(name, name): [value_text(scores.get(name)) for scores in splits.values()] for name in shown}
+    shown = [name for name in metrics() if name in measured]
+    shown += [name for name in measured if name not in shown and not name.startswith(("train_", "test_"))]
+    cells = {quantity(name).title: [value_text(scores.get(name)) for scores in splits.values()] for name in shown}
     rows = [["images", *splits], *([name, *values] for name, values in cells.items())]
     if sum(max(max(map(len, name.split())), *map(len, values)) + 2 for name, *values in rows) <= SCORES_WIDTH:
         rows = [list(row) for row in zip(*rows, strict=True)]  # a row for each split, a column for each score

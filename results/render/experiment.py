@@ -14,13 +14,13 @@ from typing import Any
 from rich.table import Table
 
 from ...archs.errors import InputError, check_choice
-from ..ranking.stats import ANY, SHARE, SHARES, MeanCI, mean_ci, mean_ci_text, pooled_sd, resolution_of
+from ..ranking.quantities import static_costs
+from ..ranking.stats import MeanCI, mean_ci, mean_ci_text, pooled_sd, range_of, resolution_of
 from ..runs.record import Record
 from ..runs.status import Status
 from .tables import short
 from .terminal import csv_cell, plain
 
-COSTS = ("macs", "params", "activation_bytes")  # the same for every seed
 COUNTS = ("failed", "seconds")  # columns of every study, next to its factors and metrics
 MISSING: dict[str, Any] = {"mean": None, "sd": None, "n": 0, "low": None, "high": None}
 
@@ -65,9 +65,8 @@ def study_rows(
         for name in metrics:
             if name not in factors and name not in COUNTS:
                 values = _values(good, name)
-                within = SHARE if name.endswith(SHARES) else ANY
                 resolution = resolution_of(name, images or {})
-                cells[name] = asdict(mean_ci(values, within, resolution)) if values else dict(MISSING)
+                cells[name] = asdict(mean_ci(values, range_of(name), resolution)) if values else dict(MISSING)
         seconds = mean_ci([r.seconds for r in good]).mean if good else None
         rows.append(factors | cells | {"failed": len(group) - len(good), "seconds": seconds})
     return rows
@@ -158,7 +157,7 @@ def study_table(rows: Sequence[dict[str, Any]], spec: PlotSpec) -> Table:
 def _cell_text(name: str, cell: dict[str, Any], counted: bool) -> str:
     if cell["mean"] is None:
         return "-"
-    if name in COSTS and not cell["sd"]:
+    if name in (*static_costs(), "activation_bytes") and not cell["sd"]:
         return short(cell["mean"])
     text = mean_ci_text(MeanCI(**cell))
     return text if counted else text.rpartition(" (")[0]

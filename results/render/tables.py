@@ -12,9 +12,10 @@ from rich.console import ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from ..ranking.metric import Metric, value_text
-from ..ranking.objectives import is_cost
+from ..ranking.metric import Metric
 from ..ranking.objectives import title as objective_title
+from ..ranking.quantities import QUANTITIES, quantity, short, static_values
+from ..ranking.ranked_net import RankedNet
 from ..runs.record import REFERENCE_KINDS
 from .terminal import plain
 
@@ -27,12 +28,9 @@ MAX_RUN = 20  # characters of a run's name on one line
 SHOWN = 20  # values of a list, such as the classes of a data set
 
 
-def short(number: float) -> str:
-    """Three digits and a unit: 1509826560 -> "1.51 G"."""
-    for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if abs(number) >= size:
-            return f"{number / size:.3g} {unit}"
-    return f"{number:.3g}"
+def costs_text(totals: Mapping[str, int]) -> str:
+    """The costs in closed form of a net with these totals: "1.51 G MACs, 33 M parameters"."""
+    return ", ".join(f"{short(value)} {quantity(name).unit}" for name, value in static_values(totals).items())
 
 
 def duration(seconds: float) -> str:
@@ -50,7 +48,7 @@ def gain_text(gain: float | None, bound: str | None) -> str:
 
 
 def nets_table(
-    rows: Sequence[dict[str, Any]],
+    rows: Sequence[RankedNet],
     title: str = "",
     others: Sequence[str] = (),
     ranks: bool = False,
@@ -71,13 +69,13 @@ def nets_table(
     if not rows:
         return Group(plain(title, style="italic"), plain(none))
     tuned = [name for name, values in tuned_columns(rows).items() if len(values) > 1]
-    beside = [name for name in others if name not in ("macs", "params")]
-    names = {row["trial"]: row["label"] for row in rows if row["kind"] == "reference"}  # rather than their numbers
-    cells = [_cells(row, beside, metric, tuned, names) for row in rows]
-    budgets = {(row["weights"], row["budget_steps"]) for row in rows if row["weights"] in ("alone", "inherited")}
+    beside = dict.fromkeys((*(name for name, of in QUANTITIES.items() if of.is_usual), *others))
+    names = {row.trial: row.label for row in rows if row.kind == "reference"}  # rather than their numbers
+    cells = [_cells(row, [*beside], metric, tuned, names) for row in rows]
+    budgets = {(row.weights, row.budget_steps) for row in rows if row.weights in ("alone", "inherited")}
     optional = {"gain": has_gain(rows), "steps": len(budgets) > len({weights for weights, _ in budgets}), "rank": ranks}
     names = [name for name in cells[0] if optional.get(name, any(row[name] for row in cells))]
-    of_reference = any(row["kind"] == "reference" for row in rows)  # whose name is not broken
+    of_reference = any(row.kind == "reference" for row in rows)  # whose name is not broken
     columns = [
         _Column(name, [row[name] for row in cells], name in (metric.name, *tuned), name not in WRAPPED or of_reference)
         for name in names
@@ -85,9 +83,9 @@ def nets_table(
     return NetsTable(title, columns)
 
 
-def has_gain(rows: Sequence[Mapping[str, Any]]) -> bool:
+def has_gain(rows: Sequence[RankedNet]) -> bool:
     """Whether there is something to say of gains: nets that were trained might have one."""
-    return any(row["weights"] != "frozen" for row in rows)
+    return any(row.weights != "frozen" for row in rows)
 
 
 @dataclass(frozen=True)
@@ -165,11 +163,11 @@ class NetsTable:
         yield table
 
 
-def tuned_columns(rows: Sequence[dict[str, Any]]) -> dict[str, set[Any]]:
+def tuned_columns(rows: Sequence[RankedNet]) -> dict[str, set[Any]]:
     """The fields of the recipe that rows of a leaderboard have values of, and these."""
     values: dict[str, set[Any]] = {}
     for row in rows:
-        for name, value in row.get("recipe", {}).items():
+        for name, value in row.recipe.items():
             values.setdefault(name, set()).add(value)
     return values
 
@@ -180,45 +178,36 @@ def tuned_text(value: Any) -> str:
 
 
 def _cells(
-    row: dict[str, Any], others: Sequence[str], metric: Metric, tuned: Sequence[str], names: Mapping[Any, str]
+    row: RankedNet, others: Sequence[str], metric: Metric, tuned: Sequence[str], names: Mapping[Any, str]
 ) -> dict[str, str]:
     """One row's text by column; `tuned` are fields of the recipe, `names` those of trials that have one."""
-    again, tied = row["retrained_accuracy"], row["tied_with"] or ()
-    deviation = _deviation(row["retrained_sd"], row["retrained_seeds"])
+    again, tied = row.retrained_accuracy, row.tied_with or ()
+    deviation = _deviation(row.retrained_sd, row.retrained_seeds)
     ties = (
         [f"= {names.get(tied[0], tied[0])}" + f" +{len(tied) - 1}" * (len(tied) > 1)] if tied else []
     )  # the closest net, and how many
-    marks = [row["kind"]] * (row["kind"] in REFERENCE_KINDS) + ["knee"] * row["knee"]
-    marks += ["rising"] * bool(row["rising"]) + [row["weights"]] * (row["weights"] != "alone")
+    marks = [row.kind] * (row.kind in REFERENCE_KINDS) + ["knee"] * row.knee
+    marks += ["rising"] * bool(row.rising) + [row.weights] * (row.weights != "alone")
     return {
-        "run": row.get("run", ""),
-        "trial": names.get(row["trial"], str(row["trial"])),
-        "rank": str(row["rank"]),
-        metric.name: metric.text(row["accuracy"]),
-        "nested": "" if row.get("nested") is None else metric.text(row["nested"]),
-        "sd (seeds)": _deviation(row["sd"], row["seeds"]),
-        "MACs": short(row["macs"]),
-        "params": short(row["params"]),
-        **{objective_title(n): _other(n, row[n]) for n in others},
-        **{name: tuned_text(row["recipe"][name]) if name in row.get("recipe", {}) else "" for name in tuned},
-        "gain": gain_text(row["gain"], row["gain_bound"]),
-        "acc/GMAC": short(row["accuracy_per_gmac"]) if metric.is_accuracy else "",
-        "steps": str(row["budget_steps"]),
+        "run": row.run,
+        "trial": names.get(row.trial, str(row.trial)),
+        "rank": str(row.rank),
+        metric.name: metric.text(row.accuracy),
+        "nested": "" if row.nested is None else metric.text(row.nested),
+        "sd (seeds)": _deviation(row.sd, row.seeds),
+        **{objective_title(name): quantity(name).text(row.value(name)) for name in others},
+        **{name: tuned_text(row.recipe[name]) if name in row.recipe else "" for name in tuned},
+        "gain": gain_text(row.gain, row.gain_bound),
+        "acc/GMAC": short(row.accuracy_per_gmac) if metric.is_accuracy else "",
+        "steps": str(row.budget_steps),
         "retrained": "" if again is None else " ±".join(filter(None, (metric.text(again), deviation))),
-        "family": row["family"],
-        "net": row["key"],
+        "family": row.family,
+        "net": row.key,
         "note": ", ".join([*ties, *marks]),
     }
 
 
-def _other(objective: str, value: float | None) -> str:
-    """A value beside accuracy, "" where it was not measured."""
-    if value is None:
-        return ""
-    return short(value) if is_cost(objective) else value_text(value)
-
-
-def _deviation(sd: float | None, seeds: int) -> str:
+def _deviation(sd: float | None, seeds: int | None) -> str:
     return "" if sd is None else f"{sd:.4f} ({seeds})"
 
 

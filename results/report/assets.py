@@ -11,7 +11,7 @@ from ...archs.errors import InputError
 from ..render.terminal import csv_cell
 from .elements import Matrix, Picture, Plot, Section, Table
 from .run import Run
-from .sections import COLUMNS, net_row
+from .sections import net_columns, net_row
 
 
 def write_assets(folder: Path, run: Run, sections: list[Section]) -> list[Path]:
@@ -35,7 +35,7 @@ def write_assets(folder: Path, run: Run, sections: list[Section]) -> list[Path]:
                 written += _write_frame(folder / part.name, list(part.rows[0]), rows)
             elif isinstance(part, Picture) and part.path:
                 written += _copy_picture(part.path, folder)
-        names = [*COLUMNS, *(f"gene_{name}" for name in run.genes)]
+        names = [*net_columns(), *(f"gene_{name}" for name in run.genes)]
         every = [(net_row(run, r), [r.genes.get(name) for name in run.genes]) for r in run.nets]
         return written + _write_frame(folder / "all_nets", names, [(*row, *genes) for row, genes in every])
     except OSError as error:

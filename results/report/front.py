@@ -9,8 +9,8 @@ from typing import Any
 
 from ...archs.errors import InputError
 from ..ranking.front import envelope
-from ..ranking.objectives import ACCURACY, LATENCY, RankingQuery
-from ..ranking.objectives import title as title_of
+from ..ranking.objectives import RankingQuery
+from ..ranking.quantities import ACCURACY, quantity
 from ..ranking.remarks import why_empty
 from ..render.drawing import write_svg
 from ..runs.record import REFERENCE_KINDS, Record
@@ -31,8 +31,6 @@ WEIGHT_LOOKS = {
     "alone": "full", "inherited": "open", "shared": "dotted", "polished": "half", "frozen": "open", "finetuned": "half"
 }  # fmt: skip
 WEIGHT_NAMES = {name: name for name in WEIGHT_LOOKS if name != "alone"} | {"shared": "sliced"}
-UNITS = {"macs": "MACs", "params": "parameters", LATENCY: "ms"}
-AXES = {"macs": "MACs of one image", "memory": "bytes of activations", LATENCY: "latency, ms a batch"}
 EARLY = "stopped early"
 MAX_RINGS = 100  # around tied nets: more would cover all else, and wait in the legend
 MAX_NAMED = 40  # nets of a front, of as many as there is room for
@@ -51,11 +49,6 @@ def write_front(folder: Path, path: Path, query: RankingQuery | None = None) -> 
     write_svg(path, plot_svg(front_plot(run), *FIGURE))
 
 
-def unit(cost: str) -> str:
-    """The title of a cost's column."""
-    return UNITS.get(cost) or title_of(cost)
-
-
 def front_plots(run: Run) -> tuple[Plot, ...]:
     """Accuracy over each cost that the front is ranked by."""
     query, costs = run.board.query, run.board.query.costs
@@ -67,10 +60,10 @@ def front_plots(run: Run) -> tuple[Plot, ...]:
 def front_plot(run: Run, name: str = "front") -> Plot:
     """Accuracy, or another metric, over the first cost."""
     metric = run.metric
-    title = f"{metric.name.capitalize()} and {'cost' if name == 'front' else unit(run.objective)}"
+    title = f"{metric.name.capitalize()} and {'cost' if name == 'front' else quantity(run.objective).unit}"
     if not run.rows:
         return Plot(name, title, "", "", run.why_empty, [])
-    x = AXES.get(run.objective, unit(run.objective))
+    x = quantity(run.objective).axis
     series = [*_nets_series(run), *_baseline_curve(run), *_front_series(run), *_again_series(run)]
     within = metric.within if metric.is_known else None
     return Plot(name, title, x, f"validation {metric.name}", _caption(run), series, log_x=True, within=within)
@@ -137,9 +130,9 @@ def _front_series(run: Run) -> list[Series]:
     name = "on the front, 95 %" if noise else "on the front"
     bars = [_interval(run, r) for r in front] if noise else []
     named = {r.trial for r in thin(front, MAX_NAMED)}
-    labels = [f"knee: {r.trial}" if run.row_of[r.trial]["knee"] else str(r.trial) * (r.trial in named) for r in front]
+    labels = [f"knee: {r.trial}" if run.row_of[r.trial].knee else str(r.trial) * (r.trial in named) for r in front]
     series.append(Series(name, *_points(run, front), "rings", TEXT, bars=bars, labels=labels))
-    tied = [r for r in run.ranked if run.row_of[r.trial]["rank"] > 1 and run.row_of[r.trial]["tied_with"]]
+    tied = [r for r in run.ranked if run.row_of[r.trial].rank > 1 and run.row_of[r.trial].tied_with]
     if tied:
         many = len(tied) > MAX_RINGS
         series.append(Series("tied with it", *_points(run, tied), "rings", GREY, look="dotted", hidden=many))
@@ -150,7 +143,7 @@ def _interval(run: Run, record: Record) -> tuple[float, float]:
     """The ends of a net's 95 % interval, cut to what the metric can be."""
     row, metric = run.row_of[record.trial], run.metric
     assert run.board.noise
-    low, high = sorted(map(metric.value, run.board.noise.interval(row["accuracy"], row["seeds"])))
+    low, high = sorted(map(metric.value, run.board.noise.interval(row.accuracy, row.seeds)))
     return max(metric.within[0], low), min(metric.within[1], high)
 
 
@@ -161,9 +154,10 @@ def _again_series(run: Run) -> list[Series]:
         ("retrained", "retrained_accuracy", "full"),
         ("retrained, on test", "retrained_test", "open"),
     ):
-        known = [(row, row[column]) for row in run.board.front if row[column] is not None]
+        found = [(row, getattr(row, column)) for row in run.board.front]
+        known = [(row, score) for row, score in found if score is not None]
         value = run.metric.value if column == "retrained_accuracy" else float
-        x, y = [row[run.objective] for row, _ in known], [round(value(score), 5) for _, score in known]
+        x, y = [row.costs[run.objective] for row, _ in known], [round(value(score), 5) for _, score in known]
         series += [Series(name, x, y, "points", SKY, "down", look)] if known else []
     return series
 

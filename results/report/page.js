@@ -71,7 +71,8 @@ const amount = (value) => {
   const unit = [["G", 1e9], ["M", 1e6], ["k", 1e3]].find(([, size]) => value >= size);
   return unit ? Number((value / unit[1]).toPrecision(3)) + " " + unit[0] : String(value);
 };
-const SAID = { macs: amount, params: amount, accuracy: (v) => v.toFixed(4) };
+const SAID = { accuracy: (v) => v.toFixed(4) };
+for (const cost of DATA.nets.costs) SAID[cost] = amount;
 
 function gained(value, bound) {
   if (value === null) return null;

@@ -12,6 +12,7 @@ from typing import Any
 from ...archs.errors import InputError
 from ...archs.files import atomic_write, read_own
 from ..ranking.metric import as_shown
+from ..ranking.quantities import quantity, static_costs
 from ..ranking.verdict import recommended, verdict_of
 from ..render.tables import gain_text, short
 from ..runs.nets import trained_nets
@@ -33,13 +34,13 @@ from .search_progress import (
     survival_parts,
 )
 from .sections import (
-    COLUMNS,
     MAX_ROWS,
     class_parts,
     command_of,
     drawings,
     explained_parts,
     leaderboard_table,
+    net_columns,
     page_rows,
     provenance_tables,
 )
@@ -101,9 +102,9 @@ def _key_numbers(run: Run, changes: list[Change]) -> dict[str, Any]:
         "records": len(run.records),
         "trained": len(trained_nets(run.records)),
         "front": len(run.front),
-        "rising": sum(bool(run.row_of[r.trial]["rising"]) for r in run.front),
+        "rising": sum(bool(run.row_of[r.trial].rising) for r in run.front),
         "hypervolume": changes[-1][2] if changes else 0.0,
-        "best_accuracy": max((row["accuracy"] for row in run.rows), default=None),
+        "best_accuracy": max((row.accuracy for row in run.rows), default=None),
         "seconds": round(sum(r.spent_seconds for r in run.records), 3),
     }
 
@@ -128,9 +129,10 @@ def _page(run: Run, sections: list[Section], numbers: dict[str, Any]) -> str:
         (resources.files(__package__ or "") / name).read_text(encoding="utf-8")
         for name in ("template.html", "style.css", "page.js")
     )
-    columns = [run.metric.name if name == "accuracy" else name for name in COLUMNS]
-    data: dict[str, Any] = {"nets": {"columns": columns, "genes": run.genes, "rows": page_rows(run)}}
-    taken = recommended(run.board)["trial"] if run.rows else None
+    columns = [run.metric.name if name == "accuracy" else name for name in net_columns()]
+    nets = {"columns": columns, "costs": static_costs(), "genes": run.genes, "rows": page_rows(run)}
+    data: dict[str, Any] = {"nets": nets}
+    taken = recommended(run.board).trial if run.rows else None
     data["take"] = next((i for i, r in enumerate(run.nets) if r.trial == taken), 0)
     verdict, shown, left_out = verdict_of(run.board), _filled(sections), _empty(sections)
     render = partial(
@@ -194,7 +196,7 @@ def _cell_text(metric: str, name: str, row: dict[str, Any]) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if name in ("MACs", "parameters"):
+    if name in {quantity(cost).unit for cost in static_costs()}:
         return short(value)
     if name == "retrained" and row.get("retrained_sd") is not None:
         return f"{value:.4f} ± {row['retrained_sd']:.4f}"

@@ -16,6 +16,7 @@ from ...archs.blocks.spec import BLOCKS
 from ..ranking.front import Leaderboard, costs_of_net
 from ..ranking.metric import Metric
 from ..ranking.objectives import RankingQuery
+from ..ranking.ranked_net import RankedNet
 from ..ranking.remarks import rising_lines, sentence, why_empty
 from ..ranking.run_leaderboard import leaderboard_of
 from ..render.describe_net import InputSpec, input_spec
@@ -43,7 +44,7 @@ class Run:
     rising: str = ""  # likewise, how many nets of the front still rose at their end, and what more steps would cost
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[RankedNet]:
         """Rows of the leaderboard."""
         return self.board.rows
 
@@ -60,7 +61,7 @@ class Run:
     def cost(self, record: Record) -> float | None:
         """A net's cost by `objective`; None where it is not known."""
         if record.trial in self.row_of:
-            return self.row_of[record.trial][self.objective]
+            return self.row_of[record.trial].costs[self.objective]
         return costs_of_net(record, self._by_trial, self.board.extra)[self.objective]
 
     @cached_property
@@ -103,16 +104,16 @@ class Run:
         return settings if isinstance(settings, dict) else {}
 
     @cached_property
-    def row_of(self) -> dict[int, dict[str, Any]]:
+    def row_of(self) -> dict[int, RankedNet]:
         """The leaderboard's row of a trial."""
-        return {row["trial"]: row for row in self.rows}
+        return {row.trial: row for row in self.rows}
 
     @cached_property
     def nets(self) -> list[Record]:
         """The nets with an accuracy of their own: ranked ones by rank, then the others in their order."""
         others = [r for r in self.records if r.accuracy is not None and r.status in (Status.OK, Status.PRUNED)]
         others = [r for r in others if r.trial not in self.row_of and self.best_of.get(r.trial, r.trial) == r.trial]
-        return [self._by_trial[row["trial"]] for row in self.rows] + others
+        return [self._by_trial[row.trial] for row in self.rows] + others
 
     @property
     def ranked(self) -> list[Record]:
@@ -121,7 +122,7 @@ class Run:
     @property
     def front(self) -> list[Record]:
         """The nets of rank 1, the cheapest first."""
-        return [r for r in self.ranked if self.row_of[r.trial]["rank"] == 1]
+        return [r for r in self.ranked if self.row_of[r.trial].rank == 1]
 
     def net(self, record: Record) -> Genotype | None:
         """The net of a record; None if it is not a net of alternas."""

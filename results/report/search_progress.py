@@ -51,7 +51,7 @@ def hypervolumes(run: Run) -> list[Change]:
 
     Seconds are those of the clock since the run began, as `elapsed` has them, or of training in older runs.
     """
-    costs = [row[run.objective] for row in run.rows]
+    costs = [row.costs[run.objective] for row in run.rows]
     if len(set(costs)) < 2:
         return []
     bounds = min(costs), max(costs)
@@ -64,7 +64,7 @@ def hypervolumes(run: Run) -> list[Change]:
         row = run.row_of.get(run.best_of.get(record.trial, -1))
         if row is None or record.accuracy is None:
             continue
-        y, x = above_chance(record.accuracy, *scores), normalized_cost(row[run.objective], bounds)
+        y, x = above_chance(record.accuracy, *scores), normalized_cost(row.costs[run.objective], bounds)
         if y > 0 and not any(other >= y and right >= x for other, right in front):
             front = [*((other, right) for other, right in front if other > y or right > x), (y, x)]
             changes.append((round(second, 3), flop, round(dominated_volume(front), 5)))

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 from ...archs.errors import InputError
 from ..analysis_tools.findings import shown_rows
 from ..analysis_tools.index import FOLDER, INDEX, read_index
-from ..ranking.objectives import ACCURACY, COSTS
+from ..ranking.quantities import ACCURACY, cost_value, quantity, static_costs
+from ..ranking.ranked_net import RankedNet
 from ..ranking.verdict import recommended
 from ..render.confusion import mistakes, per_class, read_confusion
 from ..render.tables import list_text, tuned_columns
 from ..runs.record import REFERENCE_KINDS, Record
 from .elements import Matrix, Picture, Table
-from .front import WEIGHT_NAMES, unit
+from .front import WEIGHT_NAMES
 from .run import Run, thin
 
 if TYPE_CHECKING:
@@ -25,10 +26,6 @@ if TYPE_CHECKING:
 MAX_ROWS = 300  # of the leaderboard that the page shows
 FINDINGS = "Means with 95 % intervals over what is named in findings.csv; one training a net."
 MAX_BYTES = 2**20  # of pictures: a page stays below 8 MB
-COLUMNS = (  # of all nets; of another metric the page has its name in place of accuracy
-    "trial", "net", "family", "kind", "status", "accuracy", "macs", "params", "gain", "gain_bound", "rank", "seconds",
-    "note",
-)  # fmt: skip
 MAX_DRAWINGS = 400
 MAX_NETS, MAX_CLASSES, MAX_MISTAKES, MAX_CELLS = 6, 40, 4, 24  # of the parts by class
 NO_CONFUSION = "No net of the front has kept its confusion."
@@ -43,37 +40,37 @@ def leaderboard_table(run: Run) -> Table:
     return Table("nets", "Leaderboard", _leaderboard_caption(run) if rows else run.why_empty, rows)
 
 
-def _leaderboard_row(run: Run, row: dict[str, Any], tuned: Mapping[str, Any]) -> dict[str, Any]:
-    metric, again = run.metric, row["retrained_accuracy"]
-    costs = dict.fromkeys((run.objective, *run.board.query.costs, *COSTS))
+def _leaderboard_row(run: Run, row: RankedNet, tuned: Mapping[str, Any]) -> dict[str, Any]:
+    metric, again = run.metric, row.retrained_accuracy
+    costs = dict.fromkeys((run.objective, *run.board.query.costs, *static_costs()))
     return {
-        "trial": row["trial"],
-        "rank": row["rank"],
-        metric.name: metric.value(row["accuracy"]),
-        "±": None if row["interval"] is None else round(row["interval"], 4),
+        "trial": row.trial,
+        "rank": row.rank,
+        metric.name: metric.value(row.accuracy),
+        "±": None if row.interval is None else round(row.interval, 4),
         "retrained": None if again is None else round(metric.value(again), 4),
-        "retrained_sd": row["retrained_sd"],
-        "test": None if row["retrained_test"] is None else round(row["retrained_test"], 4),
-        **{unit(cost): row[cost] for cost in costs},
-        "gain": row["gain"],
-        "gain_bound": row["gain_bound"],
-        "family": row["label"],
+        "retrained_sd": row.retrained_sd,
+        "test": None if row.retrained_test is None else round(row.retrained_test, 4),
+        **{quantity(cost).unit: row.costs[cost] for cost in costs},
+        "gain": row.gain,
+        "gain_bound": row.gain_bound,
+        "family": row.label,
         "note": note_of(row),
-        "seeds": row["seeds"],
-        "rising": row["rising"],
-        "steps": row["steps_in_all"],
-        "seconds": row["seconds"],
-        "weights": "" if row["weights"] == "alone" else WEIGHT_NAMES[row["weights"]],
-        **{name: row.get("recipe", {}).get(name) for name in tuned},
-        "net": row["key"],
+        "seeds": row.seeds,
+        "rising": row.rising,
+        "steps": row.steps_in_all,
+        "seconds": row.seconds,
+        "weights": "" if row.weights == "alone" else WEIGHT_NAMES[row.weights],
+        **{name: row.recipe.get(name) for name in tuned},
+        "net": row.key,
     }
 
 
-def note_of(row: Mapping[str, Any]) -> str:
+def note_of(row: RankedNet) -> str:
     """A net's marks: the knee, its kind, and the nets it is tied with within the noise."""
-    tied = row["tied_with"] or []
+    tied = row.tied_with or []
     more = f" and {len(tied) - 3} other{'s' * (len(tied) > 4)}" if len(tied) > 3 else ""
-    notes = ["knee"] * row["knee"] + [row["kind"]] * (row["kind"] in REFERENCE_KINDS)
+    notes = ["knee"] * row.knee + [row.kind] * (row.kind in REFERENCE_KINDS)
     notes += [f"tied with {', '.join(map(str, tied[:3]))}{more}"] if tied else []
     return "; ".join(notes)
 
@@ -84,7 +81,7 @@ def _leaderboard_caption(run: Run) -> str:
     shown = f"the first {MAX_ROWS} of {count}" if count > MAX_ROWS else f"{count}"
     doubt = f"±: 95 % interval by {noise.source}. " if noise else "The seed noise is not known. "
     again = "Retrained and test: means over other seeds (± standard deviation), which are not ranked. "
-    again = again if any(row["retrained_accuracy"] is not None for row in run.rows) else ""
+    again = again if any(row.retrained_accuracy is not None for row in run.rows) else ""
     return (
         f"{shown.capitalize()} nets trained to the end. Rank 1 is the front. {doubt}{again}Gain: {gained} above the "
         "plain ResNets' curve at the same cost; >= and <= are bounds, of nets that cost less or more than all. "
@@ -92,25 +89,31 @@ def _leaderboard_caption(run: Run) -> str:
     )
 
 
+def net_columns() -> list[str]:
+    """Names of what the page says of every net; of another metric it has that name in place of accuracy."""
+    about, known = ("trial", "net", "family", "kind", "status", "accuracy"), ("gain", "gain_bound", "rank", "seconds")
+    return [*about, *static_costs(), *known, "note"]
+
+
 def net_row(run: Run, record: Record) -> list[Any]:
-    """Values of a net by COLUMNS."""
-    row = run.row_of.get(record.trial, {})
-    gain, accuracy = row.get("gain"), None if record.accuracy is None else round(run.metric.value(record.accuracy), 5)
+    """Values of a net by `net_columns`."""
+    row = run.row_of.get(record.trial)
+    gain, accuracy = row and row.gain, None if record.accuracy is None else round(run.metric.value(record.accuracy), 5)
     family = record.label + ("" if record.weights == "alone" else f" ({WEIGHT_NAMES[record.weights]})")
     about = [record.trial, record.key, family, record.kind, record.status, accuracy]
-    about += [record.cost["macs"], record.cost["params"], None if gain is None else round(gain, 3)]
-    about += [row.get("gain_bound"), row.get("rank"), round(record.seconds, 1)]
+    about += [*(cost_value(name, record.cost) for name in static_costs()), None if gain is None else round(gain, 3)]
+    about += [row and row.gain_bound, row and row.rank, round(record.seconds, 1)]
     return [*about, _note(run, row)]
 
 
-def _note(run: Run, row: dict[str, Any]) -> str | None:
+def _note(run: Run, row: RankedNet | None) -> str | None:
     """A net's marks and the results of its retrainings."""
-    if not row:
+    if row is None:
         return None
-    notes, again = [note_of(row)] if note_of(row) else [], row["retrained_accuracy"]
+    notes, again = [note_of(row)] if note_of(row) else [], row.retrained_accuracy
     if again is not None:
-        sd = "" if row["retrained_sd"] is None else f" ± {row['retrained_sd']:.3f}"
-        on_test = "" if row["retrained_test"] is None else f", {row['retrained_test']:.3f} on test"
+        sd = "" if row.retrained_sd is None else f" ± {row.retrained_sd:.3f}"
+        on_test = "" if row.retrained_test is None else f", {row.retrained_test:.3f} on test"
         notes.append(f"retrained {run.metric.value(again):.3f}{sd}{on_test}")
     return "; ".join(notes) or None
 
@@ -148,7 +151,7 @@ def class_parts(run: Run) -> tuple[Table | Matrix, ...]:
         InputError: if the file of a confusion cannot be read as one.
     """
     classes = [str(name) for name in run.data["classes"]]
-    take = recommended(run.board)["trial"] if run.rows and ACCURACY in run.board.query.objectives else None
+    take = recommended(run.board).trial if run.rows and ACCURACY in run.board.query.objectives else None
     some = [r.trial for r in thin(run.front, MAX_NETS)]
     read = {r.trial: read_confusion(run.folder, r, len(classes)) for r in run.front if r.trial in (*some, take)}
     known = {trial: confusion_KK for trial, confusion_KK in read.items() if confusion_KK is not None}

@@ -10,20 +10,24 @@ import pandas as pd
 
 from ..ranking.metric import as_shown
 from ..ranking.objectives import RankingQuery, parse_objectives
+from ..ranking.quantities import costs
 from ..ranking.run_leaderboard import leaderboard_of
 from .record import Record
 from .store import find_run
 
 SPREAD = ("cost", "budget", "metrics", "factors")  # fields of a record that become columns of their own
-COSTS = ("macs", "params", "activation_bytes", "peak_activation_bytes", "training_activation_bytes")
+TOTALS = ("macs", "params", "activation_bytes", "peak_activation_bytes", "training_activation_bytes")
 OWN = [f.name for f in fields(Record) if f.name not in (*SPREAD, "format", "trial")]
 RANKED = (
-    "sd", "seeds", "interval", "images", "nested",
-    "latency_ms", "latency_spread_ms", "memory", "train_flops", "train_seconds", "rank",
-    "gain", "gain_bound", "accuracy_per_gmac", "knee", "tied_with", "budget_steps", "steps_in_all",
+    "sd", "seeds", "interval", "images", "nested", "latency_spread_ms", "rank", "gain", "gain_bound",
+    "accuracy_per_gmac", "knee", "tied_with", "budget_steps", "steps_in_all",
     "retrained_accuracy", "retrained_sd", "retrained_seeds", "retrained_steps", "retrained_test", "rising",
 )  # fmt: skip
-COLUMNS = ("metric", "value", "values", *OWN, *COSTS, "steps_done", "steps_full", *RANKED)
+
+
+def ranked_columns() -> list[str]:
+    """The columns that only ranked nets have values of, costs first."""
+    return [*(name for name in costs() if name not in TOTALS), *RANKED]
 
 
 def run_frame(run: str | Path, objectives: str | Sequence[str] = "") -> pd.DataFrame:
@@ -45,21 +49,22 @@ def run_frame(run: str | Path, objectives: str | Sequence[str] = "") -> pd.DataF
     """
     board = leaderboard_of(find_run(run), RankingQuery(parse_objectives(objectives)))
     metric = board.query.metric
-    shown = {row["trial"]: as_shown(row, metric) for row in board.rows}
-    ranked = {trial: {name: row.get(name) for name in RANKED} for trial, row in shown.items()}
+    shown = {row.trial: row.to_dict(metric) for row in board.rows}
+    ranked = {trial: {name: row.get(name) for name in ranked_columns()} for trial, row in shown.items()}
     rows = []
     for record in board.records:
         held = as_shown(vars(record), metric)
         row = {name: held.get(name) for name in ("trial", *OWN)}
-        row |= {name: record.cost.get(name) for name in COSTS}
+        row |= {name: record.cost.get(name) for name in TOTALS}
         row |= {f"steps_{name}": record.budget.get(name) for name in ("done", "full")}
         row |= record.metrics | {f"factor_{name}": value for name, value in record.factors.items()}
         row |= {"metric": metric.name, "value": None if record.accuracy is None else metric.value(record.accuracy)}
         row["values"] = held.get("values", record.accuracies)
         texts = {as_text(name): as_text(value) if isinstance(value, str) else value for name, value in row.items()}
         rows.append(texts | ranked.get(record.trial, {}))
-    more = dict.fromkeys(name for row in rows for name in row if name not in COLUMNS and name != "trial")
-    frame = pd.DataFrame(rows, columns=["trial", *COLUMNS, *sorted(more, key=lambda name: name.startswith("factor_"))])
+    known = ["metric", "value", "values", *OWN, *TOTALS, "steps_done", "steps_full", *ranked_columns()]
+    more = dict.fromkeys(name for row in rows for name in row if name not in known and name != "trial")
+    frame = pd.DataFrame(rows, columns=["trial", *known, *sorted(more, key=lambda name: name.startswith("factor_"))])
     return frame.set_index("trial")
 
 

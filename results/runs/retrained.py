@@ -18,7 +18,7 @@ from .status import Status
 from .store import read_records
 
 FOLDER = "retrain"  # of a run
-RETRAINED: dict[str, Any] = dict.fromkeys(f"retrained_{name}" for name in ("accuracy", "sd", "seeds", "steps", "test"))
+RETRAINED = tuple(f"retrained_{name}" for name in ("accuracy", "sd", "seeds", "steps", "test"))
 COLUMNS = ("trial", "family", "MACs", "search", "validation", "test", "seeds", "best")
 
 

@@ -13,7 +13,8 @@ from ...archs.errors import MAX_SEEDS, check_count
 from ...archs.timm_net import net_from_dict
 from ...results.ranking.limits import Limits
 from ...results.ranking.metric import Metric, run_metric
-from ...results.ranking.objectives import OBJECTIVES, RankingQuery
+from ...results.ranking.objectives import RankingQuery, title
+from ...results.ranking.quantities import cost_value
 from ...results.ranking.remarks import why_empty
 from ...results.ranking.run_leaderboard import costs_of, leaderboard_of
 from ...results.ranking.verdict import recommended
@@ -136,17 +137,17 @@ def _chosen(config: Retrain) -> Sequence[Record]:
     board = leaderboard_of(config.search, RankingQuery(limits=config.limits))
     if not board.rows:
         raise InputError(f"run {config.search.name}: {why_empty(board)}")
-    first = recommended(board)["trial"]
-    rows = sorted(board.rows, key=lambda row: (row["trial"] != first, row["rank"], -row["accuracy"]))
+    first = recommended(board).trial
+    rows = sorted(board.rows, key=lambda row: (row.trial != first, row.rank, -row.accuracy))
     by_trial = {r.trial: r for r in map(best_weights, trained_nets(records))}
-    return [by_trial[row["trial"]] for row in rows[: config.top]]
+    return [by_trial[row.trial] for row in rows[: config.top]]
 
 
 def limit_notes(run: Path, nets: Sequence[Record]) -> list[str]:
     """A line for each net that the run's own limits leave out, for those who named it."""
     limits = Limits.of_run(run)
     return [
-        f"trial {net.trial} is over the limit of its run: {net.cost[cost]:,} {OBJECTIVES[cost]}, "
+        f"trial {net.trial} is over the limit of its run: {cost_value(cost, net.cost):,} {title(cost)}, "
         f"at most {limits[cost]:,}; the front is without it, and "
         f"`export {run.name}:{net.trial}` takes it by its number alone"
         for net in nets

@@ -23,6 +23,7 @@ from ...archs.weights import save
 from ...results.metrics import scores
 from ...results.ranking.metric import Metric
 from ...results.ranking.pareto import front_of
+from ...results.ranking.quantities import cost_value
 from ...results.runs.status import Status
 from ..data.views import joined
 from ..training.checkpoint import device_name
@@ -87,7 +88,7 @@ def _blocks_within(job: ProbeJob, classes: int) -> int:
     """How many blocks of the net, from its first, give a cut within the limits."""
     for block in range(len(cut_points(job.net))):
         cost = net_cost(CutNet(job.net, block, job.side), classes, job.side)
-        if any(getattr(cost, name) > most for name, most in job.limits.items()):
+        if job.limits.broken(cost.totals()):
             return block
     return len(cut_points(job.net))
 
@@ -110,16 +111,15 @@ def _best_poolings(job: ProbeJob, results: Iterable[ProbeResult], classes: int) 
         net = CutNet(job.net, result.block, job.side, result.pooling)
         cost = net_cost(net, classes, job.side)
         assert isinstance(cost, CountedCost)
-        over = any(getattr(cost, name) > most for name, most in job.limits.items())
         before = best.get(result.block)
-        if not over and (before is None or result.loss < before.result.loss):
+        if not job.limits.broken(cost.totals()) and (before is None or result.loss < before.result.loss):
             best[result.block] = Cut(net, cost, result)
     return list(best.values())
 
 
 def _on_front(job: ProbeJob, cuts: Sequence[Cut]) -> list[Cut]:
     """The cuts that neither another one nor the run's front dominates."""
-    own = [(cut.result.score, float(getattr(cut.cost, job.objective))) for cut in cuts]
+    own = [(cut.result.score, cost_value(job.objective, cut.cost.totals()) or 0.0) for cut in cuts]
     known = [(score, cost) for cost, score in job.front]
     return [cut for cut in front_of([*cuts, *(None for _ in known)], [*own, *known]) if cut is not None]
 
@@ -149,9 +149,9 @@ def write_confusion(weights: Path, logits_NK: np.ndarray, pictures: LabelledPict
 
 def _result(cut: Cut, pictures: LabelledPictures, job: ProbeJob, classes: Sequence[str], sha256: str) -> CutResult:
     numbers = numbers_of(cut.result.logits_NK, pictures, job.metric, classes)
-    net, cost = cut.net, cut.cost
+    net = cut.net
     folds = fold_scores(cut.result.logits_NK, pictures, job.metric, classes)
-    return CutResult(net.block, net.pooling, cost.params, cost.macs, cut.result.score, numbers, sha256, folds)
+    return CutResult(net.block, net.pooling, cut.cost, cut.result.score, numbers, sha256, folds)
 
 
 def numbers_of(

@@ -9,7 +9,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ...archs.timm_net import CutNet
+from ...archs.timm_net import CountedCost, CutNet
+from ...results.ranking.limits import Limits
 from ...results.ranking.metric import Metric
 
 
@@ -24,8 +25,8 @@ class ProbeJob:
         weights_dir: folder where its weights may be; the hub's cache and the hub are looked in too.
         weights: folder for the weights of the cuts that are on the front.
         front: (cost, score) of the cuts that nothing dominates so far.
-        objective: the cost of that front, "macs" or "params".
-        limits: largest cost of a cut, by "macs" and "params"; others are not judged.
+        objective: the cost of that front, in closed form.
+        limits: largest costs of a cut; others are not judged.
         metric: what cuts are ranked by.
         timeout_s: the worker of a job that takes longer is killed.
     """
@@ -37,7 +38,7 @@ class ProbeJob:
     weights: str
     front: tuple[tuple[float, float], ...] = ()
     objective: str = "macs"
-    limits: Mapping[str, float] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
     metric: Metric = field(default_factory=Metric)
     timeout_s: float = math.inf
 
@@ -53,7 +54,7 @@ class CutResult:
     Attributes:
         block: index of the block after which the net is cut.
         pooling: how its map becomes features, the best of those tried.
-        params, macs: of the cut net with its classifier, for one picture.
+        cost: of the cut net with its classifier, for one picture.
         accuracy: cross-validated, a fraction, or the score of another metric.
         metrics: further cross-validated numbers.
         sha256: first 12 digits of the digest of its weights file; "" where it is not on the front, and has none.
@@ -62,8 +63,7 @@ class CutResult:
 
     block: int
     pooling: str
-    params: int
-    macs: int
+    cost: CountedCost
     accuracy: float
     metrics: Mapping[str, float]
     sha256: str = ""

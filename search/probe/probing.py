@@ -12,6 +12,7 @@ from typing import Any
 from ...archs.cost import FORWARD_FACTOR
 from ...archs.timm_net import CountedCost, CutNet, net_from_dict
 from ...results.ranking.pareto import front_of
+from ...results.ranking.quantities import cost_value
 from ...results.runs.events import Line
 from ...results.runs.record import Record, now
 from ...results.runs.status import Status
@@ -73,7 +74,7 @@ class Probing(Producer):
         self.running[number] = pair
         return ProbeJob(
             number, pair.name, pair.side, context.weights_dir, str(context.folder / "weights"),
-            self.front, context.spec.objective, dict(context.spec.limits),
+            self.front, context.spec.objective, context.spec.limits.static,
             context.spec.metric, 60 * context.spec.run.budget.trial_minutes,
         )  # fmt: skip
 
@@ -138,7 +139,7 @@ class Probing(Producer):
         return sorted(front_of(records, points), key=self._cost)
 
     def _cost(self, record: Record) -> float:
-        return float(record.cost[self.context.spec.objective])
+        return cost_value(self.context.spec.objective, record.cost) or 0.0
 
     def _next_pair(self) -> ProbePair | None:
         if self.flops >= self.context.spec.run.budget.train_flops:
@@ -159,7 +160,7 @@ class Probing(Producer):
         net = CutNet(pair.name, cut.block, pair.side, cut.pooling)
         seconds = round(result.seconds, 3) if cut is deepest else 0.0
         return self._finished(
-            job.trial + cut.block, net, CountedCost(cut.params, cut.macs), Status.OK, result,
+            job.trial + cut.block, net, cut.cost, Status.OK, result,
             accuracy=cut.accuracy, metrics=dict(cut.metrics), folds=list(cut.folds), seconds=seconds, runtime=about,
         )  # fmt: skip
 
