@@ -36,7 +36,7 @@ GROUPS = {
 }  # fmt: skip
 SECTIONS = {
     "Search": ("search", "data", "recipes", "spaces", "archs", "cost", "doctor"),
-    "Read": ("runs", "front", "leaderboard", "compare", "show", "report", "explain", "latency", "dashboard"),
+    "Read": ("runs", "front", "leaderboard", "compare", "show", "report", "explain", "latency", "dashboard", "track"),
     "After the search": ("export", "retrain", "train", "finetune", "buildup", "few-shot"),
     "Compare": ("study", "studies", "bench"),
 }

@@ -1,4 +1,4 @@
-"""Operations: dashboard, doctor."""
+"""Operations: dashboard, track, doctor."""
 
 from __future__ import annotations
 
@@ -25,6 +25,18 @@ def dashboard(
     from ..search.trials.dashboard import serve
 
     serve(find_run(run), host, port)
+
+
+@command(resumes=True)
+def track(
+    run: str,
+    tool: str,
+) -> None:
+    """Send a run to an experiment tracker from outside, while it goes on or afterwards; Ctrl-C stops it."""
+    from ..results.runs.store import find_run
+    from ..search.tracking.follow import follow
+
+    follow(find_run(run), tool)
 
 
 @command()

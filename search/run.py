@@ -156,7 +156,7 @@ def drive(
     ended = driver.complete
     with trackers(run.track, driver) as threads:
         plain = view_of(shown, console)
-        view = TrackingView(plain, shown.trials, threads) if threads else plain
+        view = TrackingView(plain, driver.folder, shown.live, threads) if threads else plain
         if not ended:
             if driver.artifacts:
                 console.print(f"checkpoints and weights: {driver.artifacts}", highlight=False, soft_wrap=True)
@@ -180,7 +180,8 @@ def run_loop(driver: Driver, executor: Executor, view: ProgressView, seconds: fl
     Raises:
         OperationError: if no worker became ready and nothing happened for `STALL_SECONDS`.
     """
-    began = last = time.monotonic()
+    driver.view, began = view, time.monotonic()
+    last = began
     while time.monotonic() - began < seconds:
         driver.check_folder()
         found = Idle.WAIT
@@ -188,8 +189,7 @@ def run_loop(driver: Driver, executor: Executor, view: ProgressView, seconds: fl
             executor.submit(found)
             view.started(found)
         if found is Idle.OVER:
-            for record in driver.close():
-                view.ended(record, record.trial)
+            driver.close()
             view.refresh()
             return True
         events = executor.poll(POLL_SECONDS)
@@ -198,7 +198,8 @@ def run_loop(driver: Driver, executor: Executor, view: ProgressView, seconds: fl
                 case Progress():
                     view.tick(event)
                 case JobResult():
-                    view.ended(driver.take(event), event.job)
+                    driver.take(event)
+                    view.ended(event.job)
         if events or driver.running or executor.idle:
             last = time.monotonic()
         elif time.monotonic() - last > STALL_SECONDS:
@@ -215,6 +216,7 @@ class Driver:
     Attributes:
         artifacts: where workers leave files, if they do not share the folder.
         running: jobs at workers, and the producer of each.
+        view: takes in the lines, too.
     """
 
     def __init__(
@@ -223,6 +225,7 @@ class Driver:
         """`producers` are asked in turn: the first that has a job is served."""
         self.folder, self.artifacts, self._store, self._producers = folder, artifacts, store, producers
         self.running: dict[JobId, tuple[Producer, Job]] = {}
+        self.view: ProgressView | None = None
         self._drop_checkpoints(store.records)  # of a driver that was killed between a record and its checkpoints' end
 
     @property
@@ -256,24 +259,20 @@ class Driver:
             waits |= found is Idle.WAIT
         return Idle.WAIT if waits else Idle.OVER
 
-    def take(self, result: JobResult) -> Record | None:
-        """Take a job's result. Returns the record of the trial whose end that is."""
+    def take(self, result: JobResult) -> None:
+        """Take a job's result, and write the lines that it says."""
         if result.status == Status.FULL:  # the disk, which is no fault of the net: the same command resumes
             raise OperationError(result.error)
         producer, job = self.running.pop(result.job)
         if result.status != Status.LOST:
             collect_outputs(job, result)
-        lines = producer.take(job, result)
-        for line in lines:
+        for line in producer.take(job, result):
             self._write(line)
-        return next((line for line in lines if isinstance(line, Record)), None)
 
-    def close(self) -> list[Record]:
-        """Record the trials that wait and will not go on. Returns their records."""
-        records = [record for producer in self._producers for record in producer.close()]
-        for record in records:
+    def close(self) -> None:
+        """Record the trials that wait and will not go on."""
+        for record in [record for producer in self._producers for record in producer.close()]:
             self._write(record)
-        return records
 
     def _write(self, line: Line) -> None:
         """Write a line of the log, then let all take it in."""
@@ -282,8 +281,8 @@ class Driver:
             self._drop_checkpoints([line])
             if self.artifacts:
                 self.artifacts.delete(self.folder / "checkpoints" / line.trial_key)
-        for producer in self._producers:
-            producer.apply(line)
+        for part in (*self._producers, *([self.view] if self.view else [])):
+            part.apply(line)
 
     def _drop_checkpoints(self, records: Sequence[Record]) -> None:
         """Delete the checkpoints of trainings that have ended, one for each seed."""

@@ -29,14 +29,15 @@ NET = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
 COMMAND = ["/usr/bin/alternas", "search", "all", "--name", "a run", "--scheduler", "mo-asha"]
 
 
-def made_run(folder: Path, records: list[dict[str, Any]], **told: Any) -> Path:
-    """A run's folder with these records; `told` goes into run.json."""
+def made_run(folder: Path, records: list[dict[str, Any]] | None, **told: Any) -> Path:
+    """A run's folder with these records, or with its log as it is; `told` goes into run.json."""
     folder.mkdir(parents=True, exist_ok=True)
     settings = {"space": "all", "strategy": "random", "scheduler": "mo-asha", "objective": "macs", "recipe": RECIPE}
     facts = {"format": 4, "settings": settings, "trials": 8, "command": COMMAND, "data": DATA}
     facts |= {"versions": {"python": "3.11"}}
     (folder / "run.json").write_text(json.dumps(facts | told), encoding="utf-8")
-    (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in records), encoding="utf-8")
+    if records is not None:
+        (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in records), encoding="utf-8")
     return folder
 
 

@@ -365,10 +365,10 @@ def test_who_is_passed_over_for_long_ends_before_the_search(
     most, ended = 0, list[Record]()
 
     class Watch(SilentView):
-        def ended(self, record: Any, job: Any) -> None:
+        def apply(self, line: Line) -> None:
             nonlocal most
             most = max(most, sum(trial.paused for trial in controller.live.values()))
-            ended.extend([record] if record else [])
+            ended.extend([line] if isinstance(line, Record) and line.status != "duplicate" else [])
 
     run_loop(controller, FakeExecutor(2), Watch())
     assert ended == [record for record in controller.store.records if record.status != "duplicate"]
@@ -400,7 +400,7 @@ def test_a_parked_net_keeps_what_is_known_of_it(open_controller: Open) -> None:
         driver.take(told(job))
     waiting = {t.number: t.finish("pruned") for t in controller.live.values() if t.paused}
     assert len(waiting) > 2
-    again = {r.trial: r for r in driver_of(open_controller(trials=12, scheduler="mo-asha")).close()}
+    again = {r.trial: r for r in open_controller(trials=12, scheduler="mo-asha").close()}
     assert again.keys() == waiting.keys()
     for trial, record in waiting.items():
         assert record.curve

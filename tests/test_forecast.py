@@ -142,8 +142,8 @@ class Foretold(ProgressCounts):
         self.said: list[tuple[float, float | None]] = []
         self.counts: list[str] = []
 
-    def ended(self, record: Any, job: Any) -> None:
-        super().ended(record, job)
+    def ended(self, job: Any) -> None:
+        super().ended(job)
         self._note()
 
     def tick(self, tick: Progress) -> None:
@@ -183,9 +183,10 @@ def test_time_left_is_right_within_a_factor(open_controller: Open, clock: list[f
     for more in (1, 2):
         budget = how.get("budget", Budget())
         asked = {"trials": more * how["trials"], "budget": Budget(train_flops=more * budget.train_flops)}
-        view = Foretold(open_controller(get("all", 8), **how | asked))
+        controller = open_controller(get("all", 8), **how | asked)
+        view = Foretold(controller)
         assert more == 1 or view.seconds_left(), "from the first second on"
-        assert run_loop(view.shown.trials, Workers(clock, slots), view)
+        assert run_loop(controller, Workers(clock, slots), view)
         found = [*ratios(view.said)]
         factor = FACTORS.get(kind, FACTOR)
         assert all(1 / factor <= ratio <= factor for ratio in found), found

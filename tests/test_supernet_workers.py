@@ -370,7 +370,8 @@ def test_the_plain_view_has_one_line_a_segment(controller: SearchTrials) -> None
             result = trained(job)
             assert result is not None
             assert len(view.running) == (0 if job.member.rank else 1)
-            view.ended(driver.take(result), job.id)
+            driver.take(result)
+            view.ended(job.id)
     assert console.export_text().count("supernet: step ") == 2
 
 

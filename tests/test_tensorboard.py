@@ -93,9 +93,9 @@ def test_a_search_that_was_interrupted_has_each_step_once(
 
     for part in (1, 2):
         controller = open_controller(get("resnet", 8), trials=4 * part, scheduler="mo-asha")
-        made_run(tmp_path, [row.to_dict() for row in controller.store.records])
+        made_run(tmp_path, None)
         with suppress(KilledError), trackers(("tensorboard",) * (part >= noted_from), controller) as threads:
-            view = TrackingView(SilentView(), controller, threads)
+            view = TrackingView(SilentView(), controller.folder, controller.live, threads)
             run_loop(controller, FakeExecutor(fate=fate), view)
             assert part == 2 or noted_from == 2
     trained = [r for r in controller.store.records if r.curve]

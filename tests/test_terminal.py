@@ -43,6 +43,7 @@ COMMANDS = {
     "explain": (["explain", str(FOLDER)],),
     "studies": (["studies"],),
     "dashboard": (["dashboard", EVIL], ["dashboard", str(FOLDER), "--host", EVIL]),
+    "track": (["track", EVIL, "tensorboard"], ["track", str(FOLDER), EVIL]),
     "search": (["search", f"{EVIL}.py", "--name", EVIL], ["search", "--data", EVIL, "--trials", "0"]),
     "retrain": (["retrain", str(FOLDER), "--workers", "1"],),
     "train": (["train", EVIL, "--data", EVIL],),

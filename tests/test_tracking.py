@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -19,6 +20,7 @@ from alternas.results.runs.status import UNTRAINED
 from alternas.results.runs.store import read_records
 from alternas.search.tracking import tracker as tracker_file
 from alternas.search.tracking import view as view_file
+from alternas.search.tracking.follow import follow
 from alternas.search.tracking.front import round_costs
 from alternas.search.tracking.tracker import RUN, Notes, Points, Results, Tracker, check_trackers
 from alternas.search.tracking.view import TrackingView, trackers
@@ -86,9 +88,10 @@ def server(monkeypatch: pytest.MonkeyPatch) -> type[Server]:
 
 def searched(controller: SearchTrials, fate: Callable[[TrainJob], Any] = lambda job: None, **told: Any) -> None:
     """Run a search with a tracker."""
-    made_run(controller.folder, [record.to_dict() for record in controller.store.records], **told)
+    made_run(controller.folder, None, **told)
     with trackers(("mlflow",), controller) as threads:
-        run_loop(controller, FakeExecutor(fate=fate), TrackingView(SilentView(), controller, threads))
+        view = TrackingView(SilentView(), controller.folder, controller.live, threads)
+        run_loop(controller, FakeExecutor(fate=fate), view)
 
 
 def by_label(runs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -255,6 +258,67 @@ def test_bad_trackers_are_one_line(alternas: Any, monkeypatch: pytest.MonkeyPatc
     code, _, err = alternas(*words, "--track", "mlflow")
     assert (code, err) == (2, "alternas: track: mlflow cannot be opened: no such server\n")
     assert check_trackers(["mlflow", "mlflow", "tensorboard"]) == ("mlflow", "tensorboard")
+
+
+@pytest.mark.parametrize("cut", [0, 7, 30])
+def test_a_run_that_is_followed_from_outside_has_everything_once(
+    open_controller: Open, server: type[Server], monkeypatch: pytest.MonkeyPatch, cut: int
+) -> None:
+    """From its first lines, the middle or its end, and again once it is over: what `--track` sends but for ticks."""
+    controller = open_controller(get("resnet", 8), trials=6, scheduler="mo-asha")
+    run_loop(controller, FakeExecutor(), SilentView())
+    log = controller.folder / "records.jsonl"
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join(lines[:cut]) + b'{"event": "st')  # a line that is being written
+    made_run(controller.folder, None)
+    waits = list[float]()
+
+    def go_on(seconds: float) -> None:
+        waits.append(seconds)
+        log.write_bytes(b"".join(lines[: cut + 5 * len(waits)]))
+        made_run(controller.folder, None, ended=cut + 5 * len(waits) >= len(lines))
+
+    monkeypatch.setattr(time, "sleep", go_on)
+    follow(controller.folder, "mlflow")
+    assert len(waits) == max(1, -(-(len(lines) - cut) // 5))
+    check_all_is_there(server, controller)
+    for record in controller.store.records:
+        points = by_label(server.runs)[f"trial-{record.trial:05d}"]["points"]
+        assert [step for step, _ in points] == [point["step"] for point in record.curve]
+    before = {id: dict(run) for id, run in server.runs.items()}
+    follow(controller.folder, "mlflow")
+    assert {id: run | {"report": None} for id, run in server.runs.items()} == {
+        id: run | {"report": None} for id, run in before.items()
+    }
+
+
+def test_following_a_run_ends_in_a_line(
+    alternas: Any, open_controller: Open, server: type[Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller = open_controller(get("resnet", 8), trials=2)
+    run_loop(controller, FakeExecutor(), SilentView())
+    words = ("track", str(made_run(controller.folder, None)))
+    assert alternas("track", "none", "mlflow")[0] == 2
+    assert alternas(*words, "nothing")[:2] == (2, "")
+
+    def stop(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", stop)
+    assert alternas(*words, "mlflow") == (130, "", "alternas: stopped; the same command resumes\n")
+    assert {run["state"] for run in server.runs.values()} == {"finished", "stopped"}
+    server.fails_at = (server.calls + 1,)
+    with (controller.folder / "records.jsonl").open("ab") as log:
+        record = {**controller.store.records[-1].to_dict(), "trial": 99}
+        log.write((json.dumps(record) + "\n").encode())
+    code, _, err = alternas(*words, "mlflow")
+    assert (code, err.count("\n")) == (1, 1)
+    assert "track: mlflow failed: " in err
+    assert "hidden" not in err
+    (controller.folder / "records.jsonl").write_text("broken\n", encoding="utf-8")
+    code, _, err = alternas(*words, "mlflow")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "line 1 is broken" in err
 
 
 def test_notes_survive_a_torn_line_and_tell_places_apart(tmp_path: Path) -> None:

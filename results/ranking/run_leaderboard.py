@@ -56,6 +56,12 @@ def leaderboard_of(folder: Path, query: RankingQuery | None = None) -> Leaderboa
         return replace(rank_rows(records, query, extra), folder=folder)
 
 
+def measured_values(folder: Path, cost: str) -> dict[str, float]:
+    """A measured cost of a run's nets, by key."""
+    query = RankingQuery((ACCURACY, cost))
+    return _on_devices(folder, query)[0].get(cost) or {key: m.ms for key, m in _latencies(folder, query).items()}
+
+
 def _latencies(folder: Path, query: RankingQuery) -> dict[str, Measurement]:
     """Latencies in the setting asked for; else in that of the search, or in the last one that its end measures in."""
     settings = read_settings(folder).get("settings", {})

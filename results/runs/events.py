@@ -40,6 +40,8 @@ class Event:
     result: dict[str, Any] = field(default_factory=dict)  # paused: fields of the record that it would have
     study: dict[str, Any] = field(default_factory=dict)  # strategy: attributes of the study
     attrs: dict[str, Any] = field(default_factory=dict)  # strategy: attributes of the trial
+    net: Name = ""  # started: key of the net alone
+    family: Text = ""  # started
 
     def to_line(self) -> bytes:
         """The event as a line of records.jsonl.

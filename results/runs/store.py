@@ -143,11 +143,11 @@ def read_settings(folder: Path) -> dict[str, Any]:
     """The content of `run.json`; InputError if it is no object, of another format, or a part is of the wrong kind."""
     path = folder / "run.json"
     facts = read_json(path, dict[str, Any])
-    check_format(_label(folder), facts)
+    check_format(label_of(folder), facts)
     return dict[str, Any](convert(facts, RunFacts, str(path)))
 
 
-def _label(folder: Path) -> str:
+def label_of(folder: Path) -> str:
     """Name of a run in messages, as commands take it."""
     name = folder.relative_to(RUNS) if folder.is_relative_to(RUNS) else folder
     return f"run {str(name)!r}"
@@ -178,9 +178,14 @@ def read_events(folder: Path) -> list[Event]:
 
 
 def _rows(folder: Path, is_asked: Callable[[bytes], bool]) -> list[Line]:
-    path, label = folder / "records.jsonl", _label(folder)
+    path, label = folder / "records.jsonl", label_of(folder)
     with no_collection():
-        return [_parse(path, label, i, line) for i, line in enumerate(read_lines(path), start=1) if is_asked(line)]
+        return [parse_row(path, label, i, line) for i, line in enumerate(read_lines(path), start=1) if is_asked(line)]
+
+
+def read_log(folder: Path) -> list[Line]:
+    """All lines, in the order written."""
+    return _rows(folder, lambda line: True)
 
 
 def has_trained(folder: Path) -> bool:
@@ -188,7 +193,8 @@ def has_trained(folder: Path) -> bool:
     return bool(read_records(folder)) or any(event.event == "paused" for event in read_events(folder))
 
 
-def _parse(path: Path, label: str, number: int, line: bytes) -> Line:
+def parse_row(path: Path, label: str, number: int, line: bytes) -> Line:
+    """A line of a run's log; InputError if it is broken."""
     try:
         row = parse_line(line)
     except ValueError as error:  # bad UTF-8 or bad JSON
@@ -228,7 +234,7 @@ class Store:
     def __init__(self, folder: Path, records: Iterable[Record] = ()) -> None:
         """Open a run; one that has no record yet begins with `records`, all of them or none."""
         self.folder, path = folder, folder / "records.jsonl"
-        self.lines = _rows(folder, lambda line: True)
+        self.lines = read_log(folder)
         self.records = [line for line in self.lines if isinstance(line, Record)]
         if not self.records and (taken := list(records)):
             atomic_write(path, lambda file: file.writelines(record.to_line() for record in taken))

@@ -18,6 +18,7 @@ from rich.text import Text
 from ...results.ranking.remarks import failures
 from ...results.render.tables import duration, short
 from ...results.render.terminal import html_of, plain
+from ...results.runs.events import Line
 from ...results.runs.record import Record
 from ...results.runs.status import FAILED, UNTRAINED, Status
 from ..training.bank_jobs import BankJobId, SupernetJob
@@ -101,7 +102,12 @@ class ProgressCounts:
         if running := self.running.get(tick.job):
             running.tick = tick
 
-    def ended(self, record: Record | None, job: JobId) -> None:
+    def apply(self, line: Line) -> None:
+        """Take in a line of the log: a trial that has ended or pauses has no job any more."""
+        if isinstance(line, Record) or line.event == "paused":
+            self.ended(line.trial)
+
+    def ended(self, job: JobId) -> None:
         running = self.running.pop(job, None)
         if running and running.known:
             self._jobs_ended += 1
@@ -185,12 +191,12 @@ class PlainView(ProgressCounts):
             line = f"supernet: step {point.step} of {job.total_steps}, loss {point.loss:.3f}{known}"
             self.console.print(f"{line} ({self._clock()})", highlight=False, markup=False, soft_wrap=True)
 
-    def ended(self, record: Record | None, job: JobId) -> None:
-        super().ended(record, job)
-        if record is None:
-            return
-        line = f"{self.shown.counts}  {self.shown.line(record)} ({self._clock()})"
-        self.console.print(line, highlight=False, markup=False, soft_wrap=True)
+    def apply(self, line: Line) -> None:
+        ran = line.trial in self.running
+        super().apply(line)
+        if isinstance(line, Record) and (ran or line.status not in UNTRAINED):
+            text = f"{self.shown.counts}  {self.shown.line(line)} ({self._clock()})"
+            self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def _clock(self) -> str:
         left = self.seconds_left()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from rich.console import RenderableType
 
@@ -14,6 +14,7 @@ from ...results.ranking.front import ExtraResults, rank_rows
 from ...results.ranking.objectives import RankingQuery, parse_objectives
 from ...results.ranking.remarks import why_empty
 from ...results.render.tables import nets_table, short
+from ...results.runs.events import Line
 from ...results.runs.record import REFERENCE_KINDS, Record
 from ...results.runs.status import UNTRAINED, Status, Weights
 from ..default import UNLIMITED
@@ -21,17 +22,19 @@ from ..training.bank_jobs import EvaluateJob, SupernetJob
 from ..training.job import Job, JobId, LatencyJob, Progress, TrainJob, TrialJob
 from ..trials.forecast import Forecast, Known
 from ..trials.search_trials import SearchTrials
+from ..trials.trial import Trial
 from ..trials.work import Work
 
 FRONT_ROWS = 12
 
 
 class ProgressView(Protocol):
-    """Shows what happens."""
+    """Shows what happens: lines of the run's log, and what no line tells, how jobs at workers are."""
 
+    def apply(self, line: Line) -> None: ...
     def started(self, job: Job) -> None: ...
     def tick(self, tick: Progress) -> None: ...
-    def ended(self, record: Record | None, job: JobId) -> None: ...
+    def ended(self, job: JobId) -> None: ...  # after the lines that it says
     def refresh(self) -> None: ...
 
 
@@ -39,7 +42,7 @@ class Shown(Protocol):
     """The work that a view shows: a search, or a plan of trainings."""
 
     @property
-    def trials(self) -> Any: ...  # those of a search or a plan
+    def live(self) -> Mapping[int, Trial]: ...  # trials under way that train
 
     @property
     def records(self) -> Sequence[Record]: ...  # of the nets that have ended
@@ -76,6 +79,7 @@ class ShownSearch:
 
     def __init__(self, trials: SearchTrials) -> None:
         self.trials, self.forecast = trials, Forecast(trials)
+        self.live = trials.live
 
     @property
     def records(self) -> Sequence[Record]:

@@ -142,7 +142,7 @@ class ShownPlan:
     """A plan in the live view."""
 
     def __init__(self, trials: PlanTrials) -> None:
-        self.trials = trials
+        self.trials, self.live = trials, trials.live
         self._macs = dict[str, float]()  # by training
 
     @property

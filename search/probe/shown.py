@@ -18,6 +18,7 @@ from ...results.runs.status import FAILED, Status, Weights
 from ..samplers.probe_order import ProbePair
 from ..training.job import Job
 from ..trials.forecast import Known
+from ..trials.trial import Trial
 from ..trials.work import Work
 from .crossval import FOLDS
 from .finetuning import CutFinetuning
@@ -84,7 +85,8 @@ class ShownProbing:
     """A search among cuts in the live view: its work is that of the probes that may come at most."""
 
     def __init__(self, probing: Probing, finetuning: CutFinetuning) -> None:
-        self.trials = self._probing = probing
+        self._probing = probing
+        self.live = dict[int, Trial]()
         self._finetuning = finetuning
 
     @property

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
-from ...results.ranking.metric import score_range
-from ...results.ranking.objectives import spent_on_training
+from ...results.ranking.limits import Limits
+from ...results.ranking.metric import run_metric, score_range
+from ...results.ranking.objectives import COSTS, spent_on_training
 from ...results.ranking.pareto import above_chance, dominated_volume, normalized_cost
+from ...results.ranking.run_leaderboard import costs_of, measured_values
 from ...results.render.tables import short
 from ...results.runs.record import Record
 from ...results.runs.status import Status
 from ...results.runs.store import read_data_facts
-from ..trials.search_trials import SearchTrials
 
 ROUND = (1, 2, 5)  # times powers of ten: costs up to which the best accuracy is told
 
@@ -23,9 +25,11 @@ class FrontScalars:
         nets: trained to the end so far.
     """
 
-    def __init__(self, trials: SearchTrials) -> None:
-        self._settings, self._cost_of = trials.settings, trials.context.cost_of
-        self._data = read_data_facts(trials.folder)
+    def __init__(self, folder: Path) -> None:
+        """Of the run in `folder`; InputError if its run.json is broken."""
+        self._folder, self._objective = folder, costs_of(folder)[0]
+        self._metric, self._limits, self._data = run_metric(folder), Limits.of_run(folder), read_data_facts(folder)
+        self._measured: dict[str, float] = {}  # the objective's cost, by key
         self._scores = (math.inf, -math.inf)  # the worst and the best
         self._front: list[tuple[float, float]] = []  # scores and costs
         self._lowest, self._most_expensive = math.inf, 0.0
@@ -39,16 +43,23 @@ class FrontScalars:
             return {}
         self.nets += 1
         self._scores = min(self._scores[0], record.accuracy), max(self._scores[1], record.accuracy)
-        if not self._settings.limits.broken(record.cost):
-            score, cost = record.accuracy, self._cost_of(record.key, record.cost)
+        if not self._limits.broken(record.cost):
+            score, cost = record.accuracy, self._cost_of(record)
             self._lowest, self._most_expensive = min(self._lowest, cost), max(self._most_expensive, cost)
             if not any(other >= score and own <= cost for other, own in self._front):
                 rest = [(other, own) for other, own in self._front if other > score or own < cost]
                 self._front = [*rest, (score, cost)]
         return {"train_flops": float(self._flops)} | (self._scalars() if self._front else {})
 
+    def _cost_of(self, record: Record) -> float:
+        if self._objective in COSTS:
+            return record.cost[self._objective]
+        if record.key not in self._measured:
+            self._measured = measured_values(self._folder, self._objective)
+        return self._measured[record.key]
+
     def _scalars(self) -> dict[str, float]:
-        metric, bounds = self._settings.metric, (self._lowest, self._most_expensive)
+        metric, bounds = self._metric, (self._lowest, self._most_expensive)
         within = score_range(metric, self._data, self._scores)
         worths = [(above_chance(score, *within), normalized_cost(cost, bounds)) for score, cost in self._front]
         values = {
@@ -58,7 +69,7 @@ class FrontScalars:
         }
         for cost in round_costs(self._lowest, self._most_expensive):
             best = max(score for score, own in self._front if own <= cost)
-            name = f"front/{metric.name}_up_to_{short(cost)}_{self._settings.objective}"
+            name = f"front/{metric.name}_up_to_{short(cost)}_{self._objective}"
             values[name.replace(" ", "")] = metric.value(best)
         return values
 

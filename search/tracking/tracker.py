@@ -50,6 +50,7 @@ class TrainingEvent:
         params: what tells it from the others: kind, family, key, genes or factors, seed.
         points: of its curve; the whole one where it has ended.
         results: what came of it, in this session or an earlier one; None where it has not ended.
+        end: number of the end that comes next, or of this one, from 1.
         paused: whether nothing comes of it for some time.
     """
 
@@ -57,6 +58,7 @@ class TrainingEvent:
     params: Mapping[str, Any]
     points: Points = ()
     results: Results | None = None
+    end: int = 1
     paused: bool = False
 
 
@@ -123,14 +125,14 @@ class Note:
         name: of the training; `RUN` for the run.
         id: that the tracker knows it by.
         step: the last one sent, -1 for none.
-        ended: whether its results were sent, or the run's report.
+        ended: how many ends of it were sent: a training that has failed may be tried again.
     """
 
     where: str
     name: str
     id: str
     step: int = -1
-    ended: bool = False
+    ended: int = 0
 
 
 class Notes(dict[str, Note]):
@@ -170,6 +172,7 @@ class Tracker(ABC):
     def __init__(self, name: str, folder: Path, where: str) -> None:
         """`where` names the server, database or project: elsewhere all is sent anew."""
         self._notes = Notes(folder / "tracking" / f"{name}.jsonl", where)
+        self._going = set[str]()  # trainings that something comes for
         self._go_on(RUN, run_label(folder), run_params(folder))
 
     def on_event(self, event: TrackerEvent) -> None:
@@ -181,21 +184,27 @@ class Tracker(ABC):
             case SessionEnd():
                 note = self._notes[RUN]
                 self._close(note.id, event.complete, None if note.ended else event.report)
-                self._notes.change(RUN, ended=event.complete)
+                self._notes.change(RUN, ended=int(event.complete))
 
     def _train(self, event: TrainingEvent) -> None:
         known = self._notes.get(event.name)
-        if event.results and known and known.ended:
+        if known and (known.ended >= event.end or self._is_known(event, known)):
             return
-        for again in (known, self._notes[RUN]):  # a training that has failed is tried again, a run goes on
-            if again and again.ended:
-                self._notes.change(again.name, ended=False)
+        if self._notes[RUN].ended:  # it goes on
+            self._notes.change(RUN, ended=0)
         id = self._go_on(event.name, event.name, event.params)
         self._send_new(event.name, event.points)
+        self._going.add(event.name)
         if event.paused or event.results:
             self._rest(id, event.results)
+            self._going.remove(event.name)
         if event.results:
-            self._notes.change(event.name, ended=True)
+            self._notes.change(event.name, ended=event.end)
+
+    def _is_known(self, event: TrainingEvent, known: Note) -> bool:
+        """Whether a pause of an earlier session was told then."""
+        points = event.points
+        return event.paused and event.name not in self._going and not (points and points[-1][0] > known.step)
 
     def _send_new(self, name: str, points: Points) -> None:
         """Send the points after the last one sent, which is noted before: a killed driver sends nothing twice."""

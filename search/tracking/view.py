@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import logging
-import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
-from typing import Any, Protocol
+from typing import Protocol
 
 from ...archs.children import mark_children
 from ...archs.errors import InputError
-from ...archs.timm_net import Net, net_from_dict
-from ...results.ranking.metric import run_metric
+from ...results.runs.events import Line
 from ...results.runs.record import Record
-from ...results.runs.status import UNTRAINED, Weights
+from ...results.runs.store import read_log
 from ..engine.shown import ProgressView
 from ..redact import redact
 from ..training.job import Job, JobId, Progress, TrainJob
-from ..trials.search_trials import SearchTrials
-from .front import FrontScalars
-from .tracker import FrontEvent, Points, Results, SessionEnd, Tracker, TrackerEvent, TrainingEvent, open_tracker
+from ..trials.trial import Trial
+from .tracked_run import TrackedRun, training_of
+from .tracker import SessionEnd, Tracker, TrackerEvent, TrainingEvent, open_tracker
 
 CLOSE_SECONDS = 60.0  # that the last of what is sent may take
 log = logging.getLogger("alternas")
@@ -57,12 +53,13 @@ def trackers(names: Sequence[str], run: Tracked) -> Iterator[Sequence[TrackerThr
         yield threads
     finally:
         ended = run.complete
-        report = _report(run.folder) if ended and any(t.tracker.takes_report for t in threads) else None
+        report = report_of(run.folder) if ended and any(t.tracker.takes_report for t in threads) else None
         for thread in threads:
             thread.close(ended, report)
 
 
-def _report(folder: Path) -> Path | None:
+def report_of(folder: Path) -> Path | None:
+    """The HTML report of a run, written anew; None, with a warning, where that is not possible."""
     from ...results.report.page import write_report
 
     try:
@@ -77,11 +74,7 @@ class TrackerThread:
 
     def __init__(self, name: str, folder: Path) -> None:
         """Raise InputError if the tracker cannot be opened."""
-        self.name, self._events = name, SimpleQueue[TrackerEvent | None]()
-        opened: list[Tracker] = []
-        if error := _error_of(lambda: opened.append(open_tracker(name, folder))):
-            raise InputError(f"track: {name} cannot be opened: {error}")
-        self.tracker = opened[0]
+        self.name, self._events, self.tracker = name, SimpleQueue[TrackerEvent | None](), opened_tracker(name, folder)
         self._thread = Thread(target=self._run, name=f"track-{name}", daemon=True)
         self._thread.start()
 
@@ -100,12 +93,20 @@ class TrackerThread:
 
     def _run(self) -> None:
         while event := self._events.get():
-            if error := _error_of(lambda event=event: self.tracker.on_event(event)):
+            if error := error_of(lambda event=event: self.tracker.on_event(event)):
                 log.warning("track: %s failed, and is left out until the same command runs again: %s", self.name, error)
                 return
 
 
-def _error_of(call: Callable[[], object]) -> str:
+def opened_tracker(name: str, folder: Path) -> Tracker:
+    """The tracker of the run in `folder`; InputError if it cannot be opened."""
+    opened: list[Tracker] = []
+    if error := error_of(lambda: opened.append(open_tracker(name, folder))):
+        raise InputError(f"track: {name} cannot be opened: {error}")
+    return opened[0]
+
+
+def error_of(call: Callable[[], object]) -> str:
     """Error that a tracker raises, in a line; "" if none."""
     try:
         call()
@@ -115,43 +116,42 @@ def _error_of(call: Callable[[], object]) -> str:
 
 
 class TrackingView:
-    """A view that tells trackers of each training and of the front: first what the run's records have."""
+    """A view that tells trackers of a run, too: of the lines of its log, those before first, and of jobs at workers."""
 
-    def __init__(self, view: ProgressView, trials: Any, threads: Sequence[TrackerThread]) -> None:
-        """`trials`: of a search or a plan."""
-        self._view, self._live, self._threads = view, trials.live, threads
+    def __init__(
+        self, view: ProgressView, folder: Path, live: Mapping[int, Trial], threads: Sequence[TrackerThread]
+    ) -> None:
+        """`live`: the trials under way that train."""
+        self._view, self._live, self._threads = view, live, threads
         self._begun: dict[JobId, TrainingEvent] = {}  # in this session and under way, by trial
-        self._metric = run_metric(trials.folder)
-        self._front = FrontScalars(trials) if isinstance(trials, SearchTrials) else None
-        records = trials.store.records
-        for record in {_training_of(record).name: record for record in records if _is_tracked(record)}.values():
-            self._end(record)  # what has failed and was tried again, as it ended last
-        for record in records:
-            self._progress(record)
+        self._run = TrackedRun(folder, self._send)
+        for line in read_log(folder):
+            self._run.apply(line)
+
+    def apply(self, line: Line) -> None:
+        if isinstance(line, Record) or line.event == "paused":
+            self._begun.pop(line.trial, None)
+        self._run.apply(line)
+        self._view.apply(line)
 
     def started(self, job: Job) -> None:
         if isinstance(job, TrainJob):
             trial = self._live[job.trial]
-            training = _training(trial.number, trial.kind, job.seed, job.genotype, trial.genes, trial.record_fields)
+            training = training_of(trial.number, trial.kind, job.seed, job.genotype, trial.genes, trial.record_fields)
             self._begun[job.id] = training
-            self._send(training)
+            self._run.tell(training)
         self._view.started(job)
 
     def tick(self, tick: Progress) -> None:
         if training := self._begun.get(tick.job):
-            points = [(tick.point.step, self._tagged(vars(tick.point)))]
-            self._send(replace(training, points=points))
+            points = [(tick.point.step, self._run.tagged(vars(tick.point)))]
+            self._run.tell(replace(training, points=points))
         self._view.tick(tick)
 
-    def ended(self, record: Record | None, job: JobId) -> None:
-        training = self._begun.pop(job, None)
-        if training and (record is None or training.name != _training_of(record).name):
-            self._send(replace(training, paused=True))
-        if record is not None:
-            if _is_tracked(record):
-                self._end(record)
-            self._progress(record)
-        self._view.ended(record, job)
+    def ended(self, job: JobId) -> None:
+        if training := self._begun.pop(job, None):
+            self._run.tell(replace(training, paused=True))
+        self._view.ended(job)
 
     def refresh(self) -> None:
         self._view.refresh()
@@ -159,53 +159,3 @@ class TrackingView:
     def _send(self, event: TrackerEvent) -> None:
         for thread in self._threads:
             thread.send(event)
-
-    def _end(self, record: Record) -> None:
-        """A net has ended: its training, or those with each of its seeds, the first of which has the curve."""
-        points: Points = [(int(point["step"] or 0), self._tagged(point)) for point in record.curve]
-        known = {name: value for name, value in record.metrics.items() if value is not None}
-        whole = self._results(record, record.accuracy, known | {"seconds": record.seconds})
-        self._send(replace(_training_of(record), points=points, results=whole))
-        for seed, score in record.accuracies.items():
-            if int(seed) != record.seed:
-                self._send(replace(_training_of(record, int(seed)), results=self._results(record, score, {})))
-
-    def _results(self, record: Record, score: float | None, known: Mapping[str, float]) -> Results:
-        ranked = {} if score is None else {self._metric.name: self._metric.value(score)}
-        costs = {f"cost/{name}": float(value) for name, value in record.cost.items()}
-        at = datetime.fromisoformat(record.finished_at).timestamp() if record.finished_at else 0.0
-        return Results(record.status, record.error, {**known, **ranked, **costs}, record.budget.get("done", 0), at)
-
-    def _tagged(self, point: Mapping[str, Any]) -> dict[str, float]:
-        """Values of a point of a learning curve, by the names that trackers show."""
-        score, loss = (math.nan if point[name] is None else point[name] for name in ("accuracy", "loss"))
-        shown = "accuracy_ema" if self._metric.name == "accuracy" else self._metric.name
-        return {f"validation/{shown}": self._metric.value(score), "train/loss": loss}
-
-    def _progress(self, record: Record) -> None:
-        if self._front and (values := self._front.add(record)):
-            self._send(FrontEvent(self._front.nets, values))
-
-
-def _is_tracked(record: Record) -> bool:
-    """Whether a net was trained by itself: slices of a supernet come by the thousand, and have no curve."""
-    return record.status not in UNTRAINED and record.weights != Weights.SHARED and not record.taken_from
-
-
-def _training_of(record: Record, seed: int | None = None) -> TrainingEvent:
-    """The training of a record, with its own seed or a further one."""
-    net, seed = net_from_dict(record.genotype), record.seed if seed is None else seed
-    return _training(record.trial, record.kind, seed, net, record.genes, vars(record))
-
-
-def _training(
-    trial: int, kind: str, seed: int, net: Net, genes: Mapping[str, Any], fields: Mapping[str, Any]
-) -> TrainingEvent:
-    """One training: of a trial, of a further seed of it, or of a plan; `fields` are those of the trial's record."""
-    about = {"kind": kind, "family": net.family, "key": net.key}
-    if kind in ("retrain", "study"):  # of a plan, whose trials the next session numbers anew
-        factors = {**fields["factors"], "seed": seed}
-        label = re.sub("[^A-Za-z0-9.]+", "-", " ".join(f"{name} {value}" for name, value in factors.items()))
-        return TrainingEvent(f"{label[:80]}-{fields['training_id']}", about | factors)
-    name = f"trial-{trial:05d}" + ("" if seed == fields["seed"] else f"-seed-{seed}")
-    return TrainingEvent(name, {**about, **genes, "seed": seed})

@@ -56,7 +56,7 @@ class RunTracker(Tracker):
     def _rest(self, id: str, results: Results | None) -> None:
         run = self._open_runs.pop(id)
         if results is not None:
-            run.summary.update({**results.values, "status": results.status, "error": results.error})
+            run.summary.update({**results.values, "status": str(results.status), "error": results.error})
         run.finish(exit_code=int(results is not None and results.status in FAILED))
 
     def _close(self, id: str, ended: bool, report: Path | None) -> None:

@@ -180,8 +180,8 @@ class SearchTrials(Producer):
             self._unwritten.append(refused)
             return
         self._drawn = [trial]
-        genes = dict(trial.genes)
-        self._unwritten.append(Event("started", trial.number, trial.key, genes, parent, str(trial.weights)))
+        about = {"key": trial.key, "net": trial.net.key, "family": trial.net.family, "genes": dict(trial.genes)}
+        self._unwritten.append(Event("started", trial.number, **about, parent=parent, weights=str(trial.weights)))
 
     def _note_strategy(self, trial: int) -> None:
         """Write down what the strategy has noted; `trial` is the one that it was asked for or about."""
