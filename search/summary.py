@@ -15,6 +15,7 @@ from .default import UNLIMITED
 from .probe.hint import forward_speed, probe_hint
 from .samplers.buildup import BuildUp, steps_table
 from .supernet.budget import TRAININGS_A_KIND, trainings_needed
+from .trials.compute_budget import BESIDE_SHARE
 from .trials.search_trials import SearchTrials
 from .trials.shared_weights import SharedWeights
 from .trials.trial import BUDGET_SHARE
@@ -117,7 +118,11 @@ def _compute(search: SearchTrials, flops: float, beside: float) -> str:
     if beside:
         line += f", {beside / flops:.0%} of it for what is not searched: plain ResNets and known nets"
     left_out = [net.name for net in search.context.references if net not in search.references]
-    left_out += ["plain ResNets"] * bool(search.settings.run.budget.baselines and not search.baselines)
-    if left_out and search.budget.limit < math.inf:
-        line += f"; the limit is too low for {', '.join(left_out)}"
+    lacks_plain = bool(search.settings.run.budget.baselines and search.context.baselines and not search.baselines)
+    if search.budget.limit < math.inf:
+        left_out += ["plain ResNets"] * lacks_plain
+        return f"{line}; the limit is too low for {', '.join(left_out)}" if left_out else line
+    if lacks_plain:
+        why = f"the cheapest would take more than {BESIDE_SHARE:.0%} of all; no gain is known, more --trials bring one"
+        line += f"; no plain ResNet is trained: {why}"
     return line

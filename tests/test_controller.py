@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import itertools
 import json
 import math
@@ -14,6 +15,7 @@ from typing import Any
 
 import optuna
 import pytest
+from rich.console import Console
 
 from alternas.archs import Genotype, InputError, static_cost
 from alternas.results.ranking.front import leaderboard
@@ -22,6 +24,7 @@ from alternas.results.runs.record import Record
 from alternas.search.samplers.history import State
 from alternas.search.samplers.registry import STRATEGIES
 from alternas.search.samplers.sampler_context import NetCosts, SamplerContext, candidate_baselines
+from alternas.search.summary import announce
 from alternas.search.training.job import JobResult, Point, TrainJob
 from alternas.search.trials import live, schedulers
 from alternas.search.trials.schedulers import SCHEDULERS, RungResult, RungTable, Scheduler
@@ -441,16 +444,16 @@ def test_costs_in_records_are_static_costs(open_controller: Open) -> None:
         (150_000, 16, [49_568, 104_864]),
         (150_000, 5, [49_568]),
         (45_000, 64, [13_008, 49_568]),  # the limit is below the cheapest ResNet of the space
-        (45_000, 2, [13_008]),
+        (45_000, 2, []),
         (0, 64, [49_568, 193_344, 928_992, 2_572_320]),
         (0, 16, [49_568, 193_344, 928_992]),
-        (0, 1, [49_568]),
+        (0, 1, []),
     ],
 )
 def test_baselines_take_a_quarter_of_the_compute_at_most(
     open_controller: Open, limit: int, trials: int, trained: list[int]
 ) -> None:
-    """One within the limits is trained in any case."""
+    """None where the search's nets are too few or too cheap beside the cheapest."""
     controller = open_controller(trials=trials, limits={"macs": limit} if limit else {})
     executor = finish(controller)
     assert [r.cost["macs"] for r in controller.store.records if r.kind == "baseline"] == trained
@@ -460,8 +463,15 @@ def test_baselines_take_a_quarter_of_the_compute_at_most(
         spent["search" if job.trial >= len(controller.baselines) else "baseline"] += controller.context.cost_fn(
             job.genotype
         ).macs
-    if len(trained) > 1:
+    if trained:
         assert spent["baseline"] <= 0.26 * spent.total(), "the search's nets cost what they do on average, about"
+
+
+@pytest.mark.parametrize(("trials", "is_said"), [(1, True), (16, False)])
+def test_a_search_says_that_it_trains_no_plain_resnet(open_controller: Open, trials: int, is_said: bool) -> None:
+    shown = io.StringIO()
+    announce(open_controller(trials=trials), 1e9, 0, Console(file=shown))
+    assert is_said == ("no plain ResNet is trained: the cheapest would take more than 25% of all" in shown.getvalue())
 
 
 def test_a_run_that_goes_on_keeps_its_baselines_and_may_train_more(open_controller: Open) -> None:

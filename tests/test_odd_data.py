@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from alternas.archs import InputError
 from alternas.search.data.build import images_at
@@ -93,6 +94,30 @@ def test_labels_that_may_say_that_there_is_none_are_said(
 ) -> None:
     with caplog.at_level(logging.WARNING):
         load(DataConfig(npz(tmp_path, x=X, y=labels)))
+    assert said in caplog.text
+    assert bool(said) == ("no label" in caplog.text)
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        (["0", "1", "-1"], "4 images have the label -1,"),
+        (["red", "green;red", "-1"], "4 images have the label -1,"),
+        (["red", "", "255"], "4 images have the label 255,"),
+        (["1", "-1"], ""),
+        (["0", "1;2", "3"], ""),
+    ],
+)
+def test_labels_of_a_list_that_may_say_that_there_is_none_are_said(
+    tmp_path: Path, cells: list[str], said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for i in range(12):
+        Image.fromarray(np.full((8, 8), i, np.uint8)).save(tmp_path / f"{i}.png")
+    rows = [f"{i}.png,{cells[i % len(cells)]}" for i in range(12)]
+    (tmp_path / "labels.csv").write_text("\n".join(["file,labels", *rows]), encoding="utf-8")
+    with caplog.at_level(logging.WARNING):
+        load(DataConfig(str(tmp_path)))
     assert said in caplog.text
     assert bool(said) == ("no label" in caplog.text)
 

@@ -33,7 +33,7 @@ from .dataset import (
 from .forms import describe_forms, levels_in_use, notes_of
 from .groups import group_numbers
 from .images import FORM, check_all, read_all, survey
-from .splits import SEED, Places, moments, places_of
+from .splits import SEED, Places, moments, places_of, warn_of_no_label
 
 LARGEST_KEPT = 96  # px; pictures that all have one size up to this keep it
 USUAL_SIZE = (224, 224)
@@ -76,6 +76,8 @@ def build_dataset(config: DataConfig, raw: RawDataset, report: Report) -> DataSe
     broken = tuple(one for part in read.values() for one in part.broken)
     notes = _skip_broken(config, broken, total)
     read, classes = _without_empty(config, read, raw.classes, notes)
+    count_K = sum(part.split.counts(len(classes)) for part in read.values())
+    warn_of_no_label(config.name, dict(zip(classes, np.atleast_1d(count_K).tolist(), strict=True)))
     hashed = [array for part in read.values() for array in (part.values, part.split.y_N)]
     size = hashed[0].shape[2:]
     if spec is not None:

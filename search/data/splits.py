@@ -176,8 +176,7 @@ def numbered(
     if any(len(names.get(part, ())) for part in labels):
         y, classes = _by_name(name, labels, names)
     else:
-        known, count_K = np.unique(np.concatenate(list(labels.values())), return_counts=True)
-        _warn_of_no_label(name, known, count_K)
+        known = np.unique(np.concatenate(list(labels.values())))
         y, classes = {part: np.searchsorted(known, v) for part, v in labels.items()}, tuple(map(str, known))
     trained = np.unique(y["all"] if "all" in y else y["train"])
     if len(trained) == 1:
@@ -190,14 +189,19 @@ def numbered(
     return y, classes
 
 
-def _warn_of_no_label(name: str, known: np.ndarray, count_K: np.ndarray) -> None:
-    """Warn of numbers among labels that often say that there is none; -1 and 1 alone are two classes."""
-    if known.dtype.kind not in "iu" or len(known) < 2 or known.tolist() == [-1, 1]:
+def warn_of_no_label(name: str, count_of: Mapping[str, int]) -> None:
+    """Warn of classes or labels named by a number that often says that there is none; -1 and 1 alone are two classes.
+
+    `count_of`: images of each class or label.
+    """
+    numbers = sorted(int(label) for label in count_of if label.isascii() and label.removeprefix("-").isdigit())
+    if not numbers or len(count_of) < 2 or numbers == [-1, 1]:
         return
-    far = known[-1] - known[-2] > 1
-    odd_K = (known < 0) | (np.isin(known, NO_LABEL) & far & (known == known[-1]))
-    for label, count in zip(known[odd_K], count_K[odd_K], strict=True):
-        rule = f"{count:,} images have the label {label}, which becomes a class"
+    odd = [number for number in numbers if number < 0]
+    if numbers[-1] in NO_LABEL and (len(numbers) == 1 or numbers[-1] - numbers[-2] > 1):
+        odd.append(numbers[-1])
+    for number in odd:
+        rule = f"{count_of.get(str(number), 0):,} images have the label {number}, which becomes a class"
         log.warning("data: %s: %s: if it says that there is no label, leave them out", name, rule)
 
 

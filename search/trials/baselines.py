@@ -10,9 +10,9 @@ from ...archs import Genotype
 from ...archs.cost import training_flops
 from ...archs.timm_net import CountedCost, TimmNet
 from ...results.runs.record import Record
-from ...spaces import cheapest, random_net
+from ...spaces import FixedChooser, cheapest, random_net
 from ..context import SearchContext
-from ..samplers.start import CHEAP, MAX_NETS
+from ..samplers.start import CHEAP, MAX_NETS, first_nets
 from .compute_budget import BESIDE_SHARE
 from .trial import BASELINE_SEEDS, BUDGET_SHARE
 
@@ -24,19 +24,20 @@ def choose_baselines(
 ) -> list[Genotype]:
     """The first candidates that take at most a quarter of the compute; those that `records` has, again.
 
-    Where nets are trained on in the end it is an eighth, for the ResNets are trained on too. One within the limits is
-    chosen in any case, but under a limit on compute. A build-up walks from the baselines, so it has all within the
-    limits. None where the run is to have none. Known nets change nothing but under a limit, which is theirs too.
+    Where nets are trained on in the end it is an eighth beyond the first, for the ResNets are trained on too. None is
+    chosen where the search's nets are too few or too cheap beside the first, or the run is to have none; but a build-up
+    walks from the baselines, so it has all within the limits. Known nets change nothing but under a limit, which is
+    theirs too.
     """
     settings = context.settings
     if not settings.run.budget.baselines:
         return []
-    room, spent, chosen = first_trainings(context), 0.0, list[Genotype]()
+    share, spent, chosen = beside_flops(context), 0.0, list[Genotype]()
     begun = {record.trial for record in records if record.kind == "baseline"}
-    limited = settings.run.budget.train_flops < math.inf
     for number, net in enumerate(candidates):
-        is_over, flops = context.limits.excess(net) > 0, baseline_flops(net, context)
-        is_needed = not is_over and (settings.strategy == "buildup" or not (chosen or limited))
+        flops = baseline_flops(net, context)
+        is_needed = settings.strategy == "buildup" and context.limits.excess(net) <= 0
+        room = share / 2 if settings.polish and chosen else share
         if spent + flops > room and not is_needed and number not in begun:
             break
         chosen.append(net)
@@ -62,12 +63,11 @@ def choose_references(context: SearchContext) -> dict[TimmNet, CountedCost]:
     return chosen
 
 
-def first_trainings(context: SearchContext) -> float:
-    """FLOPs that the first trainings of plain ResNets may take: half of their share, the rest is finetuning's."""
+def beside_flops(context: SearchContext) -> float:
+    """FLOPs that plain ResNets may take, their finetuning included."""
     most = BESIDE_SHARE / (1 - BESIDE_SHARE) * search_flops(context)
     known = sum(reference_flops(cost, context) for cost in choose_references(context).values())
-    limited = BESIDE_SHARE * context.settings.run.budget.train_flops - known
-    return min(most, limited) / (2 if context.settings.polish else 1)
+    return min(most, BESIDE_SHARE * context.settings.run.budget.train_flops - known)
 
 
 def baseline_flops(net: Genotype, context: SearchContext) -> float:
@@ -91,7 +91,15 @@ def search_flops(context: SearchContext) -> float:
     for passed, rung in enumerate((*(settings.rungs if settings.scheduler != "none" else ()), 1.0)):
         share, before = share + (rung - before) / settings.eta**passed, rung
     trainings = (nets - (1 - BUDGET_SHARE) * heirs(0, nets, context)) * settings.repeats
-    return _flops(trainings * share * typical_macs(context) * context.steps, context)
+    return _flops(trainings * share * _mean_macs(context) * context.steps, context)
+
+
+def _mean_macs(context: SearchContext) -> float:
+    """MACs of the search's nets on average: the first ones are known."""
+    nets, draws = context.settings.trials, context.sampler_context()
+    known = [*context.known.genes, *first_nets(draws, context.baselines, context.baselines[:1])][:nets]
+    macs = sum(context.cost_fn(context.space.sample(FixedChooser(genes))).macs for genes in known)
+    return (macs + (nets - len(known)) * typical_macs(context)) / nets
 
 
 def heirs(begun: int, nets: int, context: SearchContext) -> int:
