@@ -131,7 +131,7 @@ def means(rows: list[Row]) -> list[Row]:
         kept = [row["held back" if row["cv"] > row["cv frozen"] else "held back frozen"] for row in own]
         names = ("cv frozen", "cv", "held back frozen", "held back")
         found.append({"within": within} | {name: round(fmean(row[name] for row in own), 4) for name in names})
-        found[-1] |= {"kept": round(fmean(kept), 4), "shares": [row["share"] for row in own]}
+        found[-1] |= {"kept": round(fmean(kept), 4)}
     return found
 
 

@@ -2,8 +2,7 @@
 
 In each fold the training begins with the cut's weights and the classifier fitted on that fold's training pictures;
 norms keep the statistics that they came with. What is kept at last is trained on all pictures. Weights on the way from
-the frozen to the trained ones are no better on pictures held back, though cross-validation says so: near the frozen
-cut, which is the luckiest of hundreds on these folds, they share its luck (docs/log.md).
+the frozen to the trained ones (Wortsman et al., CVPR 2022) are no better on pictures held back (docs/log.md).
 """
 
 from __future__ import annotations
