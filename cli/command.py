@@ -22,7 +22,7 @@ from ..results.analysis.registry import ANALYSES
 from ..results.export.formats import FORMATS
 from ..results.latency.device_command import MODEL_FORMS
 from ..search.data.readers.registry import FORMS
-from ..search.samplers.registry import STRATEGIES
+from ..search.strategies.registry import STRATEGIES
 from ..search.tabular.published import TABLES
 from . import complete, values
 

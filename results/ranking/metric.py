@@ -34,7 +34,7 @@ SHOWN_AS |= {"retrained_accuracy": "retrained_value"}
 class Metric:
     """A metric that ranks nets.
 
-    Records, rungs and samplers hold its score, of which more is better; people are shown its value.
+    Records, rungs and strategies hold its score, of which more is better; people are shown its value.
 
     Attributes:
         name: as trainings report it.
