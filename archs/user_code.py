@@ -1,4 +1,4 @@
-"""Error translation and time limits for user-written spaces, samplers and trainings."""
+"""Error translation and time limits for user-written spaces, strategies and trainings."""
 
 from __future__ import annotations
 

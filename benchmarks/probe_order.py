@@ -24,7 +24,7 @@ import timm
 from machine import TINY, keep, options, sized
 
 from alternas.archs.timm.models import config_of
-from alternas.search.samplers.probe_order import CELLS, ProbeOrder, ProbePair, steps
+from alternas.search.strategies.probe_order import CELLS, ProbeOrder, ProbePair, steps
 
 TARGETS = sized(("real", "v2", "a", "sketch"), ("sketch",))
 SEEDS, RANDOM_ORDERS, MAX_NETS = sized(6, 2), sized(20, 2), sized(30, 6)

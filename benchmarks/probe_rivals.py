@@ -32,7 +32,7 @@ from alternas.search.data.splits import iterative_split
 from alternas.search.probe.crossval import cross_validate, labelled
 from alternas.search.probe.features import FeatureMatrix
 from alternas.search.probe.probe import flops_of, score_of
-from alternas.search.samplers.probe_order import ProbeOrder, ProbePair
+from alternas.search.strategies.probe_order import ProbeOrder, ProbePair
 
 SEEDS = sized(range(10, 16), range(10, 11))
 MAX_TRIALS = sized(100, 5)  # of a sampler, many of which it has judged before

@@ -23,7 +23,7 @@ from ..results.export.formats import FORMATS
 from ..results.latency.device_command import MODEL_FORMS
 from ..results.ranking.quantities import class_metrics, costs, label_metrics, quantity, static_costs
 from ..search.data.readers.registry import FORMS
-from ..search.samplers.registry import STRATEGIES
+from ..search.strategies.registry import STRATEGIES
 from ..search.tabular.published import TABLES
 from . import complete, values
 

@@ -13,7 +13,7 @@ def _listed(module: str, name: str) -> Callable[[str], list[str]]:
 
 space_names = _listed("..spaces", "SPACES")
 recipe_names = _listed("..search.training.recipes", "RECIPES")
-strategy_names = _listed("..search.samplers.registry", "STRATEGIES")
+strategy_names = _listed("..search.strategies.registry", "STRATEGIES")
 _zoo_names = _listed("..archs.zoo", "ZOO")
 _analysis_names = _listed("..results.analysis.registry", "ANALYSES")
 

@@ -1,1 +1,1 @@
-"""Architecture search: data, training, samplers, trials, engine, experiments, tabular benchmark."""
+"""Architecture search: data, training, strategies, trials, engine, experiments, tabular benchmark."""

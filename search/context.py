@@ -20,8 +20,8 @@ from .data.dataset import DataSet
 from .known_nets import KnownNets
 from .net_limits import NetLimits
 from .pretrained import Pretrained
-from .samplers.sampler_context import NetCosts, SamplerContext, candidate_baselines
 from .spec import SearchSpec
+from .strategies.strategy_context import NetCosts, StrategyContext, candidate_baselines
 from .supernet.draws import NetSampler
 from .training.artifacts import ArtifactStore
 from .training.job import curve_points
@@ -110,10 +110,10 @@ class SearchContext:
     @cached_property
     def baselines(self) -> tuple[Genotype, ...]:
         """The plain ResNets that may be trained beside the search; they hold the first trial numbers."""
-        return candidate_baselines(self.sampler_context())
+        return candidate_baselines(self.strategy_context())
 
-    def sampler_context(self) -> SamplerContext:
-        """The context that the strategy's sampler is made from."""
+    def strategy_context(self) -> StrategyContext:
+        """What the strategy is made of."""
         settings, devices, needed = self.settings, self.devices, self.settings.metric.needed
         of = devices.of(settings.objective) if settings.objective in settings.measured else None
 
@@ -122,7 +122,7 @@ class SearchContext:
             objective = of.predict(net) if of else self.cost_of(net.key, cost.totals())
             return NetCosts(objective, cost.params, 1.0 if self.bank else cost.macs)
 
-        return SamplerContext(
+        return StrategyContext(
             self.space,
             settings.seed,
             costs,

@@ -2,8 +2,8 @@
 
 | choice | default | why |
 | --- | --- | --- |
-| strategy | `evolution`; `evolution-per-cost` where a limit on compute ends the search | 95 % of the hypervolume for .40 to .64 of TPE's trainings on three tables (docs/strategies.md); worth by FLOPs where these end it |
-| first nets | one cheap net of each kind of block, seven at most (samplers/start.py) | else a kind may never be trained: hypervolume .618 for 6e11 FLOPs, .580 without (seed 3; docs/log.md, 11-25) |
+| strategy | `evolution` (strategies/evolution.py, asked by trials/proposer.py); `evolution-per-cost` where a limit on compute ends the search | 95 % of the hypervolume for .40 to .64 of TPE's trainings on three tables (docs/strategies.md); worth by FLOPs where these end it |
+| first nets | one cheap net of each kind of block, seven at most (strategies/start.py) | else a kind may never be trained: hypervolume .618 for 6e11 FLOPs, .580 without (seed 3; docs/log.md, 11-25) |
 | trials | 16; without end where compute ends the search | what a laptop trains in minutes |
 | weights | of the most alike trained net, and half of the training then (trials/weight_sources.py) | .580 likewise, .465 from fresh ones |
 | scheduler | `mo-asha` from 32 trials on, else none | a net begun then takes half a training; of fewer nets too few are promoted (docs/strategies.md) |
@@ -20,7 +20,7 @@ import math
 from typing import Any
 
 from ..results.runs.store import plain_name, read_settings, run_folder
-from .samplers.registry import STRATEGIES, find_strategy
+from .strategies.registry import STRATEGIES, find_strategy
 from .training import recipes
 
 TRIALS = 16

@@ -22,7 +22,7 @@ from ..results.runs.record import Record, now
 from ..results.runs.status import Status
 from ..results.runs.store import find_run, read_records, read_settings
 from ..spaces import FixedChooser, Genes, JointSpace, Space, find_genes, options_of, plain_genes
-from .samplers.sampler_context import features, fits
+from .strategies.strategy_context import features, fits
 
 # Settings of runs that train a net alike.
 SAME = ("recipe", "tune", "data_split", "image_size", "seed", "repeats", "metric", "trainer")

@@ -31,8 +31,8 @@ from .known_nets import GeneFinder, KnownNets, find_known_nets, noted_genes, tra
 from .net_limits import NetLimits
 from .pretrained import Pretrained, load_pretrained
 from .references import count_references
-from .samplers.registry import check_strategy, is_own
 from .spec import SearchSpec, differences
+from .strategies.registry import check_strategy, is_own
 from .supernet.budget import MIN_BATCH
 from .supernet.draws import NetSampler
 from .training.artifacts import artifact_store, check_store
@@ -96,9 +96,9 @@ def prepare(settings: SearchSpec, console: Console) -> SearchContext:
     if settings.start_with:
         context = replace(context, known=_known_nets(context, console))
     if is_own(settings.strategy):
-        from .samplers.optuna_strategy import validate_sampler
+        from .strategies.optuna_strategy import validate_sampler
 
-        validate_sampler(settings.strategy, context.sampler_context())
+        validate_sampler(settings.strategy, context.strategy_context())
     check_store(artifacts)
     if settings.trainer and not read_records(folder):
         _try_trainer(settings.trainer, context, console)

@@ -23,7 +23,7 @@ from .data.readers.registry import DEFAULT
 from .default import UNSET, default_settings
 from .engine.resources import check_one_device
 from .run_config import RunConfig
-from .samplers.registry import find_strategy
+from .strategies.registry import find_strategy
 from .training.recipe import Recipe
 from .training.trainer_file import TrainerFile
 

@@ -13,7 +13,7 @@ from ..results.runs.status import FAILED, UNTRAINED
 from .at_outset import at_outset, fitted_to_few
 from .default import UNLIMITED
 from .probe.hint import forward_speed, probe_hint
-from .samplers.buildup import BuildUp, steps_table
+from .strategies.buildup import BuildUp, steps_table
 from .supernet.budget import TRAININGS_A_KIND, trainings_needed
 from .trials.compute_budget import BESIDE_SHARE
 from .trials.search_trials import SearchTrials

@@ -30,6 +30,7 @@ def serve(path: str) -> None:
             importlib.import_module(name)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         listening.listen(64)
+        print("listening", flush=True)
         while True:
             with listening.accept()[0] as connection:
                 if os.fork() == 0:

@@ -25,7 +25,7 @@ from alternas.search.context import SearchContext
 from alternas.search.engine import pool
 from alternas.search.prepare import devices_of
 from alternas.search.run_config import Budget, RunConfig
-from alternas.search.samplers import start
+from alternas.search.strategies import start
 from alternas.search.training.artifacts import ArtifactStore
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import Space, get

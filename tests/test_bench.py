@@ -19,7 +19,7 @@ from tables import cells, write
 
 from alternas.archs import InputError, static_cost
 from alternas.results.ranking.pareto import pareto_ranks
-from alternas.search.samplers.registry import STRATEGIES
+from alternas.search.strategies.registry import STRATEGIES
 from alternas.search.tabular import simulated as simulation
 from alternas.search.tabular.benchmark_table import Entry, TabularBenchmark, Training
 from alternas.search.tabular.evaluate import AT, REFERENCE, BenchmarkConfig, bench_table, rows, run_benchmark

@@ -15,9 +15,9 @@ from rich.console import Console
 
 from alternas.archs import Genotype, InputError, static_cost, zoo
 from alternas.results.ranking.metric import Metric
-from alternas.search.samplers.buildup import BuildUp, Step, judge, steps_table
-from alternas.search.samplers.history import History, PastTrial, State
-from alternas.search.samplers.sampler_context import NetCosts, SamplerContext
+from alternas.search.strategies.buildup import BuildUp, Step, judge, steps_table
+from alternas.search.strategies.history import History, PastTrial, State
+from alternas.search.strategies.strategy_context import NetCosts, StrategyContext
 from alternas.search.training.job import JobResult, TrainJob
 from alternas.spaces import SPACES, FixedChooser, Genes, Space, get, options_of
 from fakes import FakePool
@@ -108,7 +108,7 @@ def anything(net: Genotype) -> bool:
 def paper(fits: Callable[[Genotype], bool] = anything, slots: int = 1) -> Lab:
     """The body of the paper's run, in the space `alternet` at 32 px."""
     space = get("alternet", 32)
-    context = SamplerContext(space, 0, lambda net: NetCosts(1.0, 1.0), lambda net: 0.0 if fits(net) else 1.0)
+    context = StrategyContext(space, 0, lambda net: NetCosts(1.0, 1.0), lambda net: 0.0 if fits(net) else 1.0)
     return Lab(space, BuildUp(context, [PLAIN]), slots=slots)
 
 
@@ -148,7 +148,7 @@ def test_differences_are_those_to_the_parent() -> None:
 
 def test_paths_go_side_by_side() -> None:
     space = get("alternet", 32)
-    lab = Lab(space, BuildUp(SamplerContext(space, 0, lambda net: NetCosts(1.0, 1.0)), [PLAIN, BASIC]))
+    lab = Lab(space, BuildUp(StrategyContext(space, 0, lambda net: NetCosts(1.0, 1.0)), [PLAIN, BASIC]))
     plain, first = (0, 0, 0, 0), (0, 0, 0, 1)
     assert [(net.stages[0].block, msa_of(net)) for net in (lab.ask(), lab.ask()) if net] == [
         ("bottleneck", plain),
@@ -196,7 +196,7 @@ def test_a_step_of_one_image_is_no_certainty() -> None:
         PastTrial(0, state=State.COMPLETE, accuracy=fmean(each), accuracies=dict(zip("01", each, strict=True)))
         for each in ([0.80, 0.90], [0.81, 0.91])
     )
-    context = SamplerContext(get("alternet", 32), 0, lambda net: NetCosts(1.0, 1.0), resolution=0.01)
+    context = StrategyContext(get("alternet", 32), 0, lambda net: NetCosts(1.0, 1.0), resolution=0.01)
     assert [judge(before, after, replace(context, resolution=step))[1] for step in (0.0, 0.01)] == [
         "accepted", "undecided",
     ]  # fmt: skip
@@ -239,7 +239,7 @@ def macs_at(side: int) -> Callable[[Genotype], NetCosts]:
 @pytest.mark.parametrize("side", [16, 32])
 def test_every_space_is_walked_to_its_end_by_the_rule(name: str, side: int) -> None:
     space = get(name, side)
-    sampler = BuildUp(SamplerContext(space, 0, macs_at(side)))
+    sampler = BuildUp(StrategyContext(space, 0, macs_at(side)))
     lab = Lab(space, sampler, noise, slots=4).run()
     nets = {net.key: net for net in lab.asked}
     assert len(nets) == len(lab.asked), "no net twice"
@@ -270,19 +270,19 @@ def check_attention(net: Genotype, space: Space) -> None:
 @pytest.mark.parametrize("name", ["hybrid", "resnet"])
 def test_a_space_without_a_way_is_refused(name: str) -> None:
     with pytest.raises(InputError, match=f"^strategy buildup: space '{name}' has no start .*$") as caught:
-        BuildUp(SamplerContext(get(name, 32), 0, macs_at(32)))
+        BuildUp(StrategyContext(get(name, 32), 0, macs_at(32)))
     assert "\n" not in str(caught.value)
 
 
 def test_starts_that_cannot_begin_are_refused() -> None:
-    ground = SamplerContext(get("alternet", 32), 0, lambda net: NetCosts(1.0, 1.0))
+    ground = StrategyContext(get("alternet", 32), 0, lambda net: NetCosts(1.0, 1.0))
     with pytest.raises(InputError, match="plain ResNet"):
         BuildUp(ground, [PLAIN | {"msa4": 1}])
     shallow: Genes = {"width": 16, "depth1": 1, "depth2": 1, "depth3": 2, "depth4": 1}
     assert BuildUp(ground, [shallow]).starts[0].stages[2].depth == 2
     with pytest.raises(InputError, match="no start"):
         BuildUp(
-            SamplerContext(get("alternet", 8), 0, lambda net: NetCosts(1.0, 1.0)),
+            StrategyContext(get("alternet", 8), 0, lambda net: NetCosts(1.0, 1.0)),
             [{"depth1": 1, "depth2": 1, "depth3": 1}],
         )
 

@@ -21,7 +21,7 @@ from typer.main import get_command
 from alternas.archs import zoo
 from alternas.cli import app as cli
 from alternas.results.export.formats import FORMATS
-from alternas.search.samplers.registry import STRATEGIES
+from alternas.search.strategies.registry import STRATEGIES
 from alternas.search.training.recipes import RECIPES
 from alternas.spaces import SPACES
 from runs import finished_run

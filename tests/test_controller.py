@@ -21,9 +21,9 @@ from alternas.archs import Genotype, InputError, static_cost
 from alternas.results.ranking.front import leaderboard
 from alternas.results.runs.events import Line
 from alternas.results.runs.record import Record
-from alternas.search.samplers.history import State
-from alternas.search.samplers.registry import STRATEGIES
-from alternas.search.samplers.sampler_context import NetCosts, SamplerContext, candidate_baselines
+from alternas.search.strategies.history import State
+from alternas.search.strategies.registry import STRATEGIES
+from alternas.search.strategies.strategy_context import NetCosts, StrategyContext, candidate_baselines
 from alternas.search.summary import announce
 from alternas.search.training.job import JobResult, Point, TrainJob
 from alternas.search.trials import live, schedulers
@@ -492,7 +492,7 @@ def test_a_run_that_goes_on_keeps_its_baselines_and_may_train_more(open_controll
 
 def test_a_space_with_baselines_of_its_own_has_them_all(open_controller: Open, small_scale: SpacePreset) -> None:
     space = ResNetSpace(8, small_scale)
-    assert candidate_baselines(open_controller(space).context.sampler_context()) == space.baselines()
+    assert candidate_baselines(open_controller(space).context.strategy_context()) == space.baselines()
 
 
 def test_a_baseline_of_a_users_space_may_have_no_stages(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -503,7 +503,7 @@ def test_a_baseline_of_a_users_space_may_have_no_stages(monkeypatch: pytest.Monk
 
     space = get("resnet", 8)
     monkeypatch.setattr(space, "baselines", lambda: (vit(), *space.__class__.baselines(space)[:2]))
-    chosen = candidate_baselines(SamplerContext(space, 0, costs_of))
+    chosen = candidate_baselines(StrategyContext(space, 0, costs_of))
     assert vit() in chosen
     assert len(chosen) >= 2
 
@@ -518,7 +518,7 @@ def test_baselines_are_as_wide_as_their_cost_allows(most: int, strides: list[int
     def costs_of(net: Genotype) -> NetCosts:
         return NetCosts(macs(net), static_cost(net, 10, 32).params)
 
-    context = SamplerContext(get("all", 32), 0, costs_of, lambda net: macs(net) - most)
+    context = StrategyContext(get("all", 32), 0, costs_of, lambda net: macs(net) - most)
     within = [net for net in candidate_baselines(context) if macs(net) <= most]
     assert [net.stem.stride for net in within] == strides
     assert sorted(within, key=macs) == within
@@ -531,5 +531,5 @@ def test_of_baselines_of_equal_parameters_that_of_most_macs_is_taken() -> None:
         cost = static_cost(net, 10, 32)
         return NetCosts(cost.params, cost.params, cost.macs)
 
-    chosen = candidate_baselines(SamplerContext(get("all", 32), 0, costs_of))
+    chosen = candidate_baselines(StrategyContext(get("all", 32), 0, costs_of))
     assert [net.stem.stride for net in chosen] == [1, 1, 1, 1]

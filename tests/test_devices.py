@@ -27,8 +27,8 @@ from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.runs.status import Status
 from alternas.results.runs.store import read_records
-from alternas.search.samplers.history import State
 from alternas.search.spec import SearchSpec
+from alternas.search.strategies.history import State
 from alternas.search.training import latency_job
 from alternas.search.training.job import Job, JobResult, LatencyJob
 from alternas.search.training.latency_job import measure_job
@@ -283,7 +283,7 @@ def test_nets_over_the_limit_are_never_trained(
 def test_strategies_pass_over_nets_that_are_predicted_to_be_over(controller: Callable[..., SearchTrials]) -> None:
     work = controller(limits={"latency_ms@board": 0.25}, trials=6)
     run_loop(work, FakeExecutor(1, measured_by), SilentView())
-    context = work.context.sampler_context()
+    context = work.context.strategy_context()
     told = [context.features_of(r.genes) for r in work.store.records if r.kind == "search"]
     for features in told:
         if milliseconds(features.net) > 0.25 and features.net.key in work.context.devices.of("latency_ms@board").known:

@@ -16,13 +16,13 @@ import pytest
 
 from alternas.archs import Genotype, static_cost
 from alternas.results.runs.events import Event
-from alternas.search.samplers import evolution
-from alternas.search.samplers.evolution import GROWTH, LEARNED, MIN_OBSERVATIONS, Evolution
-from alternas.search.samplers.history import History
-from alternas.search.samplers.random import RandomDraws
-from alternas.search.samplers.sampler_context import NetCosts, SamplerContext
-from alternas.search.samplers.strategy import Strategy
-from alternas.search.samplers.surrogate import expected_hypervolume_improvement
+from alternas.search.strategies import evolution
+from alternas.search.strategies.evolution import GROWTH, LEARNED, MIN_OBSERVATIONS, Evolution
+from alternas.search.strategies.history import History
+from alternas.search.strategies.random import RandomDraws
+from alternas.search.strategies.strategy import Strategy
+from alternas.search.strategies.strategy_context import NetCosts, StrategyContext
+from alternas.search.strategies.surrogate import expected_hypervolume_improvement
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import SPACES, FixedChooser, RandomChooser, get, options_of
 from alternas.spaces.base import RecordingChooser, neighbors
@@ -69,7 +69,7 @@ def costs_of(net: Genotype) -> NetCosts:
     return NetCosts(cost.macs, cost.params)
 
 
-def smallest_gap(strategy: Strategy, context: SamplerContext) -> float:
+def smallest_gap(strategy: Strategy, context: StrategyContext) -> float:
     """Between the costs of the first four nets that a strategy proposes, in natural logarithms."""
     history, costs = History(options_of(context.space), lambda key, cost: 1.0), list[float]()
     for number in range(4):
@@ -82,7 +82,7 @@ def smallest_gap(strategy: Strategy, context: SamplerContext) -> float:
 
 
 def test_the_first_nets_lie_apart_in_cost() -> None:
-    contexts = [SamplerContext(get("alternet", 32), seed, costs_of) for seed in range(12)]
+    contexts = [StrategyContext(get("alternet", 32), seed, costs_of) for seed in range(12)]
     spread = [smallest_gap(Evolution(context), context) for context in contexts]
     uniform = [smallest_gap(RandomDraws(context), context) for context in contexts]
     assert np.mean(spread) > 2 * np.mean(uniform)

@@ -36,7 +36,7 @@ from alternas.results.runs.store import Store, read_records, weights_file
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.engine.worker import Worker
-from alternas.search.samplers.history import State
+from alternas.search.strategies.history import State
 from alternas.search.training import loop as train
 from alternas.search.training import recipes
 from alternas.search.training.checkpoint import read_checkpoint

@@ -11,7 +11,7 @@ from scipy.stats import multivariate_normal, norm
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, WhiteKernel
 
-from alternas.search.samplers.gaussian_process import (
+from alternas.search.strategies.gaussian_process import (
     JITTER,
     Constants,
     Data,

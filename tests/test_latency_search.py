@@ -167,7 +167,7 @@ def test_another_cost_is_measured_of_the_front_when_the_search_has_ended(
 
 def test_guesses_do_not_outlive_the_measurement(tmp_path: Path, open_controller: Callable[..., SearchTrials]) -> None:
     work = open_controller(costs=("latency_ms",))
-    ground = work.context.sampler_context()
+    ground = work.context.strategy_context()
     genes = {name: options[0] for name, options in dict(options_of(work.context.space)).items()}
     guess = ground.features_of(genes).costs.objective
     work.context.devices.of("latency_ms").add(ground.features_of(genes).net, row(7.5))

@@ -24,7 +24,7 @@ ALLOWED = {
 FLOORS = (
     "data",
     "training",
-    "samplers",
+    "strategies",
     "trials",
     "engine",
     "experiments",
@@ -58,7 +58,7 @@ def test_ray_lives_in_the_engine_and_optuna_in_its_adapter() -> None:
     homes = {
         "ray": {f"search/engine/{name}.py" for name in ("connection", "pool", "worker_group", "tune", "doctor")},
         "optuna": {
-            "search/samplers/optuna_strategy.py",
+            "search/strategies/optuna_strategy.py",
             "search/trials/dashboard.py",
             "results/report/genes.py",
         },

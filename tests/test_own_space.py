@@ -16,7 +16,7 @@ from alternas.archs import InputError
 from alternas.archs import user_code as blame
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_settings
-from alternas.search.samplers.registry import check_strategy
+from alternas.search.strategies.registry import check_strategy
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import FileSpace, FixedChooser, find, get, members, options_of
 from alternas.spaces.base import RandomChooser

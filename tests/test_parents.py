@@ -20,10 +20,10 @@ from alternas.archs.files import digest
 from alternas.results.ranking.front import leaderboard, noise_of
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import weights_file
-from alternas.search.samplers.history import State
-from alternas.search.samplers.optuna_strategy import OptunaStrategy, validate_sampler
-from alternas.search.samplers.registry import check_strategy
-from alternas.search.samplers.sampler_context import features
+from alternas.search.strategies.history import State
+from alternas.search.strategies.optuna_strategy import OptunaStrategy, validate_sampler
+from alternas.search.strategies.registry import check_strategy
+from alternas.search.strategies.strategy_context import features
 from alternas.search.training.job import JobResult, Point, TrainJob
 from alternas.search.trials.proposer import REPEATS_BEFORE_RANDOM_DRAW
 from alternas.search.trials.search_trials import SearchTrials
@@ -588,7 +588,7 @@ def test_whatever_a_sampler_raises_is_one_line(opened: Open, module: str, tmp_pa
     lines.append(f"class Broken(Seeded): {method} = broken")
     (tmp_path / f"{name}.py").write_text("\n".join(lines), encoding="utf-8")
     message = rf"^strategy '{name}:Broken': {name}.py:2: MemoryError: so so$"
-    ground = opened(5).context.sampler_context()
+    ground = opened(5).context.strategy_context()
     with pytest.raises(InputError, match=message):
         validate_sampler(f"{name}:Broken", ground)
     with pytest.raises(InputError, match=message):
@@ -596,7 +596,7 @@ def test_whatever_a_sampler_raises_is_one_line(opened: Open, module: str, tmp_pa
 
 
 def test_the_rehearsal_of_a_sampler(opened: Open, module: str) -> None:
-    ground = opened(5).context.sampler_context()
+    ground = opened(5).context.strategy_context()
     with pytest.raises(InputError, match="CmaEsSampler cannot be used"):
         validate_sampler("optuna.samplers:CmaEsSampler", ground)
     with pytest.raises(InputError, match="BruteForceSampler': ValueError: param_name mismatch"):

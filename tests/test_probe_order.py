@@ -10,7 +10,7 @@ import pytest
 from scipy.special import expit
 
 from alternas.search.probe import hint
-from alternas.search.samplers.probe_order import (
+from alternas.search.strategies.probe_order import (
     Curve,
     ProbeOrder,
     ProbePair,

@@ -24,8 +24,8 @@ from alternas.search.probe.finetuning import CutFinetuning
 from alternas.search.probe.job import CutResult, FinetuneCutJob, ProbeJob
 from alternas.search.probe.probing import Probing
 from alternas.search.run import Driver
-from alternas.search.samplers.probe_order import ProbePair
 from alternas.search.spec import ProbeSpec
+from alternas.search.strategies.probe_order import ProbePair
 from alternas.search.training.job import JobResult
 from alternas.search.trials.producer import Idle
 from fakes import spec_of

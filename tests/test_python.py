@@ -89,7 +89,7 @@ def test_values_are_python_s_own_or_as_they_are_typed() -> None:
         ({}, {}, ("evolution", "none", 16, True, 0.4)),
         ({"trials": 40}, {"trials": 40}, ("evolution", "mo-asha", 40, True, 0.4)),
         (
-            {"max_train_flops": "1e12"},
+            {"max_train_flops": 10**12},
             {"run": RunConfig(budget=Budget(train_flops=1e12))},
             ("evolution-per-cost", "none", UNLIMITED, True, 0.4),
         ),

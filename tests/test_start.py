@@ -11,9 +11,9 @@ import pytest
 from alternas.archs import Genotype, static_cost
 from alternas.archs.blocks.spec import BLOCKS, attention_kinds, conv_kinds
 from alternas.search import run
-from alternas.search.samplers import start
-from alternas.search.samplers.sampler_context import NetCosts, SamplerContext
-from alternas.search.samplers.start import CHEAP, first_nets, kinds_of
+from alternas.search.strategies import start
+from alternas.search.strategies.start import CHEAP, first_nets, kinds_of
+from alternas.search.strategies.strategy_context import NetCosts, StrategyContext
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import FixedChooser, Genes, Space, get, random_net
 from fakes import FakeExecutor, SilentView, run_loop
@@ -30,12 +30,14 @@ def macs(net: Genotype) -> int:
     return static_cost(net, 10, 10, 1).macs
 
 
-def context(space: str, seed: int = 0, side: int = 10, limit: int = LIMIT, **more: Any) -> SamplerContext:
+def context(space: str, seed: int = 0, side: int = 10, limit: int = LIMIT, **more: Any) -> StrategyContext:
     def costs(net: Genotype) -> NetCosts:
         cost = static_cost(net, 10, side, 1)
         return NetCosts(cost.macs, cost.params)
 
-    return SamplerContext(get(space, side), seed, costs, lambda net: max(0.0, costs(net).objective / limit - 1), **more)
+    return StrategyContext(
+        get(space, side), seed, costs, lambda net: max(0.0, costs(net).objective / limit - 1), **more
+    )
 
 
 def nets_of(space: Space, genes: list[Genes]) -> list[Genotype]:
@@ -83,7 +85,9 @@ def test_the_same_seed_gives_the_same_whatever_is_known_of_costs() -> None:
     def other(net: Genotype) -> NetCosts:
         return NetCosts(1e6 / macs(net), static_cost(net, 10, 10, 1).params)
 
-    changed = SamplerContext(get("all", 10), 0, other, lambda net: max(0.0, macs(net) / LIMIT - 1), cost_is_exact=False)
+    changed = StrategyContext(
+        get("all", 10), 0, other, lambda net: max(0.0, macs(net) / LIMIT - 1), cost_is_exact=False
+    )
     assert first_nets(changed) == known
     assert first_nets(context("all", 1)) != first_nets(context("all", 0))
 
@@ -104,6 +108,6 @@ def test_a_resumed_search_proposes_none_of_them_twice(
     begun = [record.genes for record in controller.store.records if record.kind == "search"]
     run_loop(controller, FakeExecutor(1), SilentView())
     proposed = [record.genes for record in controller.store.records if record.kind == "search"]
-    first = first_nets(controller.context.sampler_context(), controller.context.baselines, controller.baselines)
+    first = first_nets(controller.context.strategy_context(), controller.context.baselines, controller.baselines)
     assert 0 < len(begun) < len(first)
     assert [proposed.count(genes) for genes in first] == [1] * len(first)

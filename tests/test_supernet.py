@@ -23,7 +23,7 @@ from alternas.archs.blocks.spec import BLOCKS
 from alternas.results.runs.bank_progress import BANK_NAME
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
-from alternas.search.samplers.sampler_context import features
+from alternas.search.strategies.strategy_context import features
 from alternas.search.supernet.attentive import LossPredictor
 from alternas.search.supernet.bank import Bank, NetInput, load_bank, save_bank, skeleton
 from alternas.search.supernet.budget import (

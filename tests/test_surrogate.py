@@ -13,16 +13,16 @@ import pytest
 
 from alternas.archs import static_cost
 from alternas.results.ranking.pareto import hypervolume
-from alternas.search.samplers.history import History, PastTrial, State, TrialReader
-from alternas.search.samplers.learning_curves import LearningCurves, nearest_to_front
-from alternas.search.samplers.sampler_context import (
+from alternas.search.strategies.history import History, PastTrial, State, TrialReader
+from alternas.search.strategies.learning_curves import LearningCurves, nearest_to_front
+from alternas.search.strategies.strategy_context import (
     FULL_TRAINING,
     NetCosts,
     NetFeatures,
     Observation,
     features,
 )
-from alternas.search.samplers.surrogate import (
+from alternas.search.strategies.surrogate import (
     Encoder,
     Net,
     Surrogate,

@@ -17,8 +17,8 @@ import pytest
 from tables import OPS, SEEDS, STEPS, cells, write
 
 from alternas.archs import InputError
-from alternas.search.samplers.registry import STRATEGIES
-from alternas.search.samplers.sampler_context import NetCosts, SamplerContext
+from alternas.search.strategies.registry import STRATEGIES
+from alternas.search.strategies.strategy_context import NetCosts, StrategyContext
 from alternas.search.tabular import simulated as simulation
 from alternas.search.tabular.benchmark_table import Training
 from alternas.search.tabular.evaluate import BenchmarkConfig, run_benchmark
@@ -126,7 +126,7 @@ def test_draws_from_few_nets_of_many_combinations_are_uniform(tmp_path: Path) ->
     table = read_table(write(cells(missing=0.8), tmp_path / "few.parquet"))
     space, draw = table.space, random.Random(0)
     assert isinstance(space, TableSpace)
-    context = SamplerContext(space, 0, lambda net: NetCosts(1.0, 1.0), nets=[space.genes(row) for row in space.rows])
+    context = StrategyContext(space, 0, lambda net: NetCosts(1.0, 1.0), nets=[space.genes(row) for row in space.rows])
     nets = TableNets(space, table.distance)
     missing = next(genes for genes in all_genes() if table.distance(space.sample(FixedChooser(genes))) > 0)
     for drawn in (lambda: context.random_genes(draw), lambda: nets.moved(missing, draw)):

@@ -28,7 +28,7 @@ from alternas.results.report.run import open_run
 from alternas.results.report.sections import leaderboard_table
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_records, weights_file
-from alternas.search.samplers.registry import STRATEGIES
+from alternas.search.strategies.registry import STRATEGIES
 from alternas.search.training import recipes
 from alternas.search.training.recipe import Augment, Recipe
 from alternas.search.training.tuned import own_genes, recipe_of, tuned_genes

@@ -29,7 +29,7 @@ SHOWN_AS |= {"retrained_accuracy": "retrained_value"}
 class Metric:
     """The metric that ranks nets of a search; what is known of its kind is its `Score`.
 
-    Records, rungs and samplers hold its score, of which more is better; people are shown its value.
+    Records, rungs and strategies hold its score, of which more is better; people are shown its value.
 
     Attributes:
         name: as trainings report it.

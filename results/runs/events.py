@@ -3,7 +3,7 @@
 Records hold the ends of trials. Between them stand events, which begin with `{"event": `, so that commands that want
 the ends alone pass over them unread:
 
-    strategy    what an Optuna sampler keeps: attributes of its study, and of the trial that it has just proposed
+    strategy    what a strategy must not forget: of the run, and of the trial that it has just proposed
     started     a trial's genes and what it begins with, before its first job; a net's, that is trained on, has none
     paused      its accuracy at a rung, and what its training is so far
     promoted    it goes on from that rung
@@ -38,8 +38,8 @@ class Event:
     accuracy: Number = 0.0  # paused
     started_at: Text = ""  # paused: when its first job began
     result: dict[str, Any] = field(default_factory=dict)  # paused: fields of the record that it would have
-    study: dict[str, Any] = field(default_factory=dict)  # strategy: attributes of the study
-    attrs: dict[str, Any] = field(default_factory=dict)  # strategy: attributes of the trial
+    study: dict[str, Any] = field(default_factory=dict)  # strategy: notes of the run
+    attrs: dict[str, Any] = field(default_factory=dict)  # strategy: notes of the trial
     net: Name = ""  # started: key of the net alone
     family: Text = ""  # started
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ..data.dataset import DataSet
-from ..samplers.probe_order import PATIENCE, ProbeOrder, ProbePair
 from ..spec import SearchSpec
+from ..strategies.probe_order import PATIENCE, ProbeOrder, ProbePair
 
 
 @dataclass(frozen=True)

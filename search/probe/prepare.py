@@ -21,8 +21,8 @@ from ..data.dataset import DataSet
 from ..data.load import load_showing, one_class_each
 from ..data.readers.registry import find_reader
 from ..prepare import check_same_run
-from ..samplers.probe_order import ProbePair
 from ..spec import ProbeSpec, SearchSpec
+from ..strategies.probe_order import ProbePair
 from .context import ProbeContext
 from .crossval import FOLDS
 

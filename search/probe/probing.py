@@ -17,7 +17,7 @@ from ...results.runs.events import Line
 from ...results.runs.record import Record, now
 from ...results.runs.status import Status
 from ...results.runs.store import Store, weights_file
-from ..samplers.probe_order import ProbePair
+from ..strategies.probe_order import ProbePair
 from ..training.job import JobResult, Workers
 from ..trials.producer import Idle, Producer
 from .context import ProbeContext

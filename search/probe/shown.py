@@ -15,7 +15,7 @@ from ...results.ranking.remarks import why_empty
 from ...results.render.tables import nets_table, short
 from ...results.runs.record import Record
 from ...results.runs.status import FAILED, Status, Weights
-from ..samplers.probe_order import ProbePair
+from ..strategies.probe_order import ProbePair
 from ..training.job import Job
 from ..trials.forecast import Known
 from ..trials.trial import Trial

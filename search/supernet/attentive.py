@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...archs import Genotype
-from ..samplers.sampler_context import features
+from ..strategies.strategy_context import features
 
 RIDGE = 2.0  # penalty on the squared weights, in units of the variance of a net's log loss
 MIN_LOSS = 1e-6

@@ -23,9 +23,9 @@ from ..context import SearchContext
 from ..data.dataset import DataConfig
 from ..net_limits import NetLimits
 from ..run import run_loop, search_driver
-from ..samplers.registry import STRATEGIES, check_strategy
-from ..samplers.sampler_context import NetCosts, SamplerContext
 from ..spec import ETA, RUNGS, SearchSpec
+from ..strategies.registry import STRATEGIES, check_strategy
+from ..strategies.strategy_context import NetCosts, StrategyContext
 from ..training.job import Job, JobId, JobResult, Progress, TrainJob
 from ..training.recipe import Recipe
 from ..training.recipes import get as recipe
@@ -183,13 +183,13 @@ class TabularContext(SearchContext):
     def cost_of(self, key: str, cost: Mapping[str, int]) -> float:
         return self.table.cost(self.table.entry(key))
 
-    def sampler_context(self) -> SamplerContext:
+    def strategy_context(self) -> StrategyContext:
         def costs(net: Genotype) -> NetCosts:
             of_net = self.table.costs(net)
             return NetCosts(of_net[self.table.objective], of_net["params"], of_net["macs"])
 
         seed, floor = self.settings.seed, self.table.floor
-        context = SamplerContext(self.space, seed, costs, self.limits.excess, min_accuracy=floor)
+        context = StrategyContext(self.space, seed, costs, self.limits.excess, min_accuracy=floor)
         space = self.table.space
         if not isinstance(space, TableSpace):
             return context

@@ -34,7 +34,7 @@ class TableNet:
         return dict(self.genes)
 
     def traits(self) -> frozenset[tuple[tuple[str | int, ...], Any]]:
-        """Features that strategies compare nets by, as `sampler_context.features` of a genotype."""
+        """Features that strategies compare nets by, as `strategy_context.features` of a genotype."""
         return frozenset(((name,), value) for name, value in self.genes)
 
 

@@ -12,7 +12,7 @@ from ...archs.timm_net import CountedCost, TimmNet
 from ...results.runs.record import Record
 from ...spaces import FixedChooser, cheapest, random_net
 from ..context import SearchContext
-from ..samplers.start import CHEAP, MAX_NETS, first_nets
+from ..strategies.start import CHEAP, MAX_NETS, first_nets
 from .compute_budget import BESIDE_SHARE
 from .trial import BASELINE_SEEDS, BUDGET_SHARE
 

@@ -16,8 +16,8 @@ from ...results.ranking.front import costs_of_net
 from ...results.ranking.run_leaderboard import leaderboard_of
 from ...results.render.terminal import print_lines
 from ...results.runs.store import read_events
-from ..samplers.history import History
-from ..samplers.optuna_strategy import DIRECTIONS, StudyMemory, distributions, frozen, quiet
+from ..strategies.history import History
+from ..strategies.optuna_strategy import DIRECTIONS, StudyMemory, distributions, frozen, quiet
 
 
 def recorded_study(folder: Path) -> BaseStorage:

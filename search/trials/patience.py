@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from ...results.ranking.noise import Noise, pooled_noise
 from ...results.runs.record import Record
 from ...results.runs.status import Status
-from ..samplers.history import CostOf
 from ..spec import SearchSpec
+from ..strategies.history import CostOf
 
 
 @dataclass(frozen=True)

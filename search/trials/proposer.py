@@ -25,16 +25,16 @@ from ...spaces import (
     random_genes,
 )
 from ..context import SearchContext
-from ..samplers.history import History
-from ..samplers.registry import find_strategy, make_strategy
-from ..samplers.sampler_context import fits
-from ..samplers.start import MAX_NETS, first_nets
+from ..strategies.history import History
+from ..strategies.registry import find_strategy, make_strategy
+from ..strategies.start import MAX_NETS, first_nets
+from ..strategies.strategy_context import fits
 from .live import LiveTrials
 from .trial import Trial
 
 MAX_PROPOSALS = 500  # in a row that need no training, before the nets near known ones are looked through
 MAX_DRAWS_WITHIN_LIMITS = 50  # random draws under limits, where one takes longer and more of them are alike
-REPEATS_BEFORE_RANDOM_DRAW = 5  # a converged sampler repeats itself
+REPEATS_BEFORE_RANDOM_DRAW = 5  # a converged strategy repeats itself
 FIRST_REFERENCE = 1_000_000  # number of a trial that the study will not come to: it proposes the same nets without
 
 
@@ -59,7 +59,7 @@ class Proposer:
     ) -> None:
         """Take the run's log, its trials under way, and the records of trained nets by what tells them apart."""
         name, numbers = context.settings.strategy, [line.trial for line in lines if line.trial < FIRST_REFERENCE]
-        self.strategy = make_strategy(name, context.sampler_context(), past=1 + max(numbers, default=-1))
+        self.strategy = make_strategy(name, context.strategy_context(), past=1 + max(numbers, default=-1))
         self.planned, self.queued = find_strategy(name).planned, deque[Genes]()
         self._context, self._history = context, history
         self._records, self._live, self._trained = records, live, trained
@@ -110,7 +110,7 @@ class Proposer:
         Args:
             trained: the baselines that the run trains.
         """
-        context = self._context.sampler_context()
+        context = self._context.strategy_context()
         begun = [(record.kind, record.genes) for record in self._records if record.kind != "reference"]
         begun += [(t.kind, t.genes) for t in self._live.values() if t.kind == "search" and not t.is_finetuning]
         genes, searched = [own for _, own in begun], [own for kind, own in begun if kind == "search"]

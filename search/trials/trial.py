@@ -15,8 +15,8 @@ from ...results.runs.record import REFERENCE_KINDS, Record, now
 from ...results.runs.status import Status, Weights
 from ...results.runs.store import weights_name
 from ...spaces import Genes
-from ..samplers.sampler_context import Traits
 from ..spec import SearchSpec
+from ..strategies.strategy_context import Traits
 from ..training.artifacts import ArtifactStore
 from ..training.job import MIN_CURVE_POINTS, InitWeights, JobResult, TrainJob
 from .work import Work

@@ -18,7 +18,7 @@ from ...results.runs.record import Record
 from ...results.runs.status import Status, Weights
 from ...results.runs.store import weights_file
 from ..context import SearchContext
-from ..samplers.sampler_context import features
+from ..strategies.strategy_context import features
 from ..training.job import InitWeights, Job
 from ..training.recipe import Recipe
 from .shared_weights import SharedWeights

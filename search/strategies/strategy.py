@@ -10,7 +10,7 @@ from .history import History
 
 
 class Strategy(Protocol):
-    """Proposes nets by what is known of those before. Made of a `SamplerContext`: space, costs, limits, seed.
+    """Proposes nets by what is known of those before. Made of a `StrategyContext`: space, costs, limits, seed.
 
     Both methods go by the history alone, and by what they keep in `history.note`: a resumed run, whose history is
     read from its log, goes on as one that was never stopped.

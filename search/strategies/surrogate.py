@@ -18,7 +18,7 @@ from ...archs.candidate import recipe_genes
 from ...spaces import Gene, Genes
 from .gaussian_process import Data, Layout, Posterior, learn_constants
 from .learning_curves import LearningCurves
-from .sampler_context import NetFeatures, Observation, Traits, remember
+from .strategy_context import NetFeatures, Observation, Traits, remember
 
 # Mean and standard deviation of the logarithm of each constant, of accuracies and costs scaled to variance 1: priors
 # that were chosen on some tables and hold on others (docs/log.md). Of a gene's relevance minus log of their number.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ...archs import Genotype
 from ...spaces import Genes
-from .sampler_context import SamplerContext
+from .strategy_context import StrategyContext
 
 DRAWS = 400  # random nets that the first ones are chosen from
 CHEAP = 0.6  # of the drawn nets, those of lowest cost
@@ -17,7 +17,7 @@ MAX_NETS = 7  # that are proposed before the strategy's own
 
 
 def first_nets(
-    context: SamplerContext, baselines: Collection[Genotype] = (), trained: Collection[Genotype] = ()
+    context: StrategyContext, baselines: Collection[Genotype] = (), trained: Collection[Genotype] = ()
 ) -> list[Genes]:
     """Genes of cheap nets within the limits, each of a kind of block that none before it has, far apart in cost.
 
@@ -53,7 +53,7 @@ class Drawn:
     log_cost: float
 
     @classmethod
-    def of(cls, context: SamplerContext, genes: Genes) -> Drawn:
+    def of(cls, context: StrategyContext, genes: Genes) -> Drawn:
         features = context.features_of(genes)
         cost = features.costs.objective if context.cost_is_exact else features.costs.params
         return cls(genes, features.net.key, features.is_feasible, kinds_of(features.net), math.log(cost))

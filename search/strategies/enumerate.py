@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from ...archs.candidate import candidate_key
 from ...spaces import FeasibleNets, Genes, members
 from .history import History, TrialReader
-from .sampler_context import SamplerContext
+from .strategy_context import StrategyContext
 
 MAX_INFEASIBLE = 500  # members in a row over the limits, before feasible ones are looked for from the cheapest on
 
@@ -15,7 +15,7 @@ MAX_INFEASIBLE = 500  # members in a row over the limits, before feasible ones a
 class Enumerate:
     """Proposes the feasible members of a space that are not known yet, in `members`' order, whatever the seed."""
 
-    def __init__(self, context: SamplerContext) -> None:
+    def __init__(self, context: StrategyContext) -> None:
         self._members, self._reader = _feasible_members(context), TrialReader()
         self._next = next(self._members, None)
 
@@ -29,7 +29,7 @@ class Enumerate:
         return {}
 
 
-def _feasible_members(context: SamplerContext) -> Iterator[tuple[Genes, str]]:
+def _feasible_members(context: StrategyContext) -> Iterator[tuple[Genes, str]]:
     """Genes and keys in `members`' order; where feasible ones are rare, the rest from the cheapest on."""
     infeasible = 0
     for genes, net in members(context.space):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from ...results.ranking.pareto import pareto_ranks
 from ...spaces import Genes
 from .history import PastTrial
-from .sampler_context import FULL_TRAINING, NetFeatures, Observation
+from .strategy_context import FULL_TRAINING, NetFeatures, Observation
 
 SHARE_AT_RUNGS = 1 / 3  # of the observations, where there are so many that some are left out
 

@@ -21,7 +21,7 @@ from ...results.ranking.stats import CHANGE, MeanCI, paired, verdict
 from ...spaces import FixedChooser, Genes, RecordingChooser, options_of, plain_genes
 from ...spaces.base import SHIFTED, neighbors
 from .history import History, PastTrial, State, TrialReader
-from .sampler_context import SamplerContext, candidate_baselines
+from .strategy_context import StrategyContext, candidate_baselines
 
 N = TypeVar("N")
 VERDICTS = {"better": "accepted", "worse": "rejected", "undecided": "undecided"}
@@ -74,7 +74,7 @@ class BuildUpRules:
     else the space varies stay as the start has them.
     """
 
-    def __init__(self, context: SamplerContext) -> None:
+    def __init__(self, context: StrategyContext) -> None:
         self._context, self._options = context, options_of(context.space)
         self._grown: dict[tuple[Node, int], Node | None] = {}
 
@@ -130,7 +130,7 @@ class BuildUp:
         InputError: if a start is no plain ResNet, or none can take an MSA block.
     """
 
-    def __init__(self, context: SamplerContext, starts: Sequence[Genes] | None = None) -> None:
+    def __init__(self, context: StrategyContext, starts: Sequence[Genes] | None = None) -> None:
         """`starts`: genes, by default the space's baselines."""
         self._context = context
         self._rules = BuildUpRules(context)
@@ -238,7 +238,7 @@ def greedy_path(
     return steps, None
 
 
-def judge(before: PastTrial, after: PastTrial, context: SamplerContext) -> tuple[MeanCI, str]:
+def judge(before: PastTrial, after: PastTrial, context: StrategyContext) -> tuple[MeanCI, str]:
     """The change in accuracy over the seeds that both have, and its verdict; of one seed its sign, as the authors did.
 
     Baselines are trained with more seeds than the nets grown from them: means over all seeds do not compare.
@@ -266,7 +266,7 @@ def _accuracy(trial: PastTrial | None) -> float | None:
 
 
 def steps_table(steps: Sequence[Step], starts: Sequence[Genotype], metric: Metric) -> Table:
-    """`BuildUp.steps` as a table; `starts` are those of the sampler. Changes above 0 are better by any metric."""
+    """`BuildUp.steps` as a table; `starts` are those of the strategy. Changes above 0 are better by any metric."""
     table = Table(header_style="bold", box=None, pad_edge=False)
     changes = f"change in {metric.points}"
     for name in ("start", "MSA blocks by stage", metric.name, changes, "verdict"):

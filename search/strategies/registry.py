@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from ...archs.errors import check_choice
 
 if TYPE_CHECKING:
-    from .sampler_context import SamplerContext
     from .strategy import Strategy
+    from .strategy_context import StrategyContext
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class StrategyEntry:
     """A strategy, and what a search must know of it.
 
     Attributes:
-        made: its class in this folder, "module:Class", made of a `SamplerContext`; "" is a sampler of Optuna's.
+        made: its class in this folder, "module:Class", made of a `StrategyContext`; "" is a sampler of Optuna's.
         planned: whether it follows a plan of its own: no gene of its nets is set by others.
     """
 
@@ -60,7 +60,7 @@ def check_strategy(name: str) -> None:
         check_choice("strategy", name, [*STRATEGIES, "package.module:Class"])
 
 
-def make_strategy(name: str, context: SamplerContext, past: int = 0) -> Strategy:
+def make_strategy(name: str, context: StrategyContext, past: int = 0) -> Strategy:
     """The named strategy, or the Optuna sampler at "package.module:Class".
 
     Args:

@@ -20,7 +20,7 @@ from ...spaces.base import mutations
 from .history import History, PastTrial, TrialReader
 from .learning_curves import LearningCurves
 from .random import RandomDraws
-from .sampler_context import NetFeatures, SamplerContext, remember
+from .strategy_context import NetFeatures, StrategyContext, remember
 from .surrogate import Net, Surrogate, expected_hypervolume_improvement
 
 MIN_OBSERVATIONS = 5  # before the surrogate proposes
@@ -52,7 +52,7 @@ class Evolution:
 
     cost_power = 0.0
 
-    def __init__(self, context: SamplerContext) -> None:
+    def __init__(self, context: StrategyContext) -> None:
         self._context, self._seed, self._options = context, context.seed, options_of(context.space)
         self._draws, self._reader, self._surrogate = RandomDraws(context), TrialReader(), Surrogate(self._options)
         self._curves = LearningCurves(context.features_of, MAX_OBSERVATIONS)

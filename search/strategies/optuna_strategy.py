@@ -27,7 +27,7 @@ from ...archs.errors import InputError
 from ...archs.user_code import time_limit, user_code_errors
 from ...spaces import FixedChooser, Gene, Genes, options_of
 from .history import History, PastTrial, State, TrialReader
-from .sampler_context import SamplerContext
+from .strategy_context import StrategyContext
 
 DIRECTIONS = (StudyDirection.MAXIMIZE, StudyDirection.MINIMIZE)  # of accuracy and its cost
 BY_NAME: dict[str, Callable[[int], BaseSampler]] = {
@@ -44,7 +44,7 @@ class OptunaStrategy:
         study: what it sees.
     """
 
-    def __init__(self, name: str, context: SamplerContext, past: int = 0) -> None:
+    def __init__(self, name: str, context: StrategyContext, past: int = 0) -> None:
         """`past` moves the seed: a sampler that is made anew must not repeat its draws."""
         quiet()
         self._options, self._distributions = options_of(context.space), distributions(options_of(context.space))
@@ -175,7 +175,7 @@ def end_of(past: PastTrial) -> dict[str, Any]:
     return {"state": TrialState[past.state.name], "values": values}
 
 
-def validate_sampler(strategy: str, context: SamplerContext) -> None:
+def validate_sampler(strategy: str, context: StrategyContext) -> None:
     """Try a sampler of the user's own in a study that is thrown away.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What a strategy is made of: space, cost model and net features (`SamplerContext`)."""
+"""What a strategy is made of: space, cost model and net features (`StrategyContext`)."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class NetFeatures:
 
 @dataclass(frozen=True)
 class Observation:
-    """A net and its accuracy: what samplers learn from.
+    """A net and its accuracy: what strategies learn from.
 
     Attributes:
         trial: its number in the study.
@@ -115,7 +115,7 @@ class Observation:
 
 
 @dataclass(frozen=True)
-class SamplerContext:
+class StrategyContext:
     """What a strategy is made from.
 
     Attributes:
@@ -202,7 +202,7 @@ FEW_CHANNELS = 8  # of a baseline's last stage, at the most
 NEAR = 1.5  # times the cost of the cheapest net: with a baseline that cheap there is no need of one below them all
 
 
-def candidate_baselines(context: SamplerContext) -> tuple[Genotype, ...]:
+def candidate_baselines(context: StrategyContext) -> tuple[Genotype, ...]:
     """The space's baselines worth training, cheapest first: from about its cheapest net up to the limits.
 
     Within the limits at most `MAX_BASELINES`, evenly over the logarithm of the cost (of the parameters where the

@@ -12,7 +12,7 @@ from ...results.runs.events import Event, Line
 from ...results.runs.record import Record
 from ...results.runs.status import UNTRAINED, Status, Weights
 from ...spaces import Gene, Genes
-from .sampler_context import fits
+from .strategy_context import fits
 
 CostOf = Callable[[str, Mapping[str, int]], float]  # of a net's key and static costs: what accuracy is weighed against
 MAX_MISSING = 10_000  # trials without a line: those that drivers were drawing when they were killed

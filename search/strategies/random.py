@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 from ...spaces import Genes, draw_option, options_of, priors_of
 from .history import History
-from .sampler_context import SamplerContext
+from .strategy_context import StrategyContext
 
 
 class RandomDraws:
     """Draws that depend on (seed, trial number, gene) alone."""
 
-    def __init__(self, context: SamplerContext) -> None:
+    def __init__(self, context: StrategyContext) -> None:
         self._seed = context.seed
         self._options, self._priors = options_of(context.space), priors_of(context.space)
 

@@ -1,0 +1,3 @@
+"""What to propose: strategies, their surrogate and learning curves. Knows no Ray."""
+
+from __future__ import annotations
