@@ -80,6 +80,6 @@ class RankedNet:
         """Its row as JSON, costs and metrics among the other columns; of another metric see `as_shown`."""
         row: dict[str, Any] = {}
         for name, held in vars(self).items():
-            row |= held if name in ("costs", "metrics") else {name: held}
-        left_out = ([] if self.run else ["run"]) + ([] if self.recipe else ["recipe", "recipes"])
-        return as_shown({name: held for name, held in row.items() if name not in left_out}, metric)
+            if (name != "run" or self.run) and (name not in ("recipe", "recipes") or self.recipe):
+                row |= held if name in ("costs", "metrics") else {name: held}
+        return as_shown(row, metric)
