@@ -130,23 +130,16 @@ _MAX: Any = make_dataclass("_MAX", [(f"max_{cost}", "Amount | None", None) for c
 
 
 @dataclass(frozen=True)
-class StaticLimits(_MAX):
-    """The largest costs in closed form of a net, each an option --max-NAME."""
-
-    def limits(self) -> Limits:
-        """Those that are given."""
-        most = {option.name.removeprefix("max_"): getattr(self, option.name) for option in fields(_MAX)}
-        return Limits({cost: given for cost, given in most.items() if given is not None})
-
-
-@dataclass(frozen=True)
-class LimitOptions(StaticLimits):
-    """The largest costs of a net."""
+class LimitOptions(_MAX):
+    """The largest costs of a net: an option --max-NAME for each in closed form, and measured milliseconds."""
 
     max_latency_ms: Mapping[str, float] | None = None
 
     def limits(self) -> Limits:
-        return Limits(super().limits() | dict(self.max_latency_ms or {}))
+        """Those that are given."""
+        most = {option.name.removeprefix("max_"): getattr(self, option.name) for option in fields(_MAX)}
+        given = {cost: value for cost, value in most.items() if value is not None}
+        return Limits(given | dict(self.max_latency_ms or {}))
 
 
 @contextmanager

@@ -13,8 +13,8 @@ from ..results.runs.store import as_argument
 from .command import command
 from .options import (
     ImageOptions,
+    LimitOptions,
     RunOptions,
-    StaticLimits,
     TrainingOptions,
     console_for,
     print_result,
@@ -73,7 +73,7 @@ def retrain(
     run: str,
     *,
     running: RunOptions,
-    within: StaticLimits,
+    within: LimitOptions,
     top: int = 3,
     trials: tuple[int, ...] | None = None,
     seeds: int = 3,

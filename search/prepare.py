@@ -69,11 +69,6 @@ def prepare(settings: SearchSpec, console: Console) -> SearchContext:
 
     _check_limits(space, settings, data, cost_fn)
     references = count_references(settings.references, data, settings.recipe)
-    for net, counted in references.items():
-        if settings.objective not in settings.measured and not cost_value(settings.objective, counted.totals()):
-            raise InputError(
-                f"with: the {settings.objective} of timm's {net.name} is not known; rank by macs or params"
-            )
     run_settings = _run_settings(settings, data, nets, pretrained)
     check_same_run(folder, settings, run_settings)
     artifacts = artifact_store(folder, settings.run.resources.storage_path)

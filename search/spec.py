@@ -11,12 +11,12 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..archs.errors import InputError, check_choice, check_count, short_repr
-from ..archs.timm_net import TimmNet
+from ..archs.timm_net import CountedCost, TimmNet
 from ..results.latency.device_command import UNNAMED, DeviceCommand, is_number_of_device, split_number
 from ..results.latency.measurements import LatencySetting
 from ..results.ranking.limits import Limits
 from ..results.ranking.metric import Metric
-from ..results.ranking.quantities import LATENCY, static_costs
+from ..results.ranking.quantities import LATENCY, static_costs, static_values
 from ..spaces import Gene
 from .data.dataset import DataConfig
 from .data.readers.registry import DEFAULT
@@ -176,6 +176,10 @@ class SearchSpec:
             raise InputError(f"inherit: {name} says what nets begin with; must be false")
         if self.trainer:
             self._check_trainer()
+        counted = static_values(CountedCost(1, 1).totals())
+        asked = (self.objective,) if self.references else (*self.costs, *self.limits) if self.probe else ()
+        if unknown := [cost for cost in asked if cost in static_costs() and cost not in counted]:
+            raise InputError(f"{unknown[0]}: of timm's nets it is not known; take {' or '.join(counted)}")
         if self.tune and (self.supernet or self.strategy == "buildup"):
             rule = "nets of a supernet share one recipe" if self.supernet else "a build-up changes attention alone"
             raise InputError(f"tune: {rule}; leave it out")

@@ -155,7 +155,7 @@ def test_ties_are_by_pictures_where_answers_are_known() -> None:
     right_N = {0: np.arange(100) < 80, 1: np.arange(100) < 88}
     pictures_N = np.zeros(100, np.uint8)
 
-    def tied(known: bool) -> list[list[int] | None]:
+    def tied(known: bool) -> list[list[int | str] | None]:
         answers = (lambda row: (pictures_N, right_N[row.trial])) if known else no_answers
         board = rank_rows(records, RankingQuery(("accuracy", "macs")), ExtraResults(images=100, right_of=answers))
         return [row.tied_with for row in board.rows]

@@ -15,6 +15,7 @@ import torch
 from sklearn.metrics import cohen_kappa_score
 
 from alternas.archs import InputError
+from alternas.archs.timm_net import TimmNet
 from alternas.results import load_run
 from alternas.results.metrics import Scores, scores
 from alternas.results.ranking.metric import Metric, guessing, parse_metric
@@ -22,6 +23,7 @@ from alternas.results.ranking.quantities import QUANTITIES, Quantity, Score
 from alternas.results.ranking.stats import SHARE, range_of
 from alternas.results.report.run import open_run
 from alternas.results.report.sections import leaderboard_table, net_columns, page_rows
+from alternas.search.spec import ProbeSpec
 from alternas.search.trials.search_trials import SearchTrials
 from fakes import FakeExecutor, SilentView, run_loop, spec_of
 from runs import drawn_records, made_run
@@ -97,6 +99,9 @@ def test_memory_is_an_objective_of_a_search() -> None:
     assert spec_of("all", costs=("memory", "macs"), limits={"memory": 1}).measured == ()
     with pytest.raises(InputError, match="objective: unknown value 'train_flops'"):
         spec_of("all", costs=("train_flops",))
+    for asked in ({"probe": ProbeSpec(), "limits": {"memory": 9}}, {"references": (TimmNet("resnet18"),)}):
+        with pytest.raises(InputError, match="memory: of timm's nets it is not known; take macs or params"):
+            spec_of("all", **{"costs": ("memory",)} | asked)
 
 
 def test_a_metric_is_an_entry_and_how_it_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -172,29 +172,18 @@ def _row(record: Record, query: RankingQuery, costs: Mapping[str, float | None],
         InputError: if a metric has the name of another column.
     """
     seeds, measured = list(record.accuracies.values()), validation_metrics(record, query.metric)
+    named = [column(name) for name in query.metrics]
     assert record.accuracy is not None
-    for name in map(column, query.metrics):
+    for name in named:
         if name in costs or name in RankedNet.__dataclass_fields__:
             raise InputError(f"objectives: {name} is a column of every leaderboard; report it by another name")
     return RankedNet(
-        trial=record.trial,
-        kind=record.kind,
-        family=record.family,
-        label=record.label,
-        key=record.key,
-        accuracy=record.accuracy,
-        sd=deviation(seeds) if len(seeds) > 1 else None,
-        seeds=max(1, len(seeds)),
-        folds=record.folds,
-        costs=costs,
-        accuracy_per_gmac=record.accuracy / (record.macs / 1e9),
-        budget_steps=record.budget.get("full"),
-        weights=record.weights,
-        seconds=record.seconds,
-        metrics={name: measured.get(name) for name in map(column, query.metrics)},
-        recipe=tuned_values(record.genes),
-        **again,
-    )
+        trial=record.trial, kind=record.kind, family=record.family, label=record.label, key=record.key,
+        accuracy=record.accuracy, sd=deviation(seeds) if len(seeds) > 1 else None, seeds=max(1, len(seeds)),
+        folds=record.folds, costs=costs, accuracy_per_gmac=record.accuracy / (record.macs / 1e9),
+        budget_steps=record.budget.get("full"), weights=record.weights, seconds=record.seconds,
+        metrics={name: measured.get(name) for name in named}, recipe=tuned_values(record.genes), **again,
+    )  # fmt: skip
 
 
 def _is_known(row: RankedNet, objective: str) -> bool:

@@ -12,61 +12,40 @@ from .quantities import ACCURACY
 
 @dataclass(kw_only=True)
 class RankedNet:
-    """A net of a leaderboard: what it is, its score, its costs, and how it ranks; docs/reading-a-front.md explains it.
+    """A net of a leaderboard: what it is, its score, its costs, and how it ranks; docs/reading-a-front.md says more."""
 
-    Attributes:
-        label: its family, or the name of one of timm's nets.
-        accuracy: on validation, the mean over its seeds, or the score of the run's other metric.
-        sd: standard deviation over its seeds; None of one.
-        interval: half width at 95 %; None where the noise is unknown.
-        images: that the interval counts; None where it counts none.
-        folds: its score in each fold, where it was cross-validated.
-        nested: score of the best net of at most its cost on folds that had no part in the choice; None if unknown.
-        costs: every cost by name, None where it is unknown, and `latency_spread_ms`.
-        rank: 1 on the front; 0 before it is ranked.
-        gain_bound: "lower" or "upper" where the gain is no more than a bound.
-        tied_with: trials that the noise does not tell from it, the closest first; None where that is unknown.
-        budget_steps: which, as `weights`, may make nets no fair comparison.
-        steps_in_all: with those of what it started from; None of a bank's slices, each in some of its steps.
-        rising: whether it still rose at its end; None if unknown.
-        seconds: of all its trainings.
-        metrics: values of the objectives that are other metrics.
-        recipe: what its recipe has of the fields that are searched, of the best of `recipes`.
-        run: its name, where nets of several runs are ranked.
-    """
-
-    run: str = ""
+    run: str = ""  # its name, where nets of several runs are ranked
     trial: int
     kind: str
     family: str
-    label: str
+    label: str  # its family, or the name of one of timm's nets
     key: str
-    accuracy: float
-    sd: float | None
+    accuracy: float  # on validation, the mean over its seeds, or the score of the run's other metric
+    sd: float | None  # over its seeds; None of one
     seeds: int
-    interval: float | None = None
-    images: int | None = None
-    folds: Sequence[float]
-    nested: float | None = None
-    costs: Mapping[str, Any]
-    rank: int = 0
+    interval: float | None = None  # half width at 95 %; None where the noise is unknown
+    images: int | None = None  # that the interval counts
+    folds: Sequence[float]  # its score in each fold, where it was cross-validated
+    nested: float | None = None  # score of the best net of at most its cost, on folds that had no part in the choice
+    costs: Mapping[str, Any]  # every cost by name, None where it is unknown, and `latency_spread_ms`
+    rank: int = 0  # 1 on the front; 0 before it is ranked
     gain: float | None = None
-    gain_bound: str | None = None
+    gain_bound: str | None = None  # "lower" or "upper" where the gain is no more than a bound
     accuracy_per_gmac: float
     knee: bool = False
-    tied_with: list[int | str] | None = None
-    budget_steps: int | None
-    steps_in_all: int | None = None
+    tied_with: list[int | str] | None = None  # trials, the closest first; None where the noise is unknown
+    budget_steps: int | None  # which, as weights, may make nets no fair comparison
+    steps_in_all: int | None = None  # with those of what it started from; None of a bank's slices, each in some steps
     weights: str
-    rising: bool | None = None
-    seconds: float
-    metrics: Mapping[str, float | None] = field(default_factory=dict)
+    rising: bool | None = None  # whether it still rose at its end
+    seconds: float  # of all its trainings
+    metrics: Mapping[str, float | None] = field(default_factory=dict)  # values of objectives that are other metrics
     retrained_accuracy: float | None = None
     retrained_sd: float | None = None
     retrained_seeds: int | None = None
     retrained_steps: int | None = None
     retrained_test: float | None = None
-    recipe: Mapping[str, Any] = field(default_factory=dict)
+    recipe: Mapping[str, Any] = field(default_factory=dict)  # of the best of `recipes`: the fields that are searched
     recipes: int = 1
 
     def value(self, objective: str) -> Any:
@@ -80,6 +59,6 @@ class RankedNet:
         """Its row as JSON, costs and metrics among the other columns; of another metric see `as_shown`."""
         row: dict[str, Any] = {}
         for name, held in vars(self).items():
-            row |= held if name in ("costs", "metrics") else {name: held}
-        left_out = ([] if self.run else ["run"]) + ([] if self.recipe else ["recipe", "recipes"])
-        return as_shown({name: held for name, held in row.items() if name not in left_out}, metric)
+            if (name != "run" or self.run) and (name not in ("recipe", "recipes") or self.recipe):
+                row |= held if name in ("costs", "metrics") else {name: held}
+        return as_shown(row, metric)

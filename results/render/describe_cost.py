@@ -7,7 +7,8 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from ...archs import static_cost
+from ...archs import Cost, Genotype
+from ...archs.cost import BACKWARD_FACTOR
 from ...archs.errors import check_count
 from ...archs.timm_net import TIMM, CutNet, net_cost
 from ...archs.zoo import timm_name
@@ -40,49 +41,45 @@ def cost_facts(
         if value is not None:
             check_count(name, value)
     if arch.startswith(TIMM):
-        return _timm_facts(arch.removeprefix(TIMM), image_size, classes, channels, images)
-    if cut := recorded_cut(arch, image_size):
-        return _cut_facts(*cut, classes, images)
-    net, spec = find_arch(arch, image_size, classes, channels)
-    cost = static_cost(net, spec.classes, spec.image_size, spec.channels)
+        facts, parts = _timm_facts(arch.removeprefix(TIMM), image_size, classes, channels)
+    elif cut := recorded_cut(arch, image_size):
+        facts, parts = _cut_facts(*cut, classes)
+    else:
+        facts, parts = _own_facts(*find_arch(arch, image_size, classes, channels), batch)
+    facts |= static_values(facts)
+    if images:
+        facts["training_flops"] = flops = BACKWARD_FACTOR * facts["macs"] * images
+        parts.append(plain(f"training on {short(images)} images: {flops / 1e18:.3g} exaFLOPs (6 x MACs x images)"))
+    return facts, Group(*parts)
+
+
+def _own_facts(net: Genotype, spec: InputSpec, batch: int) -> tuple[dict[str, Any], list[RenderableType]]:
+    cost, timm = spec.cost(net), timm_name(net)
+    assert isinstance(cost, Cost)
     step_bytes, gpu_bytes = cost.training_bytes(batch), cost.gpu_training_bytes(batch)
-    facts = cost.to_dict() | static_values(cost.totals()) | {"key": net.key, "family": net.family, "batch": batch}
-    facts |= {"timm": timm_name(net), "image_size": list(spec.image_size)}
-    facts |= {"training_bytes": step_bytes, "gpu_training_bytes": gpu_bytes}
+    facts = cost.to_dict() | {"key": net.key, "family": net.family, "timm": timm, "image_size": [*spec.image_size]}
+    facts |= {"batch": batch, "training_bytes": step_bytes, "gpu_training_bytes": gpu_bytes}
     lines = [
         f"one image: {costs_text(cost.totals())}",
         f"memory of a training step with AdamW, float32, batch {batch}, estimated: {short(step_bytes)}B",
         f"on a GPU in bfloat16: {short(gpu_bytes)}B, CUDA itself included, the data not",
     ]
-    if images:
-        facts["training_flops"] = cost.training_flops(images)
-        lines.append(_compute_line(facts["training_flops"], images))
-    if facts["timm"]:
-        lines.append(f"in timm: {facts['timm']}")
-    return facts, Group(spec.drawing(net), plain(*lines))
+    return facts, [spec.drawing(net), plain(*lines, *([f"in timm: {timm}"] if timm else []))]
 
 
-def _cut_facts(
-    net: CutNet, spec: InputSpec, classes: int | None, images: int | None
-) -> tuple[dict[str, Any], RenderableType]:
-    cost = net_cost(net, classes or spec.classes, spec.image_size)
-    facts = static_values(cost.totals()) | {"key": net.key, "family": net.family, "image_size": [net.side] * 2}
-    facts |= net.to_dict()
+def _cut_facts(net: CutNet, spec: InputSpec, classes: int | None) -> tuple[dict[str, Any], list[RenderableType]]:
+    totals = net_cost(net, classes or spec.classes, spec.image_size).totals()
+    facts = totals | {"key": net.key, "family": net.family, "image_size": [net.side] * 2} | net.to_dict()
     where = f"timm's {net.name} cut after block {net.block} at {net.side} px, pooled by {net.pooling}"
-    lines = [f"{where}: {costs_text(cost.totals())}"]
-    if images:
-        facts["training_flops"] = cost.training_flops(images)
-        lines.append(_compute_line(facts["training_flops"], images))
-    return facts, plain(*lines)
+    return facts, [plain(f"{where}: {costs_text(totals)}")]
 
 
 def _timm_facts(
-    name: str, image_size: str, classes: int | None, channels: int | None, images: int | None
-) -> tuple[dict[str, Any], RenderableType]:
+    name: str, image_size: str, classes: int | None, channels: int | None
+) -> tuple[dict[str, Any], list[RenderableType]]:
     from ...archs.timm import count_timm
 
     counted, shape = count_timm(name, parse_size(image_size) if image_size else None, classes, channels)
-    facts = counted | static_values(counted) | {"timm": name, "image_size": list(shape[1:])}
     table = Table(header_style="bold", box=None, pad_edge=False)
     for column in ("part", "params", "MACs", "share"):
         table.add_column(column, justify="left" if column == "part" else "right", overflow="fold")
@@ -92,12 +89,5 @@ def _timm_facts(
             table.add_row(place, short(part["params"]), short(part["macs"]), share)
     kinds = ", ".join(f"{kind} {short(part['macs'])}" for kind, part in counted["by_kind"].items())
     title = plain(f"timm's {name} at {shape[1]}x{shape[2]} px, {shape[0]} channels", style="dim")
-    lines = [f"total: {counted['params']:,} params, {counted['macs']:,} MACs ({kinds})"]
-    if images:
-        facts["training_flops"] = 6 * counted["macs"] * images
-        lines.append(_compute_line(facts["training_flops"], images))
-    return facts, Group(title, table, plain(*lines))
-
-
-def _compute_line(flops: float, images: int) -> str:
-    return f"training on {short(images)} images: {flops / 1e18:.3g} exaFLOPs (6 x MACs x images)"
+    total = plain(f"total: {counted['params']:,} params, {counted['macs']:,} MACs ({kinds})")
+    return counted | {"timm": name, "image_size": list(shape[1:])}, [title, table, total]

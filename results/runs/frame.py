@@ -11,6 +11,7 @@ import pandas as pd
 from ..ranking.metric import as_shown
 from ..ranking.objectives import RankingQuery, parse_objectives
 from ..ranking.quantities import costs
+from ..ranking.ranked_net import RankedNet
 from ..ranking.run_leaderboard import leaderboard_of
 from .record import Record
 from .store import find_run
@@ -18,16 +19,13 @@ from .store import find_run
 SPREAD = ("cost", "budget", "metrics", "factors")  # fields of a record that become columns of their own
 TOTALS = ("macs", "params", "activation_bytes", "peak_activation_bytes", "training_activation_bytes")
 OWN = [f.name for f in fields(Record) if f.name not in (*SPREAD, "format", "trial")]
-RANKED = (
-    "sd", "seeds", "interval", "images", "nested", "latency_spread_ms", "rank", "gain", "gain_bound",
-    "accuracy_per_gmac", "knee", "tied_with", "budget_steps", "steps_in_all",
-    "retrained_accuracy", "retrained_sd", "retrained_seeds", "retrained_steps", "retrained_test", "rising",
-)  # fmt: skip
+NO_COLUMNS = ("run", "trial", "label", "costs", "metrics", "recipe", "recipes")  # of the fields of a ranked net
 
 
 def ranked_columns() -> list[str]:
     """The columns that only ranked nets have values of, costs first."""
-    return [*(name for name in costs() if name not in TOTALS), *RANKED]
+    own = [f.name for f in fields(RankedNet) if f.name not in (*OWN, *NO_COLUMNS)]
+    return [*(name for name in costs() if name not in TOTALS), "latency_spread_ms", *own]
 
 
 def run_frame(run: str | Path, objectives: str | Sequence[str] = "") -> pd.DataFrame:

@@ -10,9 +10,8 @@ from typing import Any
 from rich.console import Console
 
 from ...archs.errors import InputError
-from ...archs.timm_net import CountedCost, picture_moments
+from ...archs.timm_net import picture_moments
 from ...results.ranking.metric import class_of
-from ...results.ranking.quantities import static_costs, static_values
 from ...results.ranking.stats import SHARE
 from ...results.runs.record import versions
 from ...results.runs.store import run_folder
@@ -67,10 +66,6 @@ def _check_settings(spec: SearchSpec) -> None:
             raise InputError(f"{name}: space 'pretrained' judges nets without training them; leave it out")
     if spec.metric.within != SHARE:
         raise InputError(f"metric: of cuts it must be a share from 0 to 1, such as accuracy, got {spec.metric.name}")
-    known = static_values(CountedCost(1, 1).totals())
-    for cost in (*spec.costs, *spec.limits):
-        if cost in static_costs() and cost not in known:
-            raise InputError(f"{cost}: of cuts of pretrained nets it is not known; take {' or '.join(known)}")
     if spec.measured:
         cost = spec.measured[0]
         raise InputError(
