@@ -51,6 +51,7 @@ def search(
     rungs: tuple[float, ...] | None = None,
     eta: float = 1.5,
     repeats: int = 1,
+    folds: int = 0,
     alone: bool = False,
     supernet: Supernet | None = None,
     polish: float | None = None,
@@ -99,7 +100,7 @@ def search(
     settled = default_settings(
         run_name, strategy=strategy, scheduler=scheduler, trials=trials, polish=polish,
         is_limited=max_train_flops is not None, shares_weights=bool(supernet), begins_alone=alone or bool(file),
-        begins_elsewhere=bool(weights),
+        begins_elsewhere=bool(weights), has_folds=bool(folds),
     )  # fmt: skip
     recipe, genes = training.tuned_on(data, tune or ())
     return SearchSpec(
@@ -122,6 +123,7 @@ def search(
         devices=measuring.devices(),
         seed=seed,
         repeats=repeats,
+        folds=folds,
         supernet=supernet,
         tune=genes,
         trainer=file,

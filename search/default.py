@@ -38,6 +38,7 @@ def default_settings(
     shares_weights: bool = False,
     begins_alone: bool = False,
     begins_elsewhere: bool = False,
+    has_folds: bool = False,
 ) -> dict[str, Any]:
     """Fields of a `SearchSpec`, settled where nothing was asked for: strategy, scheduler, trials, inherit, polish.
 
@@ -48,6 +49,7 @@ def default_settings(
         shares_weights: whether nets are slices of a bank.
         begins_alone: whether each net is to be trained by itself: `--alone`, or the user's own training.
         begins_elsewhere: whether nets begin with weights from outside.
+        has_folds: whether nets are cross-validated: then they are not trained on.
 
     Raises:
         InputError: if the strategy is unknown, or the run's `run.json` cannot be read.
@@ -60,7 +62,7 @@ def default_settings(
         "scheduler": scheduler or ("none" if shares_weights else default_scheduler(name, strategy, trials or TRIALS)),
         "trials": trials if trials is not None else UNLIMITED if shares_weights or is_limited else TRIALS,
         "inherit": not (alone or planned or shares_weights or begins_elsewhere),
-        "polish": polish if polish is not None else 0.0 if alone else FINETUNING_SHARE,
+        "polish": polish if polish is not None else 0.0 if alone or has_folds else FINETUNING_SHARE,
     }
 
 
