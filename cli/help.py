@@ -21,7 +21,7 @@ FIRST = (  # of those that stand first, in this order; then the command's own
 LIMITS = [name for cost in static_costs() if (name := f"max-{cost.replace('_', '-')}") not in FIRST]
 GROUPS = {
     "What is searched": (*LIMITS, "start-with", "with", "nets", "weights-dir", "from", "arch", "from-size"),
-    "Strategy": ("scheduler", "rungs", "eta", "repeats", "alone", "polish", "seed"),
+    "Strategy": ("scheduler", "rungs", "eta", "repeats", "folds", "alone", "polish", "seed"),
     "Objective": ("metric", "min-accuracy", "minimize", "chance"),
     "Device": (
         "max-latency-ms", "latency", "latency-command", "latency-format", "latency-timeout",

@@ -8,6 +8,7 @@ from statistics import NormalDist
 from ..results.ranking.metric import Metric
 from ..results.ranking.stats import LEVEL
 from .data.dataset import DataSet
+from .fitted_recipe import fitted_to_few
 from .training import recipes
 from .training.recipe import Recipe
 
@@ -22,18 +23,25 @@ def told_apart(images: int) -> float:
     return NormalDist().inv_cdf((1 + LEVEL) / 2) * math.sqrt(2 * 0.25 / images)
 
 
-def at_outset(data: DataSet, recipe: Recipe, metric: Metric) -> list[str]:
-    """What a search says of its data and its recipe before it begins, a line each."""
-    return [_of_data(data, metric), _of_steps(recipe, data), *_few_steps(recipe, data)]
+def at_outset(data: DataSet, recipe: Recipe, metric: Metric, folds: int = 0) -> list[str]:
+    """What a search says of its data and its recipe before it begins, a line each.
+
+    `data` are those of one training, of so many folds where nets are cross-validated.
+    """
+    return [_of_data(data, metric, folds), _of_steps(recipe, data), *_few_steps(recipe, data)]
 
 
-def _of_data(data: DataSet, metric: Metric) -> str:
+def _of_data(data: DataSet, metric: Metric, folds: int) -> str:
     """How many pictures there are, and what difference of two nets they tell."""
+    judged = len(data.val) + (len(data.train) if folds else 0)
     line = f"data: {len(data.train):,} pictures to train on, {len(data.val):,} to validate"
+    if folds:
+        once = f"each judged once by a net that has not seen it; {folds} times the trainings, export takes the first's"
+        line = f"data: {judged:,} pictures in {folds} folds, {once}"
     if not metric.kind.counts_images:
         return line
-    points = float(f"{min(100, 100 * told_apart(len(data.val))):.2g}")
-    how = f"95 %, at most 1.96 x sqrt(2 x 0.25 / {len(data.val):,})"
+    points = float(f"{min(100, 100 * told_apart(judged)):.2g}")
+    how = f"95 %, at most 1.96 x sqrt(2 x 0.25 / {judged:,})"
     return f"{line}: these tell two nets apart from {points:g} percentage points on ({how})"
 
 
@@ -44,12 +52,6 @@ def _of_steps(recipe: Recipe, data: DataSet) -> str:
     an_epoch = f"{steps:,} step{'s' * (steps > 1)} of {recipe.images_a_step(images):,} pictures an epoch"
     a_net = f"{recipe.steps(images):,} a net (--epochs {recipe.epochs:g})"
     return f"recipe {recipe.name}{', the default for these data' * is_usual}{_fitted(recipe)}: {an_epoch}, {a_net}"
-
-
-def fitted_to_few(recipe: Recipe) -> bool:
-    """Whether it is the default as it is for few pictures."""
-    usual = recipes.smoke()
-    return recipe.name == usual.name and recipe.batch_size < usual.batch_size
 
 
 def _fitted(recipe: Recipe) -> str:

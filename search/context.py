@@ -17,6 +17,7 @@ from ..results.ranking.quantities import cost_value
 from ..results.ranking.stats import resolution_of
 from ..spaces import FeasibleNets, Genes, Space
 from .data.dataset import DataSet
+from .data.views import fold_view, seen
 from .known_nets import KnownNets
 from .net_limits import NetLimits
 from .pretrained import Pretrained
@@ -68,6 +69,11 @@ class SearchContext:
     pretrained: Pretrained | None = None
     recipes: dict[str, Any] = field(default_factory=dict)
 
+    @cached_property
+    def of_training(self) -> DataSet:
+        """The data as a training sees them: of the first fold where nets are cross-validated."""
+        return seen(self.data, fold_view(self.settings.folds))
+
     @property
     def measured_here(self) -> LatencySetting | None:
         """How latency is measured on the workers' machine, beside which nothing may train; None where it is not."""
@@ -104,8 +110,8 @@ class SearchContext:
 
     def curve_points(self, recipe: Recipe, steps: int) -> int:
         """Points of the learning curve of a training of so many steps."""
-        trained = steps * recipe.images_a_step(len(self.data.train))
-        return curve_points(trained, len(self.data.val))
+        trained = steps * recipe.images_a_step(len(self.of_training.train))
+        return curve_points(trained, len(self.of_training.val))
 
     @cached_property
     def baselines(self) -> tuple[Genotype, ...]:
@@ -115,6 +121,7 @@ class SearchContext:
     def strategy_context(self) -> StrategyContext:
         """What the strategy is made of."""
         settings, devices, needed = self.settings, self.devices, self.settings.metric.needed
+        judged = len(self.data.val) + (len(self.data.train) if settings.folds else 0)
         of = devices.of(settings.objective) if settings.objective in settings.measured else None
 
         def costs(net: Genotype) -> NetCosts:
@@ -130,6 +137,6 @@ class SearchContext:
             not devices,
             first=self.known.genes,
             expected_excess=self.limits.expected_excess,
-            resolution=resolution_of(settings.metric.name, {"val": len(self.data.val)}),
+            resolution=resolution_of(settings.metric.name, {"val": judged}),
             min_accuracy=-math.inf if needed is None else settings.metric.score(needed),
         )

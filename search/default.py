@@ -49,7 +49,7 @@ def default_settings(spec: Any) -> dict[str, Any]:
         "recipe": recipes.get(recipes.usual(spec.data.name)),
         "trials": UNLIMITED if shares_weights or is_limited else TRIALS,
         "inherit": not (alone or planned or shares_weights or spec.pretrained),
-        "polish": 0.0 if alone else FINETUNING_SHARE,
+        "polish": 0.0 if alone or spec.folds else FINETUNING_SHARE,
     }
     settled |= {field: given for field in settled if (given := getattr(spec, field)) not in (UNSET, "")}
     scheduler = spec.scheduler or ("none" if shares_weights else "")

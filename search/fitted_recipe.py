@@ -73,14 +73,26 @@ def fitted_recipe(recipe: Recipe, data: DataSet, metric: Metric | None = None) -
     own = replace(usual, epochs=recipe.epochs, compile=recipe.compile, min_steps=recipe.min_steps)
     if recipe == own and images // recipe.batch_size < STEPS:
         batch = max(LEAST, 2 ** int(math.log2(max(1, images // SHARE))))
-        rate = float(f"{recipe.lr * math.sqrt(batch / recipe.batch_size):.2g}")
         augment = Augment(pad=max(1, min(data.image_size) // SHIFT), flip=bears_flips(data))
-        recipe = replace(recipe, lr=rate, augment=augment, batch_size=batch).on(images)
+        recipe = replace(recipe, lr=_rate(batch), augment=augment, batch_size=batch).on(images)
         recipe = recipe.with_epochs(max(recipe.epochs, recipe.min_steps / recipe.steps_per_epoch(images)))
     by_class = metric is not None and metric.name in BALANCED and not data.several_labels
     if by_class and recipe.class_weights == "none" and not recipe.balanced_sampler:
         recipe = replace(recipe, class_weights="balanced")
     return replace(recipe.on(images), min_steps=0)
+
+
+def fitted_to_few(recipe: Recipe) -> bool:
+    """Whether a recipe is the default as it is fitted to few pictures."""
+    usual = recipes.smoke()
+    smaller = recipe.name == usual.name and recipe.batch_size < usual.batch_size
+    return smaller and recipe.lr == _rate(max(LEAST, recipe.batch_size))
+
+
+def _rate(batch: int) -> float:
+    """The default's learning rate for another batch, to two digits."""
+    usual = recipes.smoke()
+    return float(f"{usual.lr * math.sqrt(batch / usual.batch_size):.2g}")
 
 
 def bears_flips(data: DataSet) -> bool:

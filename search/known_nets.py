@@ -25,7 +25,7 @@ from ..spaces import FixedChooser, Genes, JointSpace, Space, find_genes, options
 from .strategies.strategy_context import features, fits
 
 # Settings of runs that train a net alike.
-SAME = ("recipe", "tune", "data_split", "image_size", "seed", "repeats", "metric", "trainer")
+SAME = ("recipe", "tune", "data_split", "image_size", "seed", "repeats", "folds", "metric", "trainer")
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from ..spaces import FileSpace, JointSpace, Space, SwapSpace
 from .context import SearchContext
 from .data.dataset import DataSet
 from .data.load import load_showing, one_class_each
+from .data.views import fold_view, seen
 from .default import UNLIMITED
 from .fitted_recipe import DecidedRecipe, decided_recipe
 from .known_nets import GeneFinder, KnownNets, find_known_nets, noted_genes, trained_alike
@@ -54,10 +55,11 @@ def prepare(settings: SearchSpec, console: Console) -> SearchContext:
     Scheduler(settings.scheduler, settings.rungs, settings.eta)
     check_strategy(settings.strategy)
     data = _load(settings, console)
+    of_training = seen(data, fold_view(settings.folds))
     if settings.trainer:
         decided = DecidedRecipe(settings.recipe.on(len(data.train)), {})
     else:
-        decided = decided_recipe(folder, settings.recipe, data, settings.metric)
+        decided = decided_recipe(folder, settings.recipe, of_training, settings.metric)
     settings = replace(settings, recipe=decided.recipe)
     whole = folder.absolute()  # a worker's current folder may be another
     pretrained = load_pretrained(settings.pretrained, whole, data.classes) if settings.pretrained else None
@@ -76,12 +78,12 @@ def prepare(settings: SearchSpec, console: Console) -> SearchContext:
     devices = devices_of(settings, whole, cost_fn, image, len(data.classes))
     record_fields = {
         "recipe": asdict(settings.recipe),
-        "data": {"name": data.name, "fraction": 1.0, "split": data.split_hash},
+        "data": {"name": data.name, "split": data.split_hash} | fold_view(settings.folds).facts(),
         "seed": settings.seed,
         "versions": versions(),
     }
-    steps = settings.recipe.steps(len(data.train))
-    check_devices(settings.recipe, len(data.train), settings.run.resources.world)
+    steps = settings.recipe.steps(len(of_training.train))
+    check_devices(settings.recipe, len(of_training.train), settings.run.resources.world)
     context = SearchContext(
         settings, data, space, cost_fn, steps, whole, record_fields, run_settings, devices, artifacts,
         references=references, pretrained=pretrained, recipes=decided.kept,

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 RUNGS = (1 / 8, 1 / 4, 1 / 2)
 ETA = 1.5
+MAX_FOLDS = 20
 MAX_TRAININGS = 1e6  # of a supernet
 
 
@@ -91,6 +92,8 @@ class SearchSpec:
         devices: whose commands measure nets.
         seed: of the strategy and of every training.
         repeats: number of seeds per net, from `seed` on; its accuracy is their mean.
+        folds: of a cross-validation over training and validation images together: each of the `repeats` of a net, then
+            as many, is trained without one of them and judged on it. 0 validates on the validation images.
         inherit: whether a net is initialised from the most similar trained net, if one is, and trained for less.
         supernet: shared weights; None trains each net alone.
         polish: share of the search's compute that trains the nets of its front on, once all others are trained.
@@ -119,6 +122,7 @@ class SearchSpec:
     devices: tuple[DeviceCommand, ...] = ()
     seed: int = 0
     repeats: int = 1
+    folds: int = 0
     inherit: bool = UNSET
     supernet: Supernet | None = None
     polish: float = UNSET
@@ -140,9 +144,25 @@ class SearchSpec:
             raise InputError(f"seed: must be a whole number from 0 to {2**31 - 1}, got {self.seed}")
         if not 0 <= self.polish < 1:
             raise InputError(f"polish: must be a share of the compute from 0 to below 1, got {self.polish}")
+        if self.folds:
+            self._check_folds()
+            object.__setattr__(self, "repeats", self.folds)
         _check_costs((*self.costs, *(name for name in self.limits if name not in self.costs)), self.devices)
         self._check_measuring()
         self._check_together()
+
+    def _check_folds(self) -> None:
+        if not 2 <= self.folds <= MAX_FOLDS:
+            raise InputError(f"folds: must be from 2 to {MAX_FOLDS}, got {self.folds}")
+        others = {
+            "repeats": self.repeats not in (1, self.folds),
+            "polish": self.polish > 0,
+            "supernet": self.supernet,
+            "trainer": self.trainer,
+        }
+        for name, given in others.items():
+            if given:
+                raise InputError(f"{name}: with folds each net is trained once for each fold; leave it out")
 
     def _check_measuring(self) -> None:
         """Make `latency` the default where it is measured and not given; raise InputError if it is given in vain."""
@@ -256,6 +276,7 @@ class SearchSpec:
             "recipe": asdict(self.recipe),
             "seed": self.seed,
             "repeats": self.repeats,
+            "folds": self.folds,
             "inherit": self.inherit,
             "supernet": self.supernet.trainings if self.supernet else 0.0,
             "bank": self.supernet.bank if self.supernet else "",

@@ -10,8 +10,9 @@ from ..archs import OperationError
 from ..archs.candidate import tuned_values
 from ..results.render.tables import duration, short
 from ..results.runs.status import FAILED, UNTRAINED
-from .at_outset import at_outset, fitted_to_few
+from .at_outset import at_outset
 from .default import UNLIMITED
+from .fitted_recipe import fitted_to_few
 from .probe.hint import forward_speed, probe_hint
 from .strategies.buildup import BuildUp, steps_table
 from .supernet.budget import TRAININGS_A_KIND, trainings_needed
@@ -76,7 +77,7 @@ def announce(search: SearchTrials, work: Work, beside: float, console: Console) 
     context = search.context
     settings = context.settings
     if len(context.data.val):  # which a user's own training may bring
-        for line in at_outset(context.data, settings.recipe, settings.metric):
+        for line in at_outset(context.of_training, settings.recipe, settings.metric, settings.folds):
             console.print(line, highlight=False, markup=False, soft_wrap=True)
     if context.measured_here:
         console.print("one worker both trains and measures latency")

@@ -22,6 +22,8 @@ from alternas.archs.timm_net import CountedCost
 from alternas.results.runs.events import Line
 from alternas.results.runs.store import Store
 from alternas.search.context import SearchContext
+from alternas.search.data.dataset import DataConfig
+from alternas.search.data.load import load
 from alternas.search.engine import pool
 from alternas.search.prepare import devices_of
 from alternas.search.run_config import Budget, RunConfig
@@ -218,10 +220,11 @@ def open_controller(tmp_path: Path) -> Iterator[Callable[..., SearchTrials]]:
         spec = spec_of(space.name, strategy=strategy, trials=trials, run=RunConfig(budget=budget), **more)
         fields = {"recipe": spec.recipe.to_dict(), "data": {}, "seed": spec.seed, "versions": {}}
         devices = devices_of(spec, tmp_path, _cost_fn, (1, 8, 8), 10)
-        no_data: Any = SimpleNamespace(train=range(128), val=(), notes={})  # a controller reads no images
+        data: Any = SimpleNamespace(train=range(128), val=(), notes={})  # a controller reads no images
+        data = load(DataConfig("digits")) if spec.folds else data
         context = SearchContext(
             spec,
-            no_data,
+            data,
             space,
             _cost_fn,
             STEPS,

@@ -25,7 +25,9 @@ Open = Callable[..., SearchTrials]
 def asked(job: Any) -> tuple[Any, ...] | None:
     """What tells a job from others."""
     return (
-        (job.genotype.key, job.seed, job.stop_step, job.total_steps, job.start) if isinstance(job, TrainJob) else None
+        (job.genotype.key, job.seed, job.view, job.stop_step, job.total_steps, job.start)
+        if isinstance(job, TrainJob)
+        else None
     )
 
 
@@ -82,8 +84,9 @@ LIMITED = {"budget": Budget(train_flops=4e10, patience=6)}
         {"scheduler": "mo-asha", "repeats": 2, "limits": {"macs": 900_000}},
         {"strategy": "evolution"},
         LIMITED,
+        {"scheduler": "mo-asha", "folds": 3, "polish": 0.0},
     ],
-    ids=["plain", "scheduler", "repeats", "evolution", "limited"],
+    ids=["plain", "scheduler", "repeats", "evolution", "limited", "folds"],
 )
 def test_a_log_cut_at_any_line_goes_on_as_the_unbroken_run(
     open_controller: Open, tmp_path: Path, more: dict[str, Any]
@@ -103,7 +106,7 @@ def test_a_log_cut_at_any_line_goes_on_as_the_unbroken_run(
     lines = log.read_bytes().splitlines(keepends=True)
     driver.close()
     whole = ended(controller)
-    assert {json.loads(line).get("weights") for line in lines} > {"inherited", "polished"}
+    assert {json.loads(line).get("weights") for line in lines} > {"inherited", *["polished"] * ("folds" not in more)}
     for count in range(len(lines)):
         log.write_bytes(b"".join(lines[:count]))
         again = open_controller(get("bench", 8), **RICH | more)

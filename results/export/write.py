@@ -129,13 +129,16 @@ def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
         "backbone": record.runtime.get("trained") == "features",
         "checked_on": f"validation images of {data['name']}",
     }
-    if record.weights in OF_CUTS:
+    if record.folds:
         facts |= {"accuracy_on": f"cross-validated over {record.runtime.get('judged', 0):,} pictures of {data['name']}"}
+    if record.weights in OF_CUTS:
         facts |= {"weights_of_cut": record.weights}
     if _brings_images(home):
         facts |= {"accuracy_on": f"as {data['name']} measures it, seed {record.seed}", "checked_on": "random images"}
     images = data.get("images", {})
-    if record.accuracies:
+    if record.folds and record.accuracies:
+        facts |= {"weights_of_fold": f"1 of {len(record.folds)}: trained without its pictures"}
+    elif record.accuracies:
         scores = [metric.value(score) for score in record.accuracies.values()]
         over_seeds = mean_ci(scores, metric.within, resolution_of(metric.name, images))
         facts |= {

@@ -286,11 +286,13 @@ def noise_of(
         None where nothing is known of either.
     """
     metric = metric or Metric()
-    groups = [(r.key, list(r.accuracies.values())) for r in records if r.status == Status.OK and len(r.accuracies) > 1]
-    single = [*retrained, *(r for r in records if r.kind == "study")]
-    groups += [(g[0].key, [r.accuracy for r in g if r.accuracy is not None]) for g in by_net(single) if len(g) > 1]
-    seeds = pooled_noise(groups, resolution_of(metric.name, {"val": images}))
-    counted = images if metric.kind.counts_images else 0
+    again = [r for r in records if r.status == Status.OK and len(r.accuracies) > 1]
+    groups = [(r.key, list(r.accuracies.values())) for r in again]
+    folds, counted = max((len(r.folds) for r in again), default=0), images if metric.kind.counts_images else 0
+    if not folds:  # else retrainings, of which each is of the same fold, are left out
+        single = [*retrained, *(r for r in records if r.kind == "study")]
+        groups += [(g[0].key, [r.accuracy for r in g if r.accuracy is not None]) for g in by_net(single) if len(g) > 1]
+    seeds = pooled_noise(groups, resolution_of(metric.name, {"val": images}), counted / folds if folds else 0)
     if seeds or not counted:
         return seeds and replace(seeds, images=counted)
     trained = [r for r in records if r.accuracy is not None]

@@ -53,7 +53,7 @@ class Noise:
     @property
     def sd(self) -> float:
         """Standard deviation pooled over all nets: a fraction, or in the units of another metric."""
-        return math.sqrt(math.fsum(squares for _, squares, _ in self.groups) / self.degrees)
+        return math.sqrt(max(0.0, math.fsum(squares for _, squares, _ in self.groups)) / self.degrees)
 
     @cached_property
     def _sums(self) -> tuple[list[float], list[float], list[int]]:
@@ -143,16 +143,23 @@ class Noise:
         return seeds + (pictures if self.images else "")
 
 
-def pooled_noise(groups: Sequence[tuple[str, Sequence[float]]], resolution: float = 0.0) -> Noise | None:
+def pooled_noise(
+    groups: Sequence[tuple[str, Sequence[float]]], resolution: float = 0.0, fold_images: float = 0
+) -> Noise | None:
     """The noise from (key of a net, accuracies that differ in the seed alone); None where too little is known.
 
     One degree of freedom is too little: its interval is 12.7 deviations wide. So is a noise of 0 of an unknown
-    resolution.
+    resolution. Accuracies of folds, each of so many images of its own, differ by these too: what a binomial of their
+    mean has is taken off.
     """
     repeated = [(key, accuracies) for key, accuracies in groups if len(accuracies) > 1]
-    spread = sorted(
-        (statistics.fmean(values), (len(values) - 1) * deviation(values) ** 2, len(values) - 1)
-        for _, values in repeated
-    )
+    spread = sorted(_spread(values, fold_images) for _, values in repeated)
     noise = Noise(spread, sum(len(values) for _, values in repeated), len({key for key, _ in repeated}), resolution)
     return noise if noise.degrees >= MIN_DEGREES and (noise.sd or resolution) else None
+
+
+def _spread(values: Sequence[float], fold_images: float) -> tuple[float, float, int]:
+    """A net's mean, what is left of the squares about it, and their degrees of freedom."""
+    mean, degrees = statistics.fmean(values), len(values) - 1
+    pictures = mean * (1 - mean) / fold_images if fold_images else 0.0
+    return mean, degrees * (deviation(values) ** 2 - pictures), degrees

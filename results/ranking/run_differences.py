@@ -16,6 +16,7 @@ SHOWN = 40  # characters of a value
 WORDS = {  # of settings that people know by another name; those that count most first
     "epochs": "epochs",
     "seed": "seed",
+    "folds": "folds",
     "repeats": "trainings of each net",
     "from": "weights that nets begin with",
     "tune": "tuned settings",
@@ -68,7 +69,9 @@ def _settings(folder: Path) -> dict[str, Any]:
     recipe = own.get("recipe") or next((record.recipe for record in read_records(folder) if record.recipe), {})
     flat = {key: value for key, value in recipe.items() if key not in ("name", "augment")} | recipe.get("augment", {})
     tuned = {"tune": ", ".join(tuned_values(own["tune"]))} if "tune" in own else {}
-    return flat | {key: own[key] for key in ("seed", "repeats") if key in own} | {"from": own.get("from")} | tuned
+    return (
+        flat | {key: own[key] for key in ("seed", "repeats", "folds") if key in own} | {"from": own.get("from")} | tuned
+    )
 
 
 def _each(values: Mapping[str, str]) -> str:

@@ -32,7 +32,8 @@ def answer_arrays(label_N: np.ndarray, guess_N: np.ndarray, classes: int) -> dic
 def right_share(folder: Path, record: Record) -> tuple[np.ndarray, np.ndarray] | None:
     """Labels of the pictures that are kept, and the share of the net's seeds that have each right.
 
-    None where a seed's answers are not there, or its pictures are others: older runs, weights that were deleted.
+    Of folds, each with pictures of its own, all of them in turn. None where a seed's answers are not
+    there, or its pictures are others: older runs, weights that were deleted.
 
     Raises:
         InputError: if a file cannot be read as that.
@@ -43,7 +44,12 @@ def right_share(folder: Path, record: Record) -> tuple[np.ndarray, np.ndarray] |
         return None
     found = [_read(path) for path in _files(folder, record)]
     kept = [answers for answers in found if answers is not None]
-    if not kept or len(kept) < len(found) or any(not np.array_equal(label, kept[0][0]) for label, _ in kept):
+    if not kept or len(kept) < len(found):
+        return None
+    if record.folds:
+        label_N, guess_N = (np.concatenate(parts) for parts in zip(*kept, strict=True))
+        return label_N, (label_N == guess_N).astype(float)
+    if any(not np.array_equal(label, kept[0][0]) for label, _ in kept):
         return None
     return kept[0][0], np.mean([label == guess for label, guess in kept], axis=0)
 

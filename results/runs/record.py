@@ -113,7 +113,9 @@ class Record:
 
     @property
     def own_accuracy(self) -> float | None:
-        """Accuracy of its first seed, whose weights, `metrics` and `curve` are kept."""
+        """Accuracy of its first seed, whose weights, `metrics` and `curve` are kept; of folds that over all of them."""
+        if self.folds:
+            return self.accuracy
         return self.accuracies.get(str(self.seed), self.accuracy)
 
     @property

@@ -46,6 +46,11 @@ class View:
 WHOLE = View()
 
 
+def fold_view(folds: int, fold: int = 0) -> View:
+    """The view of one training of a net: a fold, or the whole where nets are not cross-validated."""
+    return View(folds=folds, fold=fold) if folds else WHOLE
+
+
 def seen(data: DataSet, view: View) -> DataSet:
     """The part of `data` that `view` keeps; normalised as the whole is; InputError if a class is not there."""
     if view == WHOLE:

@@ -89,7 +89,8 @@ def explain(config: Explain, console: Console) -> dict[str, Any]:
     else:
         nets = _nets(config, run, trial)
         data = one_class_each(data_of(run, console))
-    context = analysis_context(data, config.samples, torch.device(config.device))
+    folds = read_settings(run).get("settings", {}).get("folds", 0)
+    context = analysis_context(data, config.samples, torch.device(config.device), folds)
     inputs = [] if study else [context.analysis_input(net) for net in nets]
     folder = open_folder(config.out or run / FOLDER)
 

@@ -24,7 +24,7 @@ from ...results.runs.record import Record, versions
 from ...results.runs.status import Status
 from ...results.runs.store import Store
 from ..data.dataset import DataSet
-from ..data.views import WHOLE, View
+from ..data.views import WHOLE, View, seen
 from ..pretrained import Pretrained
 from ..run_config import RunConfig
 from ..training.artifacts import ArtifactStore
@@ -89,11 +89,12 @@ def repeated(
     factors: dict[str, Any],
     pretrained: Pretrained | None = None,
     test: bool = False,
+    view: View = WHOLE,
 ) -> list[Training]:
     """One training for each seed, for the recipe's full budget, from fresh weights or pretrained ones."""
     begun: dict[str, Any] = {"start": pretrained.start, "origin": pretrained.digest} if pretrained else {}
-    steps = recipe.steps(len(data.train))
-    return [Training(net, recipe, steps, seed, factors, test=test, **begun) for seed in seeds]
+    steps = recipe.steps(len(seen(data, view).train))
+    return [Training(net, recipe, steps, seed, factors, view, test=test, **begun) for seed in seeds]
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from ...results.runs.record import Record
 from ...results.runs.retrained import FOLDER, prune
 from ...results.runs.store import read_records, read_settings
 from ..data.dataset import DataSet
+from ..data.views import WHOLE, fold_view
 from ..fitted_recipe import DecidedRecipe, decided_recipe, kept_recipes
 from ..run_config import RunConfig
 from ..training.recipe import Recipe
@@ -86,11 +87,14 @@ def retrain(config: Retrain, console: Console) -> list[Record]:
         console.print(f"{of} has no test split: validation accuracy is all there is", highlight=False)
     seeds, metric = unseen_seeds(read_records(run), config.seeds), run_metric(run)
     decided = _decided(config, data, metric)
+    view = fold_view(read_settings(run).get("settings", {}).get("folds", 0))
+    if view != WHOLE:
+        console.print(f"a search of {view.folds} folds: retrained without the pictures of the first, which validate")
     plan = list[Training]()
     for net in nets:
         how = decided.recipe if config.recipe else tuned_recipe(decided.recipe, net.genes)
         factors = {"trial": net.trial, "net": net.key}
-        plan += repeated(net_from_dict(net.genotype), how, data, seeds, factors, test=test)
+        plan += repeated(net_from_dict(net.genotype), how, data, seeds, factors, test=test, view=view)
     settings = {"objective": costs_of(run)[0], "run": run.name, "metric": asdict(metric)}
     if trainer:
         settings["trainer"] = trainer.identity

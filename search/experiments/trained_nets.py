@@ -29,7 +29,7 @@ from ...results.runs.trained_weights import trained_weights
 from ..data.build import images_at
 from ..data.dataset import DataConfig, DataSet
 from ..data.load import load_showing
-from ..data.views import View, seen
+from ..data.views import View, fold_view, seen
 from ..training.loaders import open_loader, sample
 from ..training.optim import class_weights, loss_of, optimizer_for
 from ..training.recipe import Recipe
@@ -60,7 +60,8 @@ class TrainedNet:
     def view(self) -> View:
         """The part of the data that it was trained on."""
         facts = self.record.data
-        return View(facts.get("fraction", 1.0), tuple(facts.get("classes", ())), facts.get("draw", 0))
+        folds = facts.get("folds", 0), facts.get("fold", 0)
+        return View(facts.get("fraction", 1.0), tuple(facts.get("classes", ())), facts.get("draw", 0), *folds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,15 +113,19 @@ def _filled(net: Net, weights: Path, data: DataSet) -> nn.Module:
     return network if isinstance(net, CutNet) else network.model
 
 
-def analysis_context(data: DataSet, most: int, device: torch.device) -> AnalysisContext:
-    """The context of analyses on a device: at most so many validation images, and training images for each net."""
-    places, peak = sample(len(data.val), most).numpy(), data.white_level or 1.0
+def analysis_context(data: DataSet, most: int, device: torch.device, folds: int = 0) -> AnalysisContext:
+    """The context of analyses on a device: at most so many validation images, and training images for each net.
+
+    Of a search of so many folds the images are those of the first, which the weights that it keeps have not seen.
+    """
+    val, peak = seen(data, fold_view(folds)).val, data.white_level or 1.0
+    places = sample(len(val), most).numpy()
 
     def tensor(values: Any) -> Tensor:
         return torch.as_tensor(np.asarray(values, dtype=np.float32) / peak, device=device)
 
-    labels = torch.as_tensor(data.val.y_N[places], device=device)
-    images = Images(tensor(images_at(data.val, places)), labels, tensor(data.mean), tensor(data.std))
+    labels = torch.as_tensor(val.y_N[places], device=device)
+    images = Images(tensor(images_at(val, places)), labels, tensor(data.mean), tensor(data.std))
     return AnalysisContext(data, images, max(1, min(MINIBATCHES, most // MINIBATCH)))
 
 

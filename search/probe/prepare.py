@@ -58,7 +58,7 @@ def _check_settings(spec: SearchSpec) -> None:
     """Raise InputError if a setting is of searches that train nets."""
     trained_only = {
         "supernet": spec.supernet, "start-with": spec.start_with, "from": spec.pretrained, "tune": spec.tune,
-        "trainer": spec.trainer, "with": spec.references, "repeats": spec.repeats > 1,
+        "trainer": spec.trainer, "with": spec.references, "folds": spec.folds, "repeats": spec.repeats > 1,
         "scheduler": spec.scheduler != "none", "strategy": not spec.strategy.startswith("evolution"),
     }  # fmt: skip
     for name, given in trained_only.items():

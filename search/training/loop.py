@@ -262,6 +262,7 @@ class Trainer:
             **({"graph": True} if self.graph.graph else {}),
             "evaluated": len(self.curve) * len(data.val) + at_end + estimated,
         }
+        how |= {"judged": len(data.val)} if self.job.view.folds else {}
         how |= {"fed": self.fed} if self.fed and data.loader == "stream" else {}
         how |= {"devices": self.job.member.world} if self.job.member.world > 1 else {}
         how |= {"checkpoint": "was broken; begun anew"} if self.checkpoint_broken else {}

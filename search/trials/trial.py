@@ -15,6 +15,7 @@ from ...results.runs.record import REFERENCE_KINDS, Record, now
 from ...results.runs.status import Status, Weights
 from ...results.runs.store import weights_name
 from ...spaces import Genes
+from ..data.views import fold_view
 from ..spec import SearchSpec
 from ..strategies.strategy_context import Traits
 from ..training.artifacts import ArtifactStore
@@ -145,6 +146,9 @@ class Trial:
         repeat = len(self.results_by_seed)
         seed = settings.seed + repeat
         of_seed, start = f"-{seed}" if repeat else "", self.parent.start if self.parent else None
+        if start and settings.folds and self.parent and self.parent.trial is not None:  # which has not seen the fold
+            weights = Path(start.weights)
+            start = replace(start, weights=str(weights.with_stem(weights.stem + of_seed)))
         name = weights_name(self.key, self.weights) + of_seed
         seconds = self.last_result.seconds if self.last_result and not repeat else 0.0  # of this training so far
         to_the_end = self.kind in REFERENCE_KINDS or repeat > 0
@@ -157,6 +161,7 @@ class Trial:
             total_steps=self.total_steps,
             checkpoint=str(folder / "checkpoints" / f"{name}.pt"),
             weights=str(folder / "weights" / f"{name}.safetensors"),
+            view=fold_view(settings.folds, repeat),
             start=start,
             curve_points=MIN_CURVE_POINTS if self.is_finetuning else curve_points,
             timeout_s=max(1.0, 60 * settings.run.budget.trial_minutes - seconds),
@@ -195,7 +200,8 @@ class Trial:
     def finish(self, status: Status, error: str = "", **fields: Any) -> Record:
         """The record of its end; `fields` take the place of its own.
 
-        Accuracy is the mean over its trainings at full budget; of a trial that ends before, that at its last rung.
+        Accuracy is the mean over its trainings at full budget, of folds over all of their images; of a trial that ends
+        before, that at its last rung.
         """
         first = next(iter(self.results_by_seed.values()), None) if status == Status.OK else None
         result = first or self.last_result or JobResult(self.number, status)
@@ -203,8 +209,10 @@ class Trial:
         reached = replace(result, seconds=seconds).record_fields()
         if self.parent and self.parent.trial is not None:
             reached["lineage"] = reached["lineage"] | {"trial": self.parent.trial, "flops": self.parent.flops}
-        seeds = self.accuracies
-        known = [statistics.mean(seeds.values())] if seeds else self.rung_accuracies
+        seeds, judged = self.accuracies, [r.how.get("judged", 0) for r in self.results_by_seed.values()]
+        if all(judged) and status == Status.OK:
+            reached["runtime"] = reached["runtime"] | {"judged": sum(judged)}
+        known = [_mean([*seeds.values()], judged)] if seeds else self.rung_accuracies
         steps = self.rung_steps if self.kind == "search" else self.rung_steps[-1:]
         passed = enumerate(zip(steps, self.rung_accuracies, strict=False))
         own: dict[str, Any] = {
@@ -216,6 +224,7 @@ class Trial:
             "cost": self.cost.totals(),
             "accuracy": known[-1] if known and status in (Status.OK, Status.PRUNED) else None,
             "accuracies": {str(seed): seeds[seed] for seed in seeds if len(self.results_by_seed) > 1},
+            "folds": [*seeds.values()] if all(judged) else [],
             "rung": len(self.rung_accuracies),
             "rungs": [{"step": s, "accuracy": a, "promoted": rung < self.promoted} for rung, (s, a) in passed],
             "budget": {"full": self.total_steps, "done": result.step},
@@ -224,3 +233,8 @@ class Trial:
         }
         fields = own | reached | self.record_fields | fields
         return Record(trial=self.number, kind=self.kind, status=status, error=error, **fields)
+
+
+def _mean(scores: list[float], judged: list[int]) -> float:
+    """The mean of the scores of a net's trainings; of folds, each judged on so many images, over all of these."""
+    return statistics.fmean(scores, judged if all(judged) else None)
