@@ -172,7 +172,7 @@ def tested(net: Row, data: str, about: Data) -> float:
     guesses = list[int]()
     with torch.inference_mode():
         for start in range(0, len(split), 64):
-            x_BCHW = torch.as_tensor(split.images[start : start + 64]).float()
+            x_BCHW = torch.as_tensor(np.asarray(split.images)[start : start + 64]).float()
             guesses += network((x_BCHW - mean) / std).argmax(1).tolist()
     score = balanced_accuracy_score if about.metric != "accuracy" else accuracy_score
     return float(score(split.y_N, guesses))
@@ -199,7 +199,7 @@ def parts_of(name: str, seed: int, folder: Path) -> dict[str, Labelled]:
     if name in ("letters", "digits"):
         return letters() if name == "letters" else digits()
     found = stamps(folder) if name == "stamps" else cell_photographs()
-    kept = [(np.asarray(x.resize((KEPT[name],) * 2, Image.Resampling.LANCZOS)), label) for x, label in found]
+    kept = [(np.asarray(x.resize((KEPT[name], KEPT[name]), Image.Resampling.LANCZOS)), label) for x, label in found]
     y_N = np.array([label for _, label in kept])
     parts = iterative_split(np.eye(y_N.max() + 1, dtype=np.uint8)[y_N], (1 / 3,) * 3)
     rest = np.setdiff1d(np.arange(len(y_N)), parts[seed])

@@ -96,7 +96,7 @@ def search_flops(context: SearchContext) -> float:
 
 def _mean_macs(context: SearchContext) -> float:
     """MACs of the search's nets on average: the first ones are known."""
-    nets, draws = context.settings.trials, context.sampler_context()
+    nets, draws = context.settings.trials, context.strategy_context()
     known = [*context.known.genes, *first_nets(draws, context.baselines, context.baselines[:1])][:nets]
     macs = sum(context.cost_fn(context.space.sample(FixedChooser(genes))).macs for genes in known)
     return (macs + (nets - len(known)) * typical_macs(context)) / nets
