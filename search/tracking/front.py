@@ -7,8 +7,9 @@ from pathlib import Path
 
 from ...results.ranking.limits import Limits
 from ...results.ranking.metric import run_metric, score_range
-from ...results.ranking.objectives import COSTS, spent_on_training
+from ...results.ranking.objectives import spent_on_training
 from ...results.ranking.pareto import above_chance, dominated_volume, normalized_cost
+from ...results.ranking.quantities import cost_value
 from ...results.ranking.run_leaderboard import costs_of, measured_values
 from ...results.render.tables import short
 from ...results.runs.record import Record
@@ -52,8 +53,8 @@ class FrontScalars:
         return {"train_flops": float(self._flops)} | (self._scalars() if self._front else {})
 
     def _cost_of(self, record: Record) -> float:
-        if self._objective in COSTS:
-            return record.cost[self._objective]
+        if (known := cost_value(self._objective, record.cost)) is not None:
+            return known
         if record.key not in self._measured:
             self._measured = measured_values(self._folder, self._objective)
         return self._measured[record.key]
