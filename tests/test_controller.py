@@ -29,6 +29,7 @@ from alternas.search.training.job import JobResult, Point, TrainJob
 from alternas.search.trials import live, schedulers
 from alternas.search.trials.schedulers import SCHEDULERS, RungResult, RungTable, Scheduler
 from alternas.search.trials.search_trials import SearchTrials
+from alternas.search.trials.work import Work
 from alternas.spaces import get, members
 from alternas.spaces.families import ResNetSpace
 from alternas.spaces.presets import SpacePreset
@@ -470,7 +471,7 @@ def test_baselines_take_a_quarter_of_the_compute_at_most(
 @pytest.mark.parametrize(("trials", "is_said"), [(1, True), (16, False)])
 def test_a_search_says_that_it_trains_no_plain_resnet(open_controller: Open, trials: int, is_said: bool) -> None:
     shown = io.StringIO()
-    announce(open_controller(trials=trials), 1e9, 0, Console(file=shown))
+    announce(open_controller(trials=trials), Work(1e9), 0, Console(file=shown))
     assert is_said == ("no plain ResNet is trained: the cheapest would take more than 25% of all" in shown.getvalue())
 
 
