@@ -210,7 +210,7 @@ class Trial:
         if self.parent and self.parent.trial is not None:
             reached["lineage"] = reached["lineage"] | {"trial": self.parent.trial, "flops": self.parent.flops}
         seeds, judged = self.accuracies, [r.how.get("judged", 0) for r in self.results_by_seed.values()]
-        if all(judged) and status == Status.OK:
+        if judged and all(judged) and status == Status.OK:
             reached["runtime"] = reached["runtime"] | {"judged": sum(judged)}
         known = [_mean([*seeds.values()], judged)] if seeds else self.rung_accuracies
         steps = self.rung_steps if self.kind == "search" else self.rung_steps[-1:]
