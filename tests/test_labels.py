@@ -249,7 +249,10 @@ def test_what_needs_one_class_a_picture_is_refused(data: DataSet, folder: Path, 
         with pytest.raises(InputError, match=f"{next(iter(change))} needs one class a picture"):
             check_on(replace(recipes.get("smoke"), **change), 255, 3, (8, 8), several_labels=True)
     for words, rule in (
-        (["search", "resnet", "--metric", "accuracy"], "of pictures with several labels it must be one of map, auroc"),
+        (
+            ["search", "resnet", "--metric", "accuracy"],
+            "of pictures with several labels it must be one of map, label_accuracy",
+        ),
         (["search", "resnet", "--supernet", "2"], "this needs one class a picture"),
         (["study", "data-size", "--quick"], "this needs one class a picture"),
     ):

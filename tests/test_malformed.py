@@ -14,6 +14,7 @@ import pytest
 from typer.main import get_command
 
 from alternas.cli import app as cli
+from alternas.results.ranking.quantities import static_costs
 from runs import finished_run
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
@@ -56,7 +57,7 @@ NAMES = {  # of options and arguments by kind; those of other commands than the 
     "numbers": "retrain.trials latency.batch msa shots ways",
     "whole": "processes workers seed top",
     "number": "eta trial_minutes max_hours cpus_per_trial epochs latency_timeout",
-    "amount": "max_train_flops max_macs max_params images",
+    "amount": " ".join(["max_train_flops", "images", *(f"max_{cost}" for cost in static_costs())]),
     "number or 0": "gpus_per_trial polish floor",
     "limit": "max_latency_ms",
     "command": "latency_command",
