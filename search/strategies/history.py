@@ -115,6 +115,8 @@ class History:
                 trial.genes = line.genes
                 is_twin = line.status == Status.DUPLICATE
                 trial.end(line, self._trained.get(line.trial_key, line) if is_twin else line, self._cost_of)
+            case Record():  # none of the space
+                trial.genes, trial.key, trial.state = {}, "", State.FAIL
             case Event(event="started") if fits(line.genes, self._options):
                 trial.genes, trial.key, trial.state = line.genes, line.key, State.RUNNING
             case Event(event="paused") if trial.genes:
@@ -122,7 +124,7 @@ class History:
             case Event(event="promoted"):
                 trial.promoted = len(trial.rungs)
             case _:
-                pass  # none of the space
+                pass  # likewise
 
     def fail(self, number: int) -> None:
         """End a baseline that is not trained."""
