@@ -6,6 +6,7 @@ import json
 import warnings
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -183,7 +184,10 @@ def enqueue_first(
     Args:
         trained: the baselines that the run trains.
     """
-    context, genes = search.sampler_context(), [net.genes for net in begun]
+    genes = [net.genes for net in begun]
+    context = search.sampler_context()
+    if search.devices:  # the same nets whatever was measured before
+        context = replace(context, expected_excess=context.excess)
     adapter.enqueue([first for first in context.first if first not in genes])
     searched = [net.genes for net in begun if net.kind == "search"]
     if len(searched) < len(context.first) + MAX_NETS:  # else all of them have been proposed
