@@ -62,7 +62,9 @@ class Clock:
 
     def tick(self, tick: Any) -> None: ...
 
-    def ended(self, record: Any, trial: int) -> None:
+    def apply(self, line: Any) -> None: ...
+
+    def ended(self, job: Any) -> None:
         self.events.append((time.monotonic(), -1))
 
     def refresh(self) -> None: ...

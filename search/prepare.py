@@ -75,7 +75,7 @@ def prepare(settings: SearchSpec, console: Console) -> SearchContext:
     check_same_run(folder, settings, run_settings)
     artifacts = artifact_store(folder, settings.run.resources.storage_path)
     image = (data.in_chans, *data.image_size)
-    devices = devices_of(settings, whole, cost_fn, image, len(data.classes))
+    devices = devices_of(settings, cost_fn, image, len(data.classes))
     record_fields = {
         "recipe": asdict(settings.recipe),
         "data": {"name": data.name, "split": data.split_hash} | fold_view(settings.folds).facts(),
@@ -124,13 +124,9 @@ def _with_bank(context: SearchContext) -> SearchContext:
 
 
 def devices_of(
-    settings: SearchSpec, folder: Path, cost_fn: Callable[[Genotype], Cost], image: tuple[int, int, int], classes: int
+    settings: SearchSpec, cost_fn: Callable[[Genotype], Cost], image: tuple[int, int, int], classes: int
 ) -> Devices:
-    """The devices that a search measures nets on, with what its run in `folder` has of them.
-
-    Raises:
-        InputError: as `Device`, or if a package is missing that a model's form needs.
-    """
+    """The devices that a search measures nets on; InputError if a package is missing that a model's form needs."""
     numbers: dict[str, list[str]] = {}
     for cost in settings.measured:
         numbers.setdefault(settings.device_of(cost), []).append(split_number(cost)[0])
@@ -141,7 +137,7 @@ def devices_of(
         check_formats(device.form)
     made = {
         name: Device(
-            folder, cost_fn, settings.setting_of(name), image, classes,
+            cost_fn, settings.setting_of(name), image, classes,
             tuple(dict.fromkeys(wanted)), settings.run.budget.measuring_seconds,
         )
         for name, wanted in numbers.items()

@@ -22,7 +22,7 @@ from ..results.latency.measurements import LatencySetting
 from ..results.runs.events import Event, Line
 from ..results.runs.record import Record
 from ..results.runs.status import UNTRAINED, Status
-from ..results.runs.store import Store, locked, mark_ended, run_folder, weights_file
+from ..results.runs.store import Store, has_ended, locked, run_folder, weights_file
 from .context import SearchContext
 from .data.dataset import DataSet
 from .engine.executor import Executor
@@ -113,7 +113,7 @@ def opened(context: SearchContext) -> Iterator[tuple[SearchTrials, Driver]]:
         if context.pretrained:
             context.pretrained.save()
         with closing(Store(folder, taken_records(context))) as store:
-            context.devices.recall(store.records)
+            context.devices.check(store.lines, folder.name)
             trials = SearchTrials(context, store)
             yield trials, search_driver(trials)
 
@@ -124,6 +124,7 @@ def search_driver(trials: SearchTrials) -> Driver:
     if context.devices:
         producers.append(Measuring(trials))
     if trials.shared:
+        trials.shared.bank_training.drop_checkpoints()  # of a driver that was killed before it did
         producers.append(trials.shared.bank_training)
     if trials.settings.polish:
         producers.append(FrontFinetuning(trials))
@@ -162,10 +163,11 @@ def drive(
                 console.print(f"checkpoints and weights: {driver.artifacts}", highlight=False, soft_wrap=True)
             if run.resources.world > 1:
                 console.print(f"each net trains on {run.resources.world} GPUs, which share its batches")
+            driver.open()
             with plain, closing(Pool(run.resources, data, most, latency)) as pool:
                 ended = run_loop(driver, pool, view, 3600 * run.budget.hours)
     if ended:
-        mark_ended(driver.folder)
+        driver.end()
     else:
         console.print(f"stopped after {run.budget.hours:g} hours; the same command resumes")
     return ended
@@ -268,6 +270,15 @@ class Driver:
             collect_outputs(job, result)
         for line in producer.take(job, result):
             self._write(line)
+
+    def open(self) -> None:
+        """Note that a session begins."""
+        self._write(Event("opened", 0))
+
+    def end(self) -> None:
+        """Note that all is done, unless the log says so."""
+        if not has_ended(self.folder):
+            self._write(Event("ended", 0))
 
     def close(self) -> None:
         """Record the trials that wait and will not go on."""

@@ -26,7 +26,7 @@ from .training.artifacts import ArtifactStore
 from .trials.trial import BASELINE_SEEDS
 
 log = logging.getLogger("alternas")
-LEFT = ("records.jsonl", "checkpoints", "weights", "supernet.json", "bank.safetensors")  # by a search without a record
+LEFT = ("records.jsonl", "checkpoints", "weights", "bank.safetensors")  # by a search without a record
 _command: ContextVar[Sequence[str]] = ContextVar("command", default=())
 
 

@@ -219,7 +219,7 @@ def open_controller(tmp_path: Path) -> Iterator[Callable[..., SearchTrials]]:
         references = {net: CountedCost(10**6, 10**7) for net in more.pop("references", ())}
         spec = spec_of(space.name, strategy=strategy, trials=trials, run=RunConfig(budget=budget), **more)
         fields = {"recipe": spec.recipe.to_dict(), "data": {}, "seed": spec.seed, "versions": {}}
-        devices = devices_of(spec, tmp_path, _cost_fn, (1, 8, 8), 10)
+        devices = devices_of(spec, _cost_fn, (1, 8, 8), 10)
         data: Any = SimpleNamespace(train=range(128), val=(), notes={})  # a controller reads no images
         data = load(DataConfig("digits")) if spec.folds else data
         context = SearchContext(
@@ -237,7 +237,7 @@ def open_controller(tmp_path: Path) -> Iterator[Callable[..., SearchTrials]]:
         while stores:
             stores.pop().close()
         stores.append(Store(tmp_path))
-        devices.recall(stores[-1].records)
+        devices.check(stores[-1].lines, tmp_path.name)
         return SearchTrials(context, stores[-1])
 
     yield open_it

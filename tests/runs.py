@@ -29,7 +29,7 @@ NET = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
 COMMAND = ["/usr/bin/alternas", "search", "all", "--name", "a run", "--scheduler", "mo-asha"]
 
 
-def made_run(folder: Path, records: list[dict[str, Any]] | None, **told: Any) -> Path:
+def made_run(folder: Path, records: list[dict[str, Any]] | None, ended: bool = False, **told: Any) -> Path:
     """A run's folder with these records, or with its log as it is; `told` goes into run.json."""
     folder.mkdir(parents=True, exist_ok=True)
     settings = {"space": "all", "strategy": "random", "scheduler": "mo-asha", "objective": "macs", "recipe": RECIPE}
@@ -38,6 +38,30 @@ def made_run(folder: Path, records: list[dict[str, Any]] | None, **told: Any) ->
     (folder / "run.json").write_text(json.dumps(facts | told), encoding="utf-8")
     if records is not None:
         (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in records), encoding="utf-8")
+    if ended:
+        with (folder / "records.jsonl").open("a", encoding="utf-8") as log:
+            log.write('{"event": "ended", "trial": 0}\n')
+    return folder
+
+
+def measured(key: str, trial: int = 0, **numbers: Any) -> str:
+    """A line of a run's log: the net of this key was measured."""
+    return json.dumps({"event": "measured", "trial": trial, "net": key, "result": numbers}) + "\n"
+
+
+BANK = {"total_steps": 8, "attempts": 0, "curve": []}
+
+
+def add_bank(folder: Path, step: int, **state: Any) -> None:
+    """Append a state of the bank's training to a run's log."""
+    with (folder / "records.jsonl").open("a", encoding="utf-8") as log:
+        log.write(json.dumps({"event": "bank", "trial": 0, "step": step, "result": BANK | state}) + "\n")
+
+
+def add_measured(folder: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    """Append measurements, each with its net's key, to a run's log."""
+    with (folder / "records.jsonl").open("a", encoding="utf-8") as log:
+        log.writelines(measured(**row) for row in rows)
     return folder
 
 

@@ -91,7 +91,7 @@ def test_a_node_that_dies_loses_no_net(cluster: Cluster, open_controller: Open) 
     controller, left = open_controller(trials=20), [*cluster.worker_nodes]
 
     class Killer(SilentView):
-        def ended(self, record: Any, job: Any) -> None:
+        def ended(self, job: Any) -> None:
             if left and len(controller.store.records) == 6:
                 cluster.remove_node(left.pop(), allow_graceful=False)
 

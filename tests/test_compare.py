@@ -23,7 +23,7 @@ from alternas.results.runs.record import Record
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from pages import ROOT
-from runs import DATA, made_run
+from runs import DATA, add_measured, made_run
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
@@ -172,7 +172,7 @@ def test_latencies_of_different_settings_are_not_compared() -> None:
     for name, device in (("one", "cpu"), ("two", "cuda")):
         folder = write(name)
         lines = [{"key": f"{m:012x}", "latency_ms": m / 50, "device": device, "batch": 1} for _, _, m in NETS[name]]
-        (folder / "latency.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        add_measured(folder, lines)
     assert compare(["one", "two"], RankingQuery()).front
     with pytest.raises(InputError, match="of one setting, got cpu/1/-/-/-/-/-, cuda/1/-/-/-/-/-"):
         compare(["one", "two"], RankingQuery(("accuracy", "latency_ms")))
@@ -194,9 +194,7 @@ def test_front_and_leaderboard_on_the_command_line(alternas: Any, caplog: pytest
         (["--max-macs", "1k", "--family", "resnet"], [0, 1, 2]),
     ):
         assert [row["trial"] for row in json.loads(alternas("leaderboard", "one", "--json", *words)[1])] == trials
-    (folder / "latency.jsonl").write_text(
-        '{"key": "000000000064", "latency_ms": 3.0, "device": "cpu"}\n', encoding="utf-8"
-    )
+    add_measured(folder, [{"key": "000000000064", "latency_ms": 3.0, "device": "cpu"}])
     code, out, _ = alternas("front", "one", "--objectives", "accuracy,macs,latency_ms", "--json")
     assert [(row["trial"], row["latency_ms"]) for row in json.loads(out)] == [(0, 3.0)]
     assert "left out: 3 nets without latency ms" in caplog.text

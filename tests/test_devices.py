@@ -21,7 +21,8 @@ from alternas.cli.options import LimitOptions
 from alternas.cli.values import costs, latency_limits
 from alternas.results.latency import on_device as module
 from alternas.results.latency.device_command import DeviceCommand, device_commands, measured_on, read_numbers
-from alternas.results.latency.measurements import SHORT, read_latencies
+from alternas.results.latency.kept import read_latencies
+from alternas.results.latency.measurements import SHORT
 from alternas.results.latency.on_device import DeviceError, measure_on
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.run_leaderboard import leaderboard_of
@@ -37,6 +38,7 @@ from alternas.search.trials.search_trials import SearchTrials
 from command_line import Run
 from fakes import NETS, FakeExecutor, SilentView, milliseconds, on_device, run_loop, spec_of
 from pages import ROOT
+from runs import add_measured
 
 BOARD = "board=ssh board ./bench {model}"
 IMAGE = (1, 8, 8)
@@ -423,8 +425,7 @@ def test_another_command_is_another_device(controller: Callable[..., SearchTrial
     with pytest.raises(InputError, match=r"have no latency in board/1/-/onnx/-/8/ssh board .-other"):
         controller(("board=ssh board ./other {model}",), trials=2)
     row = {"key": "abc", "device": "board", "latency_ms": 1.0, "machine": "./other", "batch": 1, "image_size": [8, 8]}
-    with open(tmp_path / "latency.jsonl", "a", encoding="utf-8") as file:
-        file.write(json.dumps(row | {"runtime": "onnx"}) + "\n")
+    add_measured(tmp_path, [row | {"runtime": "onnx"}])
     everything = read_latencies(tmp_path)
     with pytest.raises(InputError, match="numbers of 2 settings on 'board'"):
         measured_on(everything, "board", where="test")

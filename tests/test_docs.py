@@ -31,6 +31,7 @@ UNRUN = {
     "tracking.md": [
         "serves until Ctrl-C",
         "trackers that may not be installed",
+        "a tracker that may not be installed",
         "a cluster",
     ],
     "which-command.md": ["a cluster"] * 2,

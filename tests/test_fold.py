@@ -10,20 +10,24 @@ from typing import Any
 
 import pytest
 
+from alternas.archs import Genotype
 from alternas.archs.timm_net import TimmNet
+from alternas.results.latency.device_command import device_commands
 from alternas.search.run_config import Budget
-from alternas.search.training.job import JobResult, TrainJob
+from alternas.search.training.job import JobResult, LatencyJob, TrainJob
 from alternas.search.trials.forecast import Forecast
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.search.trials.trial import Trial
 from alternas.spaces import get
-from fakes import STEPS, driver_of, fake_accuracy, finish
+from fakes import STEPS, driver_of, fake_accuracy, finish, milliseconds, on_device
 
 Open = Callable[..., SearchTrials]
 
 
 def asked(job: Any) -> tuple[Any, ...] | None:
     """What tells a job from others."""
+    if isinstance(job, LatencyJob):
+        return job.genotype.key, str(job.setting), job.probe
     return (
         (job.genotype.key, job.seed, job.view, job.stop_step, job.total_steps, job.start)
         if isinstance(job, TrainJob)
@@ -31,7 +35,11 @@ def asked(job: Any) -> tuple[Any, ...] | None:
     )
 
 
-def answer(job: TrainJob) -> JobResult:
+def answer(job: TrainJob | LatencyJob) -> JobResult:
+    if isinstance(job, LatencyJob):
+        if job.trial % 5 == 4 and job.probe:
+            return JobResult(job.id, "infeasible", error="exit code 3")
+        return on_device(job, milliseconds(job.genotype) if isinstance(job.genotype, Genotype) else 0.1)
     if job.stop_step == job.total_steps:
         Path(job.weights).parent.mkdir(exist_ok=True)
         Path(job.weights).touch()
@@ -43,6 +51,7 @@ def state(controller: SearchTrials) -> dict[str, Any]:
     """All that a search knows, as values."""
     tally, budget, rungs = controller.tally, controller.budget, controller.rungs
     counted = ("statuses", "taken", "begun", "macs", "inherited", "promotions", "promoted_macs", "whole", "refused")
+    devices, nets = controller.context.devices.by_name.values(), controller.context.space.baselines()
     left = {name: getattr(budget, name) for name in ("searched", "finetuning", "beside", "unspent", "flops_left")}
     return {
         "tally": {name: copy(getattr(tally, name)) for name in counted},
@@ -55,6 +64,7 @@ def state(controller: SearchTrials) -> dict[str, Any]:
         "finetuning": {name: (n.record and n.record.trial, n.steps) for name, n in controller.finetuning._nets.items()},
         "ended": (controller.proposed_all, controller.patience.is_over),
         "history": deepcopy((controller.history.trials, controller.history.notes)),
+        "devices": [(dict(d.known), dict(d.failed), d.seconds, d._probe, *map(d.predict, nets)) for d in devices],
     }
 
 
@@ -85,8 +95,10 @@ LIMITED = {"budget": Budget(train_flops=4e10, patience=6)}
         {"strategy": "evolution"},
         LIMITED,
         {"scheduler": "mo-asha", "folds": 3, "polish": 0.0},
+        {"scheduler": "mo-asha", "costs": ("latency_ms@board",), "devices": device_commands(["board=./b {model}"])}
+        | {"limits": {"latency_ms@board": 0.3}},
     ],
-    ids=["plain", "scheduler", "repeats", "evolution", "limited", "folds"],
+    ids=["plain", "scheduler", "repeats", "evolution", "limited", "folds", "device"],
 )
 def test_a_log_cut_at_any_line_goes_on_as_the_unbroken_run(
     open_controller: Open, tmp_path: Path, more: dict[str, Any]
@@ -95,7 +107,7 @@ def test_a_log_cut_at_any_line_goes_on_as_the_unbroken_run(
     controller, log = open_controller(get("bench", 8), **RICH | more), tmp_path / "records.jsonl"
     driver, known = driver_of(controller), list[tuple[int, Any, float]]()
     states = {0: state(controller)}
-    while isinstance(job := driver.next(), TrainJob):
+    while isinstance(job := driver.next(), TrainJob | LatencyJob):
         is_first = not controller.live[job.trial].results_by_seed
         if is_first:
             lines = len(log.read_bytes().splitlines())

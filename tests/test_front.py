@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import itertools
-import json
 import math
 import os
 import random
@@ -16,7 +15,8 @@ import pytest
 from rich.console import Console
 
 from alternas.archs import InputError, static_cost, zoo
-from alternas.results.latency.measurements import latencies_of, read_latencies
+from alternas.results.latency.kept import read_latencies
+from alternas.results.latency.measurements import latencies_of
 from alternas.results.ranking.front import ExtraResults, leaderboard, noise_of, rank_rows
 from alternas.results.ranking.metric import Metric
 from alternas.results.ranking.objectives import RankingQuery, parse_objectives, train_flops, train_seconds
@@ -27,7 +27,7 @@ from alternas.results.ranking.verdict import pick
 from alternas.results.render.board import board_drawing, summary_lines
 from alternas.results.render.tables import nets_table
 from alternas.results.runs.record import Record
-from runs import made_run, near_noise, width_of
+from runs import add_measured, made_run, measured, near_noise, width_of
 
 
 def record(
@@ -275,8 +275,7 @@ def _measured(key: str, ms: float) -> Any:
 
 
 def write(folder: Path, *rows: dict[str, Any]) -> Path:
-    (folder / "latency.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return folder
+    return add_measured(folder, rows)
 
 
 def test_the_last_latency_of_a_net_counts(tmp_path: Path) -> None:
@@ -304,16 +303,16 @@ def test_a_setting_is_named_by_as_much_as_tells_it(tmp_path: Path) -> None:
 
 def test_broken_latencies_are_named(tmp_path: Path) -> None:
     assert read_latencies(tmp_path) == []
-    good = json.dumps(_line("a", 1.0))
+    good = measured(**_line("a", 1.0))
     wrong = (_line("a", 0.0), _line("a", 1e-320), _line("a", 1e300), _line("a", 1.0, numbers={"energy_mj": 1e-10}))
-    for bad in ("{", "[]", "{}", *map(json.dumps, wrong), json.dumps(_line(3, 1.0))):
-        (tmp_path / "latency.jsonl").write_text(f"{good}\n{bad}\n{good}\n", encoding="utf-8")
+    for bad in (measured("a"), measured("a", latency_ms=[]), *(measured(**line) for line in (*wrong, _line(3, 1.0)))):
+        (tmp_path / "records.jsonl").write_text(f"{good}{bad}{good}", encoding="utf-8")
         with pytest.raises(InputError, match="line 2 is broken"):
             read_latencies(tmp_path)
-    write(tmp_path, _line("a", "fast"))
+    (tmp_path / "records.jsonl").write_text(measured(**_line("a", "fast")), encoding="utf-8")
     with pytest.raises(InputError, match=r"latency_ms must be a number from 0 to 1e\+18, got 'fast'"):
         read_latencies(tmp_path)
-    (tmp_path / "latency.jsonl").write_text(f"{good}\n{good[:9]}", encoding="utf-8")
+    (tmp_path / "records.jsonl").write_text(f"{good}{good[:9]}", encoding="utf-8")
     assert len(read_latencies(tmp_path)) == 1
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from test_store import FACTS, POINT, record
 from alternas.archs import Genotype, InputError, static_cost, zoo
 from alternas.archs.json_files import convert, parse_json, parse_line, read_json
 from alternas.results.analysis_tools.index import read_index
-from alternas.results.latency.measurements import keep, read_latencies
+from alternas.results.latency.kept import measured_event
 from alternas.results.ranking.metric import run_metric
 from alternas.results.runs.bank_progress import read_progress
 from alternas.results.runs.record import Record
@@ -25,6 +26,7 @@ from alternas.search.tracking.tracker import Notes
 from alternas.search.training import recipes
 from alternas.search.training.job import JobResult, Point
 from alternas.search.trials.trial import Trial
+from runs import add_bank
 
 NO_JSON = {
     b"": "Expecting value", b"{": "Expecting property name", b"\xff{}": "utf-8", b"[NaN]": "NaN is no number",
@@ -142,8 +144,6 @@ def test_a_run_json_says_what_it_must(tmp_path: Path, wrong: dict[str, Any], wor
 READERS: dict[str, Callable[[Path], Any]] = {
     "run.json": read_settings,
     "records.jsonl": read_records,
-    "latency.jsonl": read_latencies,
-    "supernet.json": read_progress,
     "explain.json": read_index,
     "tracking/mlflow.jsonl": lambda folder: Notes(folder / "tracking" / "mlflow.jsonl", "here"),
     "net.json": lambda folder: read_json(folder / "net.json", Genotype),
@@ -169,22 +169,22 @@ def test_every_reader_names_its_file(tmp_path: Path, file: str, monkeypatch: pyt
 
 
 def test_odd_values_of_a_supernet_are_one_line(tmp_path: Path) -> None:
-    whole = {"format": 1, "step": 4, "total_steps": 8, "curve": [POINT], "predicted": {"x": 0.5}, "attempts": 0}
-    (tmp_path / "supernet.json").write_text(json.dumps(whole), encoding="utf-8")
-    assert read_progress(tmp_path) == whole
-    odd_values = {"format": 2, "step": -1, "total_steps": 0, "curve": 3, "predicted": {"x": "y"}, "facts": []}
+    whole = {"total_steps": 8, "curve": [POINT], "predicted": {"x": 0.5}, "attempts": 0}
+    add_bank(tmp_path, 4, **whole)
+    assert read_progress(tmp_path) == {"step": 4} | whole
+    odd_values = {"step": -1, "total_steps": 0, "curve": 3, "predicted": {"x": "y"}, "facts": [], "attempts": None}
     for name, odd in odd_values.items():
-        (tmp_path / "supernet.json").write_text(json.dumps(whole | {name: odd}), encoding="utf-8")
-        with pytest.raises(InputError, match=rf"supernet\.json: {name} must"):
+        (tmp_path / "records.jsonl").unlink()
+        add_bank(tmp_path, **{"step": 4, name: odd})
+        with pytest.raises(InputError, match=rf"records\.jsonl: line 1 is broken \(.*{name} must"):
             read_progress(tmp_path)
 
 
 def test_a_measurement_that_cannot_be_read_is_not_written(tmp_path: Path) -> None:
-    assert keep(tmp_path, "ab", (8, 8), {"latency_ms": 1.5}).ms == 1.5
     for wrong in ({"latency_ms": 1e300}, {"latency_ms": 1e-320}, {"latency_ms": 1.0, "numbers": {"energy_mj": 1e200}}):
-        with pytest.raises(InputError, match=r"latency\.jsonl: line 0 is broken \((latency_ms|numbers) must"):
-            keep(tmp_path, "ab", (8, 8), wrong)
-    assert [m.ms for m in read_latencies(tmp_path)] == [1.5]
+        with closing(Store(tmp_path)) as store, pytest.raises(InputError, match=r"kept: (latency_ms|numbers)"):
+            store.append(measured_event(0, "ab", (8, 8), wrong))
+    assert (tmp_path / "records.jsonl").read_bytes() == b""
 
 
 def test_dataclasses_are_named_by_field() -> None:

@@ -25,13 +25,12 @@ from alternas.results.latency import nets as measured_nets
 from alternas.results.latency import on_this_machine as measuring
 from alternas.results.latency.device_command import device_commands
 from alternas.results.latency.front import measure_front
+from alternas.results.latency.kept import read_latencies
 from alternas.results.latency.measurements import (
-    FILE,
     Effort,
     LatencySetting,
     latencies_of,
     latency_settings,
-    read_latencies,
 )
 from alternas.results.latency.nets import (
     TimedNet,
@@ -43,7 +42,7 @@ from alternas.results.latency.nets import (
     rank_correlation_macs,
 )
 from alternas.results.latency.on_this_machine import Latency, measure, median_interval, session_of
-from alternas.results.runs.store import locked
+from alternas.results.runs.store import locked, read_events
 from runs import made_run, net_row
 
 IMAGE = (3, 8, 8)
@@ -217,7 +216,9 @@ def test_nets_of_a_run_are_measured_and_kept(run: Path) -> None:
     heard: list[str] = []
     found = list(measure_nets(nets_of("mine")[0], settings, run, heard.append))
     assert heard == ["trial 0", "trial 1"] * 2, "only those trained whole"
-    kept = [json.loads(line) for line in (run / FILE).read_text(encoding="utf-8").splitlines()]
+    events = read_events(run, "measured")
+    kept = [{"key": event.net} | event.result for event in events]
+    assert [event.trial for event in events] == [0, 1] * 2
     assert [(row["key"], row["batch"], row["latency_ms"]) for row in kept] == [
         (subject.key, latency.setting.batch, latency.latency_ms) for subject, latency in found
     ]
@@ -249,7 +250,9 @@ def test_the_front_is_measured_once(run: Path, monkeypatch: pytest.MonkeyPatch, 
     assert [m.ms for m in read_latencies(run)] == [2.0, 2.0]
     measure_front(run, "macs", places[:1])
     assert len(asked) == 3
-    (run / FILE).unlink()
+    log = run / "records.jsonl"
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join(line for line in lines if not line.startswith(b'{"event"')))
     monkeypatch.setattr("alternas.results.latency.front.MAX_SECONDS", 0.0)
     measure_front(run, "macs", places[:1])
     assert asked[3:] == ["trial 0 cpu"], "the cheapest, then the time is over"
@@ -258,7 +261,7 @@ def test_the_front_is_measured_once(run: Path, monkeypatch: pytest.MonkeyPatch, 
 def test_a_run_at_work_is_not_measured(run: Path) -> None:
     with locked(run), pytest.raises(InputError, match="worked on by another process"):
         next(measure_nets(nets_of("mine")[0], [LatencySetting()], run))
-    assert not (run / FILE).exists()
+    assert not read_events(run, "measured")
 
 
 def test_single_nets(run: Path) -> None:

@@ -17,9 +17,11 @@ from alternas.archs import Genotype, InputError
 from alternas.archs.errors import OperationError
 from alternas.archs.timm_net import TimmNet
 from alternas.cli import app as cli
-from alternas.results.latency.measurements import FILE, LatencySetting, read_latencies
+from alternas.results.latency.kept import measured_event, read_latencies
+from alternas.results.latency.measurements import LatencySetting
 from alternas.results.ranking.run_leaderboard import leaderboard_of
-from alternas.results.runs.store import read_records
+from alternas.results.runs.events import Event
+from alternas.results.runs.store import read_log, read_records
 from alternas.search.training.job import Job, JobResult, LatencyJob
 from alternas.search.trials.devices import MIN_NETS, SLACK, Device
 from alternas.search.trials.search_trials import SearchTrials
@@ -109,11 +111,12 @@ def test_another_machine_ends_the_search(controller: Callable[..., SearchTrials]
 
 def test_trained_nets_without_a_latency_are_named(controller: Callable[..., SearchTrials], tmp_path: Path) -> None:
     run_loop(controller(trials=3), FakeExecutor(2, timed), SilentView())
-    lines = (tmp_path / FILE).read_text(encoding="utf-8").splitlines(keepends=True)
-    (tmp_path / FILE).write_text("".join(lines[1:]), encoding="utf-8")
-    device = Device(tmp_path, price, *TIMING)
+    lines = read_log(tmp_path)
+    first = next(line for line in lines if isinstance(line, Event) and line.event == "measured")
+    device = Device(price, *TIMING)
+    device.check(lines, "mine")
     with pytest.raises(InputError, match="1 trained nets, trial 0 first, have no latency in cpu/1/float32/eager/1/8"):
-        device.recall(read_records(tmp_path))
+        device.check([line for line in lines if line is not first], "mine")
 
 
 def draws(count: int) -> list[Genotype]:
@@ -122,21 +125,25 @@ def draws(count: int) -> list[Genotype]:
     return list(nets.values())[:count]
 
 
-def test_a_guess_follows_the_first_measurement(tmp_path: Path) -> None:
-    device, (first, second, *_) = Device(tmp_path, price, *TIMING), draws(8)
+def measured(net: Genotype, ms: float) -> Event:
+    return measured_event(0, net.key, (8, 8), row(ms))
+
+
+def test_a_guess_follows_the_first_measurement() -> None:
+    device, (first, second, *_) = Device(price, *TIMING), draws(8)
     ratio = device.predict(second) / device.predict(first)
-    device.add(first, row(2.0))
+    device.apply(measured(first, 2.0), first)
     assert device.predict(first) == 2.0
     assert device.predict(second) == pytest.approx(2.0 * ratio, rel=0.05)
 
 
-def test_strategies_expect_what_is_measured_or_predicted_to_be_far_over_a_limit(tmp_path: Path) -> None:
-    device, nets = Device(tmp_path, price, *TIMING), draws(40)
+def test_strategies_expect_what_is_measured_or_predicted_to_be_far_over_a_limit() -> None:
+    device, nets = Device(price, *TIMING), draws(40)
     for net in nets[: MIN_NETS - 1]:
-        device.add(net, row(milliseconds(net)))
+        device.apply(measured(net, milliseconds(net)), net)
     assert device.expected_excess(nets[35], "latency_ms", 1e-6) == 0, "too few were measured"
     for net in nets[MIN_NETS - 1 : 30]:
-        device.add(net, row(milliseconds(net)))
+        device.apply(measured(net, milliseconds(net)), net)
     ms, known = device.predict(nets[35]), milliseconds(nets[0])
     assert device.expected_excess(nets[35], "latency_ms", ms / SLACK * 1.01) == 0
     assert device.expected_excess(nets[35], "latency_ms", ms / SLACK / 1.5) == pytest.approx(0.5)
@@ -170,7 +177,8 @@ def test_guesses_do_not_outlive_the_measurement(tmp_path: Path, open_controller:
     ground = work.context.strategy_context()
     genes = {name: options[0] for name, options in dict(options_of(work.context.space)).items()}
     guess = ground.features_of(genes).costs.objective
-    work.context.devices.of("latency_ms").add(ground.features_of(genes).net, row(7.5))
+    net = ground.features_of(genes).net
+    work.context.devices.apply(measured(net, 7.5), net)
     assert guess != ground.features_of(genes).costs.objective == 7.5
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from alternas.results.runs.overview import ROW, list_runs
 from alternas.spaces import get
-from runs import RECIPE, drawn_records, made_run, record
+from runs import RECIPE, add_bank, drawn_records, made_run, record
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
@@ -25,9 +25,7 @@ def test_compute_is_of_all_that_was_done() -> None:
     stopped |= {"status": "pruned", "accuracy": 0.9, "budget": {"done": 3, "full": 10}, "kind": "search"}
     stopped |= {"runtime": {"evaluated": 20}, "accuracies": {}}
     free |= {"status": "infeasible", "accuracy": None, "budget": {}, "runtime": {}, "accuracies": {}, "kind": "search"}
-    bank = {"format": 1, "step": 7, "train_flops": 1000.0, "eval_flops": 10.0}
-    folder = made_run(Path("runs/mine"), [plain, stopped, free])
-    (folder / "supernet.json").write_text(json.dumps(bank), encoding="utf-8")
+    add_bank(made_run(Path("runs/mine"), [plain, stopped, free]), 7, train_flops=1000.0, eval_flops=10.0)
     (row,) = list_runs()
     assert tuple(row) == ROW
     batch, macs = RECIPE["batch_size"], plain["cost"]["macs"]
@@ -103,8 +101,7 @@ def test_one_long_name_cuts_nothing(alternas: Any, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("flops", ["1e3", -1])
 def test_a_stranger_s_numbers_are_refused(alternas: Any, flops: Any, caplog: pytest.LogCaptureFixture) -> None:
-    folder = made_run(Path("runs/mine"), [])
-    (folder / "supernet.json").write_text(json.dumps({"format": 1, "step": 7, "train_flops": flops}), encoding="utf-8")
+    add_bank(made_run(Path("runs/mine"), []), 7, train_flops=flops)
     code, out, _ = alternas("runs", "--json")
     assert (code, [row["status"] for row in json.loads(out)]) == (0, ["unreadable"])
     assert "train_flops must be a number from 0" in caplog.text

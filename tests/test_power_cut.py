@@ -212,7 +212,7 @@ def of_bank(job: Any) -> JobResult | None:
 def test_a_power_cut_while_a_bank_trains_leaves_a_run_that_goes_on(
     alternas: Any, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A state of the bank is on disk before supernet.json counts on it, the bank before a net is evaluated."""
+    """A state of the bank is on disk before the log counts on it, the bank before a net is evaluated."""
     monkeypatch.setattr(FakePool, "fate_of_all", staticmethod(of_bank))
     monkeypatch.setattr(bank_training, "SEGMENTS", 4)
     os.chdir("disk")
@@ -226,5 +226,5 @@ def test_a_power_cut_while_a_bank_trains_leaves_a_run_that_goes_on(
         code, _, errors = alternas(*BANK)
         assert code == 0, (state, errors)
         assert "rewind" not in errors
-        assert "goes on from step" not in errors, "no state that supernet.json names was lost"
+        assert "goes on from step" not in errors, "no state that the log names was lost"
         assert sorted((r.key, r.weights) for r in read_records(Path("runs/mine"))) == whole

@@ -20,7 +20,6 @@ import pytest
 
 from alternas.archs import InputError, zoo
 from alternas.cli import app as cli
-from alternas.results.latency.measurements import keep
 from alternas.results.ranking.front import leaderboard
 from alternas.results.ranking.pareto import hypervolume
 from alternas.results.report.elements import Matrix
@@ -34,7 +33,7 @@ from alternas.results.report.svg import matrix_svg
 from alternas.results.runs.record import Record
 from alternas.spaces import FixedChooser, get
 from alternas.spaces.base import options_of, random_genes
-from runs import DATA, STEPS, drawn_records, made_run
+from runs import DATA, STEPS, add_measured, drawn_records, made_run
 
 EVIL = "</script><img src=x onerror=alert(1)>'\"&lt;<b>"
 TABLES = ("nets", "rungs_table", "common", "statuses", "failures", "settings", "versions", "data", "recipe")
@@ -327,8 +326,8 @@ def test_a_run_searched_for_latency(tmp_path: Path) -> None:
     folder = made_run(tmp_path / "r", rows, settings=settings)
     setting = {"device": "cpu", "batch": 1, "dtype": "float32", "runtime": "eager", "threads": 1, "machine": "Chip"}
     for i, row in enumerate(rows):
-        keep(folder, row["key"], (8, 8), {"latency_ms": 1.0 + i, "latency_spread_ms": 0.1, **setting})
-        keep(folder, row["key"], (8, 8), {"latency_ms": 9.0, "latency_spread_ms": 0.1, **setting, "batch": 32})
+        known = {"key": row["key"], "image_size": (8, 8), "latency_spread_ms": 0.1, **setting}
+        add_measured(folder, [known | {"latency_ms": 1.0 + i}, known | {"latency_ms": 9.0, "batch": 32}])
     write_report(folder)
     run = open_run(folder)
     cost = {row["key"]: 1.0 + i for i, row in enumerate(rows)}

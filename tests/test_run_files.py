@@ -16,7 +16,6 @@ from alternas.archs.files import atomic_write, open_own, read_own
 from alternas.results.analysis_tools.index import write_index
 from alternas.results.analysis_tools.inputs import AnalysisResult
 from alternas.results.analysis_tools.output import write_results
-from alternas.results.latency.measurements import keep, read_latencies
 from alternas.results.report.page import write_report
 from alternas.results.runs.store import Store, locked, read_records, read_settings
 from alternas.search.data.dataset import DataConfig
@@ -29,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("elsewhere")
 
 SECRET = b"ssh-ed25519 AAAA of somebody\n"
 FILES = (
-    "run.json", "records.jsonl", "lock", "latency.jsonl", "sample.npz", "report.html",
+    "run.json", "records.jsonl", "lock", "sample.npz", "report.html",
     "report.html.part", "explain", "explain/explain.json", "explain/a.png", "explain/a.csv",
     "weights", "weights/x.safetensors", "weights/x.npz", "checkpoints", "checkpoints/x.pt", "tensorboard/trial-00000",
     "retrain", "retrain/run.json", "retrain/records.jsonl", "retrain/weights", "analyses",
@@ -114,7 +113,7 @@ def test_a_runs_own_folder_may_lie_elsewhere(alternas: Any) -> None:
         assert (Path("moved") / "lock").is_file()
 
 
-@pytest.mark.parametrize("file", ["run.json", "records.jsonl", "latency.jsonl"])
+@pytest.mark.parametrize("file", ["run.json", "records.jsonl"])
 def test_a_file_that_may_not_be_read_is_one_line(alternas: Any, monkeypatch: pytest.MonkeyPatch, file: str) -> None:
     """That of another user; `runs` lists the run, and the others as ever."""
     folder = finished_run()
@@ -133,7 +132,7 @@ def test_a_file_that_may_not_be_read_is_one_line(alternas: Any, monkeypatch: pyt
         assert (code, out, err.count("\n")) == (2, "", 1), (words, out, err)
         assert f"mine/{file}: cannot be read" in err, (words, err)
     rows = {row["name"]: row["status"] for row in json.loads(alternas("runs", "--json")[1])}
-    assert rows == {"other": "stopped", "mine": "stopped" if file == "latency.jsonl" else "unreadable"}
+    assert rows == {"other": "stopped", "mine": "unreadable"}
 
 
 def test_a_lock_keeps_what_it_finds(tmp_path: Path) -> None:
@@ -150,14 +149,12 @@ def a_finding() -> AnalysisResult:
 READS = {
     "records.jsonl": read_records,
     "run.json": read_settings,
-    "latency.jsonl": read_latencies,
     f"any.{EDITION}.json": lambda folder: cached(folder / "any.json", dict),
     "any": lambda folder: read_own(folder / "any"),
 }
-NONE = ("records.jsonl", "latency.jsonl", f"any.{EDITION}.json")  # that may not be there
+NONE = ("records.jsonl", f"any.{EDITION}.json")  # that may not be there
 WRITES = {
     "records.jsonl": Store,
-    "latency.jsonl": lambda folder: keep(folder, "x", (8, 8), {"latency_ms": 1.0}),
     "any": lambda folder: open_own(folder / "any", "wb"),
 }
 USES = [

@@ -22,7 +22,7 @@ from alternas.results.render.describe_net import InputSpec
 from alternas.results.runs.record import Record
 from alternas.results.saved_run import SavedRun
 from command_line import within
-from runs import DATA, drawn_records, made_run
+from runs import DATA, add_measured, drawn_records, made_run
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
@@ -34,7 +34,7 @@ ODD: list[Any] = [
     {"x": None}, [{}], [{"step": 1}], [{"step": "x", "accuracy": 1}], {"accuracy": 1e308}, [0] * 3, "2026-01-01",
 ]  # fmt: skip
 FILES = {  # and how often each is chosen
-    "run.json": 4, "records.jsonl": 8, "retrain/run.json": 2, "retrain/records.jsonl": 3, "latency.jsonl": 2,
+    "run.json": 4, "records.jsonl": 8, "retrain/run.json": 2, "retrain/records.jsonl": 3,
     "explain/explain.json": 1,
 }  # fmt: skip
 MORE: dict[str, Any] = {
@@ -71,9 +71,7 @@ def lay_run(name: str = "mine") -> Path:
     ]
     made_run(folder / "retrain", again, data=data)
     row = {"latency_ms": 1.5, "latency_spread_ms": 0.1, "device": "cpu", "batch": 1, "image_size": [8, 8]}
-    (folder / "latency.jsonl").write_text(
-        "".join(json.dumps({"key": r["key"], **row}) + "\n" for r in rows), encoding="utf-8"
-    )
+    add_measured(folder, [{"key": r["key"], **row} for r in rows])
     (folder / "explain").mkdir()
     files = {"png": "noise.png", "csv": "noise.csv"}
     part = {"analysis": "noise", "title": "t", "nets": ["a"], "summaries": ["r"], **files}

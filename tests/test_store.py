@@ -166,7 +166,7 @@ def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:
     "line",
     [
         '{"event": "started"}',
-        '{"event": "ended", "trial": 1}',
+        '{"event": "finished", "trial": 1}',
         '{"event": "started", "trial": 1, "key": "../x"}',
         '{"event": "paused", "trial": 1}',
         '{"event": "promoted", "trial": 1, "surprise": 2}',

@@ -19,7 +19,7 @@ from alternas.results.ranking.metric import Metric
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.remarks import sharing_lines
 from alternas.results.runs.bank_progress import BANK_FORMAT, BANK_NAME, read_progress
-from alternas.results.runs.store import Store, read_records, weights_file
+from alternas.results.runs.store import Store, read_events, read_records, weights_file
 from alternas.search.context import SearchContext
 from alternas.search.default import UNLIMITED
 from alternas.search.spec import Supernet
@@ -28,6 +28,8 @@ from alternas.search.supernet.budget import NETS_A_STEP
 from alternas.search.training.bank_jobs import EvaluateJob, SupernetJob
 from alternas.search.training.job import Job, JobResult, Point, TrainJob
 from alternas.search.trials.bank_training import SEGMENTS
+from alternas.search.trials.forecast import Forecast
+from alternas.search.trials.producer import Idle
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import get
 from fakes import RECIPE, FakeExecutor, KilledError, SilentView, driver_of, fake_accuracy, run_loop, shared_of, spec_of
@@ -270,8 +272,7 @@ def test_a_restarted_driver_draws_the_nets_of_an_unbroken_run(open_supernet: Ope
     hybrids = [sum(net.family == "hybrid" for nets in job for net in nets) / (2 * len(job)) for job in broken.values()]
     assert hybrids[0] == pytest.approx(1 / 3, abs=0.12)
     assert all(share < hybrids[0] - 0.1 for share in hybrids[1:]), "they learn worse, it seems"
-    for file in (open_supernet().folder / "supernet.json", open_supernet().folder / "records.jsonl"):
-        file.unlink()
+    (open_supernet().folder / "records.jsonl").unlink()
     segments.clear()
     run(open_supernet(), fate, slots=1)
     assert broken == {start: job.nets for start, job in segments.items()}
@@ -326,19 +327,6 @@ def test_a_bank_goes_on_from_the_last_good_checkpoint(
     progress = read_progress(tmp_path)
     assert progress is not None
     assert progress["step"] == progress["total_steps"]
-
-
-@pytest.mark.parametrize(
-    "content", ["", '{"format": 1, "st', '{"format": 1, "step": -3}', '{"format": 1, "step": 1, "predicted": [1]}']
-)
-def test_a_broken_note_of_the_bank_is_put_aside(
-    open_supernet: Open, tmp_path: Path, caplog: pytest.LogCaptureFixture, content: str
-) -> None:
-    (tmp_path / "supernet.json").write_text(content, encoding="utf-8")
-    run(open_supernet())
-    assert "kept as supernet.json.broken, and the supernet's training begins anew" in caplog.text
-    assert (tmp_path / "supernet.json.broken").read_text(encoding="utf-8") == content
-    assert any(r.weights == "polished" for r in read_records(tmp_path))
 
 
 @pytest.mark.parametrize("harm", ["empty", "halved", "gone"])
@@ -470,3 +458,39 @@ def test_a_bank_is_searched_again_with_another_limit(
     code, _, err = alternas("search", "all", "--data", "digits", "--supernet", "first", "--name", "third", *small)
     assert code == 2
     assert "the bank of run 'first' is for something else: space is 'bench' there, 'all' here" in err
+
+
+def known(controller: SearchTrials) -> dict[str, Any]:
+    """What a search on a bank knows, and the job that comes next."""
+    shared = shared_of(controller)
+    bank, context = shared.bank_training, controller.context
+    return {
+        "bank": (bank.progress, bank._previous, bank.flops_left, context.nets and context.nets.nets(9, NETS_A_STEP)),
+        "nets": (list(shared._records), shared._spent, shared.ready, shared.affordable, list(controller.live)),
+        "finetuning": {key: (n.record and n.record.trial, n.steps) for key, n in controller.finetuning._nets.items()},
+        "forecast": {kind: work.flops for kind, work in Forecast(controller).left().items()},
+    }
+
+
+@pytest.mark.slow
+def test_a_log_cut_at_any_line_says_how_far_the_bank_is(open_supernet: Open, tmp_path: Path) -> None:
+    """One segment diverges, and the state after another is broken: the bank goes back to the one before."""
+    controller, log, told, count = open_supernet(), tmp_path / "records.jsonl", dict[int, Any](), 0
+    driver = driver_of(controller)
+    while not isinstance(job := driver.next(), Idle):
+        count += isinstance(job, SupernetJob)
+        lines = len(log.read_bytes().splitlines())
+        told.setdefault(lines, (known(controller), type(job), getattr(job, "start_step", 0)))
+        odd = {3: "nan", 6: "rewind", 9: "rewind"}.get(count) if isinstance(job, SupernetJob) else None
+        alone = JobResult(job.id, "ok", getattr(job, "stop_step", 0), 0.6, how={"evaluated": 720})
+        driver.take(JobResult(job.id, odd, error="so") if odd else answer(job) or alone)
+    steps = [event.step for event in read_events(tmp_path, "bank")]
+    assert sorted(steps) != steps
+    lines = log.read_bytes().splitlines(keepends=True)
+    assert len(told) > len(lines) / 2
+    for cut, (state, kind, start) in told.items():
+        log.write_bytes(b"".join(lines[:cut]))
+        again = open_supernet()
+        assert known(again) == state, f"cut after {cut} lines"
+        following = driver_of(again).next()
+        assert (type(following), getattr(following, "start_step", 0)) == (kind, start), f"cut after {cut} lines"

@@ -276,7 +276,7 @@ def test_a_run_that_is_followed_from_outside_has_everything_once(
     def go_on(seconds: float) -> None:
         waits.append(seconds)
         log.write_bytes(b"".join(lines[: cut + 5 * len(waits)]))
-        made_run(controller.folder, None, ended=cut + 5 * len(waits) >= len(lines))
+        made_run(controller.folder, None, cut + 5 * len(waits) >= len(lines))
 
     monkeypatch.setattr(time, "sleep", go_on)
     follow(controller.folder, "mlflow")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 from ...archs.errors import OperationError
@@ -14,9 +15,10 @@ from ..ranking.quantities import ACCURACY
 from ..ranking.run_leaderboard import leaderboard_of
 from ..render.describe_net import input_spec
 from ..runs.record import Record
-from ..runs.store import locked, read_records
+from ..runs.store import Store, locked, read_records
 from .device_command import TIMEOUT_SECONDS, DeviceCommand
-from .measurements import SHORT, LatencySetting, cpu_name, keep, read_latencies
+from .kept import measured_event, read_latencies
+from .measurements import SHORT, LatencySetting, cpu_name
 
 log = logging.getLogger("alternas")
 MAX_SECONDS = 5.0  # that measuring on this machine takes, beside the net under way when they are over
@@ -43,9 +45,9 @@ def measure_front(
     front = [by_trial[trial] for trial in trials]
     for setting in settings:
         if missing := _missing(folder, front, setting):
-            with locked(folder):
+            with locked(folder), closing(Store(folder)) as store:
                 try:
-                    _measure(folder, missing, setting, timeout_s)
+                    _measure(store, missing, setting, timeout_s)
                 except OperationError as error:
                     log.warning("the front was not measured to its end: %s; alternas latency measures it", error)
 
@@ -60,15 +62,15 @@ def _missing(folder: Path, front: Sequence[Record], setting: LatencySetting | De
 
 
 def _measure(
-    folder: Path, records: Sequence[Record], setting: LatencySetting | DeviceCommand, timeout_s: float
+    store: Store, records: Sequence[Record], setting: LatencySetting | DeviceCommand, timeout_s: float
 ) -> None:
     """Measure nets in one setting; OperationError if it cannot."""
     from .nets import measured, timed_net
 
     until = time.monotonic() + MAX_SECONDS
     for record in records:
-        net = timed_net(f"trial {record.trial}", net_from_dict(record.genotype), input_spec(folder), {})
+        net = timed_net(f"trial {record.trial}", net_from_dict(record.genotype), input_spec(store.folder), {})
         if latency := measured(net, setting, timeout_s, SHORT):
-            keep(folder, net.key, net.image_size, latency.to_dict())
+            store.append(measured_event(record.trial, net.key, net.image_size, latency.to_dict()))
         if isinstance(setting, LatencySetting) and time.monotonic() > until:
             return

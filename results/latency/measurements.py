@@ -1,6 +1,6 @@
-"""Latency: in which setting it is measured, and the file of a run that keeps it. Knows no torch.
+"""Latency: in which setting it is measured, and what a run's log keeps of it. Knows no torch.
 
-A line of `latency.jsonl` is a measurement; of each net the last one counts. It holds key, latency_ms,
+A "measured" event of the log is a measurement; of each net the last one counts. It holds latency_ms,
 latency_spread_ms, device, batch, dtype, runtime (of `RUNTIMES`), threads, image_size, machine and when.
 All from device to machine say in which setting it was measured; numbers of different settings, other machines too,
 are never compared. What a user's command has measured on a device (device_command.py) has the device's name, the
@@ -9,8 +9,6 @@ export format as runtime and the command as machine, and what else it printed as
 
 from __future__ import annotations
 
-import json
-import os
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -22,16 +20,13 @@ from msgspec import Meta
 
 from ...archs.cost import MAX_COST, MIN_COST
 from ...archs.errors import InputError, check_choice, is_whole, short_repr
-from ...archs.files import open_own
-from ...archs.json_files import Amount, Text, Whole, convert, parse_line
-from ..runs.append_only import cut_torn_line, read_lines
+from ...archs.json_files import Amount, Text, Whole, convert
 
 DEVICES = ("cpu", "cuda")
 DTYPES = ("float32", "bfloat16", "float16", "int8")
 ONNX_FORMATS = {"float32": "onnx", "float16": "onnx-fp16", "int8": "onnx-int8"}  # of export, by dtype
 RUNTIMES = ("eager", "compile", "graph", "onnx")
 MAX_BATCH = 2**20  # and threads
-FILE = "latency.jsonl"
 SETTING = ("device", "batch", "dtype", "runtime", "threads", "image_size", "machine")
 
 
@@ -154,37 +149,13 @@ class Measurement:
         return value if value >= MIN_COST else None
 
 
-def keep(folder: Path, key: str, image_size: Sequence[int], measured: Mapping[str, Any]) -> Measurement:
-    """Add one measurement, on disk when this returns; `measured` is `Latency.to_dict()`."""
-    path = folder / FILE
-    line = json.dumps({"key": key, "image_size": list(image_size), **measured}).encode()
-    measurement = _parse(path, 0, line)  # what is written can be read
-    cut_torn_line(path)
-    with open_own(path, "ab") as file:
-        file.write(line + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-    return measurement
-
-
-def read_latencies(folder: Path) -> list[Measurement]:
-    """All measurements of a run, in the order written; none if there is no file. A torn last line is left out.
-
-    Raises:
-        InputError: if another line is broken, with its number.
-    """
-    path = folder / FILE
-    return [_parse(path, number, line) for number, line in enumerate(read_lines(path), start=1)]
-
-
 CostValue = Annotated[float, Meta(ge=MIN_COST, le=MAX_COST)]
 OtherMs = Annotated[float, Meta(ge=0, le=MAX_COST)]  # 0 where other numbers were measured
 
 
 class _Row(TypedDict, total=False):
-    """The checked parts of a line."""
+    """The checked parts of a measurement."""
 
-    key: Required[Text]
     latency_ms: Required[OtherMs]
     latency_spread_ms: Amount | None
     numbers: dict[str, CostValue] | None
@@ -198,16 +169,14 @@ class _Row(TypedDict, total=False):
     machine: Text | None
 
 
-def _parse(path: Path, number: int, line: bytes) -> Measurement:
-    try:
-        row: Any = convert(parse_line(line), _Row, "")
-        ms, numbers = row["latency_ms"], row.get("numbers") or {}
-        if ms < MIN_COST and (ms or not numbers):
-            raise InputError(f"latency_ms must be a number from {MIN_COST:g}, got {ms!r}")
-    except ValueError as error:
-        raise InputError(f"{path}: line {number} is broken ({error})") from None
+def measurement_of(key: str, measured: Any) -> Measurement:
+    """The measurement of a net that an event holds; InputError if it is none."""
+    row: Any = convert(measured, _Row, "")
+    ms, numbers = row["latency_ms"], row.get("numbers") or {}
+    if ms < MIN_COST and (ms or not numbers):
+        raise InputError(f"latency_ms must be a number from {MIN_COST:g}, got {ms!r}")
     setting = _setting(*(tuple(p) if isinstance(p := row.get(name), list) else p for name in SETTING))
-    return Measurement(row["key"], ms, row.get("latency_spread_ms"), setting, numbers, row.get("seconds") or 0.0)
+    return Measurement(key, ms, row.get("latency_spread_ms"), setting, numbers, row.get("seconds") or 0.0)
 
 
 def side_text(image_size: Iterable[int]) -> str:
@@ -243,7 +212,7 @@ def latencies_of(measured: Iterable[Measurement], selector: str = "", where: str
     measured = list(measured)
     known = settings_in(measured)
     if not known:
-        raise InputError(f"latency: nothing was measured in run {where}: it has no {FILE}")
+        raise InputError(f"latency: nothing was measured in run {where}")
     parts = [part.strip() for part in selector.lower().split("/")]
     meant = []
     for setting in known:

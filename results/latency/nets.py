@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
@@ -31,9 +31,10 @@ from ..render.describe_net import InputSpec, find_arch, input_spec, parse_size, 
 from ..render.tables import short
 from ..render.terminal import plain
 from ..runs.status import Status
-from ..runs.store import find_run, locked, read_records
+from ..runs.store import Store, find_run, locked, read_records
 from .device_command import TIMEOUT_SECONDS, DeviceCommand
-from .measurements import FULL, Effort, LatencySetting, keep
+from .kept import measured_event
+from .measurements import FULL, Effort, LatencySetting
 from .on_device import SPREAD, DeviceError, measure_on
 from .on_this_machine import BUSY, Latency, check_device, measure, meter_of
 from .predictor import MIN_NETS, LatencyPredictor
@@ -129,7 +130,7 @@ def measure_nets(
     on_net: Callable[[str], None] = lambda name: None,
     timeout_s: float = TIMEOUT_SECONDS,
 ) -> Iterator[tuple[TimedNet, Latency]]:
-    """Measure every net in every setting, one after the other, and keep each result in latency.jsonl of the run.
+    """Measure every net in every setting, one after the other, and keep each result in the run's log.
 
     A run that is being searched is refused: its trainings would be in the way. Nets that a device fails on are left
     out with a warning.
@@ -152,16 +153,26 @@ def measure_nets(
             raise InputError(f"latency-command: nets of alternas can be exported, got {timms[0]}")
         for net in nets:
             net.check_memory(setting.batch)
-    with locked(folder) if folder else nullcontext():
+    with _log_of(folder) as store:
         for setting in settings:
             for net in nets:
                 on_net(net.name)
                 latency = measured(net, setting, timeout_s)
                 if latency is None:
                     continue
-                if folder:
-                    keep(folder, net.key, net.image_size, latency.to_dict())
+                if store:
+                    store.append(measured_event(net.facts["trial"], net.key, net.image_size, latency.to_dict()))
                 yield net, latency
+
+
+@contextmanager
+def _log_of(folder: Path | None) -> Iterator[Store | None]:
+    """The log of a run, which nobody else has meanwhile; None where there is no run."""
+    if folder is None:
+        yield None
+        return
+    with locked(folder), closing(Store(folder)) as store:
+        yield store
 
 
 def measured(net: TimedNet, setting: Setting, timeout_s: float, effort: Effort = FULL) -> Latency | None:

@@ -64,7 +64,7 @@ class Latency:
         return 1e3 * self.setting.batch / self.latency_ms if self.latency_ms else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Flat dict, as latency.jsonl keeps it."""
+        """Flat dict, as the log keeps it."""
         rest = asdict(self)
         del rest["setting"]
         return self.setting.parts | rest | {"images_per_second": self.images_per_second}

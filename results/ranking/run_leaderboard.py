@@ -8,7 +8,8 @@ from pathlib import Path
 
 from ...archs.errors import InputError, check_choice
 from ..latency.device_command import UNNAMED, devices_in, is_number_of_device, measured_on, split_number
-from ..latency.measurements import LatencySetting, Measurement, latencies_of, read_latencies, settings_in
+from ..latency.kept import read_latencies
+from ..latency.measurements import LatencySetting, Measurement, latencies_of, settings_in
 from ..runs.answers import right_share
 from ..runs.append_only import no_collection
 from ..runs.retrained import retrained
@@ -56,12 +57,6 @@ def leaderboard_of(folder: Path, query: RankingQuery | None = None) -> Leaderboa
         return replace(rank_rows(records, query, extra), folder=folder)
 
 
-def measured_values(folder: Path, cost: str) -> dict[str, float]:
-    """A measured cost of a run's nets, by key."""
-    query = RankingQuery((ACCURACY, cost))
-    return _on_devices(folder, query)[0].get(cost) or {key: m.ms for key, m in _latencies(folder, query).items()}
-
-
 def _latencies(folder: Path, query: RankingQuery) -> dict[str, Measurement]:
     """Latencies in the setting asked for; else in that of the search, or in the last one that its end measures in."""
     settings = read_settings(folder).get("settings", {})
@@ -99,6 +94,22 @@ def _on_devices(folder: Path, query: RankingQuery) -> tuple[dict[str, dict[str, 
         values[objective] = known
         device_settings += settings_in(found)
     return values, list(dict.fromkeys(device_settings))
+
+
+def device_of(folder: Path, cost: str) -> tuple[str, str]:
+    """Name of the number that a cost of a run is, and the setting that its search measures it in; "" if it is counted.
+
+    Raises:
+        InputError: if no device of the search measures it.
+    """
+    settings, (number, name) = read_settings(folder).get("settings", {}), split_number(cost)
+    if cost != LATENCY and not name:
+        return number, ""
+    devices = devices_in(settings, folder.name)
+    setting = devices.get(name or UNNAMED) or (None if name else LatencySetting.parse(settings.get("latency") or ""))
+    if setting is None:
+        raise InputError(f"run {folder.name}: objective {cost}: no device {name!r} in its settings")
+    return number, setting.setting_id(read_data_facts(folder)["image_size"])
 
 
 def validation_images(folder: Path) -> int:

@@ -3,58 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
-from typing import Any, Literal, Required, TypedDict
+from typing import Any
 
 from ...archs.errors import InputError
-from ...archs.json_files import Amount, Count, Number, Whole, read_json
-from .store import write_json
+from .store import read_events
 
-FILE = "supernet.json"
-FORMAT = 1
 BANK_NAME = "alternas-bank"  # of the one entry among the metadata of a bank's file
 BANK_FORMAT = 1
 FLOPS = ("train_flops", "eval_flops")
 
 
-class State(TypedDict, total=False):
-    """A state of the bank's training that a checkpoint is left of."""
-
-    step: Required[Whole]
-    attempts: Whole
-    curve: list[dict[str, Number | None]]
-    seconds: Amount
-    device: str
-    predicted: dict[str, Number]
-    steps_a_second: dict[str, Amount]
-    train_flops: Amount
-    eval_flops: Amount
-
-
-class Progress(State, total=False):
-    """The checked parts of supernet.json."""
-
-    format: Required[Literal[1]]
-    total_steps: Count
-    budget: dict[str, Number]
-    facts: dict[str, Any]
-    previous: State
-
-
 def read_progress(folder: Path) -> dict[str, Any] | None:
-    """What supernet.json of a run holds; None where there is none.
-
-    Raises:
-        InputError: if it cannot be read, or is of another format.
-    """
-    path = folder / FILE
-    return dict(read_json(path, Progress)) if os.path.lexists(path) else None
-
-
-def write_progress(folder: Path, progress: dict[str, Any]) -> None:
-    """Write supernet.json, whole or not at all."""
-    write_json(folder / FILE, {"format": FORMAT} | progress)
+    """How far the bank of a run is trained, as its log says; None where it has none."""
+    events = read_events(folder, "bank")
+    return {"step": events[-1].step, **events[-1].result} if events else None
 
 
 def read_about(path: Path) -> dict[str, Any]:

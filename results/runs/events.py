@@ -1,4 +1,4 @@
-"""`Event`: a line of records.jsonl about a trial under way. `Line`: an event or a record.
+"""`Event`: a line of records.jsonl about a trial or the run itself. `Line`: an event or a record.
 
 Records hold the ends of trials. Between them stand events, which begin with `{"event": `, so that commands that want
 the ends alone pass over them unread:
@@ -7,40 +7,46 @@ the ends alone pass over them unread:
     started     a trial's genes and what it begins with, before its first job; a net's, that is trained on, has none
     paused      its accuracy at a rung, and what its training is so far
     promoted    it goes on from that rung
+    measured    its net, on a device or on this machine, before or after its end
+    bank        how far the shared weights of a run are trained
+    opened      a session of the run begins
+    ended       all that the run was asked for is done
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, TypedDict
+from typing import Any, Required, TypedDict
 
 from ...archs.errors import InputError, check_choice
-from ...archs.json_files import Choice, Number, Text, Whole, convert, parse_line
+from ...archs.json_files import Amount, Choice, Count, Number, Text, Whole, convert, parse_line
+from ..latency.measurements import Measurement, measurement_of
 from .record import Inner, Name, Record, Seconds, Trial, check_time
 from .status import Weights
 
 START = b'{"event": '
-EVENTS = ("strategy", "started", "paused", "promoted")
+OF_TRIALS = ("strategy", "started", "paused", "promoted")
+EVENTS = (*OF_TRIALS, "measured", "bank", "opened", "ended")
 
 
 @dataclass(frozen=True)
 class Event:
-    """What happened to one trial; fields that its kind does not need keep their defaults, and are not written."""
+    """What happened to a trial or the run; fields that its kind does not need keep their defaults, not written."""
 
     event: Text
-    trial: Trial
+    trial: Trial  # 0 of bank, opened and ended
     key: Name = ""  # started: of the net, or of net and recipe
     genes: dict[str, Choice] = field(default_factory=dict)  # started
     parent: Trial | None = None  # started: the trial whose weights it begins with
     weights: Text = Weights.ALONE.value  # started: of `Weights`, polished where a net is trained on
-    step: Whole = 0  # paused: optimiser steps so far; started: those that a net is trained on for
+    step: Whole = 0  # paused, bank: optimiser steps so far; started: those that a net is trained on for
     accuracy: Number = 0.0  # paused
     started_at: Text = ""  # paused: when its first job began
-    result: dict[str, Any] = field(default_factory=dict)  # paused: fields of the record that it would have
+    result: dict[str, Any] = field(default_factory=dict)  # paused: fields of its record; measured: numbers; bank: state
     study: dict[str, Any] = field(default_factory=dict)  # strategy: notes of the run
     attrs: dict[str, Any] = field(default_factory=dict)  # strategy: notes of the trial
-    net: Name = ""  # started: key of the net alone
+    net: Name = ""  # started, measured: key of the net alone
     family: Text = ""  # started
 
     def to_line(self) -> bytes:
@@ -72,7 +78,16 @@ class Event:
         if event.event == "paused":
             convert(event.result, Outcome, "result")
             convert(event.result, Inner, "result")
+        if event.event == "bank":
+            convert(event.result, BankState, "result")
+        if event.event == "measured":
+            _ = event.measurement
         return event
+
+    @property
+    def measurement(self) -> Measurement:
+        """What was measured; InputError if that is nothing."""
+        return measurement_of(self.net, self.result)
 
 
 class Outcome(TypedDict):
@@ -84,6 +99,22 @@ class Outcome(TypedDict):
     device: Text
     runtime: dict[str, Any]
     lineage: dict[str, Any]
+
+
+class BankState(TypedDict, total=False):
+    """The checked parts of a state of the bank's training."""
+
+    total_steps: Required[Count]
+    attempts: Required[Whole]
+    curve: Required[list[dict[str, Number | None]]]
+    seconds: Amount
+    device: str
+    predicted: dict[str, Number]
+    steps_a_second: dict[str, Amount]
+    train_flops: Amount
+    eval_flops: Amount
+    budget: dict[str, Number]
+    facts: dict[str, Any]
 
 
 DEFAULTS = {f.name: f.default_factory() if callable(f.default_factory) else f.default for f in fields(Event)}

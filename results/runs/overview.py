@@ -19,7 +19,7 @@ from .append_only import no_collection
 from .bank_progress import read_progress
 from .nets import trained_nets
 from .record import REFERENCE_KINDS
-from .store import RUNS, read_records, read_settings
+from .store import RUNS, has_ended, read_records, read_settings
 
 ROW = (
     "name", "status", "what", "space", "data", "records", "trained", "best_accuracy", "metric", "best_value",
@@ -92,7 +92,7 @@ def run_row(folder: Path) -> dict[str, Any]:
     best = metric.value(max(scores)) if scores else None
     return {
         "name": folder.name,
-        "status": _status(folder, facts),
+        "status": _status(folder),
         "what": settings.get("study") or "search",
         "space": settings.get("space"),
         "data": facts.get("data", {}).get("name"),
@@ -107,7 +107,7 @@ def run_row(folder: Path) -> dict[str, Any]:
     }
 
 
-def _status(folder: Path, facts: dict[str, Any]) -> str:
+def _status(folder: Path) -> str:
     try:
         with open_own(folder / "lock", "rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -115,7 +115,7 @@ def _status(folder: Path, facts: dict[str, Any]) -> str:
         return "running"
     except FileNotFoundError:
         pass
-    return "ended" if facts.get("ended") else "stopped"
+    return "ended" if has_ended(folder) else "stopped"
 
 
 def _drawn(rows: list[dict[str, Any]]) -> Table:

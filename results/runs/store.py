@@ -1,7 +1,7 @@
 """A run's folder: `run.json` (its settings) and `records.jsonl` (the truth), read and appended.
 
 runs/NAME/run.json          settings, data facts, versions, the exact command
-runs/NAME/records.jsonl     the one truth: the ends of trials, and what those under way have come to; only appended
+runs/NAME/records.jsonl     the one truth: what came of trials, and what was measured; only appended
 runs/NAME/sample.npz        a few validation images, for exports to be checked on
 runs/NAME/checkpoints/      states of nets in training
 runs/NAME/weights/          final weights, KEY.safetensors; of retrainings and studies TRAINING_ID.safetensors
@@ -9,10 +9,9 @@ runs/NAME/tensorboard/      event files, a folder for each trial
 runs/NAME/tracking/         what each other tracker has, and under which ids
 runs/NAME/retrain/          the same again, of the retraining of its best nets
 
-A line of records.jsonl is a record, the end of a trial, or an event (see `events`): a trial has started, is paused at a
-rung, or is promoted. A record is synced when it is written, and all files that it names before it (`atomic_write`); so
-a power cut leaves no record without its weights. Events are not synced: what follows from a lost one is done again,
-from the trial's checkpoint.
+A line of records.jsonl is a record, the end of a trial, or an event (see `events`). A record is synced when it is
+written, and all files that it names before it (`atomic_write`); so a power cut leaves no record without its weights.
+Events are not synced: what follows from a lost one is done again, from the trial's checkpoint.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from ...archs.files import atomic_write, check_own, make_folder, naming, open_ow
 from ...archs.json_files import Amount, Number, Share, Whole, convert, parse_line, read_json
 from ...archs.parts import MAX_CLASSES, Width
 from .append_only import cut_torn_line, no_collection, read_lines
-from .events import START, Event, Line
+from .events import OF_TRIALS, START, Event, Line
 from .record import Record, check_format
 from .status import Weights
 
@@ -71,7 +70,6 @@ class RunFacts(TypedDict, total=False):
     versions: dict[str, str] | None
     storage_path: dict[str, Any]
     start_with: list[dict[str, Any]]
-    ended: bool
 
 
 class DataFacts(TypedDict):
@@ -172,9 +170,15 @@ def read_records(folder: Path) -> list[Record]:
     return [row for row in _rows(folder, lambda line: not line.startswith(START)) if isinstance(row, Record)]
 
 
-def read_events(folder: Path) -> list[Event]:
-    """The events of trials before their end, in the order written."""
-    return [row for row in _rows(folder, lambda line: line.startswith(START)) if isinstance(row, Event)]
+def read_events(folder: Path, *kinds: str) -> list[Event]:
+    """The events of these kinds, of trials before their end if none are given, in the order written."""
+    starts = tuple(START + json.dumps(kind).encode() for kind in kinds or OF_TRIALS)
+    return [row for row in _rows(folder, lambda line: line.startswith(starts)) if isinstance(row, Event)]
+
+
+def has_ended(folder: Path) -> bool:
+    """Whether all that a run was asked for is done."""
+    return [event.event for event in read_events(folder, "opened", "ended")][-1:] == ["ended"]
 
 
 def _rows(folder: Path, is_asked: Callable[[bytes], bool]) -> list[Line]:
@@ -216,11 +220,6 @@ def weights_file(folder: Path, record: Record) -> Path:
 def weights_name(key: str, weights: str) -> str:
     """Name of the files of a net in a search, which may have it on slices, and trained on, beside its own weights."""
     return f"{key}-{weights}" if weights in (Weights.SHARED, Weights.POLISHED, Weights.FINETUNED) else key
-
-
-def mark_ended(folder: Path) -> None:
-    """Note in run.json that all that the run was asked for is done; opening it again takes the note away."""
-    write_json(folder / "run.json", read_settings(folder) | {"ended": True})
 
 
 class Store:

@@ -25,7 +25,7 @@ from ray.tune.search import Searcher
 from ...archs import InputError, OperationError
 from ...results.render.terminal import Console
 from ...results.runs.status import Status
-from ...results.runs.store import mark_ended, run_folder
+from ...results.runs.store import run_folder
 from ..context import SearchContext
 from ..data.dataset import DataSet
 from ..prepare import prepare
@@ -212,6 +212,7 @@ class DriverSearcher(Searcher):
         if self._opened is None:
             self._context = self._context or prepare(self._spec, self._console)
             self._opened = self._open.enter_context(opened(self._context))
+            self._opened[1].open()
         trials, driver = self._opened
         self._report(driver)
         if len(self._running) >= self._most:
@@ -228,7 +229,7 @@ class DriverSearcher(Searcher):
         if job is Idle.WAIT:
             raise OperationError(f"run {self._spec.name!r}: nothing runs, and nothing can be run")
         driver.close()
-        mark_ended(driver.folder)
+        driver.end()
         conclude(trials, self._console)
         self.close()
         return Searcher.FINISHED

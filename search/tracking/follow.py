@@ -8,7 +8,6 @@ from pathlib import Path
 from ...archs.children import mark_children
 from ...archs.errors import OperationError
 from ...results.runs.log_reader import LogReader
-from ...results.runs.store import read_settings
 from .tracked_run import TrackedRun
 from .tracker import SessionEnd, TrackerEvent, check_trackers
 from .view import error_of, opened_tracker, report_of
@@ -25,7 +24,7 @@ def follow(folder: Path, name: str) -> None:
         KeyboardInterrupt: once the tracker knows that no more will come.
     """
     check_trackers((name,))
-    log, ended = LogReader(folder), False
+    log = LogReader(folder)
     lines = log.new()  # a broken run is refused before the tracker hears of it
     mark_children()
     tracker = opened_tracker(name, folder)
@@ -36,13 +35,13 @@ def follow(folder: Path, name: str) -> None:
 
     run = TrackedRun(folder, send)
     try:
-        while not ended:
-            ended = bool(read_settings(folder).get("ended"))
-            for line in (*lines, *log.new()):
+        while True:
+            for line in lines:
                 run.apply(line)
-            lines = []
-            if not ended:
-                time.sleep(POLL_SECONDS)
+            if run.ended:
+                break
+            time.sleep(POLL_SECONDS)
+            lines = log.new()
     except KeyboardInterrupt:
         send(SessionEnd(False, None))
         raise

@@ -10,8 +10,9 @@ from ...results.ranking.metric import run_metric, score_range
 from ...results.ranking.objectives import spent_on_training
 from ...results.ranking.pareto import above_chance, dominated_volume, normalized_cost
 from ...results.ranking.quantities import cost_value
-from ...results.ranking.run_leaderboard import costs_of, measured_values
+from ...results.ranking.run_leaderboard import costs_of, device_of
 from ...results.render.tables import short
+from ...results.runs.events import Line
 from ...results.runs.record import Record
 from ...results.runs.status import Status
 from ...results.runs.store import read_data_facts
@@ -28,7 +29,8 @@ class FrontScalars:
 
     def __init__(self, folder: Path) -> None:
         """Of the run in `folder`; InputError if its run.json is broken."""
-        self._folder, self._objective = folder, costs_of(folder)[0]
+        self._objective = costs_of(folder)[0]
+        self._number, self._setting_id = device_of(folder, self._objective)
         self._metric, self._limits, self._data = run_metric(folder), Limits.of_run(folder), read_data_facts(folder)
         self._measured: dict[str, float] = {}  # the objective's cost, by key
         self._scores = (math.inf, -math.inf)  # the worst and the best
@@ -37,27 +39,30 @@ class FrontScalars:
         self._flops = 0
         self.nets = 0
 
-    def add(self, record: Record) -> dict[str, float]:
-        """Scalars after the next record; {} if it changes nothing."""
+    def apply(self, line: Line) -> dict[str, float]:
+        """Scalars after the next line; {} if it changes nothing."""
+        if isinstance(line, Record):
+            return self._add(line)
+        if line.event == "measured" and self._setting_id:
+            found = line.measurement
+            if f"{found.setting}/".startswith(f"{self._setting_id}/") and (value := found.value(self._number)):
+                self._measured[found.key] = value
+        return {}
+
+    def _add(self, record: Record) -> dict[str, float]:
         self._flops += spent_on_training(record)
         if record.status != Status.OK or record.accuracy is None:
             return {}
         self.nets += 1
         self._scores = min(self._scores[0], record.accuracy), max(self._scores[1], record.accuracy)
-        if not self._limits.broken(record.cost):
-            score, cost = record.accuracy, self._cost_of(record)
+        cost = self._measured.get(record.key) if self._setting_id else cost_value(self._objective, record.cost)
+        if cost is not None and not self._limits.broken(record.cost):
+            score = record.accuracy
             self._lowest, self._most_expensive = min(self._lowest, cost), max(self._most_expensive, cost)
             if not any(other >= score and own <= cost for other, own in self._front):
                 rest = [(other, own) for other, own in self._front if other > score or own < cost]
                 self._front = [*rest, (score, cost)]
         return {"train_flops": float(self._flops)} | (self._scalars() if self._front else {})
-
-    def _cost_of(self, record: Record) -> float:
-        if (known := cost_value(self._objective, record.cost)) is not None:
-            return known
-        if record.key not in self._measured:
-            self._measured = measured_values(self._folder, self._objective)
-        return self._measured[record.key]
 
     def _scalars(self) -> dict[str, float]:
         metric, bounds = self._metric, (self._lowest, self._most_expensive)

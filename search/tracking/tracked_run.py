@@ -24,7 +24,11 @@ MANY = (Weights.SHARED, Weights.FROZEN)  # evaluated by the thousand, without a 
 
 
 class TrackedRun:
-    """Tells trackers of each training and of the front, as the lines of a run's log come."""
+    """Tells trackers of each training and of the front, as the lines of a run's log come.
+
+    Attributes:
+        ended: whether all that the run was asked for is done.
+    """
 
     def __init__(self, folder: Path, send: Callable[[TrackerEvent], None]) -> None:
         """`send` takes what is to be told; InputError if the run's run.json is broken."""
@@ -33,6 +37,7 @@ class TrackedRun:
         self._front = None if settings.get("study") else FrontScalars(folder)
         self._started: dict[int, Event] = {}
         self._ends = Counter[str]()  # of each training
+        self.ended = False
 
     def apply(self, line: Line) -> None:
         """Tell of the next line."""
@@ -40,14 +45,16 @@ class TrackedRun:
             self._started.pop(line.trial, None)
             if line.status not in UNTRAINED and line.weights not in MANY and not line.taken_from:
                 self._end(line)
-            if self._front and (values := self._front.add(line)):
-                self._send(FrontEvent(self._front.nets, values))
+        elif line.event in ("opened", "ended"):
+            self.ended = line.event == "ended"
         elif line.event == "started":
             self._started[line.trial] = line
         elif line.event == "paused" and (started := self._started.get(line.trial)):
             about = {"kind": "search", "family": started.family, "key": started.net, **started.genes}
             training = TrainingEvent(trial_name(line.trial), about | {"seed": self._seed})
             self.tell(replace(training, points=self._points(line.result["curve"]), paused=True))
+        if self._front and (values := self._front.apply(line)):
+            self._send(FrontEvent(self._front.nets, values))
 
     def tell(self, training: TrainingEvent) -> None:
         """Tell of a training, which no line may do."""

@@ -1,8 +1,8 @@
 """`BankTraining`: the training of a bank of shared weights, segment by segment, on one worker or several.
 
-supernet.json of the run says how far it is. Each segment leaves a checkpoint, and the last two are kept; one whose loss
-diverges, or whose workers are lost, is tried again from the last. Where that is broken or gone, training goes on from
-the one before, or begins anew. No Ray, no torch.
+"bank" events of the run's log say how far it is. Each segment leaves a checkpoint, and the last two are kept; one whose
+loss diverges, or whose workers are lost, is tried again from the last. Where that is broken or gone, training goes on
+from the one before, or begins anew. No Ray, no torch.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ import math
 import secrets
 import time
 from collections import defaultdict, deque
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from ...archs.cost import training_flops
-from ...archs.errors import InputError, OperationError
-from ...results.runs.bank_progress import FILE, FLOPS, read_progress, write_progress
+from ...archs.errors import OperationError
+from ...results.runs.bank_progress import FLOPS
+from ...results.runs.events import Event
 from ...results.runs.status import Status
 from ..context import SearchContext
 from ..supernet.attentive import LossPredictor
@@ -43,7 +45,7 @@ class BankTraining(Producer):
     """The training of a bank, which does not change with the nets.
 
     Attributes:
-        progress: what supernet.json holds: steps done, FLOPs, curve, attempts that diverged.
+        progress: what the last event says: steps done, FLOPs, curve, attempts that diverged.
     """
 
     def __init__(self, context: SearchContext, sampler: NetSampler, budget: SupernetBudget, bank: Path) -> None:
@@ -52,31 +54,26 @@ class BankTraining(Producer):
         self._sampler, self._budget, self._bank = sampler, budget, bank
         supernet = context.settings.supernet
         self._is_others = bool(supernet and supernet.bank)
-        self._take_up(self._noted())
+        self.progress: dict[str, Any] = NEW
+        self._previous: dict[str, Any] = NEW
         self._dealt, self._out = deque[SupernetJob](), set[int]()  # of a segment: jobs, ranks of those out
         self._results: dict[int, JobResult] = {}  # of the segment's workers that have ended, by rank
         self._lost = 0
         self._workers = 1  # of this segment
         self._rates = defaultdict[int, list[float]](list)  # optimiser steps a second in each segment, by workers
         self._patient_until = time.monotonic() + START_SECONDS
-        if self.done:
-            self._drop_checkpoints()
 
-    def _noted(self) -> dict[str, Any]:
-        """What supernet.json says; of a new bank where there is none, or a broken one, which is put aside."""
-        try:
-            return read_progress(self._folder) or NEW
-        except InputError as error:
-            file = self._folder / FILE
-            file.replace(file.with_name(f"{FILE}.broken"))
-            log.warning("%s; kept as %s.broken, and the supernet's training begins anew", error, FILE)
-            return NEW
-
-    def _take_up(self, progress: dict[str, Any]) -> None:
-        """Go on from a state of the training."""
-        about = {"total_steps": self._budget.steps, "budget": asdict(self._budget), "facts": self._context.bank_facts}
-        self.progress = progress | about
+    def note(self, event: Event) -> None:
+        """Take in a state of the training: a later one, the same that diverged, or an earlier one to go on from."""
+        step, before = event.step, self.progress
+        self._previous = before if step > before["step"] else self._previous if step == before["step"] else NEW
+        self.progress = NEW | event.result | {"step": step}
         self._sampler.prefer(LossPredictor(self.progress.get("predicted", {})))
+
+    def _event(self, progress: dict[str, Any]) -> Event:
+        about = {"total_steps": self._budget.steps, "budget": asdict(self._budget), "facts": self._context.bank_facts}
+        rest = {name: value for name, value in progress.items() if name != "step"}
+        return Event("bank", 0, step=progress["step"], result=rest | about)
 
     @property
     def done(self) -> bool:
@@ -135,9 +132,9 @@ class BankTraining(Producer):
     def _checkpoints(self) -> Path:
         return self._folder / "checkpoints"
 
-    def _drop_checkpoints(self) -> None:
+    def drop_checkpoints(self) -> None:
         """Keep the last two; once the bank is trained, its file is all that is needed."""
-        steps = () if self.done else (self.progress["step"], self.progress.get("previous", NEW)["step"])
+        steps = () if self.done else (self.progress["step"], self._previous["step"])
         for file in self._checkpoints.glob("bank-*.pt"):
             if file.stem not in {f"bank-{step}" for step in steps}:
                 file.unlink(missing_ok=True)
@@ -168,8 +165,8 @@ class BankTraining(Producer):
             metric=settings.metric,
         )
 
-    def take(self, job: SupernetJob, result: JobResult) -> tuple[()]:
-        """Take the result of a job, of which there is no record; OperationError if the bank cannot be trained."""
+    def take(self, job: SupernetJob, result: JobResult) -> Iterator[Event]:
+        """The state that the result of a segment's last job leads to; OperationError if the bank cannot be trained."""
         self._out.discard(job.member.rank)
         self._results[job.member.rank] = result
         if result.status != Status.OK:
@@ -177,35 +174,32 @@ class BankTraining(Producer):
         if not self._out and not self._dealt:
             results, self._results = self._results, {}
             self._clear_rendezvous()
-            self._end_segment(min((result for _, result in sorted(results.items())), key=lambda r: r.priority))
-        return ()
+            state = self._end_segment(min((result for _, result in sorted(results.items())), key=lambda r: r.priority))
+            if state:
+                yield self._event(state)
+                self.drop_checkpoints()
 
-    def _end_segment(self, result: JobResult) -> None:
-        """Take the result of a segment: the first worker's result, or the fault of another."""
+    def _end_segment(self, result: JobResult) -> dict[str, Any] | None:
+        """The state after a segment, by the first worker's result or the fault of another; None if it is as before."""
         if result.status == Status.LOST and self._lost < MAX_LOST:
             self._lost += 1
             self._patient_until = time.monotonic() + START_SECONDS
             log.warning("supernet: %s; its segment is tried again", result.error)
-        elif result.status in (Status.NAN, Status.OOM) and self.progress["attempts"] + 1 < MAX_ATTEMPTS:
-            self.progress["attempts"] += 1
-            write_progress(self._folder, self.progress)
+            return None
+        if result.status in (Status.NAN, Status.OOM) and self.progress["attempts"] + 1 < MAX_ATTEMPTS:
             log.warning("supernet: %s; goes on from the last checkpoint at half the learning rate", result.error)
-        elif result.status == Status.REWIND:
-            self._rewind(result.error)
-        elif result.status != Status.OK:
+            return self.progress | {"attempts": self.progress["attempts"] + 1}
+        if result.status == Status.REWIND:  # what was spent is spent all the same
+            spent = {name: self.progress[name] for name in FLOPS if name in self.progress}
+            step = self._previous["step"]
+            log.warning("supernet: %s; its training goes on from step %d", result.error, step)
+            return self._previous | spent
+        if result.status != Status.OK:
             raise OperationError(f"supernet: training ended as {result.status}: {result.error}")
-        else:
-            self._advance(result)
+        return self._advanced(result)
 
-    def _rewind(self, why: str) -> None:
-        """Go back to the state before the last; what was spent is spent all the same."""
-        spent = {name: self.progress[name] for name in FLOPS if name in self.progress}
-        self._take_up(self.progress.get("previous", NEW) | spent)
-        log.warning("supernet: %s; its training goes on from step %d", why, self.progress["step"])
-        write_progress(self._folder, self.progress)
-
-    def _advance(self, result: JobResult) -> None:
-        """Note that the bank stands at a new step."""
+    def _advanced(self, result: JobResult) -> dict[str, Any]:
+        """The state at a new step."""
         before, share = self.progress["step"], self._settings.recipe.batch_size / NETS_A_STEP
         nets = [net for step in range(before, result.step) for net in self._sampler.nets(step, NETS_A_STEP)]
         macs = [self._sampler.macs(net) for net in nets]
@@ -217,19 +211,14 @@ class BankTraining(Producer):
         evaluated = sum(evaluation_flops(self._sampler.macs(net), *images) for net in validated)
         seconds = result.seconds - self.progress.get("seconds", 0.0)
         self._rates[self._workers].append((result.step - before) / max(seconds, 1e-9))
-        rest = ("previous", "total_steps", "budget", "facts")
-        self.progress |= {
-            "previous": {name: value for name, value in self.progress.items() if name not in rest},
+        self._lost = 0
+        return self.progress | {
             "step": result.step,
             "curve": curve,
             "seconds": round(result.seconds, 3),
             "device": result.device,
             "predicted": predicted.weights,
-            "steps_a_second": {workers: round(max(rates), 3) for workers, rates in self._rates.items() if rates},
+            "steps_a_second": {str(workers): round(max(rates), 3) for workers, rates in self._rates.items() if rates},
             "train_flops": self.progress.get("train_flops", 0) + flops,
             "eval_flops": self.progress.get("eval_flops", 0) + evaluated,
         }
-        self._lost = 0
-        self._sampler.prefer(predicted)
-        write_progress(self._folder, self.progress)
-        self._drop_checkpoints()

@@ -1,7 +1,7 @@
 """`Devices`: what a search measures of its nets before it trains them, on this machine or by commands of the user's.
 
-A `Device` keeps the numbers of the nets measured on it and predicts those of others, by which strategies compare nets
-beforehand; schedulers, limits and fronts go by measured numbers alone. No torch.
+A `Device` keeps the numbers of the nets measured on it, as lines of the run's log say, and predicts those of others, by
+which strategies compare nets beforehand; schedulers, limits and fronts go by measured numbers alone. No torch.
 """
 
 from __future__ import annotations
@@ -10,14 +10,17 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from itertools import islice
+from typing import Any
 
 from ...archs import Cost, Genotype
 from ...archs.errors import InputError, OperationError
-from ...archs.timm_net import Net, net_from_dict
+from ...archs.timm_net import Net
 from ...results.latency.device_command import LATENCY, TIMEOUT_SECONDS, UNNAMED, DeviceCommand, split_number
-from ...results.latency.measurements import LatencySetting, Measurement, keep, latencies_of, read_latencies
+from ...results.latency.kept import measured_event
+from ...results.latency.measurements import LatencySetting, Measurement
 from ...results.latency.predictor import MIN_NETS, LatencyPredictor
+from ...results.runs.events import Event, Line
 from ...results.runs.record import Record
 from ...results.runs.status import UNTRAINED, Status
 from ..training.job import JobResult, LatencyJob
@@ -26,7 +29,6 @@ from .trial import Trial
 log = logging.getLogger("alternas")
 GROWTH = 1.1  # so many times as many nets, and the predictor is fitted anew
 ALWAYS_FITTED = 50  # nets, up to which it is fitted anew with each
-MAX_RECALLED = 300  # nets of an earlier session that it is fitted to, the last ones
 SLACK = 1.25  # times a limit, from which on a prediction keeps strategies from a net
 WAITS = (10.0, 30.0, 60.0, 120.0)  # seconds before a device that is not there is tried again
 FAILED = "failed"  # number of the limit that a net breaks which does not run on a device
@@ -35,16 +37,16 @@ FAILED = "failed"  # number of the limit that a net breaks which does not run on
 class Device:
     """This machine, or one that a command measures on, with the numbers that a run's nets have there.
 
+    None has any before `apply` has taken in the lines that say so.
+
     Attributes:
         known: of the nets measured, by key.
         failed: why nets do not run there, by key.
         seconds: that measuring has taken, in all sessions.
-        predictor: of the first number.
     """
 
     def __init__(
         self,
-        folder: Path,
         cost_fn: Callable[[Genotype], Cost],
         setting: LatencySetting | DeviceCommand,
         image: tuple[int, int, int],
@@ -52,38 +54,52 @@ class Device:
         numbers: Sequence[str] = (LATENCY,),
         timeout_s: float = TIMEOUT_SECONDS,
     ) -> None:
-        """Read what the run in `folder` has measured there.
+        """Take what latencies are measured under, or the device's command.
 
         Args:
-            setting: what latencies are measured under, or the device's command.
             image: channels, height, width.
             numbers: what every net must have, of which the first is predicted.
-
-        Raises:
-            InputError: if the run's latency.jsonl is broken, or holds this setting on several machines.
         """
-        self.setting, self._folder, self._cost_fn, self._image, self._classes = setting, folder, cost_fn, image, classes
+        self.setting, self._cost_fn, self._image, self._classes = setting, cost_fn, image, classes
         self._numbers, self._timeout_s = tuple(numbers), timeout_s
         self._setting_id = setting.setting_id(image[1:])
-        here = [m for m in read_latencies(folder) if f"{m.setting}/".startswith(f"{self._setting_id}/")]
-        measured = [m for m in here if None not in map(m.value, numbers)]
-        self.known: dict[str, Measurement] = latencies_of(measured, self._setting_id, folder.name) if measured else {}
+        self.known: dict[str, Measurement] = {}
         self.failed: dict[str, str] = {}
-        self.seconds = sum(m.seconds for m in here)
+        self.seconds = 0.0
         self._probe: Net | None = None
         self._misses, self._retry_at, self._at_work = 0, -math.inf, False
         self._learned: dict[str, Cost] = {}  # of measured nets of the space, by key
-        self.predictor = LatencyPredictor()
+        self._predictor = LatencyPredictor()
 
-    def recall(self, records: Sequence[Record]) -> None:
-        """Learn from the nets of an earlier session; InputError if one that was trained has not been measured here."""
-        missing = [r for r in records if r.status not in UNTRAINED and r.rungs and r.key not in self.known]
-        if missing:
+    def check(self, lines: Iterable[Line], run: str) -> None:
+        """Raise InputError if a net that a run has trained, as its lines say, has not been measured here."""
+        lines = list(lines)
+        here = {m.key for line in lines if isinstance(line, Event) and (m := self._measured(line))}
+        trained = [line for line in lines if isinstance(line, Record) and line.status not in UNTRAINED and line.rungs]
+        if missing := [record for record in trained if record.key not in here]:
             rule = f"{len(missing)} trained nets, trial {missing[0].trial} first, have no latency in {self._setting_id}"
-            raise InputError(f"run {self._folder.name!r}: {rule}; measure them: alternas latency {self._folder.name}")
-        self.failed |= {r.key: r.error for r in records if self.failure in r.constraint_violation}
-        for record in [r for r in records if r.key in self.known][-MAX_RECALLED:]:
-            self._learn(net_from_dict(record.genotype))
+            raise InputError(f"run {run!r}: {rule}; measure them: alternas latency {run}")
+
+    def _measured(self, event: Event) -> Measurement | None:
+        """The measurement of an event, if it was made here."""
+        if event.event != "measured":
+            return None
+        found = event.measurement
+        here = f"{found.setting}/".startswith(f"{self._setting_id}/")
+        return found if here and None not in map(found.value, self._numbers) else None
+
+    def apply(self, line: Line, net: Net | None) -> None:
+        """Take in a line, about a net that is known where it is of this search; that of another device is none."""
+        if isinstance(line, Record):
+            if self.failure in line.constraint_violation:
+                self.failed[line.key] = line.error
+        elif found := self._measured(line):
+            self.known[found.key] = found
+            self.seconds += found.seconds
+            if net:
+                self._probe = net
+            if isinstance(net, Genotype):
+                self._learned[net.key] = self._cost_fn(net)
 
     @property
     def failure(self) -> str:
@@ -107,20 +123,18 @@ class Device:
         """Note that the job has ended, however it did."""
         self._at_work = False
 
-    def add(self, net: Net, measured: dict[str, object]) -> None:
-        """Take up a new measurement, on disk first; OperationError if those before are of another kind of machine."""
-        new = keep(self._folder, net.key, self._image[1:], measured)
-        before = next(iter(self.known.values()), new)
+    def measured(self, trial: Trial, numbers: Mapping[str, Any]) -> Event:
+        """The event of a new measurement; OperationError if those before are of another kind of machine."""
+        event = measured_event(trial.number, trial.net.key, self._image[1:], numbers)
+        before, new = next(iter(self.known.values()), event.measurement), event.measurement
         if before.setting != new.setting:
             raise OperationError(f"latency: measured in {before.setting} before, and now in {new.setting}")
-        self.known[net.key] = new
-        self.seconds += new.seconds
         self._misses = 0
-        if isinstance(self.setting, DeviceCommand) and (differ := measured.get("busy")):
+        if isinstance(self.setting, DeviceCommand) and (differ := numbers.get("busy")):
             log.warning("device %s is busy: its repeats differ by %.0f %%", self.setting.name, 100 * float(str(differ)))
-        self._learn(net)
+        return event
 
-    def fail(self, net: Net, result: JobResult) -> None:
+    def fail(self, result: JobResult) -> None:
         """Take up that a net was not measured.
 
         Raises:
@@ -137,8 +151,6 @@ class Device:
         elif not self.known:
             fault = "it has measured no net yet, so the command is at fault"
             raise OperationError(f"{result.error}; {fault}; correct it and search again")
-        else:
-            self.failed[net.key] = result.error
 
     def value(self, key: str, number: str = "") -> float:
         """A number of a measured net, by default the first."""
@@ -158,14 +170,17 @@ class Device:
             return 0.0
         return max(0.0, self.predict(net) / (SLACK * limit) - 1)
 
-    def _learn(self, net: Net) -> None:
-        """Take in a measured net of the space; with enough new ones the predictor is fitted anew."""
-        self._probe = net
-        if not isinstance(net, Genotype):
-            return
-        self._learned[net.key] = self._cost_fn(net)
-        if len(self._learned) <= ALWAYS_FITTED or len(self._learned) >= GROWTH * self.predictor.count:
-            self.predictor = LatencyPredictor([*self._learned.values()], [self.value(key) for key in self._learned])
+    @property
+    def predictor(self) -> LatencyPredictor:
+        """Predictor of the first number, fitted to as many of the measured nets as are worth it."""
+        count = len(self._learned)
+        if count > ALWAYS_FITTED:
+            steps = math.floor(math.log(count / ALWAYS_FITTED, GROWTH))
+            count = round(ALWAYS_FITTED * GROWTH**steps)
+        if count != self._predictor.count:
+            nets = dict(islice(self._learned.items(), count))
+            self._predictor = LatencyPredictor([*nets.values()], [self.value(key) for key in nets])
+        return self._predictor
 
 
 class Devices:
@@ -189,10 +204,15 @@ class Devices:
         """These costs of all measured nets, by name and key."""
         return {cost: {key: self.value(cost, key) for key in self.of(cost).known} for cost in costs}
 
-    def recall(self, records: Sequence[Record]) -> None:
-        """Learn from the nets of an earlier session; InputError as `Device.recall`."""
+    def check(self, lines: Sequence[Line], run: str) -> None:
+        """Raise InputError as `Device.check`."""
         for device in self.by_name.values():
-            device.recall(records)
+            device.check(lines, run)
+
+    def apply(self, line: Line, net: Net | None) -> None:
+        """Take in a line about a net, as `Device.apply`."""
+        for device in self.by_name.values():
+            device.apply(line, net)
 
     def delay(self, trial: Trial) -> bool:
         """Whether a trial's net must be measured before it is trained."""

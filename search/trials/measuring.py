@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ...results.runs.events import Line
 from ...results.runs.status import Status
 from ..training.job import JobResult, LatencyJob, Workers
@@ -28,26 +30,30 @@ class Measuring(Producer):
         assert device is not None, "is_free_for"
         return device.job(trial.number, trial.net, max(1.0, 60 * minutes))
 
-    def take(self, job: LatencyJob, result: JobResult) -> list[Line]:
-        """Take a device's measurement of a net: it ends a trial whose net is over a limit, or does not run there."""
+    def take(self, job: LatencyJob, result: JobResult) -> Iterator[Line]:
+        """A device's measurement of a net, then the end of its trial if it is over a limit, or does not run there."""
         search, trial, device = self._search, self._search.live[job.trial], self._devices.at_work(job)
         device.release()
         given_up = search.live.received(trial, result)
+        if given_up:
+            yield given_up
         if result.status == Status.LOST:
-            return [given_up] if given_up else []
+            return
         if result.status == Status.OK:
-            device.add(trial.net, result.latency)
-            over = search.context.limits.measured(trial.net)
+            yield device.measured(trial, result.latency)
+            over = search.context.limits.measured(trial.net)  # as it is known by now
             if over and trial.kind != "reference":
                 self._over_in_a_row += 1
                 search.exhausted |= self._over_in_a_row >= MAX_OVER
-                return [search.admission.infeasible(trial, over)]
+                yield search.admission.infeasible(trial, over)
+                return
             self._over_in_a_row = 0
         else:
-            device.fail(trial.net, result)
+            device.fail(result)
             if result.status == Status.INFEASIBLE:
-                return [search.admission.infeasible(trial, {device.failure: 1.0}, result.error)]
+                yield search.admission.infeasible(trial, {device.failure: 1.0}, result.error)
+                return
             if result.status != Status.UNREACHABLE:
-                return [trial.finish(result.status, result.error)]
+                yield trial.finish(result.status, result.error)
+                return
         search.live.queue.appendleft(trial.number)  # to be measured elsewhere or again, then trained
-        return []

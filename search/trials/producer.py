@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from enum import Enum
 from typing import Any, Protocol
 
@@ -34,8 +34,8 @@ class Producer(Protocol):
         """The job of a free worker, or a line to be written, after which it is asked again."""
         ...
 
-    def take(self, job: Any, result: JobResult) -> Sequence[Line]:
-        """The lines that the result of one of its jobs says, with at most one record."""
+    def take(self, job: Any, result: JobResult) -> Iterable[Line]:
+        """The lines that the result of one of its jobs says; each is taken in before the next is asked for."""
         return ()
 
     def apply(self, line: Line) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 
 from ...archs import Genotype
@@ -111,6 +112,8 @@ class Proposer:
             trained: the baselines that the run trains.
         """
         context = self._context.strategy_context()
+        if self._context.devices:  # the same nets whatever was measured before
+            context = replace(context, expected_excess=context.excess)
         begun = [(record.kind, record.genes) for record in self._records if record.kind != "reference"]
         begun += [(t.kind, t.genes) for t in self._live.values() if t.kind == "search" and not t.is_finetuning]
         genes, searched = [own for _, own in begun], [own for kind, own in begun if kind == "search"]

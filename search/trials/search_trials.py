@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import replace
 
+from ...archs.timm_net import Net, net_from_dict
 from ...results.runs.bank_progress import read_about
-from ...results.runs.events import Event, Line
+from ...results.runs.events import OF_TRIALS, Event, Line
 from ...results.runs.record import Record
 from ...results.runs.status import UNTRAINED, Status, Weights
 from ...results.runs.store import Store
@@ -221,6 +222,12 @@ class SearchTrials(Producer):
 
     def apply(self, line: Line) -> None:
         """Take in a line of the log, of an earlier session or just written: nothing else changes what it tells of."""
+        if isinstance(line, Event) and line.event not in OF_TRIALS:
+            if line.event == "measured":
+                self.context.devices.apply(line, self._net(line.trial))
+            elif line.event == "bank" and self.shared:
+                self.shared.bank_training.note(line)
+            return
         self.history.apply(line)
         if isinstance(line, Record):
             self._end(line)
@@ -238,6 +245,12 @@ class SearchTrials(Producer):
         if trial := self.live.get(number):
             return self.context.cost_of(trial.net.key, trial.cost.totals())
         return self.context.cost_of(self._ended[number].key, self._ended[number].cost)
+
+    def _net(self, number: int) -> Net | None:
+        """The net of a trial; None if it is none of this search."""
+        if trial := self.live.get(number):
+            return trial.net
+        return net_from_dict(self._ended[number].genotype) if number in self._ended else None
 
     def _start(self, event: Event) -> None:
         """Take up a trial that has started, to wait for a worker."""
@@ -269,6 +282,7 @@ class SearchTrials(Producer):
             self._attempts = (self._attempts + 1) % MAX_PROPOSALS
         self.live.end(record)
         self.rungs.end(record.trial)
+        self.context.devices.apply(record, None)
         self.tally.apply(record)
         self.finetuning.apply(record)
         if record.status in UNTRAINED:
