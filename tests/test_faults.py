@@ -427,7 +427,7 @@ def test_a_search_that_died_before_its_settings_begins_anew(alternas: Any) -> No
 def test_what_nets_failed_of_is_said(alternas: Any, fake_pool: type[FakePool]) -> None:
     fate = lambda job: JobResult(job.id, "error", error="no such map") if job.trial == 0 else None  # noqa: E731
     fake_pool.fate_of_all = staticmethod(fate)
-    words = ("search", "resnet", "--data", "digits", "--trials", "1", "--name", "mine")
+    words = ("search", "resnet", "--data", "digits", "--trials", "8", "--name", "mine")
     line = "failed: 1 net; the last, trial 0 (resnet): no such map"
     for command in (words, ("front", "mine")):
         code, out, _ = alternas(*command)

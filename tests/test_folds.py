@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from rich.console import Console
 
 from alternas.archs import InputError
 from alternas.results.ranking.front import noise_of
+from alternas.results.ranking.metric import Metric
 from alternas.results.ranking.noise import Noise, pooled_noise
 from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.runs.answers import right_share
@@ -87,12 +87,12 @@ def test_each_picture_is_judged_once_by_a_net_that_has_not_seen_it(run: Any) -> 
         assert record.runtime["judged"] == len(both)
         assert TrainedNet("", folder, record).view == own[0].view
     board = leaderboard_of(folder)
-    assert {row["images"] for row in board.rows} == {len(both)}
-    assert all(row["nested"] is not None for row in board.rows)
+    assert {row.images for row in board.rows} == {len(both)}
+    assert all(row.nested is not None for row in board.rows)
 
 
 def test_it_is_said_with_its_cost() -> None:
-    first, *_ = at_outset(seen(few(), View(folds=FOLDS)), recipes.smoke(), SimpleNamespace(name="accuracy"), FOLDS)  # pyright: ignore[reportArgumentType]
+    first, *_ = at_outset(seen(few(), View(folds=FOLDS)), recipes.smoke(), Metric(), FOLDS)
     assert first.startswith("data: 60 pictures in 3 folds, each judged once")
     assert "3 times the trainings" in first
     assert "2 x 0.25 / 60" in first

@@ -171,7 +171,7 @@ def test_a_scheduler_that_stops_legs_is_refused(result: dict[str, Any] | None) -
 
 
 def test_a_search_in_which_all_fails_says_why() -> None:
-    with pytest.raises(OperationError, match="none of 5 nets could be trained; the first, trial 0: because"):
+    with pytest.raises(OperationError, match="none of 4 nets could be trained; the first, trial 0: because"):
         play(wanted(3).searcher, fate=lambda job: JobResult(job.id, "error", error="because"))
 
 

@@ -52,7 +52,7 @@ FREE: dict[str, list[str]] = {  # by option: what it can never be
 }  # fmt: skip
 NAMES = {  # of options and arguments by kind; those of other commands than the first by COMMAND.NAME
     "name": "name run runs",
-    "count": "trial trials show.trial repeats seeds episodes batch classes channels threads bench.workers retrain.top "
+    "count": "trial trials show.trial repeats folds seeds episodes batch classes channels threads bench.workers retrain.top "
              "samples patience",
     "numbers": "retrain.trials latency.batch msa shots ways",
     "whole": "processes workers seed top",
@@ -62,7 +62,7 @@ NAMES = {  # of options and arguments by kind; those of other commands than the 
     "limit": "max_latency_ms",
     "command": "latency_command",
     "word": "latency_format strategy scheduler objective objectives loader freeze cnn train pick formats family device "
-             "dtype bench.data study.study recipes.recipe with_nets analyses metric track tune",
+             "dtype tool bench.data study.study recipes.recipe with_nets analyses metric track tune",
     "shares": "rungs",
     "size": "image_size from_size",
     "file": "recipe start spaces.space space data data.name weights arch target table start_with against trainer",
@@ -91,7 +91,7 @@ BASE = {  # what each command needs besides
     "report": "mine", "export": "mine --out d", "cost": "alternet18", "data": "digits", "retrain": "mine",
     "finetune": "--from mine --data digits", "train": "resnet18 --data digits", "latency": "alternet18",
     "buildup": "--from mine --data digits", "few-shot": "--from mine --data digits", "dashboard": "mine",
-    "study": "data-size --data digits", "explain": "mine",
+    "study": "data-size --data digits", "explain": "mine", "track": "mine tensorboard",
 }  # fmt: skip
 
 

@@ -116,4 +116,4 @@ def test_a_search_that_was_interrupted_has_each_step_once(
         assert f"| key | {record.key} |" in notes["genes/text_summary"]
         assert all(f"| {gene} | {value} |" in notes["genes/text_summary"] for gene, value in record.genes.items())
     seeds = {path.name for path in (tmp_path / "tensorboard").iterdir() if "seed" in path.name}
-    assert bool(seeds) == (noted_from == 1), "baselines are trained twice"
+    assert seeds or noted_from == 2, "baselines are trained twice"

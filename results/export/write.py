@@ -129,7 +129,7 @@ def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
         "backbone": record.runtime.get("trained") == "features",
         "checked_on": f"validation images of {data['name']}",
     }
-    if record.folds:
+    if record.folds or record.weights in OF_CUTS:
         facts |= {"accuracy_on": f"cross-validated over {record.runtime.get('judged', 0):,} pictures of {data['name']}"}
     if record.weights in OF_CUTS:
         facts |= {"weights_of_cut": record.weights}
