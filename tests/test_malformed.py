@@ -52,8 +52,8 @@ FREE: dict[str, list[str]] = {  # by option: what it can never be
 }  # fmt: skip
 NAMES = {  # of options and arguments by kind; those of other commands than the first by COMMAND.NAME
     "name": "name run runs",
-    "count": "trial trials show.trial repeats folds seeds episodes batch classes channels threads bench.workers retrain.top "
-             "samples patience",
+    "count": "trial trials show.trial repeats folds seeds episodes batch classes channels threads bench.workers "
+             "samples patience retrain.top",
     "numbers": "retrain.trials latency.batch msa shots ways",
     "whole": "processes workers seed top",
     "number": "eta trial_minutes max_hours cpus_per_trial epochs latency_timeout",
