@@ -240,7 +240,7 @@ def test_killed_worker_and_killed_driver(tmp_path: Path, reaper: list[subprocess
 def test_ctrl_c_leaves_a_run_that_resumes(
     tmp_path: Path, reaper: list[subprocess.Popen[str]], stop: signal.Signals, said: int
 ) -> None:
-    words = ["search", "resnet", "--data", "digits", "--trials", "3", "--name", "stopped", "--alone", "--epochs", "30"]
+    words = ["search", "resnet", "--data", "digits", "--trials", "3", "--name", "stopped", "--alone", "--epochs", "120"]
     reaper.append(driver := start(tmp_path, *words))
     wait_for(lambda: records(tmp_path, "stopped"))
     driver.send_signal(stop)
