@@ -1,4 +1,4 @@
-"""`NetLimits`: the limits of a search, asked of its nets. What a net breaks is asked here and nowhere else."""
+"""`NetLimits`: the limits of a search, asked of the nets that it proposes; records and rankings ask `Limits`."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ ACCURACY = "accuracy"  # or the score of the run's other metric
 
 @dataclass(frozen=True)
 class Quantity:
-    """A cost of a net, of which less is better.
+    """A number of a net: a cost, of which less is better, or a `Score`.
 
     Attributes:
         name: in options, rows and JSON.

@@ -1,6 +1,6 @@
-"""`Worker`: holds the data, and trains nets or a bank, evaluates, or measures latency, one job at a time. Knows no Ray.
+"""`Worker`: holds the data, and trains nets or a bank, probes, evaluates, or measures, one job at a time. Knows no Ray.
 
-It loads torch when it gets ready. Errors in training come back as typed results, so a dead worker is never a bad net.
+It loads torch when it gets ready. Errors in training come back as typed results; that a worker died, the pool says.
 """
 
 from __future__ import annotations
