@@ -1,7 +1,8 @@
 """Where the weights of a net begin: `WeightSource`, with a class for each way. Records name it by `Weights`.
 
 The nets of a search begin with fresh weights, with those of a similar net of the run (`Relatives`), of a net from
-outside (`Pretrained`), or are slices of a bank (`SharedWeights`). `Finetuned` is none of them: it trains a net on from its own.
+outside (`Pretrained`), or are slices of a bank (`SharedWeights`). `Finetuned` is none of them: it trains a net
+on from its own.
 """
 
 from __future__ import annotations
