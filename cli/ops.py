@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from ..archs.errors import InputError
+from ..results.render.terminal import print_lines
 from .command import command
 from .options import console_for, print_result
 
@@ -36,7 +37,9 @@ def track(
     from ..results.runs.store import find_run
     from ..search.tracking.follow import follow
 
-    follow(find_run(run), tool)
+    folder = find_run(run)
+    follow(folder, tool)
+    print_lines(f"run {folder.name} is over, and {tool} has it")
 
 
 @command()
