@@ -57,7 +57,7 @@ def _missing(folder: Path, front: Sequence[Record], setting: LatencySetting | De
     setting_id = setting.setting_id(input_spec(folder).image_size)
     if setting.device == "cpu":
         setting_id = f"{setting_id}/{cpu_name().replace('/', '-')}"
-    known = {m.key for m in read_latencies(folder) if f"{m.setting}/".startswith(f"{setting_id}/")}
+    known = {m.key for m in read_latencies(folder) if m.is_of(setting_id)}
     return [record for record in front if record.key not in known]
 
 

@@ -148,6 +148,10 @@ class Measurement:
         value = self.ms if number == "latency_ms" else self.numbers.get(number, 0.0)
         return value if value >= MIN_COST else None
 
+    def is_of(self, setting_id: str) -> bool:
+        """Whether it was made in a setting, of which the beginning of the text will do."""
+        return f"{self.setting}/".startswith(f"{setting_id}/")
+
 
 CostValue = Annotated[float, Meta(ge=MIN_COST, le=MAX_COST)]
 OtherMs = Annotated[float, Meta(ge=0, le=MAX_COST)]  # 0 where other numbers were measured

@@ -65,7 +65,7 @@ def probe(
     """Judge each block and pooling of a net at one image side; block by block, POOLINGS of each.
 
     The forward pass comes first, once for all: `flops_of` says what it takes. The closed form then has the threads that
-    torch has. Whoever takes the best pooling of a block chooses by the same cross-validation that judges it.
+    torch has. The best pooling of a block is then chosen by the same cross-validation that judges it.
 
     Args:
         maps_of: maps x_BCHW after each block of the frozen net in eval mode, for a batch of pictures.

@@ -45,7 +45,7 @@ class FrontScalars:
             return self._add(line)
         if line.event == "measured" and self._setting_id:
             found = line.measurement
-            if f"{found.setting}/".startswith(f"{self._setting_id}/") and (value := found.value(self._number)):
+            if found.is_of(self._setting_id) and (value := found.value(self._number)):
                 self._measured[found.key] = value
         return {}
 
