@@ -138,11 +138,14 @@ def test_the_net_to_take_and_what_is_beside_it(boards: list[tuple[str, Leaderboa
         first, *rest = verdict_of(board)
         row = recommended(board)
         taken = re.match(
-            r"Take net (\d+)(?: \(a plain ResNet\))?: ([\d.]+ ?[kMG]?) MACs, (\d\.\d+)(?: ± (\d\.\d+))?", first
+            r"Take net (\d+)(?: \(a plain ResNet\))?(, the cheapest within one standard error of the best)?: "
+            r"([\d.]+ ?[kMG]?) MACs, (\d\.\d+)(?: ± (\d\.\d+))?",
+            first,
         )
         assert taken, first
-        assert (int(taken[1]), taken[2], taken[3]) == (row.trial, short(row.costs["macs"]), f"{row.accuracy:.3f}")
-        assert taken[4] is None or taken[4] == f"{row.interval:.3f}"
+        check_within_error(board, row, bool(taken[2]))
+        assert (int(taken[1]), taken[3], taken[4]) == (row.trial, short(row.costs["macs"]), f"{row.accuracy:.3f}")
+        assert taken[5] is None or taken[5] == f"{row.interval:.3f}"
         assert (row.interval is None) == (board.noise is None)
         tied, ties = TIED.search(first), row.tied_with or []
         assert bool(tied) == bool(ties), first
@@ -162,10 +165,24 @@ def test_the_net_to_take_and_what_is_beside_it(boards: list[tuple[str, Leaderboa
         assert bool(unknown) == (row.tied_with is None)
         if best := [said for said in rest if said.startswith("The most accurate is net ")]:
             trial = int(re.findall(r"net (\d+):", best[0])[0])
-            most = max(board.rows, key=lambda of: of.accuracy)
-            assert next(of for of in board.rows if of.trial == trial).accuracy == most.accuracy
+            most = next(of for of in board.rows if of.trial == trial)
+            assert most.accuracy == max(of.accuracy for of in board.rows)
+            times, points = most.costs["macs"] / row.costs["macs"], 100 * (most.accuracy - row.accuracy)
+            assert f", {times:.2g} times the MACs for {points:.1f} points" in best[0]
             assert ("does not tell from it" in best[0]) == (trial in ties)
     assert named > 50
+
+
+def check_within_error(board: Leaderboard, row: RankedNet, is_said: bool) -> None:
+    """Said where a more accurate net is on the front, and true of no cheaper net there."""
+    front = [of for of in above_chance(board) if of.rank == 1] or above_chance(board)
+    best = max(front, key=lambda of: (of.accuracy, -of.costs["macs"]))
+    assert is_said == (row.accuracy < best.accuracy)
+    if is_said:
+        assert board.noise
+        error = board.noise.standard_error(best.accuracy, best.seeds)
+        within = [of for of in front if of.accuracy >= best.accuracy - error]
+        assert row.costs["macs"] == min(of.costs["macs"] for of in within)
 
 
 def check_cheaper(board: Leaderboard, row: RankedNet, tied: re.Match[str]) -> None:

@@ -43,11 +43,16 @@ def recommended(board: Leaderboard) -> RankedNet:
     Raises:
         InputError: if the front is empty.
     """
-    better = above_chance(board)
-    rows = [row for row in better if row.rank == 1] or better or board.front
+    rows = _candidates(board)
     best = pick(rows, "accuracy", board.query.cost)
     error = board.noise.standard_error(best.accuracy, best.seeds) if board.noise else 0.0
     return pick([row for row in rows if row.accuracy >= best.accuracy - error], "cheapest", board.query.cost)
+
+
+def _candidates(board: Leaderboard) -> list[RankedNet]:
+    """The nets that may be recommended: those of the front that are above chance, else any that is."""
+    better = above_chance(board)
+    return [row for row in better if row.rank == 1] or better or board.front
 
 
 def pick(rows: Sequence[RankedNet], how: str = "accuracy", cost: str = "macs") -> RankedNet:
@@ -125,7 +130,9 @@ def _take(board: Leaderboard, row: RankedNet) -> str:
     name = "" if board.query.metric.is_accuracy else f"{board.query.metric.name} "
     facts = [_cost_text(board, row), f"{name}{score_text(board, row)}", *_gain_text(board, row)]
     what = _name(board, row.trial) + " (a plain ResNet)" * (row.kind == "baseline")
-    return f"Take {what}: {', '.join(facts)}{_ties_text(board, row)}."
+    is_best = row.accuracy == pick(_candidates(board), "accuracy", board.query.cost).accuracy
+    why = "" if is_best else ", the cheapest within one standard error of the best"
+    return f"Take {what}{why}: {', '.join(facts)}{_ties_text(board, row)}."
 
 
 def _gain_text(board: Leaderboard, row: RankedNet) -> list[str]:
@@ -205,14 +212,16 @@ def _knee(board: Leaderboard, row: RankedNet) -> list[str]:
 
 
 def _others(board: Leaderboard, row: RankedNet) -> list[str]:
-    """The most accurate net, where that is another one."""
+    """The most accurate net, where that is another one, and what it costs more."""
     best = pick(board.front, "accuracy", board.query.cost)
     if best.trial == row.trial:
         return []
     so = ", which the noise does not tell from it" if best.trial in (row.tied_with or ()) else ""
     most = "most accurate" if board.query.metric.is_accuracy else f"best by {board.query.metric.name}"
-    cost = _cost_text(board, best)
-    return [f"The {most} is {_name(board, best.trial)}: {cost}, {score_text(board, best)}{so}."]
+    cost, more = board.query.cost, 100 * (best.accuracy - row.accuracy)
+    times = f"{best.costs[cost] / row.costs[cost]:.2g} times the {quantity(cost).unit}"
+    facts = f"{_cost_text(board, best)}, {score_text(board, best)}, {times} for {more:.1f} {board.query.metric.points}"
+    return [f"The {most} is {_name(board, best.trial)}: {facts}{so}."]
 
 
 def _measured_again(board: Leaderboard, row: RankedNet) -> list[str]:
