@@ -53,15 +53,15 @@ def test_the_cheapest_as_good_as_the_best_is_taken_with_its_interval_its_gain_an
     first, knee, second, *rest = verdict_of(board(*PLAIN, *(net(*known) for known in searched)))
     assert pytest.approx(0.0196, abs=1e-4) == HALF
     assert first == (  # 0.85 of the way between the ResNets in log10, where their curve is at 0.685
-        f"Take net 5{CHEAPEST}: 50 M MACs, 0.825 ± 0.020, 14.0 points above a plain ResNet of its cost; nets 4 and 3 are tied "
-        "with it, the cheapest of them net 3 at 10 M MACs."
+        f"Take net 5{CHEAPEST}: 50 M MACs, 0.825 ± 0.020, 14.0 points above a plain ResNet of its cost; nets 4 "
+        "and 3 are tied with it, the cheapest of them net 3 at 10 M MACs."
     )
     assert knee == (
         "The knee of the front, behind which accuracy costs more and more, is net 3: 10 M MACs, 0.800 ± 0.020."
     )
-    assert (
-        second
-        == "The most accurate is net 4: 90 M MACs, 0.830 ± 0.020, 1.8 times the MACs for 0.5 points, which the noise does not tell from it."
+    assert second == (
+        "The most accurate is net 4: 90 M MACs, 0.830 ± 0.020, 1.8 times the MACs for 0.5 points, which the noise does "
+        "not tell from it."
     )
     assert rest[0] == (
         "It was trained once; ± is 95 % by the seed noise of nets about as good: 0.71 points, known from 4 degrees of "
