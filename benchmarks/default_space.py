@@ -105,10 +105,10 @@ def found(records: Sequence[Record]) -> dict[str, Any]:
     return {
         "hypervolume": volume(records),
         "by FLOPs": marks,
-        "without polish": volume([r for r in records if r.weights != "polished"]),
+        "without finetuning": volume([r for r in records if r.weights != "finetuned"]),
         "FLOPs": spent,
         "FLOPs of evaluation": sum(map(spent_on_evaluation, records)),
-        "nets": sum(r.weights != "polished" for r in records),
+        "nets": sum(r.weights != "finetuned" for r in records),
         "by phase": {name: round(flops / spent, 3) for name, flops in phases.items()},
         "by kind": {name: round(flops / spent, 3) for name, flops in sorted(kinds.items())},
         "front": [
@@ -150,7 +150,7 @@ def main() -> None:
     parser.add_argument("--flops", type=float, default=sized(6e11, 1e9))
     parser.add_argument("--strategy", default="evolution-per-cost")
     parser.add_argument("--polish", type=float, default=FINETUNING_SHARE)
-    parser.add_argument("--alone", action="store_true", help="no net inherits, and none is polished")
+    parser.add_argument("--alone", action="store_true", help="no net inherits, and none is finetuned")
     parser.add_argument("--name", default="default_space")
     asked = parser.parse_args()
     how: dict[str, Any] = {"strategy": asked.strategy, "inherit": not asked.alone}

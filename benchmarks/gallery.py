@@ -152,7 +152,7 @@ def searched(name: str, seeds: list[int]) -> dict[str, Any]:
     board, facts = leaderboard_of(folder, RankingQuery()), run_row(folder)
     mine = [row for row in board.front if row.kind == "search"]
     mine = mine or [row for row in board.rows if row.kind == "search"]  # where ResNets hold the whole front
-    taken = [row for row in mine if row.weights == "polished"] or [max(mine, key=lambda row: row.accuracy)]
+    taken = [row for row in mine if row.weights == "finetuned"] or [max(mine, key=lambda row: row.accuracy)]
     taken.sort(key=lambda row: row.costs["macs"])
     judge = Judge(run, data, LONGER.get(of, 2) * float(words[words.index("--epochs") + 1]), board.query.metric.name)
     nets = [*of_front(board, taken, judge), *timms(judge, taken[-1].costs["macs"])]

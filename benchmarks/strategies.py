@@ -56,7 +56,7 @@ def on_shared_weights(data: str) -> str:
 
 def _judged_at_end(trainings: int, found: list[dict[str, Any]]) -> list[str]:
     """Cells of a row; what had been found before the end is not known."""
-    spent, worth = max(run["trainings"] for run in found), statistics.median(run["polished"] for run in found)
+    spent, worth = max(run["trainings"] for run in found), statistics.median(run["finetuned"] for run in found)
     shares = (*SHARES, SHARES[-1])  # the last for compute, which it is counted in
     reached = [f"at most {spent:.1f}" if worth >= share else "-" for share in shares]
     return [f"--supernet {trainings}", f"seeds {len(found)}", *reached, f"{worth:.3f}", "-"]

@@ -74,7 +74,7 @@ def rows_of(rows: list[dict[str, Any]]) -> dict[str, tuple[str, float, float, fl
 def shared(banks: dict[str, Any], table: str) -> dict[str, tuple[str, float, float, float]]:
     """The searches on shared weights at the compute of 8 trainings, where there are any of this table."""
     runs = [run for name, run in banks.items() if name.startswith(f"{table}, 8 trainings")]
-    if not runs or statistics.median(run["polished"] for run in runs) < 0.95:
+    if not runs or statistics.median(run["finetuned"] for run in runs) < 0.95:
         return {}
     spent = max(run["trainings"] for run in runs)
     return {SUPERNET: ("ours", spent, spent, spent)}

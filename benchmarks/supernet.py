@@ -4,7 +4,7 @@ python benchmarks/supernet.py search    8 and 16 trainings on cue and clutter, t
 python benchmarks/supernet.py bank      a step beside a bare loop over the same nets; the bank's size on `free`
 
 Runs lie below runs/ and resume. A run's front is chosen on one half of the validation images and judged on the other.
-Compute is counted in FLOPs, training 6 and evaluation 2 x MACs x images, polish included, baselines left out, and
+Compute is counted in FLOPs, training 6 and evaluation 2 x MACs x images, finetuning included, baselines left out, and
 shown in full trainings of the table's mean net.
 """
 
@@ -66,18 +66,18 @@ def search(data: str, trainings: int, seed: int) -> dict[str, Any]:
 
 
 def judged(run: Path, data: str) -> dict[str, Any]:
-    """Hypervolume of a run's front over that of the table, with slices alone and polished; and the compute spent."""
+    """Hypervolume of a run's front over that of the table, with slices alone and finetuned; and the compute spent."""
     table, records = load_table(data), read_records(run)
     loader = open_loader(shown(load(DataConfig(data)).without_test()), torch.device("cpu"), 0)
     nets = [
         (record, *halves(read(weights_file(run, record)), loader))
         for record in records
-        if record.weights in ("shared", "polished") and weights_file(run, record).exists()
+        if record.weights in ("shared", "finetuned") and weights_file(run, record).exists()
     ]
     sliced = [net for net in nets if net[0].weights == "shared"]
     return {
         "sliced": worth(sliced, table),
-        "polished": worth(nets, table),
+        "finetuned": worth(nets, table),
         "front": [(r.cost["macs"], round(accuracy, 4), r.weights) for r, accuracy in front_of(nets)],
         "trainings": spent(run, table),
         "evaluated": sum(r.weights == "shared" for r in records),

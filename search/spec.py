@@ -96,7 +96,7 @@ class SearchSpec:
             as many, is trained without one of them and judged on it. 0 validates on the validation images.
         inherit: whether a net is initialised from the most similar trained net, if one is, and trained for less.
         supernet: shared weights; None trains each net alone.
-        polish: share of the search's compute that trains the nets of its front on, once all others are trained.
+        polish: share of the search's compute for finetuning: the nets of its front are trained on, after all others.
         tune: values that the recipe's genes may take, by name; {} trains all nets by the recipe as it is.
         trainer: the user's own training; None is ours.
         start_with: nets to begin with; None is none.

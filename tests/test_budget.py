@@ -255,7 +255,7 @@ def test_a_limit_on_compute_is_a_budget_and_no_more(alternas: Any, fake_pool: ty
         for limit in order:
             code, out, err = alternas(*words, "--name", name, *limit)
             assert code == 0, (limit, out, err)
-            nets.append(sum(r.kind == "search" and r.weights != "polished" for r in read_records(run_folder(name))))
+            nets.append(sum(r.kind == "search" and r.weights != "finetuned" for r in read_records(run_folder(name))))
         assert nets == sorted(nets)
         assert nets[-1] > nets[1] > 0
     assert fake_pool.jobs_of_all

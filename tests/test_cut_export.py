@@ -90,8 +90,8 @@ def test_the_lines_on_the_card_make_the_trunk(name: str, tmp_path: Path) -> None
 
 def cut_run(folder: Path, **fields: Any) -> Path:
     """A run of grey pictures of 64 px with a cut net that sees 48 px, and its weights."""
-    cost = cut_cost(NET, 3).totals()
-    run = made_run(folder, [net_row(0, NET, accuracy=0.5, cost=cost, **fields)], data=GREY)  # pyright: ignore[reportArgumentType]
+    about: Any = {"accuracy": 0.5, "cost": cut_cost(NET, 3).totals(), "weights": "frozen"} | fields
+    run = made_run(folder, [net_row(0, NET, **about)], data=GREY)  # pyright: ignore[reportArgumentType]
     (run / "weights").mkdir()
     save(lively_cut(NET, 1), run / "weights" / f"{NET.key}.safetensors")
     np.savez(run / "sample.npz", x=np.random.default_rng(0).integers(0, 256, (3, 1, 64, 64), dtype=np.uint8))
@@ -132,10 +132,7 @@ def test_the_cost_of_a_recorded_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_frozen_cut_is_said_to_be_frozen(tmp_path: Path) -> None:
     """Card and show: judged by cross-validation, of which weights, by which licence; no recipe, no steps, no seed."""
     about = {"judged": 12, "source": "x.pth"} | origin_of(NET.name)
-    run, out = (
-        cut_run(tmp_path / "run", weights="frozen", recipe={}, budget={"done": 0}, runtime=about),
-        tmp_path / "out",
-    )
+    run, out = cut_run(tmp_path / "run", recipe={}, budget={"done": 0}, runtime=about), tmp_path / "out"
     export_net(run, out, 0, formats=("package",))
     card = (out / "README.md").read_text(encoding="utf-8")
     shown = " ".join(unescape(html_of(draw_trial(run, 0))).split())

@@ -118,7 +118,7 @@ def test_a_log_cut_at_any_line_goes_on_as_the_unbroken_run(
     lines = log.read_bytes().splitlines(keepends=True)
     driver.close()
     whole = ended(controller)
-    assert {json.loads(line).get("weights") for line in lines} > {"inherited", *["polished"] * ("folds" not in more)}
+    assert {json.loads(line).get("weights") for line in lines} > {"inherited", *["finetuned"] * ("folds" not in more)}
     for count in range(len(lines)):
         log.write_bytes(b"".join(lines[:count]))
         again = open_controller(get("bench", 8), **RICH | more)

@@ -367,7 +367,7 @@ def test_a_front_says_whether_its_budget_ranked_the_nets_that_were_trained_on() 
     def after(*accuracies: float) -> list[Record]:
         lineages = [{"weights": f"trial {n}", "trial": n} for n in (1, 2, 3, 4)]
         return [
-            record(10 + n, accuracy, 1000, weights="polished", lineage=lineage)
+            record(10 + n, accuracy, 1000, weights="finetuned", lineage=lineage)
             for n, (accuracy, lineage) in enumerate(zip(accuracies, lineages, strict=False))
         ]
 

@@ -37,7 +37,7 @@ SHARE = 0.4
 
 @pytest.fixture
 def opened(open_controller: Open) -> Open:
-    """Opens a search of `bench` whose nets inherit and are polished."""
+    """Opens a search of `bench` whose nets inherit and are finetuned."""
     return partial(open_controller, get("bench", 8), inherit=True, polish=SHARE)
 
 
@@ -60,12 +60,12 @@ def finish(controller: SearchTrials, fate: Callable[[TrainJob], Any] = trained, 
     return executor
 
 
-def polished(controller: SearchTrials) -> list[Record]:
-    return [r for r in controller.store.records if r.weights == "polished"]
+def finetuned(controller: SearchTrials) -> list[Record]:
+    return [r for r in controller.store.records if r.weights == "finetuned"]
 
 
 def before(controller: SearchTrials) -> list[Record]:
-    return [r for r in controller.store.records if r.status == "ok" and r.weights != "polished"]
+    return [r for r in controller.store.records if r.status == "ok" and r.weights != "finetuned"]
 
 
 def flops(record: Record) -> int:
@@ -77,7 +77,7 @@ def test_the_forecast_comes_to_the_nets_that_were_trained(opened: Open, trials: 
     """The front may have fewer nets than are allowed."""
     controller = opened(trials)
     finish(controller)
-    assert polished(controller)
+    assert finetuned(controller)
     assert Forecast(controller).nets == len(before(controller))
     assert Forecast(controller).left() == {"alone": Work()}
 
@@ -88,7 +88,7 @@ def test_a_share_of_the_compute_trains_the_front_on(opened: Open) -> None:
     nets = before(controller)
     ranks = pareto_ranks([(r.accuracy or 0.0, r.cost["macs"]) for r in nets])
     front = {r.trial for r, rank in zip(nets, ranks, strict=True) if rank == 1}
-    records = [r for r in polished(controller) if r.kind == "search"]
+    records = [r for r in finetuned(controller) if r.kind == "search"]
     chosen = {r.lineage["trial"] for r in records}
     assert 1 < len(chosen) <= MAX_NETS < len(front)
     assert chosen <= front
@@ -111,7 +111,7 @@ def test_the_longest_training_is_the_first(opened: Open) -> None:
 
     controller = opened(12)
     finish(controller, timed)
-    records = sorted(polished(controller), key=lambda record: record.trial)
+    records = sorted(finetuned(controller), key=lambda record: record.trial)
     assert [r.kind for r in records] == sorted((r.kind for r in records), reverse=True)
     own = [r for r in records if r.kind == "search"]
     seconds, costs = [r.seconds for r in own], [r.cost["macs"] for r in own]
@@ -135,7 +135,7 @@ def test_the_nets_chosen_keep_the_most_hypervolume(opened: Open) -> None:
     def kept(trials: list[int]) -> float:
         return hypervolume([*(points[t] for t in trials), (floor, max(costs))], floor, [(min(costs), max(costs))])
 
-    chosen = [r.lineage["trial"] for r in polished(controller) if r.lineage["trial"] in front]
+    chosen = [r.lineage["trial"] for r in finetuned(controller) if r.lineage["trial"] in front]
     if len(front) == MAX_NETS + 1:
         assert kept(chosen) == max(kept([t for t in front if t != out]) for out in front)
     assert kept(chosen) >= 0.9 * kept(front)
@@ -156,7 +156,7 @@ def lacking(controller: SearchTrials) -> dict[int, float]:
         plain[r.cost["macs"]] = max(steps[r.trial], plain.get(r.cost["macs"], 0))
     costs, found = sorted(plain), dict[int, float]()
     for before, cost, after in zip([0, *costs], costs, [*costs[1:], 10**12], strict=False):
-        between = [steps[r.trial] for r in polished(controller) if before < r.cost["macs"] < after]
+        between = [steps[r.trial] for r in finetuned(controller) if before < r.cost["macs"] < after]
         fewer = max([0, *(length - plain[cost] for length in between)])
         found[cost] = 6.0 * cost * RECIPE.batch_size * fewer
     return found
@@ -181,7 +181,7 @@ def test_plain_resnets_are_trained_as_long_as_their_neighbours_whenever(opened: 
         cheapest, *others = lacking(controller).values()
         assert cheapest == 0
         assert all(not fewer or fewer > left for fewer in others)
-    again = [r for r in polished(controller) if r.kind == "baseline" and r.key == controller.baselines[0].key]
+    again = [r for r in finetuned(controller) if r.kind == "baseline" and r.key == controller.baselines[0].key]
     assert len(again) > 1
     assert len({weights_name(r.trial_key, r.weights) for r in again}) == len(again), "no weights are written over"
     assert steps_of(controller)[again[-1].trial] > steps_of(controller)[again[0].trial]
@@ -194,7 +194,7 @@ def test_after_a_resume_finetuning_takes_what_is_left_of_its_share(opened: Open)
         for amount in (flops, lambda r: r.budget["done"]):
             spent = Counter[bool]()
             for r in (r for r in controller.store.records if r.kind == "search"):
-                spent[r.weights == "polished"] += amount(r)
+                spent[r.weights == "finetuned"] += amount(r)
             assert spent[True] <= 1.01 * SHARE * spent.total()
         assert opened(trials).complete
 
@@ -209,7 +209,7 @@ def test_it_goes_on_at_a_lower_rate_from_the_nets_own_weights(opened: Open) -> N
         source = by_trial[record.lineage["trial"]]
         assert job.start
         assert Path(job.start.weights).name == f"{source.key}.safetensors"
-        assert Path(job.weights).name == f"{source.key}-polished.safetensors"
+        assert Path(job.weights).name == f"{source.key}-finetuned.safetensors"
         assert job.recipe.lr == RATE * RECIPE.lr
         assert record.recipe["lr"] == RATE * RECIPE.lr
         assert record.lineage["steps"] == source.budget["done"] + source.lineage.get("steps", 0)
@@ -220,7 +220,7 @@ def test_it_goes_on_at_a_lower_rate_from_the_nets_own_weights(opened: Open) -> N
 def test_none_is_trained_on_unasked(opened: Open, more: dict[str, Any]) -> None:
     controller = opened(8, **more)
     finish(controller)
-    assert not polished(controller)
+    assert not finetuned(controller)
 
 
 def test_several_workers_train_the_front_at_once(opened: Open) -> None:
@@ -228,7 +228,7 @@ def test_several_workers_train_the_front_at_once(opened: Open) -> None:
 
     def fate(job: TrainJob) -> JobResult:
         nonlocal most
-        most = max(most, sum(trial.weights == "polished" for trial in controller.live.values()))
+        most = max(most, sum(trial.weights == "finetuned" for trial in controller.live.values()))
         return trained(job)
 
     finish(controller, fate, slots=3)
@@ -239,7 +239,7 @@ def test_paused_nets_do_not_keep_the_front_waiting(opened: Open) -> None:
     controller = opened(20, scheduler="mo-asha")
     finish(controller)
     assert Counter(r.status for r in controller.store.records)["pruned"]
-    assert polished(controller)
+    assert finetuned(controller)
 
 
 @pytest.mark.parametrize("slots", [1, 3])
@@ -250,7 +250,7 @@ def test_killed_again_and_again_it_does_the_same(opened: Open, slots: int) -> No
     """
     unbroken = opened(15)
     finish(unbroken)
-    expected = {(r.key, r.budget["done"]) for r in polished(unbroken)}
+    expected = {(r.key, r.budget["done"]) for r in finetuned(unbroken)}
     unbroken.store.close()
     for name in ("records.jsonl", "events.jsonl"):
         (unbroken.folder / name).unlink(missing_ok=True)
@@ -273,7 +273,7 @@ def test_killed_again_and_again_it_does_the_same(opened: Open, slots: int) -> No
             continue
         break
     assert search_driver(controller).complete
-    assert slots > 1 or {(r.key, r.budget["done"]) for r in polished(controller)} == expected
+    assert slots > 1 or {(r.key, r.budget["done"]) for r in finetuned(controller)} == expected
     assert all(len(jobs) == 1 for jobs in seen.values()), "a checkpoint of it finds the same training"
     numbers = Counter(r.trial for r in controller.store.records)
     assert set(numbers.values()) == {1}
@@ -302,7 +302,7 @@ def test_a_worker_that_is_lost_does_not_end_it(opened: Open) -> None:
     controller = opened(10)
     finish(controller, fate)
     assert lost
-    assert {r.trial for r in polished(controller) if r.status == "ok"} == lost
+    assert {r.trial for r in finetuned(controller) if r.status == "ok"} == lost
 
 
 def test_a_net_without_weights_is_left_out(opened: Open) -> None:
@@ -314,8 +314,8 @@ def test_a_net_without_weights_is_left_out(opened: Open) -> None:
 
     controller = opened(20)
     finish(controller, thrown_away)
-    assert polished(controller)
-    assert all(not r.lineage["trial"] % 2 for r in polished(controller))
+    assert finetuned(controller)
+    assert all(not r.lineage["trial"] % 2 for r in finetuned(controller))
 
 
 def test_a_limit_on_compute_leaves_the_front_its_share(opened: Open) -> None:
@@ -329,21 +329,21 @@ def test_a_limit_on_compute_leaves_the_front_its_share(opened: Open) -> None:
     finish(controller)
     one = max(map(flops, controller.store.records))
     assert most - one < sum(map(flops, controller.store.records)) < most + one
-    assert sum(map(flops, polished(controller))) > 0.3 * most
+    assert sum(map(flops, finetuned(controller))) > 0.3 * most
     assert opened(1000, budget=Budget(train_flops=most, baselines=0.0)).complete
 
 
-def test_more_trials_grow_from_polished_nets(opened: Open) -> None:
+def test_more_trials_grow_from_finetuned_nets(opened: Open) -> None:
     controller = opened(15)
     finish(controller)
     number = max(r.trial for r in controller.store.records)
-    done = {r.trial for r in polished(controller)}
+    done = {r.trial for r in finetuned(controller)}
     more = opened(40)
     finish(more)
     new = [r for r in before(more) if r.trial > number]
     assert len(new) == 25
     assert any(r.lineage.get("trial") in done for r in new)
-    first = {r.lineage["trial"] for r in polished(controller)}
+    first = {r.lineage["trial"] for r in finetuned(controller)}
     assert not any(r.lineage.get("trial") in first for r in new), "the same net has better weights by now"
     assert [r.trial for r in more.store.records] == sorted({r.trial for r in more.store.records}) or slots_ok(more)
 
@@ -361,7 +361,7 @@ def test_starts_from_outside_have_unknown_compute(opened: Open, tmp_path: Path) 
     finish(controller)
     (children,) = {r.weights for r in before(controller) if r.kind == "search"}
     assert children == "inherited"
-    for record in (r for r in polished(controller) if r.kind == "search"):
+    for record in (r for r in finetuned(controller) if r.kind == "search"):
         assert record.lineage["steps"] is None
         assert train_flops(record) is None
 
@@ -371,8 +371,8 @@ def test_nothing_is_begun_before_all_others_have_ended(opened: Open) -> None:
     driver = search_driver(controller)
     finetuning = FrontFinetuning(controller)
     while isinstance(job := driver.next(), TrainJob):
-        if controller.live[job.trial].weights != "polished":
+        if controller.live[job.trial].weights != "finetuned":
             assert finetuning.next(Workers()) is Idle.OVER
         driver.take(trained(job))
-    assert polished(controller)
-    assert {Genotype.from_dict(r.genotype).key for r in polished(controller)}
+    assert finetuned(controller)
+    assert {Genotype.from_dict(r.genotype).key for r in finetuned(controller)}

@@ -75,7 +75,7 @@ def test_a_newcomer_comes_to_a_model_file(tmp_path: Path) -> None:
     found = re.search(r"^(circle|cross|stripes) [01]\.\d", told, re.MULTILINE)
     assert found, "what the page's Python says of a picture"
     frame = load_run(tmp_path / "runs" / "mine").frame()
-    searched = frame[(frame.kind == "search") & (frame.weights != "polished")]
+    searched = frame[(frame.kind == "search") & (frame.weights != "finetuned")]
     assert (searched.status == "ok").sum() == 8, "duplicates cost nothing and do not count"
     assert frame.accuracy.max() > 2 / 3, "a search that learnt: a third is chance"
     assert {"package", "onnx", "timm"} <= set(

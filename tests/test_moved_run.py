@@ -68,7 +68,7 @@ def test_checkpoints_of_nets_that_have_ended_are_deleted_at_the_next_start(
     assert run_loop(open_controller(get("resnet", 8)), FakeExecutor(), SilentView())
     key = next(r.key for r in read_records(tmp_path) if r.status == "ok")
     (tmp_path / "checkpoints").mkdir(exist_ok=True)
-    left, others = (f"{key}.pt", f"{key}-1.pt"), (f"{key}-polished.pt", "0123456789ab.pt", "bank-8.pt")
+    left, others = (f"{key}.pt", f"{key}-1.pt"), (f"{key}-finetuned.pt", "0123456789ab.pt", "bank-8.pt")
     for name in (*left, *others):
         (tmp_path / "checkpoints" / name).touch()
     assert run_loop(open_controller(get("resnet", 8)), FakeExecutor(), SilentView())

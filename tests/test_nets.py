@@ -40,7 +40,7 @@ def row(trial: int, net: int, accuracy: float, macs: int = 0, **more: Any) -> di
 
 def trained_on(trial: int, source: dict[str, Any], accuracy: float, **more: Any) -> dict[str, Any]:
     lineage = {"trial": source["trial"], "weights": f"trial {source['trial']}", "steps": 20}
-    copied = source | {"trial": trial, "accuracy": accuracy, "weights": "polished", "lineage": lineage, "genes": {}}
+    copied = source | {"trial": trial, "accuracy": accuracy, "weights": "finetuned", "lineage": lineage, "genes": {}}
     return copied | {"budget": {"done": 80, "full": 80}} | more
 
 
@@ -62,7 +62,7 @@ def folder() -> Path:
 def test_the_better_weights_stand_for_a_net(folder: Path) -> None:
     rows = leaderboard_of(folder).rows
     assert {r.trial: (r.accuracy, r.weights, r.steps_in_all) for r in rows} == {
-        10: (0.65, "polished", 100), 11: (0.692, "polished", 100), 3: (0.75, "alone", 20),
+        10: (0.65, "finetuned", 100), 11: (0.692, "finetuned", 100), 3: (0.75, "alone", 20),
     }  # fmt: skip
     trainings = trained_nets(leaderboard_of(folder).records)
     assert [[r.trial for r in net] for net in trainings] == [[0, 10], [2, 11], [3, 12]]

@@ -658,7 +658,7 @@ def test_nets_inherit_the_better_weights_of_one_that_was_trained_on(
 ) -> None:
     net, pool = get("bench", 8).baselines()[0], Relatives(tmp_path, (STEPS,))
     (tmp_path / "weights").mkdir()
-    for trial, accuracy, weights, lineage in ((1, before, "alone", {}), (9, after, "polished", {"trial": 1})):
+    for trial, accuracy, weights, lineage in ((1, before, "alone", {}), (9, after, "finetuned", {"trial": 1})):
         fields: dict[str, Any] = {"accuracy": accuracy, "weights": weights, "lineage": lineage, "budget": {"done": 9}}
         record = Record(trial, "search", "resnet", net.key, net.to_dict(), {}, {"macs": 9, "params": 9}, "ok", **fields)
         weights_file(tmp_path, record).touch()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
+from alternas.archs.timm_net import CutNet
 from alternas.results.ranking.front import ExtraResults, rank_rows
 from alternas.results.ranking.noise import Noise, pooled_noise
 from alternas.results.ranking.objectives import RankingQuery
@@ -23,6 +24,7 @@ PAIRS = 8000  # of 2,000 pairs 5 % are 4 to 6 %
 SEED_SD = 0.01  # of what a net has learnt from seed to seed, beside chance in its single answers
 EASE = (1.2, 0.5)  # of the beta distribution of the chance that a picture is had right
 MEAN_EASE = EASE[0] / sum(EASE)
+CUT = {"genotype": CutNet("resnet18", 1, 32).to_dict(), "weights": "frozen"}
 REPEATED = 6  # nets that were trained with two seeds, from which the noise of the seeds is known
 
 
@@ -150,7 +152,7 @@ def test_nets_are_told_apart_by_the_pictures_that_they_disagree_on() -> None:
 
 def test_ties_are_by_pictures_where_answers_are_known() -> None:
     """Of two nets 8 points apart on 100 pictures the unpaired bound tells nothing; their answers do."""
-    records = [Record(**net_row(n, key=f"net{n}", accuracy=a, weights="frozen")) for n, a in enumerate((0.8, 0.88))]
+    records = [Record(**net_row(n, key=f"net{n}", accuracy=a, **CUT)) for n, a in enumerate((0.8, 0.88))]
     records[1].cost["macs"] = 50_000
     right_N = {0: np.arange(100) < 80, 1: np.arange(100) < 88}
     pictures_N = np.zeros(100, np.uint8)

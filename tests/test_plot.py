@@ -125,7 +125,7 @@ def test_the_front_has_its_noise_its_ties_its_knee_and_marks_of_weights(tmp_path
     rows = drawn_records(40, stops=False)
     for row in rows[:4]:
         row["accuracies"] = {"0": row["accuracy"] + 0.01, "1": row["accuracy"] - 0.01}
-    for row, weights in zip(rows[10:], ("shared", "polished", "inherited"), strict=False):
+    for row, weights in zip(rows[10:], ("shared", "finetuned", "inherited"), strict=False):
         row["weights"] = weights
     run = open_run(made_run(tmp_path / "r", rows))
     series = {one.name: one for one in front_plot(run).series}
@@ -142,7 +142,7 @@ def test_the_front_has_its_noise_its_ties_its_knee_and_marks_of_weights(tmp_path
     looks = {one.look for one in series.values() if one.kind == "points"}
     assert looks == {*WEIGHT_LOOKS.values()}
     marked = {name.partition(" (")[2] for name in series if "(" in name}
-    assert marked == {"sliced)", "polished)", "inherited)"}
+    assert marked == {"sliced)", "finetuned)", "inherited)"}
 
 
 def test_the_front_command_draws_it(alternas: Any, tmp_path: Path) -> None:

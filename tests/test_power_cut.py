@@ -220,7 +220,7 @@ def test_a_power_cut_while_a_bank_trains_leaves_a_run_that_goes_on(
     assert alternas(*BANK)[0] == 0
     # Not their numbers: a proposal that was being drawn as the power went has had one.
     whole = sorted((r.key, r.weights) for r in read_records(Path("runs/mine")))
-    assert {weights for _, weights in whole} == {"shared", "polished"}
+    assert {weights for _, weights in whole} == {"shared", "finetuned"}
     monkeypatch.setattr(os, "fsync", lambda handle: None)
     for state in disk.cuts(every=3):
         code, _, errors = alternas(*BANK)

@@ -174,7 +174,7 @@ def test_nets_begin_with_what_fits(alternas: Any) -> None:
     code, _, err = alternas(*SEARCH, "--from", "w.safetensors", "--workers", "1")
     assert code == 0, err
     trained: list[Record] = [r for r in read_records(Path("runs/x")) if r.status == "ok"]
-    records = [r for r in trained if r.weights != Weights.POLISHED]  # those go on from their own
+    records = [r for r in trained if r.weights != Weights.FINETUNED]  # those go on from their own
     assert all(r.lineage["weights"] == "file w.safetensors" for r in records)
     assert all(0 < r.lineage["share"] <= 1 for r in records)
     same = [r for r in records if Genotype.from_dict(r.genotype).key == PARENT.key]

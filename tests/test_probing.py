@@ -12,7 +12,8 @@ import pytest
 from alternas.archs import OperationError
 from alternas.archs.timm_net import CountedCost, CutNet
 from alternas.results.ranking.front import leaderboard, noise_of
-from alternas.results.ranking.remarks import budget_lines, rising_lines
+from alternas.results.ranking.metric import Metric
+from alternas.results.ranking.remarks import budget_lines, budget_order_lines, rising_lines
 from alternas.results.runs.record import versions
 from alternas.results.runs.status import Status
 from alternas.results.runs.store import Store, weights_file
@@ -189,6 +190,7 @@ def test_the_better_of_frozen_and_finetuned_is_the_net(trained_on: ProbeContext)
     assert noise
     assert noise.is_seedless
     assert not [*budget_lines(board.rows), *rising_lines(board)]  # which are of trainings from nothing
+    assert not budget_order_lines(records, Metric())  # which advises longer ones
     assert len(rows) == len(probing.records)
     for of, after in finetuning.records.items():
         before = next(r for r in probing.records.values() if r.trial == of)

@@ -129,7 +129,7 @@ def test_a_gain_is_over_plain_resnets_that_were_trained_for_as_long() -> None:
         lineage = {} if parent is None else {"trial": parent}
         cost, budget = {"macs": macs, "params": 1}, {"done": steps, "full": steps}
         return Record(trial, kind, "resnet", f"net{macs}{kind}", {}, {}, cost, "ok", accuracy=accuracy, budget=budget,
-                      lineage=lineage, weights="polished" if parent is not None else "alone")  # fmt: skip
+                      lineage=lineage, weights="finetuned" if parent is not None else "alone")  # fmt: skip
 
     short = [trained(0, "baseline", 0.5, 100, 100), trained(1, "baseline", 0.7, 10_000, 100)]
     nets = [trained(2, "search", 0.6, 1000, 100), trained(3, "search", 0.8, 1000, 300, parent=2)]

@@ -71,4 +71,4 @@ def test_finetuned_and_exported(weights: Path, alternas: Any, tmp_path: Path, mo
         "--name", "begun", "--workers", "1", "--max-macs", "20M", "--json",
     )  # fmt: skip
     assert code == 0, err
-    assert {row["weights"] for row in json.loads(out)} == {"inherited", "polished"}
+    assert {row["weights"] for row in json.loads(out)} == {"inherited", "finetuned"}

@@ -199,7 +199,7 @@ def trained_on(row: dict[str, Any], trial: int, steps: int, accuracy: float, sou
     """The record of a net that was trained on for so many steps from its own weights, and still rose."""
     curve = [{"step": at, "loss": 1.0, "accuracy": end} for at, end in ((steps // 2, 0.3), (steps, 0.9))]
     lineage = {"weights": f"trial {row['trial']}", "trial": row["trial"], "steps": row["budget"]["done"]}
-    more = {"trial": trial, "weights": "polished", "accuracy": accuracy, "curve": curve, "lineage": lineage}
+    more = {"trial": trial, "weights": "finetuned", "accuracy": accuracy, "curve": curve, "lineage": lineage}
     return row | more | {"genes": {}, "budget": {"done": steps, "full": steps}, "seconds": steps / 10}
 
 

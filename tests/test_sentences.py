@@ -53,7 +53,7 @@ def made_up(draw: random.Random, kind: str, classes: int) -> list[Record]:
         lineage = {"trial": source.trial, "weights": f"trial {source.trial}", "steps": source.steps_in_all}
         middle, seeds = (source.accuracy or 0.0) + draw.gauss(0.02, 0.05), max(1, len(source.accuracies))
         later = trained(len(records), source.key, draw, middle, sd, seeds, source.kind, draw.choice([40, 400]))
-        records.append(replace(later, weights="polished", lineage=lineage, cost=source.cost))
+        records.append(replace(later, weights="finetuned", lineage=lineage, cost=source.cost))
     return records
 
 

@@ -151,7 +151,7 @@ def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:
         Event("paused", 1, step=4, accuracy=0.5, result=RESULT),
         Event("promoted", 1),
         Event("started", 2, key="b", genes={"width": 8}, parent=0, weights="inherited"),
-        Event("started", 3, key="c", parent=0, weights="polished", step=9),
+        Event("started", 3, key="c", parent=0, weights="finetuned", step=9),
         record(3),
     ]
     with closing(Store(tmp_path)) as store:

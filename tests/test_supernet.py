@@ -249,7 +249,7 @@ def test_the_budget_is_that_of_full_trainings_of_the_mean_net() -> None:
     budget = divide(8, 0.25, draws, recipe, 625)
     assert budget.training == 6 * draws.mean_macs * 625 * 64
     watching = MAX_WATCHES * sum(evaluation_flops(draws.macs(net), 40_000, 1000) for net in draws.fixed())
-    parts = (budget.bank, budget.evaluation, budget.polish, watching)
+    parts = (budget.bank, budget.evaluation, budget.finetuning, watching)
     assert sum(parts) == pytest.approx(8 * budget.training)
     macs = sum(draws.macs(net) for step in range(budget.steps) for net in draws.nets(step, NETS_A_STEP))
     assert 6 * macs * 64 / NETS_A_STEP == pytest.approx(budget.bank, rel=0.05)

@@ -126,11 +126,11 @@ def test_baselines_then_the_bank_then_nets_then_the_front(open_supernet: Open, t
     assert all(len(nets) == NETS_A_STEP for job in segments for nets in job.nets)
     assert sum(bool(job.validated) for job in segments) == shared_of(controller).budget.watches > 0
     records = read_records(tmp_path)
-    assert {r.weights for r in records} == {"alone", "shared", "polished"}
+    assert {r.weights for r in records} == {"alone", "shared", "finetuned"}
     assert {r.kind for r in records if r.weights == "alone"} == {"baseline"}
-    polished = [job for job in jobs if isinstance(job, TrainJob) and job.start]
+    finetuned = [job for job in jobs if isinstance(job, TrainJob) and job.start]
     shared = {r.key: str(weights_file(tmp_path, r)) for r in records if r.weights == "shared"}
-    assert all(job.start.weights == shared[job.genotype.key] for job in polished if job.start)
+    assert all(job.start.weights == shared[job.genotype.key] for job in finetuned if job.start)
 
 
 def test_a_plain_resnet_on_the_slices_front_is_trained_on_from_its_own_weights_alone(
@@ -141,10 +141,10 @@ def test_a_plain_resnet_on_the_slices_front_is_trained_on_from_its_own_weights_a
     for file in plain.values():
         file.parent.mkdir(exist_ok=True)
         file.touch()
-    polished = [job for job in run(controller, slots=1).ran if isinstance(job, TrainJob) and job.start]
+    finetuned = [job for job in run(controller, slots=1).ran if isinstance(job, TrainJob) and job.start]
     assert plain.keys() & {record.key for record in shared_of(controller).front()}
-    assert plain.keys() < {job.genotype.key for job in polished}
-    assert len({job.weights for job in polished}) == len({(job.trial, job.seed) for job in polished}), "one file each"
+    assert plain.keys() < {job.genotype.key for job in finetuned}
+    assert len({job.weights for job in finetuned}) == len({(job.trial, job.seed) for job in finetuned}), "one file each"
 
 
 def test_the_compute_is_that_asked_for(open_supernet: Open, tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_a_driver_killed_anywhere_resumes(open_supernet: Open, tmp_path: Path, a
     keys = [(r.key, r.weights) for r in records]
     assert len(keys) == len(set(keys))
     assert read_progress(tmp_path)["step"] == shared_of(open_supernet(trainings=4)).budget.steps  # type: ignore[index]
-    assert sum(r.weights == "polished" for r in records) >= 1
+    assert sum(r.weights == "finetuned" for r in records) >= 1
     assert not run(open_supernet(trainings=4)).ran, "nothing is left"
 
 
@@ -217,7 +217,7 @@ def test_a_loss_that_diverges_goes_on_at_half_the_rate(open_supernet: Open, stat
     assert tried[1].seed != tried[0].seed
 
 
-def test_a_driver_killed_before_the_polish_has_it_left(open_supernet: Open, tmp_path: Path) -> None:
+def test_a_driver_killed_before_the_finetuning_has_it_left(open_supernet: Open, tmp_path: Path) -> None:
     def fate(job: Any) -> Any:
         if isinstance(job, TrainJob) and job.start:
             raise KilledError
@@ -227,7 +227,7 @@ def test_a_driver_killed_before_the_polish_has_it_left(open_supernet: Open, tmp_
         run(open_supernet(), fate)
     assert not driver_of(open_supernet()).complete
     run(open_supernet())
-    assert any(r.weights == "polished" for r in read_records(tmp_path))
+    assert any(r.weights == "finetuned" for r in read_records(tmp_path))
     assert driver_of(open_supernet()).complete
 
 
@@ -368,7 +368,7 @@ def test_a_lost_worker_is_tried_again(open_supernet: Open, tmp_path: Path) -> No
 
     run(open_supernet(), fate)
     assert lost == [0, 0]
-    assert any(r.weights == "polished" for r in read_records(tmp_path))
+    assert any(r.weights == "finetuned" for r in read_records(tmp_path))
 
 
 def test_a_front_says_how_far_shared_weights_can_be_trusted(open_supernet: Open, tmp_path: Path) -> None:
@@ -444,7 +444,7 @@ def test_a_bank_is_searched_again_with_another_limit(
         "search", "bench", "--data", "digits", "--supernet", "4", "--name", "first", *small, "--json"
     )
     assert code == 0, err
-    assert {row["weights"] for row in json.loads(out)} <= {"alone", "shared", "polished"}
+    assert {row["weights"] for row in json.loads(out)} <= {"alone", "shared", "finetuned"}
     bank = (tmp_path / "runs" / "first" / "bank.safetensors").read_bytes()
     limit = ("--max-macs", "500k", "--name", "second")
     code, out, err = alternas("search", "bench", "--data", "digits", "--supernet", "first", *limit, *small, "--json")

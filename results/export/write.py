@@ -27,7 +27,7 @@ from ..ranking.metric import run_metric, validation_metrics
 from ..ranking.stats import mean_ci, resolution_of
 from ..render.describe_net import InputSpec, input_spec
 from ..runs.arrays import read_array
-from ..runs.record import OF_CUTS, Record
+from ..runs.record import Record
 from ..runs.retrained import by_net, spreads
 from ..runs.store import SAMPLE, read_data_facts, read_records, read_settings, write_json
 from ..runs.trained_weights import facts_of, select_net, trained_head, trained_network, trained_weights
@@ -129,9 +129,9 @@ def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
         "backbone": record.runtime.get("trained") == "features",
         "checked_on": f"validation images of {data['name']}",
     }
-    if record.folds or record.weights in OF_CUTS:
+    if record.folds or record.is_cut:
         facts |= {"accuracy_on": f"cross-validated over {record.runtime.get('judged', 0):,} pictures of {data['name']}"}
-    if record.weights in OF_CUTS:
+    if record.is_cut:
         facts |= {"weights_of_cut": record.weights}
     if _brings_images(home):
         facts |= {"accuracy_on": f"as {data['name']} measures it, seed {record.seed}", "checked_on": "random images"}

@@ -26,7 +26,7 @@ from ...archs.candidate import tuned_values
 from ...archs.errors import InputError
 from ..latency.measurements import Measurement
 from ..runs.nets import best_weights, trained_nets
-from ..runs.record import OF_CUTS, Record
+from ..runs.record import Record
 from ..runs.retrained import by_net, retrainings
 from ..runs.status import Status
 from ..runs.store import read_data_facts
@@ -179,9 +179,10 @@ def _row(record: Record, query: RankingQuery, costs: Mapping[str, float | None],
             raise InputError(f"objectives: {name} is a column of every leaderboard; report it by another name")
     return RankedNet(
         trial=record.trial, kind=record.kind, family=record.family, label=record.label, key=record.key,
-        accuracy=record.accuracy, sd=deviation(seeds) if len(seeds) > 1 else None, seeds=max(1, len(seeds)),
-        folds=record.folds, costs=costs, accuracy_per_gmac=record.accuracy / (record.macs / 1e9),
-        budget_steps=record.budget.get("full"), weights=record.weights, seconds=record.seconds,
+        is_cut=record.is_cut, accuracy=record.accuracy, sd=deviation(seeds) if len(seeds) > 1 else None,
+        seeds=max(1, len(seeds)), folds=record.folds, costs=costs,
+        accuracy_per_gmac=record.accuracy / (record.macs / 1e9), budget_steps=record.budget.get("full"),
+        weights=record.weights, seconds=record.seconds,
         metrics={name: measured.get(name) for name in named}, recipe=tuned_values(record.genes), **again,
     )  # fmt: skip
 
@@ -296,4 +297,4 @@ def noise_of(
     if seeds or not counted:
         return seeds and replace(seeds, images=counted)
     trained = [r for r in records if r.accuracy is not None]
-    return Noise(images=counted, is_seedless=bool(trained) and all(r.weights in OF_CUTS for r in trained))
+    return Noise(images=counted, is_seedless=bool(trained) and all(r.is_cut for r in trained))

@@ -20,6 +20,7 @@ class RankedNet:
     family: str
     label: str  # its family, or the name of one of timm's nets
     key: str
+    is_cut: bool = False  # of a pretrained net; no column
     accuracy: float  # on validation, the mean over its seeds, or the score of the run's other metric
     sd: float | None  # over its seeds; None of one
     seeds: int
@@ -59,6 +60,6 @@ class RankedNet:
         """Its row as JSON, costs and metrics among the other columns; of another metric see `as_shown`."""
         row: dict[str, Any] = {}
         for name, held in vars(self).items():
-            if (name != "run" or self.run) and (name not in ("recipe", "recipes") or self.recipe):
+            if (name != "run" or self.run) and name != "is_cut" and (name not in ("recipe", "recipes") or self.recipe):
                 row |= held if name in ("costs", "metrics") else {name: held}
         return as_shown(row, metric)

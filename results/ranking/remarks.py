@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ..render.tables import duration, short
-from ..runs.record import OF_CUTS, Record
+from ..runs.record import Record
 from ..runs.retrained import retrained
 from ..runs.status import FAILED, Status
 from ..runs.store import as_argument, read_data_facts, read_settings
@@ -60,14 +60,14 @@ def failures(records: Sequence[Record]) -> list[str]:
 def budget_lines(rows: Sequence[RankedNet]) -> list[str]:
     """A warning where nets that were trained for longer or shorter stand side by side; else nothing.
 
-    Nets of a supernet are told by how they came by their weights: how long the polished ones were trained on differs.
+    Nets of a supernet are told by how they came by their weights: how long the finetuned ones were trained on differs.
     """
     budgets = Counter(
         f"on {row.weights} weights"
-        if row.weights in ("shared", "polished")
+        if row.weights in ("shared", "finetuned")
         else f"{row.budget_steps or '?'} steps{' on inherited weights' * (row.weights == 'inherited')}"
         for row in rows
-        if row.weights not in OF_CUTS
+        if not row.is_cut
     )
     if len(budgets) < 2:
         return []
@@ -77,7 +77,7 @@ def budget_lines(rows: Sequence[RankedNet]) -> list[str]:
 
 def count_rising(front: Sequence[RankedNet]) -> str:
     """How many nets of a front still rose at their end; "" where none was trained from nothing."""
-    front = [row for row in front if row.weights not in OF_CUTS]
+    front = [row for row in front if not row.is_cut]
     rising, unknown = [row for row in front if row.rising], sum(row.rising is None for row in front)
     if not front:
         return ""
@@ -179,8 +179,8 @@ def budget_order_lines(records: Sequence[Record], metric: Metric) -> list[str]:
     They are the best of the search and the plain ResNets; how much longer each was trained differs.
     """
     accuracies = {r.trial: r.accuracy for r in records if r.status == Status.OK and r.accuracy is not None}
-    polished = [r for r in records if r.trial in accuracies and r.weights == "polished"]
-    before = [(accuracies.get(r.lineage.get("trial", -1)), accuracies[r.trial]) for r in polished]
+    finetuned = [r for r in records if r.trial in accuracies and r.weights == "finetuned" and not r.is_cut]
+    before = [(accuracies.get(r.lineage.get("trial", -1)), accuracies[r.trial]) for r in finetuned]
     pairs = [(one, other) for one, other in before if one is not None]
     order = rank_correlation(pairs)
     if order is None:

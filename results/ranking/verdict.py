@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from ...archs.errors import InputError, check_choice
 from ..render.tables import short
-from ..runs.record import OF_CUTS
 from ..runs.status import Status
 from ..runs.store import as_argument
 from .chance import above_chance, chance_of, guess_text, interval_ends, interval_for_all
@@ -30,7 +29,7 @@ FINETUNED = (
     "Its frozen weights were trained on with the classifier, judged by the same folds; ± is 95 % by the number of "
     "pictures, {images:,}."
 )
-HOW = {"inherited": "It began with weights of another net", "polished": "It was trained on once the others had ended"}
+HOW = {"inherited": "It began with weights of another net", "finetuned": "It was trained on once the others had ended"}
 
 
 def recommended(board: Leaderboard) -> RankedNet:
@@ -260,7 +259,7 @@ def _doubts(board: Leaderboard, row: RankedNet) -> list[str]:
         said.append(f"Too few nets were trained again: the seed noise is not known, nor which nets are tied{alone}.")
     else:
         sd, degrees = board.noise.at(row.accuracy)
-        if row.weights in OF_CUTS:
+        if row.is_cut:
             how = FROZEN if row.weights == "frozen" else FINETUNED
             said.append(how.format(images=board.extra.images))
         elif row.seeds == 1 and row.weights != "shared":
@@ -270,7 +269,7 @@ def _doubts(board: Leaderboard, row: RankedNet) -> list[str]:
         if row.tied_with is None:
             why = why_unknown(row, board.noise, board.query.metric)
             said.append(f"Which nets are tied with it is not known: {why}.")
-    if row.weights in OF_CUTS:
+    if row.is_cut:
         return said
     if not any(r.kind == "baseline" and r.status == Status.OK for r in board.records):
         said.append("No plain ResNet was trained, so what it gains over one is not known.")

@@ -23,7 +23,7 @@ from ..ranking.metric import Metric, as_shown, run_metric, validation_metrics, v
 from ..ranking.quantities import metrics, quantity
 from ..ranking.run_leaderboard import validation_images
 from ..runs.nets import better_weights
-from ..runs.record import OF_CUTS, Record
+from ..runs.record import Record
 from ..runs.retrained import retrained, summary_line
 from ..runs.run_spec import run_and_trial
 from ..runs.status import Status
@@ -134,7 +134,7 @@ def draw_trial(folder: Path, trial: int) -> RenderableType:
         return Group(head, drawing)
     confusion_KK = read_confusion(folder, record, len(classes))
     confused = [] if confusion_KK is None else [plain(*confusion_lines(confusion_KK, classes))]
-    trained = _cut_line(record) if record.weights in OF_CUTS else _training_line(folder, record, metric)
+    trained = _cut_line(record) if record.is_cut else _training_line(folder, record, metric)
     return Group(head, drawing, _scores_table(record, metric), *confused, plain(trained, style="dim"))
 
 

@@ -28,7 +28,7 @@ FAMILY_LOOKS = {  # colour and shape
     "timm": (GREY, "star"),  # references
 }
 WEIGHT_LOOKS = {
-    "alone": "full", "inherited": "open", "shared": "dotted", "polished": "half", "frozen": "open", "finetuned": "half"
+    "alone": "full", "inherited": "open", "shared": "dotted", "finetuned": "half", "frozen": "open"
 }  # fmt: skip
 WEIGHT_NAMES = {name: name for name in WEIGHT_LOOKS if name != "alone"} | {"shared": "sliced"}
 EARLY = "stopped early"

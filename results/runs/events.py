@@ -39,7 +39,7 @@ class Event:
     key: Name = ""  # started: of the net, or of net and recipe
     genes: dict[str, Choice] = field(default_factory=dict)  # started
     parent: Trial | None = None  # started: the trial whose weights it begins with
-    weights: Text = Weights.ALONE.value  # started: of `Weights`, polished where a net is trained on
+    weights: Text = Weights.ALONE.value  # started: of `Weights`, finetuned where a net is trained on
     step: Whole = 0  # paused, bank: optimiser steps so far; started: those that a net is trained on for
     accuracy: Number = 0.0  # paused
     started_at: Text = ""  # paused: when its first job began

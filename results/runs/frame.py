@@ -19,7 +19,7 @@ from .store import find_run
 SPREAD = ("cost", "budget", "metrics", "factors")  # fields of a record that become columns of their own
 TOTALS = ("macs", "params", "activation_bytes", "peak_activation_bytes", "training_activation_bytes")
 OWN = [f.name for f in fields(Record) if f.name not in (*SPREAD, "format", "trial")]
-NO_COLUMNS = ("run", "trial", "label", "costs", "metrics", "recipe", "recipes")  # of the fields of a ranked net
+NO_COLUMNS = {"run", "trial", "label", "is_cut", "costs", "metrics", "recipe", "recipes"}  # fields of a ranked net
 
 
 def ranked_columns() -> list[str]:

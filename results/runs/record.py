@@ -16,7 +16,6 @@ from ...archs.genotype import TIMM_FIELD
 from ...archs.json_files import Choice, Count, Number, Share, Text, Whole, convert, parse_line
 from .status import RECORDED, Status, Weights
 
-OF_CUTS = (Weights.FROZEN, Weights.FINETUNED)  # of cuts of pretrained nets
 KINDS = ("search", "baseline", "reference", "retrain", "study")
 REFERENCE_KINDS = ("baseline", "reference")  # trained beside the nets of a search, to compare them with
 PACKAGES = ("alternas", "torch", "timm", "optuna", "ray")
@@ -89,10 +88,15 @@ class Record:
         return f"<Record {self.trial}: {net}, {self.status}{error}{accuracy}>"
 
     @property
+    def is_cut(self) -> bool:
+        """Whether it is of a cut of a pretrained net."""
+        return "side" in self.genotype
+
+    @property
     def label(self) -> str:
         """Its family; of timm's nets the name there, and of a cut one its side."""
         name = str(self.genotype.get(TIMM_FIELD, "")).split(".")[0]
-        if "side" in self.genotype:
+        if self.is_cut:
             return f"{name} {self.genotype['side']}px"
         return f"timm:{name}" if name else self.family
 

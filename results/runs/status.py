@@ -35,6 +35,5 @@ class Weights(StrEnum):
     ALONE = "alone"  # trained from fresh ones
     INHERITED = "inherited"  # trained from those of another net
     SHARED = "shared"  # slices of a supernet's bank
-    POLISHED = "polished"  # finetuned: trained on from its own, once the nets of a search have ended
     FROZEN = "frozen"  # of a cut of a pretrained net, as they were
-    FINETUNED = "finetuned"  # of such a cut, trained on
+    FINETUNED = "finetuned"  # trained on from its own, of a net or a cut, once all others of a search have ended

@@ -219,7 +219,7 @@ def weights_file(folder: Path, record: Record) -> Path:
 
 def weights_name(key: str, weights: str) -> str:
     """Name of the files of a net in a search, which may have it on slices, and trained on, beside its own weights."""
-    return f"{key}-{weights}" if weights in (Weights.SHARED, Weights.POLISHED, Weights.FINETUNED) else key
+    return f"{key}-{weights}" if weights in (Weights.SHARED, Weights.FINETUNED) else key
 
 
 class Store:

@@ -94,7 +94,7 @@ class ShownSearch:
         """Nets and how many there will be; of a search that its compute ends, how much of that is used."""
         trials, records = self.trials, self.records
         nets = trained(self.statuses)
-        again = sum(record.weights == Weights.POLISHED for record in records)
+        again = sum(record.weights == Weights.FINETUNED for record in records)
         waiting = len(trials.finetuning.under_way) + (len(trials.finetuning.waits) if trials.all_ended else 0)
         on = f", trained on {again} of {again + waiting}" if trials.settings.polish and (again or waiting) else ""
         budget = trials.budget

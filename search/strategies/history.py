@@ -101,7 +101,7 @@ class History:
     def apply(self, line: Line) -> None:
         """Take in the next line of the log; InputError if its number is impossible."""
         if isinstance(line, Record):
-            if line.status not in UNTRAINED and line.weights != Weights.POLISHED:
+            if line.status not in UNTRAINED and line.weights != Weights.FINETUNED:
                 self._trained[line.trial_key] = line
             if line.kind == "reference":
                 return

@@ -1,4 +1,4 @@
-"""How the compute of a supernet search is divided between bank, evaluation and polish. No torch.
+"""How the compute of a supernet search is divided between bank, evaluation and finetuning. No torch.
 
 Compute is counted in FLOPs, training 6 x MACs x images and evaluation 2 x MACs x images, of everything that a search
 does but the baselines. One training is a full one of the space's mean net.
@@ -31,7 +31,7 @@ class SupernetBudget:
         total: of all of it.
         bank: of training the bank, at most.
         evaluation: of evaluating nets.
-        polish: of polishing the front.
+        finetuning: of the front.
         steps: of the bank's training.
         watches: times that some fixed nets are evaluated meanwhile.
     """
@@ -40,22 +40,23 @@ class SupernetBudget:
     total: float
     bank: float
     evaluation: float
-    polish: float
+    finetuning: float
     steps: int
     watches: int
 
 
-def divide(trainings: float, polish: float, sampler: NetSampler, recipe: Recipe, steps: int) -> SupernetBudget:
-    """The budget of a search at the compute of so many full trainings of `steps` steps, a share of it for `polish`."""
+def divide(trainings: float, share: float, sampler: NetSampler, recipe: Recipe, steps: int) -> SupernetBudget:
+    """The budget of a search at the compute of so many full trainings of `steps` steps, `share` for finetuning."""
     images = steps * recipe.batch_size
     training = training_flops(sampler.mean_macs, steps, recipe.batch_size)
-    evaluation, polish = EVALUATION_SHARE * trainings * training, polish * trainings * training
+    evaluation, finetuning = EVALUATION_SHARE * trainings * training, share * trainings * training
     watch = sum(evaluation_flops(sampler.macs(net), images, EVALUATION_IMAGES) for net in sampler.fixed())
     watches = min(MAX_WATCHES, int(WATCH_SHARE * trainings * training / watch))
-    bank = trainings * training - evaluation - polish - watches * watch
+    bank = trainings * training - evaluation - finetuning - watches * watch
     macs = [sampler.macs(net) for step in range(DRAWS) for net in sampler.nets(step, NETS_A_STEP)]
     a_step = training_flops(sum(macs) / len(macs), 1, recipe.batch_size)
-    return SupernetBudget(training, trainings * training, bank, evaluation, polish, max(1, int(bank / a_step)), watches)
+    bank_steps = max(1, int(bank / a_step))
+    return SupernetBudget(training, trainings * training, bank, evaluation, finetuning, bank_steps, watches)
 
 
 def trainings_needed(trainings: float, budget: SupernetBudget, kinds: int) -> float:

@@ -41,14 +41,14 @@ class ComputeBudget:
     def searched(self) -> float:
         """FLOPs of the search's own nets as far as they have begun; with a bank of all that was asked for."""
         if self._shared:
-            return self._shared.budget.total - self._shared.budget.polish
+            return self._shared.budget.total - self._shared.budget.finetuning
         return self._tally.begun_work("search").flops
 
     @property
     def finetuning(self) -> Work:
         """What training the front's nets on takes at most, from the run's beginning on."""
         if self._shared:
-            return Work(self._shared.budget.polish, math.inf, math.inf)
+            return Work(self._shared.budget.finetuning, math.inf, math.inf)
         return self._tally.begun_work("search") * finetuning_ratio(self._settings.polish)
 
     @property

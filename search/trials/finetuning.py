@@ -53,12 +53,12 @@ class Finetuning:
 
     def apply(self, record: Record) -> None:
         """Take in the next record."""
-        if record.weights != Weights.POLISHED:
+        if record.weights != Weights.FINETUNED:
             self._plan = None
         if record.kind not in ("search", "baseline"):
             return
         self._steps[record.trial] = record.budget.get("done", 0) + self._steps.get(record.lineage.get("trial", -1), 0)
-        if record.weights == Weights.POLISHED:
+        if record.weights == Weights.FINETUNED:
             self._round.append(record)
         elif record.status == Status.OK and (record.kind == "baseline" or self._is_own(record)):
             self._begin_round()

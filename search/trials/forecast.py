@@ -68,7 +68,7 @@ class Forecast:
     def nets(self) -> int:
         """Nets to train in all, baselines and references too; one that is trained on is the same net."""
         ended, trials = sum(n for status, n in self._tally.statuses.items() if status not in UNTRAINED), self._trials
-        ended -= sum(record.weights == Weights.POLISHED for record in trials.store.records)
+        ended -= sum(record.weights == Weights.FINETUNED for record in trials.store.records)
         live = sum(not trial.is_finetuning for trial in trials.live.values())
         return ended + live + (self._nets_to_evaluate if trials.shared else round(self._nets_to_begin))
 

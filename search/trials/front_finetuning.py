@@ -28,4 +28,4 @@ class FrontFinetuning(Producer):
         net, steps = waiting[0]
         assert net.record is not None, "a net of a plan has ended"
         number, parent = search.history.next_number, net.record.trial
-        return Event("started", number, net.record.trial_key, {}, parent, Weights.POLISHED.value, steps)
+        return Event("started", number, net.record.trial_key, {}, parent, Weights.FINETUNED.value, steps)

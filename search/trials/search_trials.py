@@ -266,7 +266,7 @@ class SearchTrials(Producer):
 
     def _again(self, event: Event) -> Trial | None:
         """The trial that an event is about; None if it is none of this search."""
-        if event.weights == Weights.POLISHED:
+        if event.weights == Weights.FINETUNED:
             record = self.finetuning.record_of(event.parent)
             return self._finetuned.trial(event.trial, record, event.step) if record else None
         trial = self.proposer.again(event.trial, event.genes)

@@ -100,7 +100,7 @@ def part_of(net: Trial | Record) -> str:
     """Part of a run that a training belongs to: "search", "finetuning" of its nets, or "beside" (baselines, too)."""
     if net.kind in REFERENCE_KINDS:
         return "beside"
-    return "finetuning" if net.weights == Weights.POLISHED else "search"
+    return "finetuning" if net.weights == Weights.FINETUNED else "search"
 
 
 def work_of(record: Record) -> Work:

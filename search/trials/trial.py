@@ -122,7 +122,7 @@ class Trial:
     @property
     def is_finetuning(self) -> bool:
         """Whether it trains a net on that has ended."""
-        return self.weights == Weights.POLISHED
+        return self.weights == Weights.FINETUNED
 
     def seeds(self, repeats: int) -> int:
         """Trainings at full budget in a search that repeats each net so often; one of a net that is trained on."""

@@ -54,7 +54,7 @@ class WeightSource(Protocol):
 
     def counts(self, record: Record) -> bool:
         """Whether a net that was trained is known by this to the strategy: it is not by what came of it later."""
-        return record.weights != Weights.POLISHED
+        return record.weights != Weights.FINETUNED
 
     def apply(self, record: Record) -> None:
         """Take in the next record of a net that was trained."""
@@ -112,7 +112,7 @@ class Relatives(WeightSource):
         file, accuracy = weights_file(self._folder, record), record.accuracy or 0.0
         if not file.exists():
             return
-        before = self._parents.get(record.lineage.get("trial", -1)) if record.weights == Weights.POLISHED else None
+        before = self._parents.get(record.lineage.get("trial", -1)) if record.weights == Weights.FINETUNED else None
         if before and before.trial is not None:
             if before.accuracy > accuracy:
                 return
@@ -167,7 +167,7 @@ class Finetuned:
     def trial(self, number: int, record: Record, steps: int) -> Trial:
         """A trial that trains a net on for so many steps."""
         context, net = self._context, Genotype.from_dict(record.genotype)
-        again = record.weights == Weights.POLISHED
+        again = record.weights == Weights.FINETUNED
         recipe = finetuning_recipe(Recipe.from_dict(record.recipe), 1.0 if again else RATE)
         fields = context.record_fields | {"recipe": recipe.to_dict()}
         if again:  # has files of its own
@@ -179,7 +179,7 @@ class Finetuned:
         start = InitWeights(str(weights_file(context.folder, record)), f"trial {record.trial}", had)
         spent = shared.bank_training.progress.get("train_flops", 0) if shared else train_flops(record)
         parent, cost = Parent(start, record.trial, spent, features(net)), context.cost_fn(net)
-        return Trial(number, record.kind, net, {}, cost, (steps,), fields, parent, weights=Weights.POLISHED)
+        return Trial(number, record.kind, net, {}, cost, (steps,), fields, parent, weights=Weights.FINETUNED)
 
 
 def finetuning_recipe(recipe: Recipe, rate: float) -> Recipe:
