@@ -63,8 +63,7 @@ NETS = {
     "conv": Genotype(CIFAR, (Stage("conv", 2, 8), Stage("conv", 1, 12, 2, kernel=1, act="silu"), Stage("uib", 1, 12))),
     "mqa": Genotype(CIFAR, (Stage("uib", 2, 8, msa=(1,), heads=2, head_dim=4, attention="mqa"),)),
     "mqa strided": Genotype(
-        CIFAR,
-        (Stage("uib", 2, 12, msa=(0, 1), heads=2, head_dim=4, attention="mqa", kv_stride=2, layer_scale=0.5),),
+        CIFAR, (Stage("uib", 2, 12, msa=(0, 1), heads=2, head_dim=4, attention="mqa", kv_stride=2, layer_scale=0.5),)
     ),
     "linear": Genotype(CIFAR, (replace(LINEAR, width=8, msa=(1,)),)),
     "linear first": Genotype(CIFAR, (replace(LINEAR, msa=(0, 1), mlp_ratio=1.5, act="relu"),)),

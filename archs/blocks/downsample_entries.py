@@ -23,11 +23,7 @@ def downsample(acc: CostAccumulator, b: Block) -> None:
 
 DOWNSAMPLE = BlockSpec(
     "downsample",
-    BlockForm(
-        ".downsample:Downsample",
-        downsample,
-        {"norm1": "c_in", "conv": "c_out c_in 2 2"},
-    ),
+    BlockForm(".downsample:Downsample", downsample, {"norm1": "c_in", "conv": "c_out c_in 2 2"}),
     branches=(),
     style=BlockStyle("D", "#999999", "downsampling conv"),
 )

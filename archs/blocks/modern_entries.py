@@ -110,13 +110,7 @@ TRANSFORMER = BlockSpec(
     BlockForm(
         ".modern:TransformerBlock2d",
         transformer,
-        {
-            **SHORTCUT,
-            "norm1": "c_in",
-            **attention_axes("c_in"),
-            "norm2": "c_out",
-            **MLP,
-        },
+        {**SHORTCUT, "norm1": "c_in", **attention_axes("c_in"), "norm2": "c_out", **MLP},
         scaled_by=("attn.out", "mlp.fc2"),
         queries=QUERIES,
         norms_input=True,

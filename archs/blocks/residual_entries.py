@@ -109,13 +109,7 @@ MSA = BlockSpec(
     BlockForm(
         ".residual:MsaBlock",
         msa,
-        {
-            **SHORTCUT,
-            "norm1": "c_in",
-            "conv": "width c_in 1 1",
-            "norm2": "width",
-            **attention_axes("width"),
-        },
+        {**SHORTCUT, "norm1": "c_in", "conv": "width c_in 1 1", "norm2": "width", **attention_axes("width")},
         scaled_by=("attn.out",),
         queries=QUERIES,
         norms_input=True,
@@ -145,13 +139,7 @@ MSA_A = BlockSpec(
     BlockForm(
         ".residual:PostMsaBlock",
         msa_a,
-        {
-            **SHORTCUT_NORM,
-            "conv": "width c_in 1 1",
-            "norm1": "width",
-            **attention_axes("width"),
-            "norm2": "c_out",
-        },
+        {**SHORTCUT_NORM, "conv": "width c_in 1 1", "norm1": "width", **attention_axes("width"), "norm2": "c_out"},
         scaled_by=("norm2",),
         queries=QUERIES,
     ),
