@@ -17,11 +17,9 @@ MLP_RATIO = 4.0
 MAX_SIDE = 255  # of a kernel
 
 Heads = Annotated[int, Meta(ge=1, le=4096)]
-Stride = Annotated[int, Meta(ge=0, le=MAX_SIDE)]
 Odd = Annotated[int, Meta(ge=0, le=MAX_SIDE, description=f"an odd number up to {MAX_SIDE}")]
 OddOr0 = Annotated[int, Meta(ge=0, le=MAX_SIDE, description=f"0 or an odd number up to {MAX_SIDE}")]
 Multiple = Annotated[float, Meta(ge=0, le=64)]
-Knowledge = Annotated[str, Meta(extra={"known": ("relative", "conditional", "none")})]  # of positions
 
 
 class Option(NamedTuple):
@@ -29,7 +27,7 @@ class Option(NamedTuple):
 
     Attributes:
         about: its meaning.
-        side: of a kernel's side, "odd" (0, too, of kinds that say so), "odd or 0" or "any"; "" of what is none.
+        side: of a kernel's side, "odd" (0, too, of kinds that say so) or "odd or 0"; "" of what is none.
         nests: whether blocks that differ in it alone share weights, the smaller one's a slice of the larger one's.
     """
 
@@ -48,11 +46,6 @@ OPTIONS = {
     "kv_stride": Option("stride on the map of keys and values", nests=False),
     "layer_scale": Option("what the learned scale of each branch begins at; 0 for none", nests=False),
     "fewer_norms": Option("a norm after the last conv alone, biases in the others", nests=False),
-    "side": Option("side of a downsampling conv", "any", nests=False),
-    "norm_first": Option("norm before a downsampling conv instead of after it", nests=False),
-    "kv_heads": Option("heads of keys and values, which heads of queries share; 0 for as many", nests=False),
-    "mix": Option("side of a depthwise conv that mixes near places; 0 for none", "odd or 0"),
-    "position": Option("what attention knows of places", nests=False),
 }
 
 
@@ -101,11 +94,6 @@ class Stage(Part):
     kv_stride: Annotated[int, Meta(ge=1, le=MAX_SIDE)] | None = None
     layer_scale: Share | None = None
     fewer_norms: bool | None = None
-    side: Annotated[int, Meta(ge=1, le=MAX_SIDE)] | None = None
-    norm_first: bool | None = None
-    kv_heads: Stride | None = None
-    mix: OddOr0 | None = None
-    position: Knowledge | None = None
 
     def check(self, place: str) -> None:
         """Raise InputError if a rule that needs no image size is broken; `place` names the stage.
@@ -135,7 +123,6 @@ class Stage(Part):
         for kind in (self.block, self.attention):
             if (rule := BLOCKS[kind].check) is not None:
                 rule(place, self)
-        self._check_keys(place)
         if not isinstance(self.msa, tuple):
             if self.depth < 2 * self.msa:
                 rule = "the build-up rule needs depth >= 2 msa"
@@ -148,17 +135,6 @@ class Stage(Part):
             raise InputError(f"{place}: msa names a place twice, got {list(self.msa)}")
         if 0 in self.msa and self.stride != 1:
             raise InputError(f"{place}: an MSA block cannot downsample, got msa place 0 with stride {self.stride}")
-
-    def _check_keys(self, place: str) -> None:
-        """The rules of keys and values that queries share."""
-        if (self.kv_stride or 0) > 1 and self.window and "window" not in BLOCKS[self.attention].ignores:
-            rule = "a kv_stride above 1 needs window 0, the whole map"
-            raise InputError(f"{place}: {rule}, got kv_stride {self.kv_stride}, window {self.window}")
-        if self.kv_heads and self.heads % self.kv_heads:
-            rule = "kv_heads must divide heads"
-            raise InputError(f"{place}: {rule}, got kv_heads {self.kv_heads}, heads {self.heads}")
-        if self.kv_heads == self.heads:
-            object.__setattr__(self, "kv_heads", 0)
 
     def check_channels(self, place: str, c_in: int, style: Style) -> None:
         """Raise InputError if the stage cannot follow a map of `c_in` channels in a net of `style`."""

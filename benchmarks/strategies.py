@@ -4,7 +4,7 @@ python benchmarks/strategies.py [cue clutter ...] [--seeds 30] [--markdown]
 
 One contender after the other, each kept in results/strategies.json as it ends; those that are there are not run
 again. --markdown prints the tables and runs nothing. Settings are the same on all tables. A search on shared weights is
-no look-up in a table: its rows are the real searches of supernet.py, judged at their end.
+no look-up in a table: its rows are real searches, judged at their end (results/supernet_search.json).
 """
 
 from __future__ import annotations

@@ -80,9 +80,7 @@ def bench(
     chosen, done = searchers(config.table(), strategy or (), scheduler or (), defaults), count(1)
     with Console(stderr=True).status(f"0 of {len(chosen)}") as status:
         traces = run_benchmark(
-            config,
-            chosen,
-            lambda last: status.update(f"{next(done)} of {len(chosen)}; last: {last}"),
+            config, chosen, lambda last: status.update(f"{next(done)} of {len(chosen)}; last: {last}")
         )
     results = rows(traces)
     print_result(

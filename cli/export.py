@@ -67,11 +67,7 @@ def cost(
 
 
 @command()
-def archs(
-    *,
-    grammar: bool = False,
-    as_json: bool = False,
-) -> None:
+def archs(*, grammar: bool = False, as_json: bool = False) -> None:
     """List the zoo: named nets and their sources."""
     from ..archs import grammar as fields
     from ..archs.zoo import ZOO
@@ -83,12 +79,7 @@ def archs(
 
 
 @command()
-def spaces(
-    space: str = "",
-    *,
-    image_size: tuple[int, int] | None = None,
-    as_json: bool = False,
-) -> None:
+def spaces(space: str = "", *, image_size: tuple[int, int] | None = None, as_json: bool = False) -> None:
     """List the search spaces, how many distinct nets they hold, and what the cheapest and the most expensive cost."""
     from ..archs import static_cost
     from ..spaces import SPACES, ends, find, is_file, options_of

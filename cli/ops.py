@@ -15,12 +15,7 @@ from .options import console_for, print_result
 
 
 @command()
-def dashboard(
-    run: str,
-    *,
-    host: str = "127.0.0.1",
-    port: int = 8080,
-) -> None:
+def dashboard(run: str, *, host: str = "127.0.0.1", port: int = 8080) -> None:
     """Show a run in optuna-dashboard, during or after the search; Ctrl-C stops it."""
     from ..results.runs.store import find_run
     from ..search.trials.dashboard import serve
@@ -29,10 +24,7 @@ def dashboard(
 
 
 @command(resumes=True)
-def track(
-    run: str,
-    tool: str,
-) -> None:
+def track(run: str, tool: str) -> None:
     """Send a run to an experiment tracker from outside, while it goes on or afterwards; Ctrl-C stops it."""
     from ..results.runs.store import find_run
     from ..search.tracking.follow import follow

@@ -37,13 +37,7 @@ def runs(*, as_json: bool = False) -> None:
 
 
 @command()
-def front(
-    run: str,
-    *,
-    ranking: RankingOptions,
-    svg: Path | None = None,
-    as_json: bool = False,
-) -> None:
+def front(run: str, *, ranking: RankingOptions, svg: Path | None = None, as_json: bool = False) -> None:
     """Show the Pareto front of a run, ranked."""
     from ..results.render.board import print_front
     from ..results.runs.store import find_run
@@ -57,13 +51,7 @@ def front(
 
 
 @command()
-def leaderboard(
-    run: str,
-    *,
-    ranking: RankingOptions,
-    top: int = 0,
-    as_json: bool = False,
-) -> None:
+def leaderboard(run: str, *, ranking: RankingOptions, top: int = 0, as_json: bool = False) -> None:
     """Rank all nets of a run that were trained for the full budget, front after front."""
     from ..results.render.board import print_leaderboard
     from ..results.runs.store import find_run
@@ -73,12 +61,7 @@ def leaderboard(
 
 
 @command()
-def compare(
-    runs: list[str],
-    *,
-    ranking: RankingOptions,
-    as_json: bool = False,
-) -> None:
+def compare(runs: list[str], *, ranking: RankingOptions, as_json: bool = False) -> None:
     """Compare the fronts of several runs, and show their joint front."""
     from ..results.ranking.compare import print_comparison
 
@@ -86,13 +69,7 @@ def compare(
 
 
 @command()
-def show(
-    run: str,
-    trial: int | None = None,
-    *,
-    svg: Path | None = None,
-    as_json: bool = False,
-) -> None:
+def show(run: str, trial: int | None = None, *, svg: Path | None = None, as_json: bool = False) -> None:
     """Show one net of a run: its stages, and its scores by class."""
     from ..results.ranking.run_leaderboard import best_trial
     from ..results.render.describe_net import draw_trial, svg_trial, trial_facts
@@ -109,13 +86,7 @@ def show(
 
 
 @command()
-def report(
-    run: str,
-    *,
-    out: Path | None = None,
-    assets: Path | None = None,
-    as_json: bool = False,
-) -> None:
+def report(run: str, *, out: Path | None = None, assets: Path | None = None, as_json: bool = False) -> None:
     """Write an HTML report of a run: front, progress, importance of genes, provenance."""
     from ..results.report.page import write_report
     from ..results.runs.store import find_run

@@ -155,12 +155,7 @@ def _pretrained(weights: str, arch: str, from_size: tuple[int, int] | None) -> W
 
 
 @command()
-def data(
-    name: str,
-    *,
-    images: ImageOptions,
-    as_json: bool = False,
-) -> None:
+def data(name: str, *, images: ImageOptions, as_json: bool = False) -> None:
     """Describe a data set: contents, splits, loader; --download fetches it."""
     from ..search.data.dataset import BrokenPicturesError
     from ..search.data.load import broken_lines, broken_summary, load_showing, summary, summary_table
@@ -181,11 +176,7 @@ def data(
 
 
 @command()
-def recipes(
-    recipe: str = "",
-    *,
-    as_json: bool = False,
-) -> None:
+def recipes(recipe: str = "", *, as_json: bool = False) -> None:
     """List training recipes and their sources, or print one as JSON to edit and use as --recipe FILE.json."""
     from ..search.training.recipes import RECIPES, get
 

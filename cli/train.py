@@ -125,13 +125,7 @@ def _print_trained(
 
 
 @command(resumes=True)
-def finetune(
-    *,
-    weights: WeightsOptions,
-    plan: PlanOptions,
-    freeze: str = "none",
-    as_json: bool = False,
-) -> None:
+def finetune(*, weights: WeightsOptions, plan: PlanOptions, freeze: str = "none", as_json: bool = False) -> None:
     """Fine-tune trained weights on new data, with a new head, at any image size that fits the net."""
     _train(weights.spec(), freeze, plan, as_json)
 
@@ -159,12 +153,7 @@ def _train(net: str | WeightsSpec, freeze: str, plan: PlanOptions, as_json: bool
 
 @command(resumes=True, then=run_search)
 def buildup(
-    *,
-    start: str,
-    plan: PlanOptions,
-    arch: str = "",
-    from_size: tuple[int, int] | None = None,
-    as_json: bool = False,
+    *, start: str, plan: PlanOptions, arch: str = "", from_size: tuple[int, int] | None = None, as_json: bool = False
 ) -> SearchSpec:
     """Swap a ResNet's blocks for attention, backwards from the end, each kept if it helps beyond the noise."""
     from ..archs import zoo

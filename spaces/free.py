@@ -15,15 +15,7 @@ from ..archs.blocks.spec import BLOCKS
 from ..archs.layout import ImageSize, Map, as_map
 from ..archs.parts import POOLS
 from .base import Chooser, Gene
-from .families import (
-    PresetSpace,
-    attentions,
-    convs,
-    draw_encoder,
-    draw_options,
-    encoder_places,
-    plain_resnet,
-)
+from .families import PresetSpace, attentions, convs, draw_encoder, draw_options, encoder_places, plain_resnet
 from .fit import make_stem, maps_of, pixels, varied, window_of
 from .presets import SpacePreset
 

@@ -21,11 +21,7 @@ from .fit import PLAIN_STEMS, free_stems, make_stem, maps_of, window_of
 
 BLOCKS = ("basic", "bottleneck")
 MLP_RATIOS = (1.0, 2.0, 3.0, 4.0)
-OPTIONS = (
-    ("kernel", (3, 5, 7)),
-    ("expand", (2.0, 3.0, 4.0, 6.0)),
-    ("se", (0.0, 0.25)),
-)  # as stages have them
+OPTIONS = (("kernel", (3, 5, 7)), ("expand", (2.0, 3.0, 4.0, 6.0)), ("se", (0.0, 0.25)))  # as stages have them
 DEPTHS = (1, 2, 3, 4, 6, 9)  # of a stage, up to its own most
 HEADS = ((1, 2, 3), (2, 4, 6), (4, 8, 12), (8, 16, 24))  # by stage
 ENCODER_DEPTHS = (1, 2, 3, 4, 6, 8, 12)

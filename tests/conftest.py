@@ -22,7 +22,7 @@ from alternas.archs.timm_net import CountedCost
 from alternas.results.runs.events import Line
 from alternas.results.runs.store import Store
 from alternas.search.context import SearchContext
-from alternas.search.data.dataset import DataConfig
+from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.engine import pool
 from alternas.search.prepare import devices_of
@@ -168,6 +168,11 @@ def reaper() -> Iterator[list[subprocess.Popen[str]]]:
     for process in started:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="session")
+def digits() -> DataSet:
+    return load(DataConfig("digits"))
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A pool of one worker in this process, for commands whose nets need no more."""
+"""A worker in this process, and a pool of one, for commands whose nets need no more."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from alternas.search.engine.pool import Pool
 from alternas.search.engine.resources import Resources
 from alternas.search.engine.worker import Worker
-from alternas.search.training.job import Job, JobResult, Progress
+from alternas.search.training.job import Job, JobResult, Progress, TrainJob
 
 
 class LocalPool:
@@ -36,3 +36,12 @@ class LocalPool:
 def pool(resources: Resources, data: Any, *others: Any) -> Any:
     """The pool of a command: this one if it asks for one worker and nothing else, or else Ray's."""
     return LocalPool(data) if resources == Resources(workers=1) else Pool(resources, data, *others)
+
+
+def run_alone(job: TrainJob, data: Any) -> JobResult:
+    """How a job ends at a worker of its own."""
+    worker = Worker(1, "cpu")
+    worker.take(data)
+    last = list(worker.run(job))[-1]
+    assert isinstance(last, JobResult)
+    return last

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from local_pool import run_alone
 
 from alternas.archs import InputError, OperationError, zoo
 from alternas.archs.weights import read
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_records, weights_file
-from alternas.search.data.dataset import DataConfig, DataSet
-from alternas.search.data.load import load
+from alternas.search.data.dataset import DataSet
 from alternas.search.engine import doctor as checkup
 from alternas.search.engine.doctor import TOKEN
 from alternas.search.engine.resources import Resources
@@ -36,24 +36,11 @@ from s3_server import S3, SECRET, listing, serving, written
 Open = Callable[..., SearchTrials]
 
 
-@pytest.fixture(scope="module")
-def digits() -> DataSet:
-    return load(DataConfig("digits")).without_test()
-
-
 @pytest.fixture
 def job(store: ArtifactStore) -> TrainJob:
     net = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
     files = store.home / "checkpoints/k.pt", store.home / "weights/k.safetensors"
     return TrainJob(3, net, recipes.get("smoke"), 0, 2, 4, *map(str, files), store=store)
-
-
-def run(job: TrainJob, digits: DataSet) -> JobResult:
-    worker = Worker(1, "cpu")
-    worker.take(digits)
-    last = list(worker.run(job))[-1]
-    assert isinstance(last, JobResult)
-    return last
 
 
 def scratch_folders() -> set[Path]:
@@ -71,8 +58,8 @@ def test_a_worker_leaves_its_files_in_the_store_and_goes_on_from_there(
     job: TrainJob, store: ArtifactStore, digits: DataSet, tmp_path: Path
 ) -> None:
     files = {"checkpoint": str(tmp_path / "c.pt"), "weights": str(tmp_path / "w.safetensors")}
-    whole = run(replace(job, store=None, stop_step=4, **files), digits)
-    assert run(job, digits).step == 2
+    whole = run_alone(replace(job, store=None, stop_step=4, **files), digits)
+    assert run_alone(job, digits).step == 2
     assert listing(tmp_path / "store") == ["run-1/checkpoints/k.pt"]
     assert not store.home.exists(), "it needs no folder of the driver's"
     assert not scratch_folders()
@@ -91,22 +78,22 @@ def test_a_start_comes_from_the_driver(job: TrainJob, store: ArtifactStore, digi
     child = replace(
         job, start=InitWeights(str(parent), "a parent"), checkpoint=str(store.home / "checkpoints/child.pt")
     )
-    lost = run(child, digits)
+    lost = run_alone(child, digits)
     assert (lost.status, "has no p.safetensors" in lost.error) == ("lost", True)
     parent.parent.mkdir(parents=True)  # a worker makes no folder of a run that is gone
-    run(replace(job, store=None, stop_step=4), digits)
+    run_alone(replace(job, store=None, stop_step=4), digits)
     shutil.copy(job.weights, parent)
     store.upload_once(parent)
-    outcome = run(child, digits)
+    outcome = run_alone(child, digits)
     assert (outcome.status, outcome.lineage["share"]) == ("ok", 1.0)
 
 
 def test_a_broken_checkpoint_in_the_store_begins_anew(job: TrainJob, digits: DataSet, tmp_path: Path) -> None:
-    run(job, digits)
+    run_alone(job, digits)
     path = tmp_path / "store/run-1/checkpoints/k.pt"
     path.write_bytes(path.read_bytes()[:500])
-    assert run(job, digits).how["checkpoint"] == "was broken; begun anew"
-    assert "checkpoint" not in run(job, digits).how
+    assert run_alone(job, digits).how["checkpoint"] == "was broken; begun anew"
+    assert "checkpoint" not in run_alone(job, digits).how
 
 
 def test_weights_that_are_not_there_are_missed(job: TrainJob, store: ArtifactStore) -> None:
@@ -264,19 +251,19 @@ def test_a_server_that_goes_away_and_comes_back(s3: S3, job: TrainJob, digits: D
     store = ArtifactStore(s3.uri(), "run-1", tmp_path / "run")
     store.check()
     job = replace(job, store=store)
-    assert run(job, digits).step == 2
+    assert run_alone(job, digits).step == 2
     s3.refused = {"GET", "HEAD", "PUT", "POST"}
-    assert run(replace(job, stop_step=4), digits).status == "lost"
+    assert run_alone(replace(job, stop_step=4), digits).status == "lost"
     s3.refused = set()
-    assert run(replace(job, stop_step=4), digits).status == "ok"
+    assert run_alone(replace(job, stop_step=4), digits).status == "ok"
     port, objects = s3.server_address[1], s3.objects
     s3.shutdown()
     s3.server_close()
-    lost = run(job, digits)
+    lost = run_alone(job, digits)
     assert (lost.status, "NETWORK_CONNECTION" in lost.error, SECRET in lost.error) == ("lost", True, False)
     with serving(S3(port)) as back:
         back.objects = objects
-        assert run(replace(job, stop_step=4), digits).status == "ok"
+        assert run_alone(replace(job, stop_step=4), digits).status == "ok"
         collect_outputs(job, JobResult(3, "ok", 4))
     assert read(Path(job.weights)).genotype.key == job.genotype.key
 

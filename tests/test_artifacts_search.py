@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from alternas.search.engine.worker import Worker
 from alternas.search.training.job import JobResult, TrainJob
 from command_line import doctor, records, run, start, wait_for
 from fakes import FakeExecutor
-from s3_server import S3, serving
+from s3_server import S3
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("elsewhere")]
 
@@ -48,12 +47,6 @@ class OneWorker(FakeExecutor):
 def one_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "Pool", OneWorker)
     monkeypatch.setattr(OneWorker, "after", -1)
-
-
-@pytest.fixture
-def s3() -> Iterator[S3]:
-    with serving(S3()) as server:
-        yield server
 
 
 def trained(name: str) -> list[Record]:

@@ -11,11 +11,7 @@ import pytest
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 SCRIPTS = sorted(path.stem for path in BENCHMARKS.glob("*.py") if path.stem not in ("machine", "known_sets"))
-PARTS = {
-    "supernet": ("search", "bank"),
-    "table": ("train", "pack"),
-    "training": ("cpu", "cue"),
-}  # of those that must be told what to do
+PARTS = {"table": ("train", "pack")}  # of those that must be told what to do
 
 
 def run(folder: Path, name: str, *words: str) -> None:
@@ -50,8 +46,3 @@ def test_tiny(name: str, tmp_path: Path) -> None:
     assert figures
     assert all(json.loads(path.read_text(encoding="utf-8"))["machine"] for path in figures if path.suffix == ".json")
     assert published() == before
-
-
-@pytest.mark.gpu
-def test_tiny_on_a_gpu(tmp_path: Path) -> None:
-    run(tmp_path, "training", "gpu")

@@ -266,22 +266,6 @@ def test_a_run_of_another_format_is_refused(alternas: Any, line: str) -> None:
         (folder / file).write_text(text, encoding="utf-8")
 
 
-def test_a_broken_record_is_named(alternas: Any) -> None:
-    path = finished_run() / "records.jsonl"
-    text = path.read_text(encoding="utf-8")
-    path.write_text('{"trial": \n' + text, encoding="utf-8")
-    for words in ("front mine", "show mine 0", "export mine --out d"):
-        code, _, err = alternas(*words.split())
-        assert (code, err.count("\n"), "line 1 is broken" in err) == (2, 1, True)
-
-
-def test_a_torn_last_line_is_a_warning(alternas: Any) -> None:
-    path = finished_run() / "records.jsonl"
-    path.write_text(path.read_text(encoding="utf-8")[:-30])
-    code, out, _ = alternas("front", "mine", "--json")
-    assert (code, [row["trial"] for row in json.loads(out)]) == (0, [0])
-
-
 def test_runs_that_cannot_be_written(alternas: Any) -> None:
     Path("runs").write_text("in the way", encoding="utf-8")
     code, _, err = alternas("search", "resnet", "--trials", "1")

@@ -84,10 +84,7 @@ def test_ties_between_runs_are_named_by_run() -> None:
     write("one", [(0, 0.8, 100, {"accuracies": seeds}), (1, 0.9, 1000)])
     write("two")
     found = compare(["one", "two"], RankingQuery())
-    assert [(row.run, row.trial, row.tied_with) for row in found.front] == [
-        ("two", 0, []),
-        ("one", 1, ["two:1"]),
-    ]
+    assert [(row.run, row.trial, row.tied_with) for row in found.front] == [("two", 0, []), ("one", 1, ["two:1"])]
     assert found.to_dict()["seed_noise"] == {"sd": pytest.approx(0.006), "trainings": 5, "nets": 1}
 
 

@@ -10,7 +10,6 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import optuna
@@ -201,63 +200,6 @@ def test_a_driver_killed_anywhere_resumes(open_controller: Open, strategy: str, 
     again = {leg for leg, times in trained.items() if times > 1}
     assert all(trial < 4 and seed == 0 for trial, seed, _ in again), "but a seed before the last: its checkpoint has it"
     assert states(controller)[State.RUNNING] == 0
-
-
-def test_killed_between_record_and_tell(open_controller: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    controller = open_controller(trials=6)
-    apply = controller.history.apply
-
-    def die(line: Line) -> None:
-        if isinstance(line, Record) and line.kind == "search":
-            raise KilledError
-        apply(line)
-
-    monkeypatch.setattr(controller.history, "apply", die)
-    with pytest.raises(KilledError):
-        finish(controller)
-    written = [r.trial for r in controller.store.records if r.kind == "search"]
-    again = open_controller(trials=6)
-    finish(again)
-    assert statuses(again)["ok"] == 6
-    assert again.history.trials[written[0]].state == State.COMPLETE
-
-
-@pytest.mark.parametrize(  # evolution with rungs predicts anew when it is resumed, and may promote others
-    ("strategy", "rungs"),
-    [("random", "none"), ("random", "mo-asha"), ("buildup", "none"), ("buildup", "mo-asha"), ("evolution", "none")],
-)
-def test_a_killed_search_proposes_what_an_unbroken_one_does(
-    open_controller: Open, strategy: str, rungs: str, tmp_path: Path
-) -> None:
-    """One worker, killed before every seventh job: the records alone give back history, rungs and what was learned."""
-
-    def search() -> SearchTrials:
-        return open_controller(trials=24, strategy=strategy, scheduler=rungs, limits={"macs": 900_000})
-
-    def trials(controller: SearchTrials) -> list[Any]:
-        return [dataclasses.replace(trial, promoted=0) for trial in controller.history.trials]  # of those under way
-
-    unbroken = search()
-    finish(unbroken, slots=1)
-    whole, known = [(r.trial, r.key, r.status, r.rungs) for r in unbroken.store.records], trials(unbroken)
-    assert trials(search()) == known
-    (tmp_path / "records.jsonl").unlink()
-    done = False
-    while not done:
-        left = itertools.count(-6)
-
-        def fate(job: TrainJob) -> None:
-            if next(left) == 0:  # noqa: B023
-                raise KilledError
-
-        controller = search()
-        try:
-            finish(controller, slots=1, fate=fate)
-            done = True
-        except KilledError:
-            continue
-    assert [(r.trial, r.key, r.status, r.rungs) for r in controller.store.records] == whole
-    assert trials(controller) == known
 
 
 def sent_on(

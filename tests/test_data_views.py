@@ -7,14 +7,8 @@ import pytest
 from sklearn.model_selection import StratifiedKFold
 
 from alternas.archs import InputError
-from alternas.search.data.dataset import DataConfig, DataSet
-from alternas.search.data.load import load
+from alternas.search.data.dataset import DataSet
 from alternas.search.data.views import WHOLE, View, fold_numbers, seen
-
-
-@pytest.fixture(scope="module")
-def digits() -> DataSet:
-    return load(DataConfig("digits"))
 
 
 def rows(data: DataSet) -> set[bytes]:

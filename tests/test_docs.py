@@ -46,11 +46,7 @@ MADE = (
     "alternas search alternet --data digits --max-macs 500k --trials 40 --name small",
     "alternas search modern --data digits --max-params 100k --name mixed",
 )
-BEFORE = {
-    "reading-a-front.md": ("small", "mixed"),
-    "report.md": ("all-digits",),
-    "studies.md": ("all-digits",),
-}
+BEFORE = {"reading-a-front.md": ("small", "mixed"), "report.md": ("all-digits",), "studies.md": ("all-digits",)}
 WHOLE = [page for page in PAGES if page.name not in ELSEWHERE and BLOCK.search(page.read_text(encoding="utf-8"))]
 NAMED = [
     (page, file, text) for page in PAGES for _, file, text in BLOCK.findall(page.read_text(encoding="utf-8")) if file
@@ -153,10 +149,7 @@ def made(server: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the runs that pages go on from."""
     folder = tmp_path_factory.mktemp("made")
     subprocess.run(
-        ["bash", "-euc", bash_of("\n".join(MADE))],
-        cwd=folder,
-        env=os.environ | {"COMMAND_SERVER": server},
-        check=True,
+        ["bash", "-euc", bash_of("\n".join(MADE))], cwd=folder, env=os.environ | {"COMMAND_SERVER": server}, check=True
     )
     return folder
 

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -189,18 +188,3 @@ def test_constants_are_learned_as_data_come_and_kept_in_the_log(
     readings, theta = controller.history.notes[LEARNED]
     assert readings == counts[-1]
     assert theta == list(sampler._surrogate.theta if sampler._surrogate.theta is not None else ())
-
-
-def test_it_resumes_as_if_unbroken_and_seeds_matter(open_controller: Open, tmp_path: Path) -> None:
-    def nets(trials: int, seed: int = 0) -> list[tuple[int, str]]:
-        controller = open_controller(trials=trials, strategy="evolution", seed=seed)
-        finish(controller, slots=1)
-        return [(r.trial, r.key) for r in controller.store.records]
-
-    whole = nets(30)
-    (tmp_path / "records.jsonl").unlink()
-    for trials in (24, 27):  # as many baselines
-        nets(trials)
-    assert nets(30) == whole
-    (tmp_path / "records.jsonl").unlink()
-    assert nets(15, seed=1)[-1] not in whole

@@ -41,10 +41,7 @@ from runs import finished_run
 ALL = tuple(name for name in FORMATS if format_of(name).exact and all(map(find_spec, format_of(name).requires)))
 MODERN = Genotype(
     Stem("patchify", 8, 2),
-    (
-        Stage("mbconv", 2, 8, msa=1, heads=2, head_dim=4, window=4, attention="transformer"),
-        Stage("convnext", 2, 12, 2),
-    ),
+    (Stage("mbconv", 2, 8, msa=1, heads=2, head_dim=4, window=4, attention="transformer"), Stage("convnext", 2, 12, 2)),
 )
 HYBRID = Genotype(
     Stem("cifar", 8),

@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -24,18 +23,16 @@ from typing import Any
 
 import pytest
 import torch
+from local_pool import run_alone
 
-from alternas.archs import Genotype, InputError, OperationError, build, files, static_cost, zoo
+from alternas.archs import Genotype, InputError, OperationError, build, files, zoo
 from alternas.archs.files import atomic_write, disk_error
 from alternas.results.ranking.front import leaderboard
 from alternas.results.report.run import elapsed
 from alternas.results.runs.events import Event
-from alternas.results.runs.record import Record
 from alternas.results.runs.status import UNTRAINED
 from alternas.results.runs.store import Store, read_records, weights_file
-from alternas.search.data.dataset import DataConfig, DataSet
-from alternas.search.data.load import load
-from alternas.search.engine.worker import Worker
+from alternas.search.data.dataset import DataSet
 from alternas.search.strategies.history import State
 from alternas.search.training import loop as train
 from alternas.search.training import recipes
@@ -46,7 +43,7 @@ from alternas.search.trials import trial as candidate
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import get
 from command_line import ALTERNAS
-from fakes import STEPS, FakeExecutor, FakePool, SilentView, fake_accuracy, run_loop
+from fakes import FakeExecutor, FakePool, SilentView, run_loop
 
 Open = Callable[..., SearchTrials]
 CPU = torch.device("cpu")
@@ -62,8 +59,11 @@ def no_room_for(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "file"
+    path, beside = tmp_path / "file", tmp_path.with_name("beside")
+    beside.touch()
+    (tmp_path / "file.part").touch(0o600)  # of a process that was killed
     atomic_write(path, lambda file: file.write(b"before"))
+    assert path.stat().st_mode == beside.stat().st_mode, "others may read it"
 
     def half(file: Any) -> None:
         file.write(b"aft")
@@ -79,15 +79,6 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest
     assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("file", b"before")]
 
 
-def test_what_a_killed_process_left_is_not_written_through(tmp_path: Path) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.write_bytes(b"precious")
-    (tmp_path / "file.part").symlink_to(elsewhere)
-    atomic_write(tmp_path / "file", lambda file: file.write(b"new"))
-    assert (elsewhere.read_bytes(), (tmp_path / "file").read_bytes()) == (b"precious", b"new")
-    assert not (tmp_path / "file").is_symlink()
-
-
 def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "deep" / "file"
     atomic_write(path, lambda file: file.write(b"before"))
@@ -99,27 +90,6 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
     assert disk_error(raised.value) == f"cannot write {path} (No space left on device); the same command resumes"
     assert not disk_error(OSError(errno.ENOENT, "no such file"))
     assert not disk_error(ValueError("no space left"))
-
-
-def test_a_record_that_does_not_fit_is_an_error_and_the_run_goes_on(open_controller: Open, tmp_path: Path) -> None:
-    controller = open_controller(trials=6)
-    rest = controller.store._file
-
-    def fill(*_: Any) -> None:
-        if len(controller.store.records) == 3:
-            controller.store._file = open("/dev/full", "ab", buffering=0)  # noqa: SIM115
-
-    view = SilentView()
-    view.ended = fill  # type: ignore[method-assign]
-    with pytest.raises(OSError, match="No space left"):
-        run_loop(controller, FakeExecutor(2), view)
-    rest.close()
-    assert len(read_records(tmp_path)) == 3
-    again = open_controller(trials=6)
-    run_loop(again, FakeExecutor(2), SilentView())
-    trials = [r.trial for r in read_records(tmp_path)]
-    assert len(trials) == len(set(trials)) == len(again.store.records)
-    assert sum(r.kind == "search" and r.status == "ok" for r in again.store.records) == 6
 
 
 def test_half_a_record_is_cut_when_the_run_is_opened_again(open_controller: Open, tmp_path: Path) -> None:
@@ -149,23 +119,10 @@ def test_half_a_record_is_cut_when_the_run_is_opened_again(open_controller: Open
     assert path.read_bytes() == whole
 
 
-@pytest.fixture(scope="module")
-def digits() -> DataSet:
-    return load(DataConfig("digits")).without_test()
-
-
 @pytest.fixture
 def job(tmp_path: Path) -> TrainJob:
     net = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
     return TrainJob(3, net, recipes.get("smoke"), 0, 2, 4, str(tmp_path / "c.pt"), str(tmp_path / "w.safetensors"))
-
-
-def run(job: TrainJob, digits: DataSet) -> JobResult:
-    worker = Worker(1, "cpu")
-    worker.take(digits)
-    last = list(worker.run(job))[-1]
-    assert isinstance(last, JobResult)
-    return last
 
 
 @pytest.mark.parametrize("file", ["c.pt", "w.safetensors", "w.npz"])
@@ -173,11 +130,11 @@ def test_a_worker_with_a_full_disk_does_not_blame_the_net(
     job: TrainJob, digits: DataSet, monkeypatch: pytest.MonkeyPatch, file: str
 ) -> None:
     no_room_for(file, monkeypatch)
-    outcome = run(replace(job, stop_step=4), digits)
+    outcome = run_alone(replace(job, stop_step=4), digits)
     monkeypatch.undo()
     assert outcome.status == "full"
     assert outcome.error.startswith("a worker cannot write")
-    assert run(replace(job, stop_step=4), digits).status == "ok", "with room again"
+    assert run_alone(replace(job, stop_step=4), digits).status == "ok", "with room again"
 
 
 @pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ENOTCONN, errno.EACCES])
@@ -218,7 +175,7 @@ def test_a_full_disk_of_a_worker_ends_the_search_without_a_record(open_controlle
 
 @pytest.mark.parametrize("harm", ["cut", "changed"])
 def test_a_broken_checkpoint_is_put_aside(job: TrainJob, digits: DataSet, tmp_path: Path, harm: str) -> None:
-    assert run(job, digits).step == 2
+    assert run_alone(job, digits).step == 2
     path = Path(job.checkpoint)
     whole, draw, broken = path.read_bytes(), random.Random(harm), 0
     sound_state = torch.load(path, weights_only=True)
@@ -236,21 +193,12 @@ def test_a_broken_checkpoint_is_put_aside(job: TrainJob, digits: DataSet, tmp_pa
         broken += 1
     assert broken >= 10
     path.write_bytes(whole)
-    sound = run(replace(job, stop_step=4), digits)
+    sound = run_alone(replace(job, stop_step=4), digits)
     path.write_bytes(whole[:100])
-    anew = run(replace(job, stop_step=4), digits)
+    anew = run_alone(replace(job, stop_step=4), digits)
     assert anew.how["checkpoint"] == "was broken; begun anew"
     assert "checkpoint" not in sound.how
     assert [p.accuracy for p in anew.curve] == [p.accuracy for p in sound.curve]
-
-
-def test_a_run_in_another_place_resumes(open_controller: Open, tmp_path: Path) -> None:
-    executor = FakeExecutor(1)
-    run_loop(open_controller(trials=3), executor, SilentView())
-    names = {Path(job.weights).name for job in executor.ran}
-    assert all(Path(job.weights).is_absolute() for job in executor.ran)
-    assert not [r for r in read_records(tmp_path) if str(tmp_path) in str(r.to_dict())], "no record knows its place"
-    assert names
 
 
 TIGHT = """
@@ -300,35 +248,6 @@ def test_a_search_on_a_full_disk_is_one_line_and_resumes(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_a_hundred_tears_of_the_records(open_controller: Open, tmp_path: Path) -> None:
-    """The file cut at any byte: what was whole stays, the rest is made."""
-    space, chance = get("resnet", 8), random.Random(0)
-    controller = open_controller(space, trials=5)
-    run_loop(controller, FakeExecutor(2), SilentView())
-    path = tmp_path / "records.jsonl"
-    whole = path.read_bytes()
-    for tear in range(100):
-        cut = chance.randrange(len(whole))
-        path.write_bytes(whole[:cut])
-        controller = open_controller(space, trials=5)
-        run_loop(controller, FakeExecutor(2), SilentView())
-        assert path.read_bytes().startswith(whole[: whole.rfind(b"\n", 0, cut) + 1]), f"tear {tear} at {cut}"
-        in_order(read_records(tmp_path), len(controller.baselines))
-
-
-def in_order(records: list[Record], baselines: int) -> None:
-    """Five nets and the baselines, none twice, each as its net says."""
-    trained = [r for r in records if r.status == "ok"]
-    assert Counter(r.kind for r in trained) == {"search": 5, "baseline": baselines}
-    assert len({r.trial for r in records}) == len(records)
-    assert len({r.key for r in trained}) == len(trained)
-    for r in trained:
-        net = Genotype.from_dict(r.genotype)
-        assert (r.key, r.cost) == (net.key, static_cost(net, 10, 8, 1).totals())
-        assert r.accuracy == fake_accuracy(net, STEPS)
-
-
-@pytest.mark.slow
 def test_trainings_that_fail_are_records_and_the_search_goes_on(
     open_controller: Open, digits: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -354,7 +273,7 @@ def test_trainings_that_fail_are_records_and_the_search_goes_on(
     controller = open_controller(get("resnet", 8), trials=7)
     first = len(controller.baselines)
     fates.update(zip(range(first, first + 3), ("oom", "nan", "error"), strict=True))
-    assert run_loop(controller, FakeExecutor(1, lambda job: run(job, digits)), SilentView())
+    assert run_loop(controller, FakeExecutor(1, lambda job: run_alone(job, digits)), SilentView())
     records = [r for r in read_records(tmp_path) if r.status not in UNTRAINED]
     assert {keys.index(r.key): r.status for r in records} == dict.fromkeys(range(first + 7), "ok") | fates
     assert all(r.error and r.accuracy is None for r in records if r.status != "ok")
@@ -464,7 +383,7 @@ def test_a_clock_that_is_set_back_harms_nothing(
     hours = itertools.count()
     monkeypatch.setattr(time, "time", lambda: 1.8e9 - 3600 * next(hours))
     monkeypatch.setattr(candidate, "now", lambda: datetime.fromtimestamp(time.time(), UTC).isoformat())
-    assert run(replace(job, stop_step=4), digits).seconds > 0
+    assert run_alone(replace(job, stop_step=4), digits).seconds > 0
     executor = FakeExecutor(2)
     run_loop(open_controller(trials=3), executor, SilentView())
     run_loop(open_controller(trials=6), executor, SilentView())
@@ -480,7 +399,11 @@ def test_a_clock_that_is_set_back_harms_nothing(
 
 @pytest.mark.parametrize(
     "words",
-    [("latency", "resnet18"), ("train", "resnet18", "--data", "digits"), ("search", "--data", "digits")],
+    [
+        ("latency", "resnet18"),
+        ("train", "resnet18", "--data", "digits"),
+        pytest.param(("search", "--data", "digits"), marks=pytest.mark.slow),
+    ],
     ids=lambda words: words[0],
 )
 def test_too_little_memory_to_begin_is_one_line(words: tuple[str, ...], tmp_path: Path) -> None:

@@ -84,24 +84,24 @@ RICH: dict[str, Any] = {"trials": 10, "inherit": True, "polish": 0.4, "reference
 LIMITED = {"budget": Budget(train_flops=4e10, patience=6)}
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.slow)])  # lines
 @pytest.mark.parametrize(
     "more",
     [
-        {},
         {"scheduler": "mo-asha"},
         {"scheduler": "mo-asha", "repeats": 2, "limits": {"macs": 900_000}},
-        {"strategy": "evolution"},
         LIMITED,
+        {},
+        {"strategy": "evolution"},
         {"scheduler": "mo-asha", "folds": 3, "polish": 0.0},
         {"scheduler": "mo-asha", "costs": ("latency_ms@board",), "devices": device_commands(["board=./b {model}"])}
         | {"limits": {"latency_ms@board": 0.3}},
     ],
-    ids=["plain", "scheduler", "repeats", "evolution", "limited", "folds", "device"],
+    ids=["scheduler", "repeats", "limited", "plain", "evolution", "folds", "device"],
 )
 def test_a_log_cut_at_any_line_goes_on_as_the_unbroken_run(
-    open_controller: Open, tmp_path: Path, more: dict[str, Any]
+    open_controller: Open, tmp_path: Path, more: dict[str, Any], every: int
 ) -> None:
     """The same state and next job, and before a job the same forecast; nets by several seeds begin anew."""
     controller, log = open_controller(get("bench", 8), **RICH | more), tmp_path / "records.jsonl"
@@ -119,7 +119,7 @@ def test_a_log_cut_at_any_line_goes_on_as_the_unbroken_run(
     driver.close()
     whole = ended(controller)
     assert {json.loads(line).get("weights") for line in lines} > {"inherited", *["finetuned"] * ("folds" not in more)}
-    for count in range(len(lines)):
+    for count in range(0, len(lines), every):
         log.write_bytes(b"".join(lines[:count]))
         again = open_controller(get("bench", 8), **RICH | more)
         if count in states:
@@ -130,7 +130,7 @@ def test_a_log_cut_at_any_line_goes_on_as_the_unbroken_run(
             assert asked(driver_of(again).next()) == following[1], f"cut after {count} lines"
             if count == following[0]:
                 assert forecast == pytest.approx(following[2]), f"cut after {count} lines"
-        if count == 2 * len(lines) // 3:
-            log.write_bytes(b"".join(lines[:count]))
-            finish(open_controller(get("bench", 8), **RICH | more), slots=1, fate=answer)
-            assert ended(open_controller(get("bench", 8), **RICH | more)) == whole, f"cut after {count} lines"
+    count = 2 * len(lines) // 3
+    log.write_bytes(b"".join(lines[:count]))
+    finish(open_controller(get("bench", 8), **RICH | more), slots=1, fate=answer)
+    assert ended(open_controller(get("bench", 8), **RICH | more)) == whole, f"cut after {count} lines"

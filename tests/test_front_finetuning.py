@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,7 +28,7 @@ from alternas.search.trials.trial import Parent
 from alternas.search.trials.weight_sources import RATE, Pretrained
 from alternas.search.trials.work import Work
 from alternas.spaces import get
-from fakes import RECIPE, STEPS, FakeExecutor, KilledError, SilentView, fake_accuracy, run_loop
+from fakes import RECIPE, STEPS, FakeExecutor, SilentView, fake_accuracy, run_loop
 
 Open = Callable[..., SearchTrials]
 SHARE = 0.4
@@ -240,54 +239,6 @@ def test_paused_nets_do_not_keep_the_front_waiting(opened: Open) -> None:
     finish(controller)
     assert Counter(r.status for r in controller.store.records)["pruned"]
     assert finetuned(controller)
-
-
-@pytest.mark.parametrize("slots", [1, 3])
-def test_killed_again_and_again_it_does_the_same(opened: Open, slots: int) -> None:
-    """As the unbroken search: nets, steps and starts, of which a checkpoint must not find another.
-
-    With several slots a kill changes which parents have ended when a net is proposed.
-    """
-    unbroken = opened(15)
-    finish(unbroken)
-    expected = {(r.key, r.budget["done"]) for r in finetuned(unbroken)}
-    unbroken.store.close()
-    for name in ("records.jsonl", "events.jsonl"):
-        (unbroken.folder / name).unlink(missing_ok=True)
-    draw, seen = random.Random(1), dict[str, set[Any]]()
-    for _ in range(50):
-        left = draw.randint(6, 9)  # a baseline has to come to its second seed
-
-        def fate(job: TrainJob) -> JobResult:
-            nonlocal left
-            left -= 1
-            if left < 0:
-                raise KilledError
-            return trained(job)
-
-        controller = opened(15)
-        try:
-            executor = FakeExecutor(slots, fate)
-            run_loop(controller, executor, Notes(seen))
-        except KilledError:
-            continue
-        break
-    assert search_driver(controller).complete
-    assert slots > 1 or {(r.key, r.budget["done"]) for r in finetuned(controller)} == expected
-    assert all(len(jobs) == 1 for jobs in seen.values()), "a checkpoint of it finds the same training"
-    numbers = Counter(r.trial for r in controller.store.records)
-    assert set(numbers.values()) == {1}
-
-
-class Notes(SilentView):
-    """Keeps what each net is trained on for."""
-
-    def __init__(self, seen: dict[str, set[Any]]) -> None:
-        self._seen = seen
-
-    def started(self, job: TrainJob) -> None:
-        if job.recipe.schedule == "linear":
-            self._seen.setdefault(job.weights, set()).add((job.total_steps, job.start))
 
 
 def test_a_worker_that_is_lost_does_not_end_it(opened: Open) -> None:

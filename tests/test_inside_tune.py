@@ -22,8 +22,7 @@ from alternas.results.runs.status import UNTRAINED
 from alternas.results.runs.store import read_records
 from alternas.search import prepare as preparing
 from alternas.search import run
-from alternas.search.data.dataset import DataConfig, DataSet
-from alternas.search.data.load import load
+from alternas.search.data.dataset import DataSet
 from alternas.search.engine import tune as inside_tune
 from alternas.search.engine.tune import DriverSearcher, TuneSearch, TuneTrainable, packed, unpacked
 from alternas.search.run_config import Budget, RunConfig
@@ -31,11 +30,6 @@ from alternas.search.training.job import JobResult, Point, TrainJob
 from fakes import FakeExecutor, FakeWorker, spec_of
 
 Fate = Callable[[TrainJob], Any]
-
-
-@pytest.fixture(scope="module")
-def digits() -> DataSet:
-    return load(DataConfig("digits"))
 
 
 @pytest.fixture(autouse=True)

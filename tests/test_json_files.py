@@ -67,6 +67,7 @@ UNRECORDABLE: list[tuple[dict[str, Any], str]] = [
     ({"status": "fine"}, "status must be one of ok, pruned"),
     ({"weights": "borrowed"}, "weights: unknown value 'borrowed'"),
     ({"key": "../x"}, "key must be a name of at most 64 letters and digits, got '../x'"),
+    ({"training_id": "../x"}, "training_id must be a name"),
     ({"error": "x" * 50_000}, "error must be a text of at most 20,000 characters"),
     ({"finished_at": "2026-01-01"}, "finished_at must be a time with its zone"),
     ({"genes": {"width": [8]}}, "genes must hold a text, a number, true or false"),

@@ -48,13 +48,7 @@ def ranks(costs: list[Cost], ms: list[float], count: int) -> tuple[float, float]
 
 
 def test_work_by_operator_adds_up_to_the_costs() -> None:
-    for name in (
-        "resnet50",
-        "mobilenetv4_hybrid_medium",
-        "vit_tiny_patch16",
-        "efficientvit_b1",
-        "mambaout_femto",
-    ):
+    for name in ("resnet50", "mobilenetv4_hybrid_medium", "vit_tiny_patch16", "efficientvit_b1", "mambaout_femto"):
         cost = static_cost(zoo.get(name, (224, 224)), 1000, 224)
         assert sum(operator.macs for operator in cost.operators) == cost.macs, name
     resnet = {operator.kind: operator for operator in static_cost(zoo.get("resnet18", (224, 224)), 1000, 224).operators}

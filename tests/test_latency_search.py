@@ -61,16 +61,6 @@ def test_every_net_is_measured_once_before_it_is_trained(
             assert told[record.trial] == (record.accuracy, by_key[record.key])
 
 
-def test_a_resumed_search_measures_nothing_again(controller: Callable[..., SearchTrials], tmp_path: Path) -> None:
-    first = controller(trials=4)
-    run_loop(first, FakeExecutor(2, timed), SilentView())
-    executor, more = FakeExecutor(2, timed), controller(trials=8)
-    run_loop(more, executor, SilentView())
-    again = [job.genotype.key for job in executor.ran if isinstance(job, LatencyJob)]
-    assert len(again) == len(set(again)) == 4 + len(more.baselines) - len(first.baselines)
-    assert len(read_latencies(tmp_path)) == len({m.key for m in read_latencies(tmp_path)})
-
-
 def test_a_net_that_cannot_be_measured_is_not_trained(controller: Callable[..., SearchTrials]) -> None:
     def fate(job: Job) -> Any:
         if isinstance(job, LatencyJob) and job.trial == 5:

@@ -57,11 +57,7 @@ def test_imports_follow_the_arrows() -> None:
 def test_ray_lives_in_the_engine_and_optuna_in_its_adapter() -> None:
     homes = {
         "ray": {f"search/engine/{name}.py" for name in ("connection", "pool", "worker_group", "tune", "doctor")},
-        "optuna": {
-            "search/strategies/optuna_strategy.py",
-            "search/trials/dashboard.py",
-            "results/report/genes.py",
-        },
+        "optuna": {"search/strategies/optuna_strategy.py", "search/trials/dashboard.py", "results/report/genes.py"},
     }
     for path in FILES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -98,10 +94,7 @@ def test_no_import_circles() -> None:
         ("import alternas.search.data.load", ("torch", "torchvision", "timm", "ray", "optuna", "sklearn", "pandas")),
         ("import alternas.search.training.recipes", ("torch", "timm", "ray")),
         ("import alternas.search.training.loop", ("ray", "optuna", "timm")),
-        (
-            "import alternas.results.report.page",
-            ("torch", "ray", "optuna", "pandas", "numpy", "matplotlib"),
-        ),
+        ("import alternas.results.report.page", ("torch", "ray", "optuna", "pandas", "numpy", "matplotlib")),
         ("import alternas.cli.app", ("torch", "ray", "optuna", "pandas", "numpy")),
         ("import alternas", ("torch", "ray", "optuna", "pandas", "numpy", "typer", "rich", "alternas.archs")),
         ("import alternas; alternas.load_run, alternas.search.__signature__", ("torch", "ray", "optuna", "pandas")),

@@ -65,11 +65,7 @@ def filled() -> list[int]:
 
 @pytest.mark.parametrize(
     ("capability", "name", "fast"),
-    [
-        ("7.5", "Tesla T4", False),
-        ("8.0", "NVIDIA A100-SXM4-80GB", True),
-        ("9.0", "NVIDIA H100 80GB HBM3", True),
-    ],
+    [("7.5", "Tesla T4", False), ("8.0", "NVIDIA A100-SXM4-80GB", True), ("9.0", "NVIDIA H100 80GB HBM3", True)],
 )
 def test_cards(on_null_device: OnNullDevice, capability: str, name: str, fast: bool) -> None:
     found = on_null_device(card, NULL_CUDA_CAPABILITY=capability, NULL_CUDA_DEVICES="4", CUDA_VISIBLE_DEVICES="3,1")

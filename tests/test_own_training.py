@@ -166,10 +166,7 @@ def train(context):
     context.report(4, miou=0.25, accuracy=1)
 """
     *ticks, result = events(job(written(text), metric=Metric("score", minimize=True)))
-    assert [(t.point.step, t.point.accuracy) for t in ticks if isinstance(t, Progress)] == [
-        (2, -3),
-        (4, -2),
-    ]
+    assert [(t.point.step, t.point.accuracy) for t in ticks if isinstance(t, Progress)] == [(2, -3), (4, -2)]
     assert isinstance(result, JobResult)
     assert result.accuracy == -2
     assert result.metrics == {"score": 2, "miou": 0.25, "accuracy": 1}

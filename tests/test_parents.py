@@ -355,30 +355,6 @@ def test_further_seeds_stop_at_no_rung(opened: Open) -> None:
     assert {r.status for r in searched(controller)} == {"ok", "pruned"}
 
 
-@pytest.mark.parametrize("scheduler", ["none", "mo-asha"])
-@pytest.mark.parametrize("inherit", [False, True])
-def test_killed_between_seeds(opened: Open, scheduler: str, inherit: bool) -> None:
-    draw, kills = random.Random(1), 0
-    while True:
-        controller = opened(10, scheduler=scheduler, repeats=3, inherit=inherit)
-        try:
-            finish(controller, killed_after(draw.randint(2, 9)), slots=2)
-            break
-        except KilledError:
-            kills += 1
-    assert kills > 3
-    for record in controller.store.records:
-        if record.status == "ok":
-            accuracies = list(record.accuracies.values())
-            assert list(record.accuracies) == ["0", "1", "2"]
-            assert record.accuracy == pytest.approx(statistics.mean(accuracies))
-            if record.kind == "baseline":
-                continue
-            steps = [rung["step"] for rung in record.rungs]
-            assert steps == sorted(set(steps))
-            assert (record.rungs[-1]["accuracy"], steps[-1]) == (accuracies[0], record.budget["full"])
-
-
 def test_a_seed_that_diverges_ends_the_net(opened: Open) -> None:
     def fate(job: TrainJob) -> JobResult:
         diverged = job.trial % 3 == 0 and job.seed == 1

@@ -158,11 +158,6 @@ def test_records_say_all_that_they_came_from(carry: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def digits() -> DataSet:
-    return load(DataConfig("digits"))
-
-
-@pytest.fixture(scope="module")
 def settings(digits: DataSet) -> list[StudySetting]:
     full = StudySetting(digits, RECIPE, 3)
     return [full, full.quickened()]

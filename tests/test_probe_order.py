@@ -10,14 +10,7 @@ import pytest
 from scipy.special import expit
 
 from alternas.search.probe import hint
-from alternas.search.strategies.probe_order import (
-    Curve,
-    ProbeOrder,
-    ProbePair,
-    expected_odds,
-    mean_falls,
-    steps,
-)
+from alternas.search.strategies.probe_order import Curve, ProbeOrder, ProbePair, expected_odds, mean_falls, steps
 from alternas.spaces.pretrained import PretrainedNet
 
 ORDER = ProbeOrder(low=1e6, high=1e9)

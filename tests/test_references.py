@@ -38,7 +38,7 @@ from alternas.search.trials.proposer import FIRST_REFERENCE
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.search.trials.weight_sources import Relatives
 from alternas.search.trials.work import Work
-from fakes import FakePool, KilledError, finish
+from fakes import FakePool, finish
 from runs import DATA, RECIPE, drawn_records, made_run
 
 TINY = TimmNet("test_resnet")
@@ -142,31 +142,6 @@ def test_the_search_draws_the_same_nets_without_them(open_controller: Open, tmp_
     ]
     assert all(len(r.accuracies) == 2 and r.family == "timm" and not r.genes for r in found), "seeds as of a baseline"
     assert found[0].cost == {"params": 10**6, "macs": 10**7}
-
-
-def test_a_killed_search_goes_on_with_them(open_controller: Open, tmp_path: Path) -> None:
-    unbroken = open_controller(trials=6, references=NETS)
-    finish(unbroken, slots=1)
-    whole = [(r.trial, r.key, r.accuracy, r.accuracies) for r in unbroken.store.records]
-    (tmp_path / "records.jsonl").unlink()
-    done, left = False, 0
-    while not done:
-        left = 4 if not left else -1 if left < 0 else left
-
-        def fate(job: TrainJob) -> None:
-            nonlocal left
-            left -= 1
-            if left == 0:
-                raise KilledError
-
-        controller = open_controller(trials=6, references=NETS)
-        try:
-            finish(controller, slots=1, fate=fate)
-            done = True
-        except KilledError:
-            left = 9 if len(controller.store.records) < 6 else -1
-    assert sorted((r.trial, r.key, r.accuracy, r.accuracies) for r in controller.store.records) == sorted(whole)
-    assert controller.tally.references == 2
 
 
 def test_one_may_be_added_to_a_search_that_has_ended(open_controller: Open) -> None:

@@ -6,14 +6,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge, RidgeCV
 
-from alternas.search.probe.ridge import (
-    PENALTIES,
-    Axes,
-    Sample,
-    axes_from_pictures,
-    axes_from_sums,
-    weighted_sums,
-)
+from alternas.search.probe.ridge import PENALTIES, Axes, Sample, axes_from_pictures, axes_from_sums, weighted_sums
 
 SHAPES = [(60, 15), (60, 60), (30, 90)]  # pictures and features
 

@@ -153,10 +153,7 @@ READS = {
     "any": lambda folder: read_own(folder / "any"),
 }
 NONE = ("records.jsonl", f"any.{EDITION}.json")  # that may not be there
-WRITES = {
-    "records.jsonl": Store,
-    "any": lambda folder: open_own(folder / "any", "wb"),
-}
+WRITES = {"records.jsonl": Store, "any": lambda folder: open_own(folder / "any", "wb")}
 USES = [
     pytest.param(file, use, id=f"{how} {file}")
     for how, uses in {"read": READS, "write": WRITES}.items()

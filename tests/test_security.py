@@ -18,10 +18,9 @@ from alternas.archs import InputError
 from alternas.cli import app as cli
 from alternas.results.export.write import sample_images
 from alternas.results.render.describe_net import InputSpec
-from alternas.results.runs.record import Record
 from alternas.search.engine import connection
 from alternas.search.training.checkpoint import read_checkpoint
-from runs import finished_run, net_row
+from runs import finished_run
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
@@ -77,15 +76,6 @@ def test_a_name_that_leads_elsewhere_is_refused(alternas: Any, words: str) -> No
         code, out, err = alternas(*words.split(), "--name", name)
         assert (code, out, err.count("\n"), "run name" in err) == (2, "", 1, True)
     assert not Path("runs").exists()
-
-
-@pytest.mark.parametrize("field", ["key", "training_id"])
-def test_a_record_names_no_file_elsewhere(field: str) -> None:
-    """Weights lie where key or training say."""
-    row = net_row(0)
-    assert Record.from_dict(row)
-    with pytest.raises(InputError, match=f"{field} must be a name"):
-        Record.from_dict(row | {field: "../../secret"})
 
 
 def test_a_pickle_in_a_run_or_among_data_is_never_loaded(alternas: Any) -> None:

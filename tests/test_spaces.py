@@ -30,13 +30,7 @@ from alternas.spaces import (
     random_genes,
     random_net,
 )
-from alternas.spaces.families import (
-    AllSpace,
-    AlterNetSpace,
-    HybridSpace,
-    ModernSpace,
-    ResNetSpace,
-)
+from alternas.spaces.families import AllSpace, AlterNetSpace, HybridSpace, ModernSpace, ResNetSpace
 from alternas.spaces.fit import fit_patch, fit_window, window_of
 from alternas.spaces.presets import SpacePreset, preset_for
 from alternas.spaces.user_file import check_baselines

@@ -17,8 +17,7 @@ from torch import nn
 from alternas.archs import Genotype, InputError, Stage, Stem, build
 from alternas.archs.timm import convert
 from alternas.archs.weights import read, save
-from alternas.search.data.dataset import DataConfig, DataSet
-from alternas.search.data.load import load
+from alternas.search.data.dataset import DataSet
 from alternas.search.data.views import View
 from alternas.search.engine.worker import Worker
 from alternas.search.training import loop as train
@@ -32,11 +31,6 @@ from nets import NETS, lively
 
 CPU = torch.device("cpu")
 NET = Genotype(Stem("cifar", 12), (Stage("basic", 1, 12), Stage("basic", 2, 24, 2), Stage("basic", 2, 48, 2)))
-
-
-@pytest.fixture(scope="module")
-def digits() -> DataSet:
-    return load(DataConfig("digits"))
 
 
 @pytest.fixture(scope="module")

@@ -65,7 +65,7 @@ def enlarged(net: Genotype) -> Genotype:
 
     def of(stage: Stage) -> Stage:
         options = {name: value for kind in stage.kinds for name, value in BLOCKS[kind].options.items()} | stage.given
-        more = {name: options[name] + 2 for name in ("kernel", "start_kernel", "mix") if options.get(name)}
+        more = {name: options[name] + 2 for name in ("kernel", "start_kernel") if options.get(name)}
         more |= {name: 1.5 * options[name] for name in ("se", "part") if options.get(name)}
         more |= {"expand": 1.5 * options["expand"]} if options.get("expand", 1) != 1 else {}
         return replace(stage, mlp_ratio=1.5 * stage.mlp_ratio, **more)

@@ -217,20 +217,6 @@ def test_a_loss_that_diverges_goes_on_at_half_the_rate(open_supernet: Open, stat
     assert tried[1].seed != tried[0].seed
 
 
-def test_a_driver_killed_before_the_finetuning_has_it_left(open_supernet: Open, tmp_path: Path) -> None:
-    def fate(job: Any) -> Any:
-        if isinstance(job, TrainJob) and job.start:
-            raise KilledError
-        return answer(job)
-
-    with pytest.raises(KilledError):
-        run(open_supernet(), fate)
-    assert not driver_of(open_supernet()).complete
-    run(open_supernet())
-    assert any(r.weights == "finetuned" for r in read_records(tmp_path))
-    assert driver_of(open_supernet()).complete
-
-
 def test_half_the_rate_stays_when_the_driver_is_restarted(open_supernet: Open) -> None:
     tried: list[SupernetJob] = []
 

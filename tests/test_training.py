@@ -37,11 +37,6 @@ EVERYTHING = Recipe(
 
 
 @pytest.fixture(scope="module")
-def digits() -> DataSet:
-    return load(DataConfig("digits"))
-
-
-@pytest.fixture(scope="module")
 def bench(digits: DataSet) -> MemoryLoader:
     return MemoryLoader(digits, CPU)
 

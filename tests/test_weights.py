@@ -29,6 +29,8 @@ from alternas.results.runs.weights_spec import LoadedWeights, WeightsSpec
 from nets import NETS, VIT, lively
 from runs import made_run, net_row
 
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
 NET = dataclasses.replace(NETS["vit pooled"], encoder=dataclasses.replace(VIT, depth=1))
 DIGITS = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
 CLASSES = [str(i) for i in range(10)]
@@ -36,11 +38,6 @@ CLASSES = [str(i) for i in range(10)]
 
 def find_weights(*words: Any) -> LoadedWeights:
     return WeightsSpec(*words).find()
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def made(genotype: Genotype = NET, classes: int = 5, size: int | tuple[int, int] = 16, channels: int = 2) -> Network:
@@ -91,24 +88,6 @@ def test_two_saves_give_the_same_bytes() -> None:
     with safe_open(one, "pt") as file:
         assert file.metadata() == {"alternas": json.dumps(describe(one), sort_keys=True)}
     assert sorted(os.listdir()) == ["deep", "one.safetensors"]
-
-
-def test_a_file_is_whole_or_the_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    path = saved(made())
-    before, beside = path.read_bytes(), Path("plain")
-    beside.touch()
-    assert path.stat().st_mode == beside.stat().st_mode, "others may read it"
-    Path("net.safetensors.part").touch(0o600)  # of a process that was killed
-    assert saved(made()).stat().st_mode == beside.stat().st_mode
-
-    def torn(part: Path, to: Path) -> None:
-        raise OSError("disk full")
-
-    monkeypatch.setattr(Path, "replace", torn)
-    with pytest.raises(OSError, match="disk full"):
-        save(made(NETS["basic"]), path)
-    assert path.read_bytes() == before
-    assert not Path("net.safetensors.part").exists()
 
 
 def test_weights_are_the_nets_own() -> None:

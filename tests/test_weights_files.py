@@ -28,13 +28,10 @@ from alternas.archs.timm.weights_files import NetWeights, find_weights, load_int
 from alternas.archs.weights import open_weights
 from nets import lively
 
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
 NAME = "mobilenetv4_conv_small_050"
 State = dict[str, Tensor]
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,7 @@ B batch, C channels, H x W map, W windows of all images, P positions of a window
 head, N heads. Park & Kim, ICLR 2022, code models/alternet.py (LocalAttention): windows that are
 never shifted, a relative-position table shared by all heads. Their q, k, v and output are 1x1
 convs; on windows those are linear layers, which cost one copy of the input instead of one of
-q, k and v. Fewer keys and values: from a map that a depthwise conv strides (Wang et al., PVT, ICCV
-2021), or heads of which queries share each (Ainslie et al., EMNLP 2023).
+q, k and v.
 """
 
 from __future__ import annotations
@@ -37,10 +36,6 @@ class WindowAttention(nn.Module):
         window: (height, width) of a window; must divide the map.
         whole: whether the window is the whole map, whatever its size: another map is then refused.
         per_head: a relative-position table for each head instead of one for all.
-        relative: whether there is such a table.
-        kv_heads: heads of keys and values, a divisor of `heads`; 0 is as many.
-        kv_stride: of the map of keys and values, of a window that is the whole map; key k stands at k x kv_stride.
-        mix: side of a depthwise conv that adds near values to each; 0 for none.
     """
 
     def __init__(
@@ -52,31 +47,14 @@ class WindowAttention(nn.Module):
         window: tuple[int, int],
         per_head: bool = False,
         whole: bool = False,
-        relative: bool = True,
-        kv_heads: int = 0,
-        kv_stride: int = 1,
-        mix: int = 0,
     ) -> None:
         super().__init__()
         self.heads, self.window, self.whole = heads, window, whole
-        self.kv_heads, self.kv_stride = kv_heads or heads, kv_stride
-        self.qkv = None
-        if self.kv_heads == heads and kv_stride == 1:
-            self.qkv = nn.Linear(dim, 3 * heads * head_dim, bias=False)
-        else:
-            self.q = nn.Linear(dim, heads * head_dim, bias=False)
-            self.kv = nn.Linear(dim, 2 * self.kv_heads * head_dim, bias=False)
+        self.qkv = nn.Linear(dim, 3 * heads * head_dim, bias=False)
         self.out = nn.Linear(heads * head_dim, dim_out)
         height, width = window
         shape = (heads,) * per_head + (2 * height - 1, 2 * width - 1)
-        self.table = nn.Parameter(0.02 * torch.randn(shape)) if relative else None
-        self.reduce = self.mix = None
-        if kv_stride > 1:
-            side = kv_stride // 2 * 2 + 1
-            self.reduce = nn.Conv2d(dim, dim, side, stride=kv_stride, padding=side // 2, groups=dim, bias=False)
-            self.norm = nn.LayerNorm(dim)
-        if mix:
-            self.mix = local_mix(self.kv_heads * head_dim, mix)
+        self.table = nn.Parameter(0.02 * torch.randn(shape))
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         batch, _, height, width = x_BCHW.shape
@@ -86,49 +64,15 @@ class WindowAttention(nn.Module):
         if height % p or width % q:
             raise InputError(f"attention: window {p}x{q} does not divide a {height}x{width} map")
         queries, keys, values = self.projected(x_BCHW)
-        bias = self.bias()
-        bias = None if bias is None else bias.to(queries.dtype)
+        bias = relative_bias(self.table).to(queries.dtype)
         y_WNPD = F.scaled_dot_product_attention(queries, keys, values, attn_mask=bias)
         return from_windows(self.out(y_WNPD.transpose(1, 2).flatten(2)), self.window, (batch, height, width))
 
     def projected(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries (W, N, P, D), keys and values (W, N, places of keys, D), those that queries share as often."""
-        x_WPC = to_windows(x_BCHW, self.window)
-        if self.qkv is not None:
-            qkv = self.qkv(x_WPC).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-            queries, keys, values = qkv.unbind(0)
-        else:
-            queries = self.q(x_WPC).unflatten(2, (self.heads, -1)).transpose(1, 2)
-            if self.reduce is not None:
-                x_WPC = self.norm(self.reduce(x_BCHW).flatten(2).transpose(1, 2))
-            keys, values = self.kv(x_WPC).unflatten(2, (2, self.kv_heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
-        values = values if self.mix is None else values + self.mixed(values)
-        if self.kv_heads == self.heads:
-            return queries, keys, values
-        shape = (-1, -1, self.heads // self.kv_heads, -1, -1)  # of one head of keys this is a view
-        return queries, keys[:, :, None].expand(shape).flatten(1, 2), values[:, :, None].expand(shape).flatten(1, 2)
-
-    def mixed(self, values_WNKD: Tensor) -> Tensor:
-        """The depthwise conv of the values, each window by itself."""
-        assert self.mix is not None
-        height, width = self.window
-        sides = (-(-height // self.kv_stride), -(-width // self.kv_stride))
-        maps = self.mix(values_WNKD.transpose(2, 3).flatten(1, 2).unflatten(2, sides))
-        return maps.flatten(2).unflatten(1, (self.kv_heads, -1)).transpose(2, 3)
-
-    def bias(self) -> Tensor | None:
-        """(..., P, places of keys) of relative positions."""
-        if self.table is None:
-            return None
-        bias, stride = relative_bias(self.table), self.kv_stride
-        return bias if stride == 1 else bias.unflatten(-1, self.window)[..., ::stride, ::stride].flatten(-2)
-
-
-def local_mix(channels: int, side: int) -> nn.Conv2d:
-    """A depthwise conv whose output is added to its input; at birth it gives nothing."""
-    conv = nn.Conv2d(channels, channels, side, padding=side // 2, groups=channels, bias=False)
-    nn.init.zeros_(conv.weight)
-    return conv
+        """Queries, keys and values, (W, N, P, D) each."""
+        qkv = self.qkv(to_windows(x_BCHW, self.window)).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        queries, keys, values = qkv.unbind(0)
+        return queries, keys, values
 
 
 def to_windows(x_BCHW: Tensor, window: tuple[int, int]) -> Tensor:

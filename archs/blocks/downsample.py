@@ -41,7 +41,7 @@ class StridedConv(nn.Module):
 
 
 class Downsample(StridedConv):
-    """A strided conv with its norm as a block of its own, the first of a stage."""
+    """Norm and a 2x2 conv that strides, as a block of its own, the first of a stage."""
 
     def __init__(self, b: Block) -> None:
-        super().__init__(b.c_in, b.c_out, b.option("side"), b.stride, b.option("norm_first"))
+        super().__init__(b.c_in, b.c_out, 2, b.stride)

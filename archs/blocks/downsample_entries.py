@@ -18,17 +18,12 @@ def strided_conv_cost(acc: CostAccumulator, b: Block, side: int, norm_first: boo
 
 
 def downsample(acc: CostAccumulator, b: Block) -> None:
-    strided_conv_cost(acc, b, b.option("side"), b.option("norm_first"))
+    strided_conv_cost(acc, b, 2, norm_first=True)
 
 
 DOWNSAMPLE = BlockSpec(
     "downsample",
-    BlockForm(
-        ".downsample:Downsample",
-        downsample,
-        {"norm1": "c_in", "conv": "c_out c_in side side", "norm2": "c_out"},
-    ),
-    options={"side": 2, "norm_first": True},
+    BlockForm(".downsample:Downsample", downsample, {"norm1": "c_in", "conv": "c_out c_in 2 2"}),
     branches=(),
     style=BlockStyle("D", "#999999", "downsampling conv"),
 )

@@ -14,10 +14,8 @@ from timm.layers.squeeze_excite import SqueezeExcite
 from torch import Tensor, nn
 
 from ..layout import Block
-from .attention import local_mix
-from .formulas import WindowSizes
 from .layers import ModernBlock, layer_scale
-from .residual import conditional_position, window_attention
+from .residual import window_attention
 
 
 class MBConv(ModernBlock):
@@ -60,32 +58,16 @@ class ConvNeXt(ModernBlock):
         return self.scale(self.mlp(self.norm(self.conv(x_BCHW))))
 
 
-class MixMlp(ConvMlp):
-    """MLP, and where `side` is not 0 a depthwise conv between its layers, which at birth adds nothing.
-
-    EfficientFormerV2 (Li et al., ICCV 2023), NASViT (Gong et al., ICLR 2022), SegFormer (Xie et al., NeurIPS 2021).
-    """
-
-    def __init__(self, dim: int, hidden: int, side: int) -> None:
-        super().__init__(dim, hidden, act_layer=nn.GELU)
-        self.mix = local_mix(hidden, side) if side else None
-
-    def forward(self, x: Tensor) -> Tensor:
-        h = self.fc1(x)
-        return self.fc2(self.act(h if self.mix is None else h + self.mix(h)))
-
-
 class TransformerBlock2d(ModernBlock):
     """LayerNorm, windowed or global MSA, add; LayerNorm, MLP, add. No bias on q, k, v."""
 
-    def __init__(self, b: WindowSizes) -> None:
+    def __init__(self, b: Block) -> None:
         super().__init__(b)
         self.norm1, self.attn = LayerNorm2d(b.c_in), window_attention(b, b.c_in)
-        self.norm2, self.mlp = LayerNorm2d(b.c_out), MixMlp(b.c_out, b.hidden, b.option("mix"))
-        self.position = conditional_position(b)
+        self.norm2, self.mlp = LayerNorm2d(b.c_out), ConvMlp(b.c_out, b.hidden, act_layer=nn.GELU)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
-        y = super().forward(x_BCHW if self.position is None else x_BCHW + self.position(x_BCHW))
+        y = super().forward(x_BCHW)
         return y + self.drop_path(self.mlp(self.norm2(y)))
 
     def branch(self, x_BCHW: Tensor) -> Tensor:

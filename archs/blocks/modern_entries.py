@@ -5,12 +5,10 @@ from __future__ import annotations
 from ..layout import Block
 from .accumulator import CostAccumulator, size
 from .formulas import (
-    ATTENTION_OPTIONS,
     MLP,
     QUERIES,
     SHORTCUT,
     SQUEEZE,
-    WindowSizes,
     attention_axes,
     attention_cost,
     scale_cost,
@@ -94,7 +92,7 @@ CONVNEXT = BlockSpec(
 )
 
 
-def transformer(acc: CostAccumulator, b: WindowSizes) -> None:
+def transformer(acc: CostAccumulator, b: Block) -> None:
     x, y, h = size(b.c_in, b.map_in), size(b.c_out, b.map_out), size(b.hidden, b.map_out)
     skip = shortcut_cost(acc, b)
     acc.norm(b.c_in)
@@ -105,10 +103,6 @@ def transformer(acc: CostAccumulator, b: WindowSizes) -> None:
     acc.conv(b.hidden, b.c_out, 1, b.map_out, bias=True)
     acc.keep(2 * y, 2 * h)
     acc.alive(x + skip, 2 * x + inner, x + 2 * y, 2 * y + h, y + 2 * h)
-    if b.option("mix"):
-        acc.depthwise(b.hidden, b.option("mix"), b.map_out)
-        acc.keep(h)
-        acc.alive(y, 3 * h)
 
 
 TRANSFORMER = BlockSpec(
@@ -116,20 +110,11 @@ TRANSFORMER = BlockSpec(
     BlockForm(
         ".modern:TransformerBlock2d",
         transformer,
-        {
-            **SHORTCUT,
-            "norm1": "c_in",
-            **attention_axes("c_in"),
-            "norm2": "c_out",
-            **MLP,
-            "mlp.mix": "hidden 1 mix mix",
-        },
+        {**SHORTCUT, "norm1": "c_in", **attention_axes("c_in"), "norm2": "c_out", **MLP},
         scaled_by=("attn.out", "mlp.fc2"),
         queries=QUERIES,
         norms_input=True,
     ),
-    sizes=WindowSizes,
-    options=ATTENTION_OPTIONS,
     branches=(Branch("msa", "attn", "norm2"), Branch("mlp", "mlp")),
     style=BlockStyle("T", "#CC79A7", "transformer layer (MSA, MLP)"),
     searched=True,

@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from ..layout import Block
 from ..parts import GROUPS, Style
 from .attention import WindowAttention
-from .formulas import WindowSizes
 from .layers import Projection
 
 BIT_EPS = 1e-8
@@ -121,16 +120,12 @@ class PreBottleneck(ResidualBlock):
 class MsaBlock(ResidualBlock):
     """Variant B: 1x1 conv to the inner width, norm, windowed MSA. GELU; no MLP: the conv blocks play its role."""
 
-    def __init__(self, b: WindowSizes) -> None:
+    def __init__(self, b: Block) -> None:
         super().__init__(b)
         layers = Layers(Style("pre", b.style.norm))
         self.conv = layers.conv(b.c_in, b.width, 1)
         self.norm2 = layers.norm(b.width)
-        self.attn = window_attention(b, b.width, b.option("mix"))
-        self.position = conditional_position(b)
-
-    def forward(self, x_BCHW: Tensor) -> Tensor:
-        return super().forward(x_BCHW if self.position is None else x_BCHW + self.position(x_BCHW))
+        self.attn = window_attention(b, b.width)
 
     def activate(self, x_BCHW: Tensor) -> Tensor:
         return F.gelu(x_BCHW)
@@ -189,15 +184,13 @@ class PostBottleneck(PostBlock):
 class PostMsaBlock(PostBlock):
     """Variant A, for ablations: 1x1 conv, norm, GELU, windowed MSA, norm; nothing after the addition."""
 
-    def __init__(self, b: WindowSizes) -> None:
+    def __init__(self, b: Block) -> None:
         super().__init__(b)
         layers = Layers(Style("post", b.style.norm))
         self.conv, self.norm1 = layers.conv(b.c_in, b.width, 1), layers.norm(b.width)
-        self.attn, self.norm2 = window_attention(b, b.width, b.option("mix")), layers.norm(b.c_out)
-        self.position = conditional_position(b)
+        self.attn, self.norm2 = window_attention(b, b.width), layers.norm(b.c_out)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
-        x_BCHW = x_BCHW if self.position is None else x_BCHW + self.position(x_BCHW)
         skip = x_BCHW if self.shortcut is None else self.shortcut(x_BCHW)
         return skip + self.drop_path(self.branch(x_BCHW))
 
@@ -205,29 +198,8 @@ class PostMsaBlock(PostBlock):
         return self.norm2(self.attn(F.gelu(self.norm1(self.conv(x_BCHW)))))
 
 
-def window_attention(b: WindowSizes, dim: int, mix: int = 0) -> WindowAttention:
-    """The attention of block `b` on a map of `dim` channels; `mix`: side of the conv on its values."""
+def window_attention(b: Block, dim: int) -> WindowAttention:
+    """The attention of block `b` on a map of `dim` channels."""
     s = b.stage
-    return WindowAttention(
-        dim,
-        b.c_out,
-        s.heads,
-        s.head_dim,
-        b.window,
-        s.per_head and s.heads > 1,
-        whole=not s.window,
-        relative=b.position == "relative",
-        kv_heads=b.kv_heads,
-        kv_stride=b.kv_stride,
-        mix=mix,
-    )
-
-
-def conditional_position(b: WindowSizes) -> nn.Conv2d | None:
-    """Conditional positional encoding (Chu et al., ICLR 2023), which at birth adds nothing; None without."""
-    if b.position != "conditional":
-        return None
-    conv = nn.Conv2d(b.c_in, b.c_in, 3, padding=1, groups=b.c_in)
-    for parameter in conv.parameters():
-        nn.init.zeros_(parameter)
-    return conv
+    per_head = s.per_head and s.heads > 1
+    return WindowAttention(dim, b.c_out, s.heads, s.head_dim, b.window, per_head, whole=not s.window)

@@ -8,17 +8,14 @@ from itertools import pairwise
 from ..layout import Block
 from .accumulator import CostAccumulator, size
 from .formulas import (
-    ATTENTION_OPTIONS,
     QUERIES,
     SHORTCUT,
     SHORTCUT_NORM,
-    WindowSizes,
     attention_axes,
     attention_cost,
     post_ends,
     pre_ends,
     shortcut_cost,
-    value_mix_cost,
 )
 from .spec import BlockForm, BlockSpec, BlockStyle, Branch
 
@@ -97,14 +94,13 @@ BOTTLENECK = BlockSpec(
 )
 
 
-def msa(acc: CostAccumulator, b: WindowSizes) -> None:
+def msa(acc: CostAccumulator, b: Block) -> None:
     x, y, w = size(b.c_in, b.map_in), size(b.c_out, b.map_out), size(b.width, b.map_out)
     skip = pre_ends(acc, b)
     acc.conv(b.c_in, b.width, 1, b.map_out)
     acc.norm(b.width)
     acc.keep(x, w)  # GELU keeps its input, ReLU would keep its output
     inner = attention_cost(acc, b, b.width)
-    value_mix_cost(acc, b)
     acc.alive(2 * x + skip, x, 2 * w + inner, w + 2 * y, 2 * y)
 
 
@@ -113,20 +109,12 @@ MSA = BlockSpec(
     BlockForm(
         ".residual:MsaBlock",
         msa,
-        {
-            **SHORTCUT,
-            "norm1": "c_in",
-            "conv": "width c_in 1 1",
-            "norm2": "width",
-            **attention_axes("width"),
-        },
+        {**SHORTCUT, "norm1": "c_in", "conv": "width c_in 1 1", "norm2": "width", **attention_axes("width")},
         scaled_by=("attn.out",),
         queries=QUERIES,
         norms_input=True,
     ),
     inner_of_input=True,
-    sizes=WindowSizes,
-    options=ATTENTION_OPTIONS,
     branches=(Branch("msa"),),
     modern=False,
     style=BlockStyle("A", "#D55E00", "MSA block"),
@@ -134,7 +122,7 @@ MSA = BlockSpec(
 )
 
 
-def msa_a(acc: CostAccumulator, b: WindowSizes) -> None:
+def msa_a(acc: CostAccumulator, b: Block) -> None:
     x, y, w = size(b.c_in, b.map_in), size(b.c_out, b.map_out), size(b.width, b.map_out)
     acc.keep_input(x)
     skip = shortcut_cost(acc, b, norm=True)
@@ -143,7 +131,6 @@ def msa_a(acc: CostAccumulator, b: WindowSizes) -> None:
     acc.norm(b.c_out)
     acc.keep(w, w, y)
     inner = attention_cost(acc, b, b.width)
-    value_mix_cost(acc, b)
     acc.alive(x + skip, 2 * w + inner, w + 2 * y, 2 * y)
 
 
@@ -152,19 +139,11 @@ MSA_A = BlockSpec(
     BlockForm(
         ".residual:PostMsaBlock",
         msa_a,
-        {
-            **SHORTCUT_NORM,
-            "conv": "width c_in 1 1",
-            "norm1": "width",
-            **attention_axes("width"),
-            "norm2": "c_out",
-        },
+        {**SHORTCUT_NORM, "conv": "width c_in 1 1", "norm1": "width", **attention_axes("width"), "norm2": "c_out"},
         scaled_by=("norm2",),
         queries=QUERIES,
     ),
     inner_of_input=True,
-    sizes=WindowSizes,
-    options=ATTENTION_OPTIONS,
     branches=(Branch("msa"),),
     modern=False,
     style=BlockStyle("a", "#D55E00", "MSA block, variant A"),

@@ -14,13 +14,7 @@ from ..errors import InputError
 from ..layout import Map
 from .models import create, first_line
 
-OPERATOR_KINDS = {
-    "convolution": "conv",
-    "mm": "linear",
-    "addmm": "linear",
-    "bmm": "attention",
-    "baddbmm": "attention",
-}
+OPERATOR_KINDS = {"convolution": "conv", "mm": "linear", "addmm": "linear", "bmm": "attention", "baddbmm": "attention"}
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 

@@ -28,15 +28,7 @@ def efficientvit(size: str) -> Genotype:
         attending = tuple(range(1, depth + 1))
         stages.append(
             Stage(
-                "uib",
-                depth + 1,
-                width,
-                2,
-                attending,
-                head_dim=head_dim,
-                attention="linear",
-                act=ACT,
-                fewer_norms=True,
+                "uib", depth + 1, width, 2, attending, head_dim=head_dim, attention="linear", act=ACT, fewer_norms=True
             )
         )
     head = Head(hidden=hidden, norm="none", conv=conv, act=ACT, hidden_norm="layer", norm_eps=1e-5)

@@ -56,7 +56,4 @@ def findings(rows: Rows) -> list[Finding]:
         if row["variance"] > 0:
             stages.setdefault(row["stage"], []).append(math.log(row["variance"]))
     gaps = [logs[-1] - fmean(logs[:-1]) for logs in stages.values() if len(logs) > 1]
-    return [
-        *block_changes(rows, FACTOR, log_factor),
-        measured(STAGE_ENDS, gaps, "stages", ("higher", "lower")),
-    ]
+    return [*block_changes(rows, FACTOR, log_factor), measured(STAGE_ENDS, gaps, "stages", ("higher", "lower"))]

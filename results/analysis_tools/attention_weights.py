@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...archs.blocks.attention import WindowAttention
+from ...archs.blocks.attention import WindowAttention, relative_bias
 from ...archs.blocks.encoder import TokenAttention
 from ...archs.errors import InputError
 from .hooks import HookPoint, residual_points
@@ -56,8 +56,7 @@ def attention_logits(module: Any, args: tuple[Any, ...]) -> Tensor:
     queries = queries * queries.shape[3] ** -0.5
     logits = queries @ keys.transpose(2, 3)
     if isinstance(module, WindowAttention):
-        bias = module.bias()
-        return _at_tokens(module, logits if bias is None else logits + bias, float("-inf"))
+        return logits + relative_bias(module.table)
     mask_TT, offsets_OD = (*args[1:], None, None)[:2]
     if offsets_OD is not None:
         at = torch.arange(logits.shape[3], device=logits.device)
@@ -73,24 +72,11 @@ def attention_weights(module: Any, args: tuple[Any, ...]) -> Tensor:
 
 def head_outputs(module: Any, args: tuple[Any, ...]) -> Tensor:
     """(B, N, T, D): what each head gives, before the projection that mixes them."""
-    values = _queries_keys_values(module, args)[2]
-    if isinstance(module, WindowAttention):
-        values = _at_tokens(module, values.transpose(2, 3), 0.0).transpose(2, 3)
-    return attention_weights(module, args) @ values
-
-
-def _at_tokens(module: WindowAttention, x: Tensor, nothing: float) -> Tensor:
-    """(..., T): values of keys on a map of a larger stride, placed among the tokens."""
-    if module.kv_stride == 1:
-        return x
-    height, width = module.window
-    places = torch.arange(height * width, device=x.device).view(height, width)
-    at = places[:: module.kv_stride, :: module.kv_stride].flatten()
-    return x.new_full((*x.shape[:-1], height * width), nothing).index_copy(-1, at, x)
+    return attention_weights(module, args) @ _queries_keys_values(module, args)[2]
 
 
 def _queries_keys_values(module: Any, args: tuple[Any, ...]) -> tuple[Tensor, Tensor, Tensor]:
-    """(B, N, T, D) each; keys and values of a WindowAttention may be fewer tokens."""
+    """(B, N, T, D) each."""
     if isinstance(module, WindowAttention):
         return module.projected(args[0])
     x, parts = args[0], module

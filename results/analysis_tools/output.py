@@ -128,11 +128,7 @@ def grid_of_images(figure: Any, images: Sequence[np.ndarray], titles: Sequence[s
 
 
 def maps(
-    figure: Any,
-    maps_HW: Mapping[str, np.ndarray],
-    label: str,
-    titles: Sequence[str] = (),
-    log: bool = False,
+    figure: Any, maps_HW: Mapping[str, np.ndarray], label: str, titles: Sequence[str] = (), log: bool = False
 ) -> None:
     """Maps (H, W) by name in a grid, on one scale with one colour bar."""
     values = np.concatenate([map_HW.ravel() for map_HW in maps_HW.values()])

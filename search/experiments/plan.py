@@ -136,11 +136,7 @@ class PlanTrials(Producer):
     """
 
     def __init__(
-        self,
-        plan: Sequence[Training],
-        context: ExperimentContext,
-        store: Store,
-        artifacts: ArtifactStore | None = None,
+        self, plan: Sequence[Training], context: ExperimentContext, store: Store, artifacts: ArtifactStore | None = None
     ) -> None:
         self.context, self.store, self._artifacts = context, store, artifacts
         self.folder = context.folder.absolute()  # a worker's current folder may be another
