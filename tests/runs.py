@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import math
 import random
-import statistics
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from alternas.archs import Genotype, static_cost, zoo
@@ -125,18 +125,24 @@ def finished_run(name: str = "mine") -> Path:
 
 def near_noise(groups: Sequence[Sequence[float]], score: float) -> tuple[float, float]:
     """Standard deviation and degrees of freedom of the nets within 0.05 of a score, or of the nearest that give 4."""
-    apart = sorted(groups, key=lambda group: abs(statistics.mean(group) - score))
+    apart = sorted(groups, key=lambda group: abs(fmean(group) - score))
     used, degrees = list[Sequence[float]](), 0
     for group in apart:
-        if abs(statistics.mean(group) - score) <= 0.05 or degrees < 4:
+        if abs(fmean(group) - score) <= 0.05 or degrees < 4:
             used.append(group)
             degrees += len(group) - 1
-    return math.sqrt(sum((len(g) - 1) * statistics.variance(g) for g in used) / degrees), degrees
+    return math.sqrt(sum((x - fmean(g)) ** 2 for g in used for x in g) / degrees), degrees
+
+
+@cache
+def quantile(degrees: int) -> float:
+    """Student's, of a 95 % interval."""
+    from scipy.stats import t
+
+    return float(t.ppf(0.975, degrees))
 
 
 def width_of(groups: Sequence[Sequence[float]], one: tuple[float, int], other: tuple[float, int]) -> float:
     """Half width of the 95 % interval of the difference of two nets, each a score and its seeds."""
-    from scipy.stats import t
-
     known = [(sd / math.sqrt(n), degrees) for score, n in (one, other) for sd, degrees in [near_noise(groups, score)]]
-    return math.hypot(*(float(t.ppf(0.975, degrees)) * error for error, degrees in known))
+    return math.hypot(*(quantile(degrees) * error for error, degrees in known))

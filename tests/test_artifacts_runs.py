@@ -15,7 +15,6 @@ from local_pool import run_alone
 
 from alternas.archs import InputError, OperationError, zoo
 from alternas.archs.weights import read
-from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_records, weights_file
 from alternas.search.data.dataset import DataSet
 from alternas.search.engine import doctor as checkup
@@ -126,62 +125,6 @@ def open_with(open_controller: Open) -> Callable[..., SearchTrials]:
         return open_controller(get("resnet", 8), artifacts=store, **how)
 
     return opened
-
-
-def facts(records: list[Record]) -> list[Any]:
-    """All that must be the same in a repetition; a net that waited at a rung of an earlier driver has no curve."""
-    rows = [r.to_dict() for r in records]
-    left_out = {
-        "ok": ("seconds", "started_at", "finished_at"),
-        "pruned": ("seconds", "started_at", "finished_at", "curve", "metrics", "device", "runtime", "lineage"),
-    }
-    return [{name: row[name] for name in row if name not in left_out.get(row["status"], ())} for row in rows]
-
-
-class KilledError(Exception):
-    """Stands for a driver that dies, and its workers with it."""
-
-
-@pytest.mark.slow
-def test_a_search_broken_off_goes_on_from_the_store(
-    open_with: Callable[..., SearchTrials], open_controller: Open, store: ArtifactStore, digits: DataSet,
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    """Killed at every eleventh step; the run's folder has no checkpoints, the nodes nothing."""
-    monkeypatch.setattr(train, "CHECKPOINT_SECONDS", 0.0)
-    worker, steps, kill = Worker(1, "cpu"), list[tuple[int, int, int]](), True
-    worker.take(digits)
-    how = {"trials": 2, "scheduler": "mo-asha"}
-
-    def fate(job: TrainJob) -> Any:
-        for event in worker.run(job):
-            if isinstance(event, Progress):
-                steps.append((job.trial, job.seed, event.point.step))
-                if kill and len(steps) % 11 == 10:
-                    raise KilledError
-        return event
-
-    deaths, done = 0, False
-    while not done:
-        try:
-            done = run_loop(open_with(store, **how), FakeExecutor(1, fate), SilentView())
-        except KilledError:
-            deaths += 1
-            assert not (tmp_path / "checkpoints").exists()
-            shutil.rmtree(tmp_path / "scratch")
-            (tmp_path / "scratch").mkdir()
-    assert deaths > 3
-    assert len(steps) <= len(set(steps)) + 2 * deaths, "trained again is what was no checkpoint yet"
-    broken = read_records(tmp_path)
-    assert listing(tmp_path / "store/run-1/checkpoints") == []
-    assert {weights_file(tmp_path, r) for r in broken if r.status == "ok"} <= set((tmp_path / "weights").iterdir())
-    kept = {path.name: path.read_bytes() for path in (tmp_path / "weights").glob("*.safetensors")}
-    (tmp_path / "records.jsonl").unlink()
-    shutil.rmtree(tmp_path / "weights")
-    kill = False
-    run_loop(open_controller(get("resnet", 8), **how), FakeExecutor(1, fate), SilentView())
-    assert facts(broken) == facts(read_records(tmp_path))
-    assert kept == {path.name: path.read_bytes() for path in (tmp_path / "weights").glob("*.safetensors")}
 
 
 def test_a_node_that_cannot_reach_the_store_loses_its_net(

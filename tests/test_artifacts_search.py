@@ -111,20 +111,8 @@ def test_a_study_whose_starts_are_the_drivers(alternas: Any) -> None:
 
 @pytest.mark.timeout(600)
 def test_on_ray_with_a_driver_that_is_killed(tmp_path: Path, s3: S3, reaper: list[subprocess.Popen[str]]) -> None:
-    words = [
-        "search",
-        "resnet",
-        "--data",
-        "digits",
-        "--trials",
-        "2",
-        "--epochs",
-        "2",
-        "--workers",
-        "1",
-        "--name",
-        "far",
-    ]
+    words = ["search", "resnet", "--data", "digits", "--trials", "2", "--epochs", "2", "--workers", "1"]
+    words += ["--name", "far"]
     words += ["--storage-path", s3.uri()]
     reaper.append(driver := start(tmp_path, *words))
     wait_for(lambda: records(tmp_path, "far"))

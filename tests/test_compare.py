@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -244,17 +241,6 @@ def test_bad_input_is_one_line(alternas: Any, words: tuple[str, ...], hint: str)
     code, out, err = alternas(*words)
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert hint in err.lower()
-
-
-def test_nothing_heavy_is_loaded() -> None:
-    write("one", [(0, 0.8, 100, {"accuracies": {"0": 0.79, "1": 0.81}}), (1, 0.9, 1000)])
-    write("two")
-    check = "import sys; from alternas.cli.app import app; app(sys.argv[1:], standalone_mode=False); "
-    check += "print([m for m in ('torch', 'ray', 'optuna', 'timm', 'sklearn', 'pandas') if m in sys.modules])"
-    for words in (["front", "one"], ["compare", "one", "two"]):
-        done = subprocess.run([sys.executable, "-c", check, *words], capture_output=True, text=True, env=os.environ)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.strip().splitlines()[-1] == "[]"
 
 
 def test_a_frame_has_the_columns_that_the_page_names() -> None:

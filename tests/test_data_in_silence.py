@@ -103,42 +103,6 @@ def test_a_class_has_one_grey_level_in_every_split(tmp_path: Path, make: Callabl
             assert level == pytest.approx(LEVELS[name], abs=4), "labels are of the names of their own part"
 
 
-def test_two_sets_alike_but_for_their_pixels_are_two(tmp_path: Path) -> None:
-    """Reproducible archives give equal names, sizes and times; a file may be rewritten in place with its time."""
-    (tmp_path / "one").mkdir()
-    first = folders(tmp_path / "one")
-    shutil.copytree(tmp_path / "one", tmp_path / "two", copy_function=shutil.copy2)
-    for path in (tmp_path / "two").rglob("*.png"):
-        rewritten(path, Image.fromarray(255 - np.asarray(Image.open(path))))
-    one, two = (load(DataConfig(name)) for name in (first, first.replace("/one/", "/two/")))
-    assert one.split_hash != two.split_hash
-    assert levels(two)[0]["cat"] == pytest.approx(255 - LEVELS["cat"], abs=4)
-    rewritten(next(Path(first).rglob("*.png")), noise(5))
-    assert load(DataConfig(first)).split_hash != one.split_hash
-
-
-def rewritten(path: Path, image: Image.Image) -> None:
-    """Another picture in place, with the old one's time."""
-    times = path.stat()
-    path.write_bytes(encoded(image, "png"))
-    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-
-
-LITTER = ("@eaDir", "#recycle", "$RECYCLE.BIN", "System Volume Information", ".thumbnails", "__MACOSX")
-
-
-def test_what_systems_leave_is_no_data(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    name = folders(tmp_path)
-    whole = load(DataConfig(name))
-    for junk in LITTER:
-        write(Path(name) / "train" / "cat" / junk / "thumb.png", noise(1))
-        write(Path(name) / junk / "thumb.png", noise(1))
-    (Path(name) / "train" / "Thumbs.db").write_bytes(b"x")
-    with caplog.at_level(logging.WARNING):
-        assert load(DataConfig(name)).split_hash == whole.split_hash
-    assert "that are no data, such as" in caplog.text
-
-
 def test_loose_pictures_of_a_test_part_are_left_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Kaggle's layout."""
     name = folders(tmp_path)

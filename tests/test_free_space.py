@@ -91,6 +91,7 @@ def test_size_counts_the_nets(scale: SpacePreset) -> None:
     assert space.size() == len({net.key for net in every_net(space)})
 
 
+@pytest.mark.slow
 def test_size_counts_further_attention_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if another entry of the registry were `searched`: sizes know no block by its name."""
     monkeypatch.setattr(free, "attentions", lambda: ("msa", "msa_a", "transformer"))

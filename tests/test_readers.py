@@ -35,6 +35,7 @@ from image_files import encoded, noise, one_line, shows, write
 from vision_files import MAKERS, FakeHdf5, Told
 
 PNG = encoded(noise(2), "png")
+LITTER = ("@eaDir", "#recycle", "$RECYCLE.BIN", "System Volume Information", ".thumbnails", "__MACOSX")
 
 
 def read(name: str | Path, home: Path = Path("/nowhere"), download: bool = False) -> RawDataset:
@@ -494,7 +495,7 @@ def test_groups_below_the_classes_may_have_the_same_names(tmp_path: Path) -> Non
 def test_what_is_hidden_or_no_picture(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A class may be called train."""
     root = tree(tmp_path / "set", "a/1.png", "train/1.png", "train/2.ico", ".git/1.png", "__MACOSX/a/1.png")
-    tree(root, "a/._1.png", "a/.x/1.png")
+    tree(root, "a/._1.png", "a/.x/1.png", *(f"{place}{junk}/1.png" for place in ("", "a/") for junk in LITTER))
     for litter in (".DS_Store", "a/.DS_Store", "Thumbs.db", "a/Thumbs.db", "a/desktop.ini", "README.md", "a/list.txt"):
         (root / litter).write_text("x", encoding="utf-8")
     assert names(read(root).parts["all"]) == [str(root / "a/1.png"), str(root / "train/1.png")]

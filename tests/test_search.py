@@ -200,20 +200,8 @@ def test_a_run_that_was_moved_goes_on_there(folder: Path, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_killed_worker_and_killed_driver(tmp_path: Path, reaper: list[subprocess.Popen[str]]) -> None:
-    words = [
-        "search",
-        "--alone",
-        "--data",
-        "digits",
-        "--trials",
-        "4",
-        "--name",
-        "hurt",
-        "--epochs",
-        "6",
-        "--workers",
-        "2",
-    ]
+    words = ["search", "--alone", "--data", "digits", "--trials", "4", "--name", "hurt", "--epochs", "6"]
+    words += ["--workers", "2"]
     reaper.append(driver := start(tmp_path, *words))
     wait_for(lambda: records(tmp_path, "hurt"))
     wait_for(lambda: ray_workers(driver.pid))[0].kill()

@@ -268,6 +268,7 @@ def test_the_command_takes_a_table(alternas: Any, file: Path) -> None:
     assert oracle["spent_to_95_median"] == run(table, SearcherConfig(ORACLE), 0, 1).spent_to(0.95)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("elsewhere")
 def test_without_readings_at_rungs_no_scheduler_is_run(alternas: Any, tmp_path: Path) -> None:
     write([row for row in cells() if row["step"] == 100], tmp_path / "last.parquet")
@@ -298,12 +299,12 @@ def test_bad_input_is_one_line(alternas: Any, file: Path, words: tuple[str, ...]
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_what_is_run_on_a_table_of_genes(alternas: Any, file: Path) -> None:
-    strategies = {found.strategy for found in searchers(read_table(file), (), ())}
+def test_what_is_run_on_a_table_of_genes(file: Path) -> None:
+    table = read_table(file)
+    strategies = {found.strategy for found in searchers(table, (), ())}
     assert strategies == {ORACLE, LARGEST, *STOCK, *STRATEGIES} - {"buildup", "enumerate"}
-    code, _, errors = alternas("bench", "--table", str(file), "--strategy", "buildup", "--seeds", "1")
-    assert code == 2
-    assert "buildup" in errors
+    with pytest.raises(InputError, match="buildup"):
+        run(table, SearcherConfig("buildup", "none"), 0, 1)
 
 
 @pytest.mark.slow
