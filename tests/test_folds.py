@@ -13,9 +13,8 @@ import torch
 from rich.console import Console
 
 from alternas.archs import InputError
-from alternas.results.ranking.front import noise_of
 from alternas.results.ranking.metric import Metric
-from alternas.results.ranking.noise import Noise, pooled_noise
+from alternas.results.ranking.noise import Noise, noise_of, pooled_noise
 from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.runs.answers import right_share
 from alternas.results.runs.record import Record

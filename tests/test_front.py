@@ -17,8 +17,9 @@ from rich.console import Console
 from alternas.archs import InputError, static_cost, zoo
 from alternas.results.latency.kept import read_latencies
 from alternas.results.latency.measurements import latencies_of
-from alternas.results.ranking.front import ExtraResults, leaderboard, noise_of, rank_rows
+from alternas.results.ranking.front import ExtraResults, leaderboard, rank_rows
 from alternas.results.ranking.metric import Metric
+from alternas.results.ranking.noise import noise_of
 from alternas.results.ranking.objectives import RankingQuery, parse_objectives, train_flops, train_seconds
 from alternas.results.ranking.ranked_net import RankedNet
 from alternas.results.ranking.remarks import budget_order_lines

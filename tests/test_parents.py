@@ -17,7 +17,8 @@ from optuna.trial import TrialState
 from alternas.archs import Genotype, InputError, Stage, Stem
 from alternas.archs.cost import BACKWARD_FACTOR
 from alternas.archs.files import digest
-from alternas.results.ranking.front import leaderboard, noise_of
+from alternas.results.ranking.front import leaderboard
+from alternas.results.ranking.noise import noise_of
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import weights_file
 from alternas.search.strategies.history import State

@@ -14,7 +14,7 @@ from alternas.archs.timm_net import CutNet
 from alternas.results.ranking.front import ExtraResults, rank_rows
 from alternas.results.ranking.noise import Noise, pooled_noise
 from alternas.results.ranking.objectives import RankingQuery
-from alternas.results.ranking.picture_noise import answers_variance, half_width, paired_sd, picture_sd
+from alternas.results.ranking.picture_noise import answers_variance, equal_images, half_width, paired_sd, picture_sd
 from alternas.results.ranking.ties import no_answers, paired_width
 from alternas.results.runs.answers import answer_arrays, right_share
 from alternas.results.runs.record import Record
@@ -129,7 +129,7 @@ def test_chance_in_single_answers_is_counted_once() -> None:
     pair = ((p, 2), (p, 2))
     shares = right_SN.mean(0), (random.random((2, images)) < p).mean(0)
     by_seeds = math.hypot(*(seeds.seeds_half_width(*net) for net in pair))
-    assert seeds.paired(*pair, *shares) == pytest.approx(by_seeds, rel=0.02)
+    assert seeds.paired(*pair, shares, np.zeros(images)) == pytest.approx(by_seeds, rel=0.02)
 
 
 def test_nets_are_told_apart_by_the_pictures_that_they_disagree_on() -> None:
@@ -140,13 +140,15 @@ def test_nets_are_told_apart_by_the_pictures_that_they_disagree_on() -> None:
     other_N = np.roll(worse_N, 40)  # as often right, on other pictures: 15 against 5 (p .04 is at the edge)
     assert binomtest(10, 10).pvalue < 0.05
     noise = Noise(images=100)
-    assert noise.paired((0.95, 1), (0.85, 1), better_N, worse_N) < 0.1
+    assert noise.paired((0.95, 1), (0.85, 1), (better_N, worse_N), better_N) < 0.1
     assert noise.difference((0.95, 1), (0.85, 1)) == pytest.approx(
         1.96 * math.hypot(picture_sd(0.95, 100), picture_sd(0.85, 100)), rel=1e-4
     )
-    assert noise.paired((0.95, 1), (0.85, 1), better_N, worse_N) < noise.paired((0.95, 1), (0.85, 1), better_N, other_N)
+    assert noise.paired((0.95, 1), (0.85, 1), (better_N, worse_N), better_N) < noise.paired(
+        (0.95, 1), (0.85, 1), (better_N, other_N), better_N
+    )
     sample_N = np.tile(better_N, 2)[:50]  # half of them: the deviation of all is smaller by the root of 2
-    by_sample = noise.paired((0.9, 1), (0.9, 1), sample_N, np.roll(sample_N, 9))
+    by_sample = noise.paired((0.9, 1), (0.9, 1), (sample_N, np.roll(sample_N, 9)), sample_N)
     assert by_sample == pytest.approx(1.96 * paired_sd(sample_N, np.roll(sample_N, 9)) / math.sqrt(2), rel=1e-4)
 
 
@@ -164,3 +166,27 @@ def test_ties_are_by_pictures_where_answers_are_known() -> None:
 
     assert tied(known=False) == [[1], [0]]
     assert tied(known=True) == [[], []]
+
+
+def test_a_balanced_accuracy_moves_with_its_rarest_class() -> None:
+    """300 pictures of one class, 40 of another: by simulation, on new pictures and between two equal nets."""
+    random, sizes, p = np.random.default_rng(0), np.array([300, 40]), 0.8
+    label_N = np.repeat([0, 1], sizes)
+
+    def balanced(right_N: np.ndarray) -> float:
+        return float(np.mean([right_N[label_N == k].mean() for k in (0, 1)]))
+
+    drawn = [balanced(random.random(340) < p) for _ in range(4_000)]
+    images = equal_images(sizes.tolist())
+    assert images == pytest.approx(4 / (1 / 300 + 1 / 40))
+    assert picture_sd(p, images) == pytest.approx(np.std(drawn), rel=0.05)
+
+    noise = Noise(images=340, evenness=images / 340)
+    assert noise.half_width(p, 1) == pytest.approx(1.96 * picture_sd(p, images), rel=1e-4)
+    apart = 0
+    for _ in range(1_000):
+        easy_N = random.beta(4, 1, 340)  # the nets find the same pictures easy
+        one_N, other_N = random.random((2, 340)) < easy_N
+        width = noise.paired((p, 1), (p, 1), (one_N, other_N), label_N)
+        apart += abs(balanced(one_N) - balanced(other_N)) > width
+    assert 10 <= apart <= 60

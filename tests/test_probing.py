@@ -11,8 +11,9 @@ import pytest
 
 from alternas.archs import OperationError
 from alternas.archs.timm_net import CountedCost, CutNet
-from alternas.results.ranking.front import leaderboard, noise_of
+from alternas.results.ranking.front import leaderboard
 from alternas.results.ranking.metric import Metric
+from alternas.results.ranking.noise import noise_of
 from alternas.results.ranking.remarks import budget_lines, budget_order_lines, rising_lines
 from alternas.results.runs.record import versions
 from alternas.results.runs.status import Status

@@ -11,9 +11,9 @@ from ..runs.record import Record
 from ..runs.retrained import by_net, mean_of
 from ..runs.status import Status
 from ..runs.store import read_data_facts
-from .front import Leaderboard, noise_of
+from .front import Leaderboard
 from .metric import Metric, guessing
-from .noise import Noise
+from .noise import Noise, noise_of
 from .ranked_net import RankedNet
 from .stats import LEVEL, count_nets
 

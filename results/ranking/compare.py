@@ -15,9 +15,9 @@ from ..render.tables import nets_table
 from ..render.terminal import plain, print_json, print_text
 from ..runs.retrained import retrained
 from ..runs.store import find_run, read_data_facts
-from .front import Leaderboard, noise_of, with_ranks
+from .front import Leaderboard, with_ranks
 from .metric import as_shown, score_range, trained_scores
-from .noise import UNKNOWN_NOISE, Noise
+from .noise import UNKNOWN_NOISE, Noise, noise_of
 from .objectives import RankingQuery, column
 from .pareto import Bounds, coverage
 from .quantities import ACCURACY, LATENCY
@@ -88,6 +88,7 @@ def compare(names: Sequence[str], query: RankingQuery) -> Comparison:
         query.metric,
         min(board.extra.images for board in boards.values()),
         [r for folder in folders.values() for r in retrained(folder)],
+        next(iter(boards.values())).extra.class_images,
     )
     rows = [replace(row, run=name) for name, board in boards.items() for row in board.rows]
     rows = with_ranks(rows, query, noise, lambda row: boards[row.run].extra.right_of(row))

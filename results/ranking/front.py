@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -27,19 +27,19 @@ from ...archs.errors import InputError
 from ..latency.measurements import Measurement
 from ..runs.nets import best_weights, trained_nets
 from ..runs.record import Record
-from ..runs.retrained import by_net, retrainings
+from ..runs.retrained import retrainings
 from ..runs.status import Status
 from ..runs.store import read_data_facts
 from .lengths import PlainResNets
 from .limits import Limits
 from .metric import Metric, score_range, trained_scores, validation_metrics
 from .nested import nested_scores
-from .noise import Noise, pooled_noise
+from .noise import Noise, noise_of
 from .objectives import RankingQuery, column, is_cost, parse_objectives, train_flops, train_seconds
 from .pareto import Bounds, dominated_volume, knee, pareto_ranks
 from .quantities import ACCURACY, LATENCY, costs, static_values
 from .ranked_net import RankedNet
-from .stats import deviation, resolution_of
+from .stats import deviation
 from .ties import RightOf, mark_ties, no_answers
 
 DEVIATIONS = 2  # of the noise that a rise must exceed
@@ -56,6 +56,7 @@ class ExtraResults:
     retrained: Sequence[Record] = ()
     images: int = 0  # that accuracies are measured on; 0 if unknown
     right_of: RightOf = no_answers  # which pictures a net has right, as far as that is kept
+    class_images: Sequence[int] = ()  # of the images those of each class, as far as answers are kept
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
     Baselines are ranked with the rest. Those left out by a limit still give the curve of plain ResNets its shape.
     """
     extra = extra or ExtraResults()
-    noise = noise_of(records, query.metric, extra.images, extra.retrained)
+    noise = noise_of(records, query.metric, extra.images, extra.retrained, extra.class_images)
     candidates = _candidates(records, query, extra, noise)
 
     needed = dict.fromkeys((*query.metrics, *query.costs, *query.limits))
@@ -270,31 +271,3 @@ def with_ranks(
     if at is not None:
         front[at].knee = True
     return rows
-
-
-def noise_of(
-    records: Sequence[Record], metric: Metric | None = None, images: int = 0, retrained: Iterable[Record] = ()
-) -> Noise | None:
-    """The noise of a run's scores: of the seeds, by nets that were trained again, and of the pictures.
-
-    Args:
-        records: of all nets.
-        metric: that they are ranked by; None is accuracy.
-        images: that it is measured on; 0 if unknown.
-        retrained: trainings of the same nets with other seeds, and studies.
-
-    Returns:
-        None where nothing is known of either.
-    """
-    metric = metric or Metric()
-    again = [r for r in records if r.status == Status.OK and len(r.accuracies) > 1]
-    groups = [(r.key, list(r.accuracies.values())) for r in again]
-    folds, counted = max((len(r.folds) for r in again), default=0), images if metric.kind.counts_images else 0
-    if not folds:  # else retrainings, of which each is of the same fold, are left out
-        single = [*retrained, *(r for r in records if r.kind == "study")]
-        groups += [(g[0].key, [r.accuracy for r in g if r.accuracy is not None]) for g in by_net(single) if len(g) > 1]
-    seeds = pooled_noise(groups, resolution_of(metric.name, {"val": images}), counted / folds if folds else 0)
-    if seeds or not counted:
-        return seeds and replace(seeds, images=counted)
-    trained = [r for r in records if r.accuracy is not None]
-    return Noise(images=counted, is_seedless=bool(trained) and all(r.is_cut for r in trained))

@@ -9,14 +9,18 @@ from __future__ import annotations
 import math
 import statistics
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
-from .picture_noise import answers_variance, half_width, paired_sd, picture_sd
-from .stats import count_nets, deviation, t_quantile
+from ..runs.record import Record
+from ..runs.retrained import by_net
+from ..runs.status import Status
+from .metric import Metric
+from .picture_noise import answers_variance, equal_images, half_width, paired_sd, paired_sd_by_class, picture_sd
+from .stats import count_nets, deviation, resolution_of, t_quantile
 
 UNKNOWN_NOISE = "seed noise: unknown (too few nets trained again); estimate it with `--repeats` or `alternas retrain`"
 NEAR = 0.05  # in accuracy or score: nets that are alike in their noise
@@ -38,12 +42,18 @@ class Noise:
     nets: int = 0  # that they are of
     resolution: float = 0.0  # step that accuracies are measured in, one image of all; 0 if unknown
     images: int = 0  # that accuracies are shares of; 0 where pictures are not counted, or nobody knows how many
+    evenness: float | None = None  # of a mean over classes: share of the images that equal ones would need
     is_seedless: bool = False  # whether seeds are left out: classifiers on frozen nets have none
 
     @property
     def knows_seeds(self) -> bool:
         """Whether it is known what other seeds would do."""
         return bool(self.groups) or self.is_seedless
+
+    @property
+    def counted_images(self) -> float:
+        """Images on which an accuracy would move as the scores do."""
+        return self.images * (self.evenness or 1.0)
 
     @property
     def degrees(self) -> int:
@@ -82,7 +92,7 @@ class Noise:
 
     def standard_error(self, score: float, seeds: int) -> float:
         """Standard error of a net's mean over so many seeds, on the same pictures; of what has no seeds on new ones."""
-        return picture_sd(score, self.images) if self.is_seedless else self.at(score)[0] / math.sqrt(seeds)
+        return picture_sd(score, self.counted_images) if self.is_seedless else self.at(score)[0] / math.sqrt(seeds)
 
     def seeds_half_width(self, score: float, seeds: int) -> float:
         """Half width of the 95 % interval of a net's mean over so many seeds, on the same pictures."""
@@ -91,7 +101,7 @@ class Noise:
 
     def half_width(self, score: float, seeds: int) -> float:
         """Half width of the 95 % interval of a net's score with other seeds and on new pictures."""
-        pictures = picture_sd(score, self.images) if self.images else 0.0
+        pictures = picture_sd(score, self.counted_images) if self.images else 0.0
         return half_width(pictures, self.seeds_half_width(score, seeds))
 
     def interval(self, score: float, seeds: int) -> tuple[float, float]:
@@ -114,16 +124,17 @@ class Noise:
         half_R, half_O = (np.array([self.half_width(*net) for net in side]) for side in (rows, others))
         return np.hypot(half_R[:, None], half_O)
 
-    def paired(self, one: tuple[float, int], other: tuple[float, int], right_one_N: Any, right_other_N: Any) -> float:
+    def paired(self, one: tuple[float, int], other: tuple[float, int], answers: tuple[Any, Any], label_N: Any) -> float:
         """`difference` of two nets of which it is known what share of the seeds has each picture right.
 
-        `right_...` may be of a sample of the pictures: the deviation of all is smaller by the root of how many more.
+        `answers` may be of a sample of the pictures: the deviation of all is smaller by the root of how many more.
         Chance in single answers, which is in the noise of the seeds, is counted once.
         """
-        variance = paired_sd(right_one_N, right_other_N) ** 2 * len(right_one_N) / self.images
+        sd = paired_sd_by_class(*answers, label_N) if self.evenness else paired_sd(*answers)
+        variance = sd**2 * len(label_N) / self.images
         if self.groups:
-            sides = ((right_one_N, one[1]), (right_other_N, other[1]))
-            variance -= sum(answers_variance(right_N, seeds, self.images) for right_N, seeds in sides)
+            sides = zip(answers, (one[1], other[1]), strict=True)
+            variance -= sum(answers_variance(right_N, seeds, self.counted_images) for right_N, seeds in sides)
         seeds_half = math.hypot(self.seeds_half_width(*one), self.seeds_half_width(*other))
         return half_width(math.sqrt(max(0.0, variance)), seeds_half)
 
@@ -141,6 +152,43 @@ class Noise:
         seeds = f"seed noise: {100 * self.sd:.2g} {points} ({known_from})" if self.groups else UNKNOWN_NOISE
         pictures = f"; ± is 95 % of {'both' if self.groups else 'new pictures alone'}, {self.images:,} pictures"
         return seeds + (pictures if self.images else "")
+
+
+def noise_of(
+    records: Sequence[Record],
+    metric: Metric | None = None,
+    images: int = 0,
+    retrained: Iterable[Record] = (),
+    class_images: Sequence[int] = (),
+) -> Noise | None:
+    """The noise of a run's scores: of the seeds, by nets that were trained again, and of the pictures.
+
+    Args:
+        records: of all nets.
+        metric: that they are ranked by; None is accuracy.
+        images: that it is measured on; 0 if unknown.
+        retrained: trainings of the same nets with other seeds, and studies.
+        class_images: of a sample of the images, those of each class; a mean over classes needs them.
+
+    Returns:
+        None where nothing is known of either.
+    """
+    metric = metric or Metric()
+    again = [r for r in records if r.status == Status.OK and len(r.accuracies) > 1]
+    groups = [(r.key, list(r.accuracies.values())) for r in again]
+    folds = max((len(r.folds) for r in again), default=0)
+    by_class = metric.kind.weighs_classes and images and len(class_images) > 0
+    evenness = equal_images(class_images) / sum(class_images) if by_class else None
+    counted = images if metric.kind.counts_images or evenness else 0
+    fold_images = counted * (evenness or 1.0) / folds if folds else 0
+    if not folds:  # else retrainings, of which each is of the same fold, are left out
+        single = [*retrained, *(r for r in records if r.kind == "study")]
+        groups += [(g[0].key, [r.accuracy for r in g if r.accuracy is not None]) for g in by_net(single) if len(g) > 1]
+    seeds = pooled_noise(groups, resolution_of(metric.name, {"val": images}), fold_images)
+    if seeds or not counted:
+        return seeds and replace(seeds, images=counted, evenness=evenness)
+    trained = [r for r in records if r.accuracy is not None]
+    return Noise(images=counted, evenness=evenness, is_seedless=bool(trained) and all(r.is_cut for r in trained))
 
 
 def pooled_noise(

@@ -9,11 +9,16 @@ are compared picture by picture: what both find easy or hard cancels out, as in 
 The sd of a difference on n pictures, of shares d of the seeds that one net has right and the other has not, is that of
 its mean with two pictures added, one of which each net alone has right: Agresti & Min, Statistics in Medicine 24
 (2005), for matched proportions. Without these, few pictures tell equal nets apart too often.
+
+A balanced accuracy is the mean of K classes' accuracies, on n_k pictures each, so that variances are summed over
+classes and divided by K^2. Where all are about as hard it moves as an accuracy on K^2 / (1 / n_1 + ... + 1 / n_K)
+pictures does, which are no more than there are (`equal_images`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,11 +27,24 @@ if TYPE_CHECKING:
 NORMAL = 1.959964  # half width of the 95 % interval of a normal distribution, in standard deviations
 
 
-def picture_sd(accuracy: float, images: int) -> float:
+def picture_sd(accuracy: float, images: float) -> float:
     """Standard deviation of an accuracy on so many pictures, of new ones: binomial, with two right and two wrong ones
     added (Agresti & Coull, The American Statistician 52, 1998)."""
     share = (min(1.0, max(0.0, accuracy)) * images + 2) / (images + 4)
     return math.sqrt(share * (1 - share) / (images + 4))
+
+
+def equal_images(class_images: Sequence[int]) -> float:
+    """Pictures on which an accuracy would move as a balanced accuracy does on so many of each class; see above."""
+    return len(class_images) ** 2 / sum(1 / images for images in class_images)
+
+
+def paired_sd_by_class(one_N: np.ndarray, other_N: np.ndarray, label_N: np.ndarray) -> float:
+    """`paired_sd` of two balanced accuracies."""
+    import numpy as np
+
+    classes = np.unique(label_N)
+    return math.hypot(*(paired_sd(one_N[label_N == k], other_N[label_N == k]) for k in classes)) / len(classes)
 
 
 def paired_sd(one_N: np.ndarray, other_N: np.ndarray) -> float:
@@ -44,7 +62,7 @@ def paired_sd(one_N: np.ndarray, other_N: np.ndarray) -> float:
     return math.sqrt(max(0.0, squares)) / images
 
 
-def answers_variance(right_N: np.ndarray, seeds: int, images: int) -> float:
+def answers_variance(right_N: np.ndarray, seeds: int, images: float) -> float:
     """What chance in a net's single answers adds to the variance of its accuracy over so many seeds; 0 of one seed.
 
     A net that has a picture right with one seed and not with another has it right by chance. Both parts have this: the

@@ -65,6 +65,7 @@ class Score(Quantity):
         label_chance: likewise where pictures have several labels, of the mean share of pictures with a label.
         is_share: whether it lies between 0 and 1.
         counts_images: whether it is a share of independent images, whose noise is binomial.
+        weighs_classes: whether it is the mean of such shares over classes.
     """
 
     minimize: bool = False
@@ -72,6 +73,7 @@ class Score(Quantity):
     label_chance: Callable[[float], float] | None = None
     is_share: bool = True
     counts_images: bool = False
+    weighs_classes: bool = False
 
     def text(self, value: float | None) -> str:
         return "" if value is None else value_text(value)
@@ -86,7 +88,7 @@ ENTRIES = (
     Score(ACCURACY, "accuracy", chance=lambda classes: 1 / classes, counts_images=True),
     Score("map", "mAP", label_chance=lambda positives: positives),
     Score("label_accuracy", "right labels", label_chance=lambda _: 0.5),
-    Score("balanced_accuracy", "balanced", chance=lambda classes: 1 / classes),
+    Score("balanced_accuracy", "balanced", chance=lambda classes: 1 / classes, weighs_classes=True),
     Score("macro_f1", "macro F1", chance=lambda _: 0.0),
     Score("auroc", "AUROC", chance=lambda _: 0.5, label_chance=lambda _: 0.5),
     Score("top5", "top 5", chance=lambda classes: min(1.0, 5 / classes), counts_images=True),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from ...archs.errors import InputError, check_choice
 from ..latency.device_command import UNNAMED, devices_in, is_number_of_device, measured_on, split_number
@@ -54,7 +57,15 @@ def leaderboard_of(folder: Path, query: RankingQuery | None = None) -> Leaderboa
         extra = ExtraResults(
             latencies, measured, device_settings, retrained(folder), images, lambda row: right_of(row.trial)
         )
+        if query.metric.kind.weighs_classes:
+            extra = replace(extra, class_images=_class_images(right_of, by_trial))
         return replace(rank_rows(records, query, extra), folder=folder)
+
+
+def _class_images(right_of: Callable[[int], Any], trials: Iterable[int]) -> list[int]:
+    """Of the pictures that answers are kept to those of each class, by the first net that has any."""
+    known = next(filter(None, map(right_of, trials)), None)
+    return list(Counter(known[0].tolist()).values()) if known else []
 
 
 def _latencies(folder: Path, query: RankingQuery) -> dict[str, Measurement]:

@@ -94,7 +94,8 @@ def paired_width(one: RankedNet, other: RankedNet, noise: Noise, right_of: Right
     known = [answers for answers in found if answers is not None]
     if len(known) < 2 or not np.array_equal(known[0][0], known[1][0]):
         return noise.difference(nets[0], nets[1])
-    return noise.paired(nets[0], nets[1], known[0][1], known[1][1])
+    (label_N, one_N), (_, other_N) = known
+    return noise.paired(nets[0], nets[1], (one_N, other_N), label_N)
 
 
 def _name(row: RankedNet) -> int | str:

@@ -247,7 +247,9 @@ def _nested(board: Leaderboard, row: RankedNet, nested: float) -> str:
     metric, folds = board.query.metric, len(row.folds)
     name = "accuracy" if metric.is_accuracy else metric.name
     how = f"the best net of at most its cost, chosen on {folds - 1} folds and judged on the one left"
-    lucky = f"; its own is that of the luckiest of {len(board.rows)}" * (nested < row.accuracy)
+    lucky = f"; its own is that of the luckiest of {len(board.rows)}" * (
+        metric.text(nested) != metric.text(row.accuracy)
+    )
     return f"Expect {name} {metric.text(nested)} of new pictures: {how}{lucky}."
 
 

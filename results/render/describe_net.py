@@ -18,8 +18,9 @@ from ...archs.errors import is_whole, short_repr
 from ...archs.json_files import read_json
 from ...archs.layout import as_map
 from ...archs.timm_net import TIMM, CountedCost, CutNet, Net, TimmNet, net_cost, net_from_dict
-from ..ranking.front import noise_of, still_rose
+from ..ranking.front import still_rose
 from ..ranking.metric import Metric, as_shown, run_metric, validation_metrics, value_text
+from ..ranking.noise import noise_of
 from ..ranking.quantities import metrics, quantity
 from ..ranking.run_leaderboard import validation_images
 from ..runs.nets import better_weights

@@ -24,8 +24,8 @@ from ...results.analysis_tools.index import FOLDER, Explained, open_folder, writ
 from ...results.analysis_tools.inputs import AnalysisInput
 from ...results.analysis_tools.output import write_results
 from ...results.analysis_tools.trends import TRENDS
-from ...results.ranking.front import noise_of
 from ...results.ranking.metric import as_shown, run_metric
+from ...results.ranking.noise import noise_of
 from ...results.render.describe_net import input_spec
 from ...results.render.terminal import plain
 from ...results.runs.nets import best_weights, trained_nets
