@@ -50,7 +50,7 @@ def front(
 
     folder, query = find_run(run), ranking.query()
     if svg:
-        from ..results.report.front import write_front
+        from ..results.report.front_plot import write_front
 
         write_front(folder, svg, query)
     print_front(folder, query, as_json)

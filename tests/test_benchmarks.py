@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-SCRIPTS = sorted(path.stem for path in BENCHMARKS.glob("*.py") if path.stem not in ("machine", "known_sets", "timm_loop"))
+SCRIPTS = sorted(
+    path.stem for path in BENCHMARKS.glob("*.py") if path.stem not in ("machine", "known_sets", "timm_loop")
+)
 PARTS = {
     "supernet": ("search", "bank"),
     "table": ("train", "pack"),
