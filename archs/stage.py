@@ -54,8 +54,8 @@ class Stage(Part):
     """A run of residual blocks, some of them attention blocks.
 
     Attributes:
-        block: conv block, "basic" or "bottleneck" (expansion 4) in the net's style, or a modern one, "mbconv",
-            "convnext", "uib" (the inverted bottleneck of MobileNets and EfficientNets) or "conv" (without a shortcut).
+        block: kind of its conv blocks: "basic" or "bottleneck" (expansion 4) in the net's style, or a modern one, such
+            as "uib" (the inverted bottleneck of MobileNets and EfficientNets); the registry has them all.
         depth: number of blocks, conv and attention together.
         width: base width in channels; the stage's output has width x expansion.
         stride: of the first block, which must then be a conv block.
@@ -63,8 +63,8 @@ class Stage(Part):
         heads: attention heads of each attention block.
         head_dim: channels of each head.
         window: side of the square attention window; 0 attends over the whole map.
-        attention: which attention block: "msa" and "msa_a" are AlterNet's variants B (pre-activation, its default)
-            and A (post-activation); "transformer" has an MLP; "mqa" is MobileNetV4's, over the whole map.
+        attention: kind of its attention blocks: "msa" and "msa_a" are AlterNet's variants B (pre-activation, its
+            default) and A (post-activation); "transformer" has an MLP; the registry has them all.
         per_head: one relative-position table for each head (as Swin) instead of one shared by all (as AlterNet).
         mlp_ratio: hidden width of a transformer block's MLP over its channels.
         kernel, expand and those after them: options of some kinds of blocks, explained in `OPTIONS`; None is what the

@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,9 @@ def train_one(net: Any, bench: Any) -> float:
         return outcome.accuracy or 0.0
 
 
+@cache
 def make_bench() -> Any:
+    """The digits in this process, which are read once."""
     import torch
 
     from alternas.search.data.dataset import DataConfig
@@ -71,11 +74,8 @@ def make_bench() -> Any:
     return open_loader(load(DataConfig("digits")).without_test(), torch.device("cpu"), workers=1)
 
 
-# ---- jobs that do nothing
-
-
 class Idle:
-    """A worker that imports what training needs and reports once. Same interface as ours."""
+    """A worker of jobs that do nothing: it imports what training needs and reports once. Same interface as ours."""
 
     def __init__(self, threads: int, device: str, share: float) -> None: ...
 
@@ -151,7 +151,7 @@ def trainings_processes() -> list[float]:
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    with ProcessPoolExecutor(WORKERS, get_context("spawn"), initializer=_fill_process) as pool:
+    with ProcessPoolExecutor(WORKERS, get_context("spawn")) as pool:
         list(pool.map(_train_in_process, nets()))
     return [time.monotonic()]
 
@@ -169,52 +169,34 @@ def trainings_tune() -> list[float]:
     return [time.monotonic()]
 
 
-_BENCH: list[Any] = []
-
-
-def _fill_process() -> None:
-    _BENCH.append(make_bench())
-
-
 def _train_in_process(net: Any) -> float:
-    return train_one(net, _BENCH[0])
+    return train_one(net, make_bench())
 
 
 # ---- shared
 
 
-class _Listed:
-    """A space that holds a list of nets, proposed in turn, and no baselines."""
+class _NoBaselines:
+    """The nets of a list, proposed in turn, or of `all` at 32 px with its 25 genes; and no baselines."""
 
     name = "listed"
 
-    def __init__(self, members: list[Any]) -> None:
-        self.members, self._next = members, cycle(members)
+    def __init__(self, members: list[Any] | None) -> None:
+        from alternas.spaces import get
+
+        self.members, self._next, self._space = members, cycle(members or ()), get("all", 32)
 
     def sample(self, chooser: Any) -> Any:
+        if self.members is None:
+            return self._space.sample(chooser)
         chooser.choose("net", tuple(range(len(self.members))))
         return next(self._next)
 
     def size(self) -> int:
-        return len(self.members)
+        return len(self.members) if self.members else self._space.size() or 0
 
     def baselines(self) -> tuple[Any, ...]:
         return ()
-
-
-class _NoBaselines(_Listed):
-    """The real space of 32 px, with its 25 genes, without its baselines."""
-
-    def __init__(self) -> None:
-        from alternas.spaces import get
-
-        self.space = get("all", 32)
-
-    def sample(self, chooser: Any) -> Any:
-        return self.space.sample(chooser)
-
-    def size(self) -> int:
-        return self.space.size() or 0
 
 
 def _search(trials: int, epochs: float, members: list[Any] | None = None, data: str = "digits") -> list[float]:
@@ -239,12 +221,14 @@ def _search(trials: int, epochs: float, members: list[Any] | None = None, data: 
             times.append(time.monotonic())
 
     store.Store.append = timed
-    spaces.SPACES["listed"] = lambda size: _Listed(members) if members else _NoBaselines()
+    spaces.SPACES["listed"] = lambda size: _NoBaselines(members)
     recipe = recipes.get("smoke").with_epochs(epochs)
     run = RunConfig(Resources(workers=WORKERS))
-    named: Any = {"space": "listed", "name": "bench", "strategy": "nsga2"}
-    named |= {"scheduler": "none", "inherit": False, "polish": 0.0}
-    search(SearchSpec(data=DataConfig(data), recipe=recipe, trials=trials, run=run, **named), Console(quiet=True))
+    spec = SearchSpec(
+        space="listed", data=DataConfig(data), recipe=recipe, name="bench", trials=trials, run=run, strategy="nsga2",
+        scheduler="none", inherit=False, polish=0.0,
+    )  # fmt: skip
+    search(spec, Console(quiet=True))
     return times
 
 
@@ -263,19 +247,13 @@ def _tune(
         space=space or genes, points_to_evaluate=first, metric=["accuracy", "macs"], mode=["max", "min"]
     )
     config = tune.TuneConfig(search_alg=found, num_samples=trials, max_concurrent_trials=WORKERS)
-    tuner = tune.Tuner(trainable, tune_config=config, run_config=tune.RunConfig(verbose=0))
-    results: Any = tuner.fit()
+    results: Any = tune.Tuner(trainable, tune_config=config, run_config=tune.RunConfig(verbose=0)).fit()
     return sorted(results, key=lambda result: result.metrics.get("at", 0.0))
 
 
-CONTENDERS: dict[str, Callable[[], list[float]]] = {
-    "overhead_alternas": overhead_alternas,
-    "overhead_pool": overhead_pool,
-    "overhead_tune": overhead_tune,
-    "trainings_alternas": trainings_alternas,
-    "trainings_processes": trainings_processes,
-    "trainings_tune": trainings_tune,
-}
+OVERHEAD = (overhead_alternas, overhead_pool, overhead_tune)
+TRAININGS = (trainings_alternas, trainings_processes, trainings_tune)
+CONTENDERS = {contender.__name__: contender for contender in (*OVERHEAD, *TRAININGS)}
 
 
 def measure(contender: str) -> dict[str, float]:

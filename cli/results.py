@@ -44,7 +44,7 @@ def front(run: str, *, ranking: RankingOptions, svg: Path | None = None, as_json
 
     folder, query = find_run(run), ranking.query()
     if svg:
-        from ..results.report.front import write_front
+        from ..results.report.front_plot import write_front
 
         write_front(folder, svg, query)
     print_front(folder, query, as_json)

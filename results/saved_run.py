@@ -101,7 +101,7 @@ class SavedRun:
         return Path(write_report(self.folder, None if out is None else check_path("out", out))["page"])
 
     def _repr_html_(self) -> str:
-        from .report.front import front_plot
+        from .report.front_plot import front_plot
         from .report.run import open_run
         from .report.svg import plot_svg
 
@@ -161,7 +161,7 @@ class SavedNet:
 
         Args:
             out: folder to create.
-            formats: package, onnx, pt2, openvino, timm: one, several, or several in one string with commas between.
+            formats: package, onnx, pt2, openvino, litert, timm: one, several, or several in one string with commas.
 
         Raises:
             InputError: if the net has no weights, a format is unknown or of lower precision, which `alternas export`

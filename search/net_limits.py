@@ -23,15 +23,15 @@ class NetLimits:
     def __bool__(self) -> bool:
         return bool(self.limits)
 
-    def broken(self, net: Genotype) -> dict[str, float]:
+    def broken_by(self, net: Genotype) -> dict[str, float]:
         """The limits that a net breaks as far as is known, each with the share by which it does."""
-        return self.static(net) | self.measured(net)
+        return self.broken_static(net) | self.broken_measured(net)
 
-    def static(self, net: Genotype) -> dict[str, float]:
+    def broken_static(self, net: Genotype) -> dict[str, float]:
         """The broken limits on costs in closed form, each with its share."""
         return self.limits.static.broken(self.cost_fn(net).totals()) if self.limits else {}
 
-    def measured(self, net: Net) -> dict[str, float]:
+    def broken_measured(self, net: Net) -> dict[str, float]:
         """The broken limits on measured costs; 1 where the net does not run on a device."""
         devices = self.devices
         failed = {device.failure: 1.0 for device in devices.by_name.values() if net.key in device.failed}
@@ -40,7 +40,7 @@ class NetLimits:
 
     def excess(self, net: Genotype) -> float:
         """The shares by which a net is over the limits on costs in closed form, together."""
-        return sum(self.static(net).values())
+        return sum(self.broken_static(net).values())
 
     def expected_excess(self, net: Genotype) -> float:
         """The shares by which a net is, or is predicted to be, over all limits, and 1 where it does not run."""

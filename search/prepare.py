@@ -196,7 +196,7 @@ def _known_nets(context: SearchContext, console: Console) -> KnownNets:
 
     start, size = context.settings.start_with, context.data.image_size
     assert start is not None
-    known = find_known_nets(start, GeneFinder(context.space, size, context.limits.static), size, counts)
+    known = find_known_nets(start, GeneFinder(context.space, size, context.limits.broken_static), size, counts)
     for line in known.left_out:
         console.print(f"start-with: left out: {line}", highlight=False, soft_wrap=True)
     if known.records:

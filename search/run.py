@@ -2,15 +2,14 @@
 
 `Producer`s hand out jobs and say what becomes of their results: the trials of the search, measuring, the bank of a
 supernet, the finetuning of its front, or a plan of trainings. An `Executor` runs the jobs: a pool of Ray workers, or a
-simulator. The `Driver` between them is the one that records.
+simulator. The `Driver` (driver.py) between them is the one that records.
 """
 
 from __future__ import annotations
 
 import math
-import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -19,12 +18,10 @@ from rich.console import Console
 from ..archs.errors import OperationError
 from ..results.latency.front import measure_front
 from ..results.latency.measurements import LatencySetting
-from ..results.runs.events import Event, Line
-from ..results.runs.record import Record
-from ..results.runs.status import UNTRAINED, Status
-from ..results.runs.store import Store, has_ended, locked, run_folder, weights_file
+from ..results.runs.store import Store, locked, run_folder
 from .context import SearchContext
 from .data.dataset import DataSet
+from .driver import Driver
 from .engine.executor import Executor
 from .engine.progress import view_of
 from .engine.shown import ProgressView, Shown, ShownSearch
@@ -40,9 +37,7 @@ from .run_facts import taken_records, write_facts, write_run_json
 from .spec import SearchSpec
 from .summary import announce, conclude
 from .tracking.view import TrackingView, trackers
-from .training.artifacts import ArtifactStore
-from .training.job import Job, JobId, JobResult, Progress, Workers
-from .training.job_files import collect_outputs, send_inputs
+from .training.job import JobResult, Progress, Workers
 from .trials.devices import Devices
 from .trials.front_finetuning import FrontFinetuning
 from .trials.measuring import Measuring
@@ -210,98 +205,6 @@ def run_loop(driver: Driver, executor: Executor, view: ProgressView, seconds: fl
             )
         view.refresh()
     return False
-
-
-class Driver:
-    """Asks producers for jobs, hands them results, and writes the lines of the log, which producers take in after that.
-
-    Attributes:
-        artifacts: where workers leave files, if they do not share the folder.
-        running: jobs at workers, and the producer of each.
-        view: takes in the lines, too.
-    """
-
-    def __init__(
-        self, store: Store, folder: Path, producers: Sequence[Producer], artifacts: ArtifactStore | None = None
-    ) -> None:
-        """`producers` are asked in turn: the first that has a job is served."""
-        self.folder, self.artifacts, self._store, self._producers = folder, artifacts, store, producers
-        self.running: dict[JobId, tuple[Producer, Job]] = {}
-        self.view: ProgressView | None = None
-        self._drop_checkpoints(store.records)  # of a driver that was killed between a record and its checkpoints' end
-
-    @property
-    def complete(self) -> bool:
-        """Whether nothing is left to do at all."""
-        return all(producer.complete for producer in self._producers)
-
-    def check_folder(self) -> None:
-        """Raise OperationError if the run's folder is not where it was."""
-        self._store.check()
-
-    def next(self, workers: Workers = Workers()) -> Job | Idle:  # noqa: B008 - a constant
-        """The job of a free worker, or why there is none."""
-        while True:
-            found = self._ask(workers)
-            if not isinstance(found, Record | Event):
-                return found
-            self._write(found)
-
-    def _ask(self, workers: Workers) -> Job | Line | Idle:
-        """What the first producer wants that wants anything."""
-        waits = bool(self.running)
-        for producer in self._producers:
-            found = producer.next(workers)
-            if isinstance(found, Record | Event):
-                return found
-            if not isinstance(found, Idle):
-                self.running[found.id] = producer, found
-                send_inputs(found)
-                return found
-            waits |= found is Idle.WAIT
-        return Idle.WAIT if waits else Idle.OVER
-
-    def take(self, result: JobResult) -> None:
-        """Take a job's result, and write the lines that it says."""
-        if result.status == Status.FULL:  # the disk, which is no fault of the net: the same command resumes
-            raise OperationError(result.error)
-        producer, job = self.running.pop(result.job)
-        if result.status != Status.LOST:
-            collect_outputs(job, result)
-        for line in producer.take(job, result):
-            self._write(line)
-
-    def open(self) -> None:
-        """Note that a session begins."""
-        self._write(Event("opened", 0))
-
-    def end(self) -> None:
-        """Note that all is done, unless the log says so."""
-        if not has_ended(self.folder):
-            self._write(Event("ended", 0))
-
-    def close(self) -> None:
-        """Record the trials that wait and will not go on."""
-        for record in [record for producer in self._producers for record in producer.close()]:
-            self._write(record)
-
-    def _write(self, line: Line) -> None:
-        """Write a line of the log, then let all take it in."""
-        self._store.append(line)
-        if isinstance(line, Record) and line.status not in UNTRAINED:
-            self._drop_checkpoints([line])
-            if self.artifacts:
-                self.artifacts.delete(self.folder / "checkpoints" / line.trial_key)
-        for part in (*self._producers, *([self.view] if self.view else [])):
-            part.apply(line)
-
-    def _drop_checkpoints(self, records: Sequence[Record]) -> None:
-        """Delete the checkpoints of trainings that have ended, one for each seed."""
-        ended = {weights_file(self.folder, record).stem for record in records if record.status not in UNTRAINED}
-        for file in (self.folder / "checkpoints").glob("*.pt"):
-            of_first_seed = re.sub(r"-\d+$", "", file.stem)
-            if file.stem in ended or of_first_seed in ended:
-                file.unlink()
 
 
 def _measure_front(settings: SearchSpec, folder: Path, devices: Devices = Devices()) -> None:  # noqa: B008 - empty

@@ -35,6 +35,10 @@ RUNGS = (1 / 8, 1 / 4, 1 / 2)
 ETA = 1.5
 MAX_FOLDS = 20
 MAX_TRAININGS = 1e6  # of a supernet
+PLAIN_FACTS = (  # fields that run.json keeps as they are
+    "space", "strategy", "scheduler", "rungs", "eta", "objective", "other_costs", "limits", "seed", "repeats", "folds",
+    "inherit", "polish", "tune",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -154,13 +158,8 @@ class SearchSpec:
     def _check_folds(self) -> None:
         if not 2 <= self.folds <= MAX_FOLDS:
             raise InputError(f"folds: must be from 2 to {MAX_FOLDS}, got {self.folds}")
-        others = {
-            "repeats": self.repeats not in (1, self.folds),
-            "polish": self.polish > 0,
-            "supernet": self.supernet,
-            "trainer": self.trainer,
-        }
-        for name, given in others.items():
+        others = {"repeats": self.repeats not in (1, self.folds), "polish": self.polish > 0}
+        for name, given in (others | {"supernet": self.supernet, "trainer": self.trainer}).items():
             if given:
                 raise InputError(f"{name}: with folds each net is trained once for each fold; leave it out")
 
@@ -169,14 +168,11 @@ class SearchSpec:
         measured = (*self.measured, *self.measured_at_end)
         by_command = any(device.name == UNNAMED for device in self.devices)
         if self.latency and by_command:
-            raise InputError(
-                "latency: says how this machine measures, and a --latency-command without a name does it; one"
-            )
+            rule = "says how this machine measures, and a --latency-command without a name does it; one"
+            raise InputError(f"latency: {rule}")
         if self.latency and LATENCY not in measured:
-            with_ = ", ".join(self.costs)
-            raise InputError(
-                f"latency: goes with objective {LATENCY}, or a limit on it, got '{self.latency}' with {with_}"
-            )
+            rule, costs = f"goes with objective {LATENCY}, or a limit on it", ", ".join(self.costs)
+            raise InputError(f"latency: {rule}, got '{self.latency}' with {costs}")
         if LATENCY in measured and not self.latency and not by_command:
             object.__setattr__(self, "latency", LatencySetting())
         idle = {device.name for device in self.devices} - {self.device_of(cost) for cost in measured}
@@ -260,29 +256,15 @@ class SearchSpec:
     def to_dict(self) -> dict[str, Any]:
         """What makes it this search, as JSON: run.json keeps it, and a run is resumed by an equal one."""
         unnamed = [device for device in self.devices if device.name == UNNAMED] if self._measures_here else []
-        facts = {
-            "space": self.space,
+        facts = {name: getattr(self, name) for name in PLAIN_FACTS} | {
             "data": self.data.name,
-            "strategy": self.strategy,
-            "scheduler": self.scheduler,
-            "rungs": self.rungs,
-            "eta": self.eta,
-            "objective": self.objective,
-            "other_costs": self.other_costs,
-            "limits": self.limits,
             "metric": asdict(self.metric),
             "latency": str(self.latency or next(iter(unnamed), "")),
             "devices": [asdict(device) for device in self.devices],
             "recipe": asdict(self.recipe),
-            "seed": self.seed,
-            "repeats": self.repeats,
-            "folds": self.folds,
-            "inherit": self.inherit,
             "supernet": self.supernet.trainings if self.supernet else 0.0,
             "bank": self.supernet.bank if self.supernet else "",
-            "polish": self.polish,
             "trainer": self.trainer.identity if self.trainer else "",
-            "tune": self.tune,
         }
         return json.loads(json.dumps(facts))
 
@@ -299,10 +281,8 @@ def _check_costs(costs: tuple[str, ...], devices: tuple[DeviceCommand, ...]) -> 
         elif not is_number_of_device(cost):
             raise InputError(f"objective: NUMBER@DEVICE such as {LATENCY}@board, got {short_repr(cost)}")
         elif split_number(cost)[1] not in (known := [device.name for device in devices]):
-            rule = (
-                f"no --latency-command {split_number(cost)[1]}=... measures it; devices: {', '.join(known) or 'none'}"
-            )
-            raise InputError(f"objective {cost}: {rule}")
+            rule = f"no --latency-command {split_number(cost)[1]}=... measures it"
+            raise InputError(f"objective {cost}: {rule}; devices: {', '.join(known) or 'none'}")
     if len({*costs}) < len(costs):
         raise InputError(f"objective: each cost once, got {', '.join(costs)}")
 

@@ -17,8 +17,9 @@ from alternas.results.latency.device_command import DeviceCommand
 from alternas.results.runs.events import Line
 from alternas.search import run
 from alternas.search.data.dataset import DataConfig
+from alternas.search.driver import Driver
 from alternas.search.experiments.plan import PlanTrials, Training
-from alternas.search.run import Driver, search_driver
+from alternas.search.run import search_driver
 from alternas.search.spec import SearchSpec
 from alternas.search.training import recipes
 from alternas.search.training.job import Job, JobId, JobResult, LatencyJob, Point, Progress, TrainJob

@@ -363,7 +363,7 @@ def test_enumerate_ends_when_every_net_was_proposed(open_controller: Open) -> No
             finish(controller)
             assert controller.exhausted
             keys = Counter(r.key for r in controller.store.records)
-            assert keys.keys() >= {n.key for _, n in members(space) if not controller.context.limits.broken(n)}
+            assert keys.keys() >= {n.key for _, n in members(space) if not controller.context.limits.broken_by(n)}
             assert set(keys.values()) == {1}
         (controller.context.folder / "records.jsonl").unlink()
 

@@ -17,7 +17,8 @@ from sklearn.datasets import load_digits
 import alternas
 from alternas.archs import InputError
 from alternas.search.data import readers
-from alternas.search.data.dataset import BrokenPicturesError, DataConfig, DataSet, cached, hash_of
+from alternas.search.data.cache import cached, hash_of
+from alternas.search.data.dataset import BrokenPicturesError, DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.data.readers import registry, synthetic
 from alternas.search.data.splits import moments, places_of

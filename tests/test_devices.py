@@ -347,9 +347,9 @@ def test_a_net_that_does_not_run_there_is_infeasible(controller: Callable[..., S
     assert record.constraint_violation == {"failed@board": 1.0}
     assert work.history.trials[5].violated == {"failed@board": 1.0}
     net = Genotype.from_dict(record.genotype)
-    assert work.context.limits.measured(net) == {"failed@board": 1.0}, "proposed again, it is not measured again"
+    assert work.context.limits.broken_measured(net) == {"failed@board": 1.0}, "proposed again, it is not measured again"
     again = controller(trials=4)
-    assert again.context.limits.measured(net) == {"failed@board": 1.0}, "by the next session neither"
+    assert again.context.limits.broken_measured(net) == {"failed@board": 1.0}, "by the next session neither"
 
 
 def test_a_device_that_comes_back_has_cost_nothing(

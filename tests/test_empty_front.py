@@ -10,7 +10,7 @@ import pytest
 
 from alternas.archs import InputError
 from alternas.results.latency.nets import nets_of
-from alternas.results.report.front import front_plot
+from alternas.results.report.front_plot import front_plot
 from alternas.results.report.run import open_run
 from alternas.results.report.sections import leaderboard_table
 from runs import drawn_records, made_run

@@ -25,7 +25,7 @@ from alternas.search.trials.front_finetuning import FrontFinetuning
 from alternas.search.trials.producer import Idle
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.search.trials.trial import Parent
-from alternas.search.trials.weight_sources import RATE, Pretrained
+from alternas.search.trials.weight_sources import RATE, FromOutside
 from alternas.search.trials.work import Work
 from alternas.spaces import get
 from fakes import RECIPE, STEPS, FakeExecutor, SilentView, fake_accuracy, run_loop
@@ -308,7 +308,7 @@ def test_starts_from_outside_have_unknown_compute(opened: Open, tmp_path: Path) 
     """Nobody knows what weights from outside have cost, so that of a net that was trained on is not known either."""
     controller = opened(6, inherit=False)
     outside = Parent(InitWeights(str(tmp_path / "outside.safetensors"), "timm:resnet18"))
-    controller.weights = Pretrained(outside, (STEPS // 2,))
+    controller.weights = FromOutside(outside, (STEPS // 2,))
     finish(controller)
     (children,) = {r.weights for r in before(controller) if r.kind == "search"}
     assert children == "inherited"

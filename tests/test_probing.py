@@ -20,12 +20,12 @@ from alternas.results.runs.status import Status
 from alternas.results.runs.store import Store, weights_file
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
+from alternas.search.driver import Driver
 from alternas.search.probe import context as context_module
 from alternas.search.probe.context import ProbeContext
 from alternas.search.probe.finetuning import CutFinetuning
 from alternas.search.probe.job import CutResult, FinetuneCutJob, ProbeJob
 from alternas.search.probe.probing import Probing
-from alternas.search.run import Driver
 from alternas.search.spec import ProbeSpec
 from alternas.search.strategies.probe_order import ProbePair
 from alternas.search.training.job import JobResult

@@ -20,7 +20,7 @@ from alternas.results import load_run
 from alternas.results.metrics import Scores, scores
 from alternas.results.ranking.metric import Metric, guessing, parse_metric
 from alternas.results.ranking.quantities import QUANTITIES, Quantity, Score
-from alternas.results.ranking.stats import SHARE, range_of
+from alternas.results.ranking.stats import ANY, range_of
 from alternas.results.report.run import open_run
 from alternas.results.report.sections import leaderboard_table, net_columns, page_rows
 from alternas.search.spec import ProbeSpec
@@ -119,7 +119,7 @@ def test_a_metric_is_an_entry_and_how_it_is_computed(monkeypatch: pytest.MonkeyP
     assert found["val_kappa"] == pytest.approx(cohen_kappa_score(y, logits.argmax(1)))
     assert parse_metric("kappa", False, has_trainer=False) == Metric("kappa")
     assert (guessing(Metric("kappa"), {"classes": "abcd"}), Metric("kappa").within, range_of("test_kappa")) == (
-        0.0, SHARE, SHARE,
+        0.0, ANY, ANY,
     )  # fmt: skip
     with pytest.raises(InputError, match="minimize: of kappa more is better"):
         parse_metric("kappa", True, has_trainer=True)

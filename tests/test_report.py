@@ -23,7 +23,7 @@ from alternas.cli import app as cli
 from alternas.results.ranking.front import leaderboard
 from alternas.results.ranking.pareto import hypervolume
 from alternas.results.report.elements import Matrix
-from alternas.results.report.front import front_plot
+from alternas.results.report.front_plot import front_plot
 from alternas.results.report.genes import MIN_NETS, attention_of, attention_plot, common_table, importances
 from alternas.results.report.page import write_report
 from alternas.results.report.run import elapsed, known_net, open_run, thin, used_genes

@@ -21,7 +21,7 @@ from alternas.results.runs.store import read_records
 from alternas.search.tracking import tracker as tracker_file
 from alternas.search.tracking import view as view_file
 from alternas.search.tracking.follow import follow
-from alternas.search.tracking.front import round_costs
+from alternas.search.tracking.front_scalars import round_costs
 from alternas.search.tracking.tracker import RUN, Notes, Points, Results, Tracker, check_trackers
 from alternas.search.tracking.view import TrackingView, trackers
 from alternas.search.training.job import JobResult, TrainJob

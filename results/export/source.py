@@ -12,20 +12,17 @@ import re
 from collections.abc import Iterable, Iterator
 from importlib import import_module, resources
 from pathlib import Path
-from types import MethodType
-from typing import Any, get_type_hints
-
-import torch
+from typing import get_type_hints
 
 from ...archs import Genotype, Network
 from ...archs.blocks.spec import BLOCKS
 from ...archs.timm_network import AnyNetwork, TimmNetwork
+from .net_values import as_source, noted_net
 
 MODULES = (
     "errors", "parts", "layout", "blocks/attention", "blocks/layers", "blocks/residual", "blocks/encoder", "ends",
     "network",
 )  # fmt: skip
-WIDTH = 118  # letters of a line
 SPECIAL = ("__init__", "__call__")  # methods that are kept though nobody names them
 Definition = ast.FunctionDef | ast.ClassDef
 _PARTS = re.compile(r"(?<=: )(Stem|Style|Head|Encoder|Block|\w+Sizes|Layout|Genotype)\b(?=[,)=\n| ])")  # in annotations
@@ -107,7 +104,7 @@ def source_of(network: AnyNetwork, more: str, pictures: bool) -> tuple[str, list
         without = {"load_class"} | ({"TransformerEncoder"} if genotype.encoder is None else set())
         without |= {"conv_stem"} if genotype.stem.kind != "conv" else set()
         sizes = f"{network.num_classes}, {network.image_size}, {network.in_chans}"
-        net = NET.replace("VALUES", _written(_values_of(network))).replace("SIZES", sizes)
+        net = NET.replace("VALUES", as_source(noted_net(network))).replace("SIZES", sizes)
     used |= _names(ast.parse(net))
     modules = {name: _Module(name, names) for name in names}
     while any([module.reach(used, without) for module in modules.values()]):
@@ -118,71 +115,6 @@ def source_of(network: AnyNetwork, more: str, pictures: bool) -> tuple[str, list
     text = f"{_imports(modules.values(), text)}\n\n\n{text}"
     sections = [*((name, module.about) for name, module in kept.items()), ("net", "what this one is, and `build`")]
     return re.sub(r"\n{4,}", "\n\n\n", text).strip(), sections
-
-
-class _Read:
-    """A part of a net that records which of its attributes are read."""
-
-    def __init__(self, value: Any) -> None:
-        self.__dict__.update(_value=value, read={})
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self._value, name)
-        if isinstance(value, MethodType) and name == "option":
-            return lambda option: self.read.setdefault("options", {}).setdefault(option, value(option))
-        if isinstance(value, MethodType) and name == "plan":
-            return lambda *sizes: self.read.setdefault("laid_out", _Read(value(*sizes)))
-        if isinstance(value, MethodType) and name == "form":
-            return lambda *order: self.read.setdefault("form", _Read(value(*order)))
-        assert not isinstance(value, MethodType), f"a model.py has no method {name} of {type(self._value).__name__}"
-        if name not in self.read:
-            self.read[name] = _noting(value)
-        return self.read[name]
-
-
-def _noting(value: Any) -> Any:
-    """The value itself, or a `_Read` of it where it has fields."""
-    if isinstance(value, list | tuple):
-        return type(value)(map(_noting, value)) if type(value) in (list, tuple) else value
-    plain = value is None or isinstance(value, bool | int | float | str)
-    return value if plain else _Read(value)
-
-
-def _values_of(network: Network) -> _Read:
-    """The attributes that a net's modules read, when they are built and when they run."""
-    noted: Any = _Read(network.genotype)
-    with torch.device("meta"):
-        net = Network(noted, network.num_classes, network.image_size, network.in_chans, 0.0).eval()
-        net(torch.zeros(2, network.in_chans, *network.image_size))
-        net.train()(torch.zeros(2, network.in_chans, *network.image_size))
-    for part, name in (("head", "norm hidden hidden_norm pool conv"), ("stem", "kind stride")):
-        for field in name.split():
-            getattr(getattr(noted, part), field)
-    for stage in noted.stages:
-        _ = stage.places, stage.window, stage.channels, stage.stride
-    if noted.encoder is not None:
-        _ = noted.encoder.position, noted.encoder.embed_dim
-    return noted
-
-
-def _written(value: Any, depth: int = 0) -> str:
-    """Python source of the recorded values, a part a line."""
-    if isinstance(value, _Read):
-        inner = [f"{name}={_written(of, depth + 1)}" for name, of in value.read.items()]
-        text = f"Values({', '.join(inner)})"
-        if len(text) + 4 * depth < WIDTH and "\n" not in text:
-            return text
-        indent, lines = "    " * (depth + 1), list[str]()
-        for item in inner:  # as many in a line as there is room for
-            if lines and "\n" not in lines[-1] + item and len(f"{indent}{lines[-1]} {item},") < WIDTH:
-                lines[-1] += f" {item},"
-            else:
-                lines.append(f"{item},")
-        return "Values(\n" + "".join(f"{indent}{line}\n" for line in lines) + "    " * depth + ")"
-    if type(value) in (list, tuple) and any(isinstance(item, _Read | list | tuple) for item in value):
-        lines = [f"{'    ' * (depth + 1)}{_written(item, depth + 1)},\n" for item in value]
-        return "(\n" + "".join(lines) + "    " * depth + ")"
-    return repr(value)
 
 
 def _form(net: Genotype, kind: str) -> str:

@@ -20,7 +20,7 @@ from ...archs.children import mark_children
 from ...archs.errors import short_repr
 from ...archs.files import atomic_write, read_own
 from ...archs.pictures import LEVELS
-from ...archs.timm_net import CutNet, net_from_dict, picture_moments, side_seen
+from ...archs.timm_net import picture_moments, side_seen
 from ...archs.timm_network import AnyNetwork
 from ...archs.weights import save, shapes
 from ..ranking.metric import run_metric, validation_metrics
@@ -141,11 +141,7 @@ def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
     elif record.accuracies:
         scores = [metric.value(score) for score in record.accuracies.values()]
         over_seeds = mean_ci(scores, metric.within, resolution_of(metric.name, images))
-        facts |= {
-            "seeds": over_seeds.n,
-            "seed_chosen": "the first",
-            f"{metric.name}_over_seeds": vars(over_seeds),
-        }
+        facts |= {"seeds": over_seeds.n, "seed_chosen": "the first", f"{metric.name}_over_seeds": vars(over_seeds)}
     elif record.kind in ("retrain", "study"):
         group = next((g for g in by_net(read_records(home)) if record in g), [record])
         found = spreads(group, metric, images)
@@ -156,16 +152,15 @@ def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
 def _moments(data: Mapping[str, Any], record: Record) -> dict[str, Any]:
     """Mean and std that raw values are normalised with: the data's, or those that make pictures of 0 to 1 of them."""
     mean, std = data["mean"], data["std"]
-    if isinstance(net_from_dict(record.genotype), CutNet):
-        mean, std = (list(of) for of in picture_moments(mean, std, data["white_level"]))
+    if record.is_cut:
+        mean, std = map(list, picture_moments(mean, std, data["white_level"]))
     return {"mean": mean, "std": std}
 
 
 def _tuned(run: Path, record: Record) -> dict[str, Any]:
     """The values of those fields of its recipe that the search drew; {} where it drew none."""
-    drawn = read_settings(run).get("settings", {}).get("tune", {})
     values: dict[str, Any] = {}
-    for name in tuned_values(drawn):
+    for name in tuned_values(read_settings(run).get("settings", {}).get("tune", {})):
         field, _, inner = name.partition(".")
         value = record.recipe.get(field)
         values[name] = value.get(inner) if inner and isinstance(value, dict) else value
@@ -280,16 +275,14 @@ def write_card(
     net: ExportNet, draft: Path, written: Mapping[str, Mapping[str, Any]], found: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Write config.json and the card, with what was `found` of each format; return the facts."""
-    formats = {name: {**written[name], **of} for name, of in found.items()}
-    images = len(net.images_NCHW)
+    formats, images = {name: {**written[name], **of} for name, of in found.items()}, len(net.images_NCHW)
     checked = {"images": images, "batch_sizes": [1, images], "tolerance": TOLERANCE}
     most = [of["max_abs_difference"] for name, of in found.items() if format_of(name).exact]
     facts = dict(net.facts) | {"checked": checked, "formats": formats, "max_abs_difference": max(most, default=None)}
     write_json(draft / "config.json", facts)
     # A class may have the name of a folder that is no UTF-8: shown escaped here, kept as it is in config.json.
-    (draft / "README.md").write_text(
-        card(facts, package.drawing(net.network)), encoding="utf-8", errors="backslashreplace"
-    )
+    text = card(facts, package.drawing(net.network))
+    (draft / "README.md").write_text(text, encoding="utf-8", errors="backslashreplace")
     return facts
 
 

@@ -98,7 +98,7 @@ class Metric:
     def kind(self) -> Score:
         """The metric of that name."""
         found = quantity(self.name)
-        return found if isinstance(found, Score) else Score(self.name, self.name, is_share=False)
+        return found if isinstance(found, Score) else Score(self.name, self.name)
 
 
 def parse_metric(

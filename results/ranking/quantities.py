@@ -71,7 +71,7 @@ class Score(Quantity):
     minimize: bool = False
     chance: Callable[[int], float] | None = None
     label_chance: Callable[[float], float] | None = None
-    is_share: bool = True
+    is_share: bool = False
     counts_images: bool = False
     weighs_classes: bool = False
 
@@ -85,16 +85,16 @@ class Score(Quantity):
 # no floor. Of several labels a picture: the mean average precision of one answer for all images is the mean share of
 # images with a label; a coin is right in half of all labels, and its NLL is ln 2.
 ENTRIES = (
-    Score(ACCURACY, "accuracy", chance=lambda classes: 1 / classes, counts_images=True),
-    Score("map", "mAP", label_chance=lambda positives: positives),
-    Score("label_accuracy", "right labels", label_chance=lambda _: 0.5),
-    Score("balanced_accuracy", "balanced", chance=lambda classes: 1 / classes, weighs_classes=True),
-    Score("macro_f1", "macro F1", chance=lambda _: 0.0),
-    Score("auroc", "AUROC", chance=lambda _: 0.5, label_chance=lambda _: 0.5),
-    Score("top5", "top 5", chance=lambda classes: min(1.0, 5 / classes), counts_images=True),
-    Score("nll", "NLL", minimize=True, chance=math.log, label_chance=lambda _: math.log(2), is_share=False),
-    Score("ece", "calibration error", minimize=True, chance=lambda _: 1.0),
-    Score("loss", "loss", minimize=True, is_share=False),
+    Score(ACCURACY, "accuracy", chance=lambda classes: 1 / classes, counts_images=True, is_share=True),
+    Score("map", "mAP", label_chance=lambda positives: positives, is_share=True),
+    Score("label_accuracy", "right labels", label_chance=lambda _: 0.5, is_share=True),
+    Score("balanced_accuracy", "balanced", chance=lambda classes: 1 / classes, weighs_classes=True, is_share=True),
+    Score("macro_f1", "macro F1", chance=lambda _: 0.0, is_share=True),
+    Score("auroc", "AUROC", chance=lambda _: 0.5, label_chance=lambda _: 0.5, is_share=True),
+    Score("top5", "top 5", chance=lambda classes: min(1.0, 5 / classes), counts_images=True, is_share=True),
+    Score("nll", "NLL", minimize=True, chance=math.log, label_chance=lambda _: math.log(2)),
+    Score("ece", "calibration error", minimize=True, chance=lambda _: 1.0, is_share=True),
+    Score("loss", "loss", minimize=True),
     Quantity("macs", "MACs", axis="MACs of one image", formula=lambda costs: costs["macs"], is_usual=True),
     Quantity("params", "params", unit="parameters", formula=lambda costs: costs["params"], is_usual=True),
     Quantity(LATENCY, "latency ms", unit="ms", axis="latency, ms a batch"),
@@ -138,7 +138,7 @@ def quantity(name: str) -> Quantity:
     number, device = split_number(name)
     if device:
         return Quantity(name, f"{device} {number.replace('_', ' ')}")
-    return QUANTITIES.get(name) or Score(name, name, is_share=False)
+    return QUANTITIES.get(name) or Score(name, name)
 
 
 def cost_value(name: str, costs: Mapping[str, Any]) -> float | None:

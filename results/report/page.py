@@ -18,7 +18,7 @@ from ..render.tables import gain_text, short
 from ..runs.nets import trained_nets
 from .assets import write_assets
 from .elements import Picture, Plot, Section
-from .front import front_plots
+from .front_plot import front_plots
 from .genes import attention_plot, common_table, importance_parts
 from .marks import style
 from .run import Run, open_run

@@ -17,7 +17,7 @@ from ..render.confusion import mistakes, per_class, read_confusion
 from ..render.tables import list_text, tuned_columns
 from ..runs.record import REFERENCE_KINDS, Record
 from .elements import Matrix, Picture, Table
-from .front import WEIGHT_NAMES
+from .front_plot import WEIGHT_NAMES
 from .run import Run, thin
 
 if TYPE_CHECKING:

@@ -35,9 +35,9 @@ class Record:
     format: int = field(default=FORMAT, kw_only=True)  # version of the fields below; another one is refused
     trial: Trial  # its number, unique in the run
     kind: Text  # its role: search, baseline, reference, retrain or study
-    family: Text  # resnet, alternet, hybrid, vit or modern; timm for one of timm's nets
-    key: Name  # of the genotype; two spellings of one net share it
-    genotype: dict[str, Any]  # as JSON; of one of timm's nets its name there, as "timm"
+    family: Text  # resnet, alternet, hybrid, vit or modern; timm for one of timm's nets; of a cut, its net's family
+    key: Name  # of the net; two spellings of one genotype share it
+    genotype: dict[str, Any]  # as JSON; of one of timm's nets its name, "timm"; of a cut block, side, pooling too
     genes: dict[str, Choice]  # what the strategy chose, by gene, dormant ones included; `genotype` is the net
     cost: dict[str, Count]  # params, macs and activation_bytes of one image
     status: Status
@@ -54,7 +54,7 @@ class Record:
     rung: Trial = 0  # rungs passed; the last one is the full budget
     # each of them: step, accuracy there, and whether the scheduler sent the net on
     rungs: list[dict[str, Any]] = field(default_factory=list)
-    # of an infeasible net: by which share it is over each limit
+    # of an infeasible net: by which share it is over each limit; 1 where a device does not run it
     constraint_violation: dict[str, Number | None] = field(default_factory=dict)
     # optimiser steps "done" and "full"; a net that inherits weights has a smaller full budget
     budget: dict[str, Whole] = field(default_factory=dict)

@@ -15,7 +15,7 @@ class Status(StrEnum):
     OOM = "oom"
     TIMEOUT = "timeout"
     LOST = "lost"  # its worker died, or could not reach the artifact store
-    INFEASIBLE = "infeasible"  # over a limit, or a device does not run it
+    INFEASIBLE = "infeasible"  # over a limit, more than the compute that is left, or a device does not run it
     DUPLICATE = "duplicate"
     # of jobs alone, and no fault of the net
     FULL = "full"  # the disk is

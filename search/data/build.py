@@ -15,6 +15,7 @@ import numpy as np
 
 from ...archs.errors import InputError, short_repr
 from ...archs.pictures import LEVELS
+from .cache import cached, digest
 from .dataset import (
     MEMORY_LIMIT,
     Broken,
@@ -27,8 +28,6 @@ from .dataset import (
     RawDataset,
     RawSplit,
     Split,
-    cached,
-    digest,
 )
 from .forms import describe_forms, levels_in_use, notes_of
 from .groups import group_numbers

@@ -10,7 +10,7 @@ from msgspec import Meta
 from ...archs.errors import InputError
 from ...archs.json_files import read_json
 from ...results.runs.store import write_json
-from ..data.dataset import home
+from ..data.cache import home
 
 
 class GpuShare(TypedDict):

@@ -137,24 +137,20 @@ class ProgressCounts:
     def seconds_left(self) -> float | None:
         """Time until all is done, by the pace of what has ended, on as many workers; None before one is known.
 
-        What runs, what comes next and what comes last, the longest training first, is dealt out to the workers.
+        All work is dealt out evenly, but that the longest of the trainings that come last has a worker alone.
         """
         pace = self._pace if self._pace.knows else self._first_pace()
         left = [pace.seconds(kind, work) for kind, work in self.shown.left().items()]
         if None in left:
             return None
-        bulk = sum(seconds or 0.0 for seconds in left)
-        loads = [0.0] * self._workers
+        bulk, longest = sum(seconds or 0.0 for seconds in left), 0.0
         for running in self.running.values():
             seconds = (pace.seconds(*running.known) or 0.0) if running.known else 0.0
-            bulk -= seconds
-            for _ in range(running.slots):
-                loads[loads.index(min(loads))] += seconds * (1 - running.share) / running.slots
-        last = sorted((pace.seconds(kind, work) or 0.0 for kind, work in self.shown.last()), reverse=True)
-        loads = filled(loads, max(0.0, bulk - sum(last)))
-        for seconds in last:
-            loads[loads.index(min(loads))] += seconds
-        return max(*loads, 0.0 if self.shown.done else LEAST_SECONDS)
+            bulk -= running.share * seconds
+            longest = max(longest, (1 - running.share) * seconds / running.slots)
+        last = [pace.seconds(kind, work) or 0.0 for kind, work in self.shown.last()]
+        end = max(sum(last) / self._workers, *last, 0.0)
+        return max((bulk - sum(last)) / self._workers + end, longest, 0.0 if self.shown.done else LEAST_SECONDS)
 
     def _first_pace(self) -> Pace:
         """The pace of the jobs that run, before one has ended."""
@@ -162,16 +158,6 @@ class ProgressCounts:
         for running in self.running.values():
             self._learn(pace, running, running.share)
         return pace
-
-
-def filled(loads: list[float], more: float) -> list[float]:
-    """Loads of workers after so much more work in small parts, which goes to those that have least."""
-    loads, level = sorted(loads), 0.0
-    for number in range(1, len(loads) + 1):
-        level = (sum(loads[:number]) + more) / number
-        if number == len(loads) or level <= loads[number]:
-            break
-    return [max(load, level) for load in loads]
 
 
 class PlainView(ProgressCounts):
@@ -262,13 +248,10 @@ class LiveView(ProgressCounts):
         bar.add_row(ProgressBar(total=1.0, completed=self.shown.share, width=60))
         running = Table.grid(padding=(0, 2))
         for one in self.running.values():
-            point, job = one.tick and one.tick.point, one.job
-            share, accuracy = (
-                (point.step / job.total_steps, job.metric.text(point.accuracy))
-                if point and isinstance(job, TrainJob | SupernetJob)
-                else (0.0, "")
-            )
-            running.add_row(self.shown.name(job), f"{share:.0%}", accuracy, style="dim")
+            share, score = 0.0, ""
+            if one.tick and isinstance(job := one.job, TrainJob | SupernetJob):
+                share, score = one.tick.point.step / job.total_steps, job.metric.text(one.tick.point.accuracy)
+            running.add_row(self.shown.name(one.job), f"{share:.0%}", score, style="dim")
         return Group(bar, self._status(), *([failed] if failed else []), running, self.shown.table())
 
     def _status(self) -> Text:

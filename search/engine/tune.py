@@ -28,10 +28,11 @@ from ...results.runs.status import Status
 from ...results.runs.store import run_folder
 from ..context import SearchContext
 from ..data.dataset import DataSet
+from ..driver import Driver
 from ..prepare import prepare
 from ..probe.job import CutResult
 from ..redact import REDACTED, shown_url
-from ..run import Driver, opened
+from ..run import opened
 from ..spec import SearchSpec
 from ..summary import conclude
 from ..training.job import JobResult, Point, Progress, TrainJob

@@ -25,9 +25,10 @@ from ..at_outset import at_outset
 from ..data.dataset import DataConfig, DataSet
 from ..data.load import load_at
 from ..data.views import WHOLE
+from ..driver import Driver
 from ..engine.resources import check_one_device
 from ..fitted_recipe import DecidedRecipe, decided_recipe
-from ..run import Driver, drive
+from ..run import drive
 from ..run_config import RunConfig
 from ..run_facts import write_run_json
 from ..spec import differences

@@ -31,7 +31,8 @@ from ..data.dataset import DataConfig, DataSet
 from ..data.load import load_showing
 from ..data.views import View, fold_view, seen
 from ..training.loaders import open_loader, sample
-from ..training.optim import class_weights, loss_of, optimizer_for
+from ..training.loss import class_weights, loss_of
+from ..training.optim import optimizer_for
 from ..training.recipe import Recipe
 
 MINIBATCHES, MINIBATCH = 16, 16  # of augmented training images: Park & Kim take batches of 16

@@ -59,14 +59,11 @@ class Trace:
 
     def spent_to(self, share: float) -> float | None:
         """Training spent when `share` was reached first; None if it never was."""
-        return self._first(self.spent, share)
+        return next((s for s, v in zip(self.spent, self.volume, strict=True) if v >= share), None)
 
     def compute_to(self, share: float) -> float | None:
         """Compute spent when `share` was reached first; None if it never was."""
-        return self._first(self.compute, share)
-
-    def _first(self, values: Sequence[float], share: float) -> float | None:
-        return next((s for s, v in zip(values, self.volume, strict=True) if v >= share), None)
+        return next((s for s, v in zip(self.compute, self.volume, strict=True) if v >= share), None)
 
     def volume_at(self, spent: float) -> float:
         """The share reached with so much training."""
@@ -85,8 +82,7 @@ class Simulator:
     def __init__(self, table: TabularBenchmark, workers: int, enough: float) -> None:
         self.table, self.workers, self.enough = table, workers, enough
         self.trace, self.clock, self.spent, self.compute = Trace(), 0.0, 0.0, 0.0
-        # end, tie-break, begin, share of a training
-        self._running: list[tuple[float, int, float, float, TrainJob]] = []
+        self._running: list[tuple[float, int, float, float, TrainJob]] = []  # end, tie-break, begin, share
         self._at: dict[tuple[str, int], float] = {}
         self._whole: list[str] = []
         self._jobs = 0
@@ -116,11 +112,10 @@ class Simulator:
         self.compute += share * self.table.compute(key)
         if self.spent > MAX_SPENT:
             raise _EnoughError
-        training = self.table.entry(key).drawn(key, job.seed)
         if job.stop_step == job.total_steps:
             self._trace(key)
-        accuracy = training.at(job.stop_step)
-        return [JobResult(job.id, Status.OK, job.stop_step, accuracy, seconds=training.seconds)]
+        training = self.table.entry(key).drawn(key, job.seed)
+        return [JobResult(job.id, Status.OK, job.stop_step, training.at(job.stop_step), seconds=training.seconds)]
 
     def _trace(self, key: str) -> None:
         """A net was trained whole: what all of them are worth, and what was spent, running jobs by their part done."""
@@ -150,7 +145,7 @@ class TableLimits(NetLimits):
     def __bool__(self) -> bool:
         return True
 
-    def static(self, net: Genotype) -> dict[str, float]:
+    def broken_static(self, net: Genotype) -> dict[str, float]:
         distance = self.table.distance(net)
         return {"macs": distance} if distance else {}
 
@@ -188,9 +183,8 @@ class TabularContext(SearchContext):
             of_net = self.table.costs(net)
             return NetCosts(of_net[self.table.objective], of_net["params"], of_net["macs"])
 
-        seed, floor = self.settings.seed, self.table.floor
+        seed, floor, space = self.settings.seed, self.table.floor, self.table.space
         context = StrategyContext(self.space, seed, costs, self.limits.excess, min_accuracy=floor)
-        space = self.table.space
         if not isinstance(space, TableSpace):
             return context
         return replace(context, traits_of=TableNet.traits, nets=[space.genes(row) for row in space.rows])

@@ -17,7 +17,7 @@ from ...results.runs.events import Event, Line
 from ...results.runs.record import Record
 from ...results.runs.status import UNTRAINED, Weights
 from ...results.runs.store import read_settings
-from .front import FrontScalars
+from .front_scalars import FrontScalars
 from .tracker import FrontEvent, Points, Results, TrackerEvent, TrainingEvent
 
 MANY = (Weights.SHARED, Weights.FROZEN)  # evaluated by the thousand, without a curve: they come with the front alone

@@ -46,7 +46,7 @@ class Inherited:
         source: the parent's part, named alike; "" if nothing came from the parent.
         how: "copied"; "fitted", cut or widened where sizes differ, or short of a piece that the
             parent lacks; "resized", only positions interpolated; "identity", new and of almost no
-            effect; "fresh", as initialised.
+            effect; "fresh", as initialised; "zero", a head set to 0.
         params: parameters of the child's part.
         taken: how many of them came from the parent's.
     """

@@ -22,7 +22,7 @@ from ...archs.errors import check_choice
 from ...archs.timm_network import AnyNetwork
 from ...results.metrics import LabelScores, Scores, label_scores, scores
 from ..data.dataset import DataSet
-from .optim import class_weights, loss_of
+from .loss import class_weights, loss_of
 from .recipe import Recipe
 
 MASKED, REPLACED, RANDOM = 0.5, 0.8, 0.1  # corrupted patches; of those, masked and of another patch

@@ -24,7 +24,7 @@ class Admission:
     def refused(self, trial: Trial) -> Record | None:
         """The record of a net that is over a limit, or the same as another; None of one to be trained."""
         net, twin = cast(Genotype, trial.net), self._proposer.twin(trial.key)  # of the space, which has no others
-        if broken := self._context.limits.broken(net):
+        if broken := self._context.limits.broken_by(net):
             return self.infeasible(trial, broken)
         if twin is None:
             return None

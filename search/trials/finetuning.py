@@ -21,7 +21,7 @@ from .finetuning_plan import (
     MAX_TRAININGS,
     MAX_TRAININGS_OF_SLICES,
     Candidate,
-    Limits,
+    FinetuningLimits,
     Share,
     plan_finetuning,
     thinned,
@@ -155,7 +155,7 @@ class Finetuning:
             self._foreseen = *at, sum(net.flops(steps) for net, steps in self.expected(Work()))
         return self._foreseen[2]
 
-    def _limits(self, to_come: Work) -> Limits:
+    def _limits(self, to_come: Work) -> FinetuningLimits:
         """What this round may take, once the search's nets take so much more."""
         budget, settings = self._budget, self._context.settings
         before = {part: self._before(part) for part in ("finetuning", "beside")}
@@ -169,7 +169,7 @@ class Finetuning:
             return min(most - before["beside"].flops, unspent - own)
 
         trainings = MAX_TRAININGS_OF_SLICES if self._with_slices else MAX_TRAININGS
-        return Limits(share, beside, trainings * self._context.steps, len(self._context.data.val))
+        return FinetuningLimits(share, beside, trainings * self._context.steps, len(self._context.data.val))
 
     def _before(self, part: str) -> Work:
         """What a part of the run had taken when this round began."""

@@ -53,7 +53,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Limits:
+class FinetuningLimits:
     """What finetuning may take.
 
     Attributes:
@@ -72,7 +72,7 @@ class Limits:
 Share = tuple[Candidate, int]  # a net, and the steps that it is trained on for
 
 
-def plan_finetuning(chosen: Sequence[Candidate], plain: Sequence[Candidate], limits: Limits) -> list[Share]:
+def plan_finetuning(chosen: Sequence[Candidate], plain: Sequence[Candidate], limits: FinetuningLimits) -> list[Share]:
     """The nets to train on and the steps of each: the search's own, then the ResNets.
 
     Args:
@@ -85,7 +85,7 @@ def plan_finetuning(chosen: Sequence[Candidate], plain: Sequence[Candidate], lim
     return [*own, *_plain_shares(sorted(plain, key=lambda net: net.cost), lengths, flops)]
 
 
-def _own_shares(nets: Sequence[Candidate], limits: Limits) -> list[Share]:
+def _own_shares(nets: Sequence[Candidate], limits: FinetuningLimits) -> list[Share]:
     """Nets of the search and their steps: FLOPs by the root of their MACs, fewer where the steps would be too many."""
     if not nets:
         return []

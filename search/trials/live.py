@@ -20,8 +20,10 @@ MAX_RETRIES = 2  # of a trial whose worker was lost
 class LiveTrials(dict[int, Trial]):
     """Trials under way, by number.
 
-    States of a trial: proposed -> infeasible | duplicate | running; running -> paused (at a rung) | ok | error | nan |
-    oom | timeout | lost; paused -> running (promoted) | pruned (at the end).
+    States of a trial: proposed -> infeasible | duplicate | waiting; waiting (for its first job, a further seed, another
+    try after a lost worker) -> running; running -> waiting | paused (at a rung) | infeasible (measured over a limit, or
+    a device does not run it) | ok | error | nan | oom | timeout | lost (the third time); paused -> waiting (promoted) |
+    pruned (at the end).
 
     Attributes:
         by_key: those that no other one may repeat, by what tells them apart.

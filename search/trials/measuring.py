@@ -41,7 +41,7 @@ class Measuring(Producer):
             return
         if result.status == Status.OK:
             yield device.measured(trial, result.latency)
-            over = search.context.limits.measured(trial.net)  # as it is known by now
+            over = search.context.limits.broken_measured(trial.net)  # as it is known by now
             if over and trial.kind != "reference":
                 self._over_in_a_row += 1
                 search.exhausted |= self._over_in_a_row >= MAX_OVER

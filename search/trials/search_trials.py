@@ -143,7 +143,7 @@ class SearchTrials(Producer):
         trial = self.live.next_queued(lambda t: not delay(t) and not (beside_waits and part_of(t) != "search"))
         if trial is None:
             return None
-        over = self.context.limits.measured(trial.net) if self.context.devices and not trial.last_result else {}
+        over = self.context.limits.broken_measured(trial.net) if self.context.devices and not trial.last_result else {}
         if over and trial.kind != "reference":  # measured by a driver that did not come to say so
             return self.admission.infeasible(trial, over)
         return self._job(trial)

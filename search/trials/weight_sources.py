@@ -1,7 +1,7 @@
 """Where the weights of a net begin: `WeightSource`, with a class for each way. Records name it by `Weights`.
 
 The nets of a search begin with fresh weights, with those of a similar net of the run (`Relatives`), of a net from
-outside (`Pretrained`), or are slices of a bank (`SharedWeights`). `Finetuned` is none of them: it trains a net
+outside (`FromOutside`), or are slices of a bank (`SharedWeights`). `Finetuned` is none of them: it trains a net
 on from its own.
 """
 
@@ -64,7 +64,7 @@ class Fresh(WeightSource):
     """Fresh weights."""
 
 
-class Pretrained(WeightSource):
+class FromOutside(WeightSource):
     """The weights of a net from outside, which plain ResNets begin with too."""
 
     def __init__(self, parent: Parent, rung_steps: tuple[int, ...]) -> None:
@@ -194,5 +194,5 @@ def source_of(context: SearchContext) -> WeightSource:
         return SharedWeights(context)
     heirs = context.scheduler.rungs(max(1, round(BUDGET_SHARE * context.steps)))
     if context.pretrained:
-        return Pretrained(Parent(context.pretrained.start), heirs)
+        return FromOutside(Parent(context.pretrained.start), heirs)
     return Relatives(context.folder, heirs) if context.settings.inherit else Fresh()

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from ....archs.errors import OperationError
-from ..dataset import Arrays, DataConfig, RawDataset, RawSplit, cached, hash_of
+from ..cache import Arrays, cached, hash_of
+from ..dataset import DataConfig, RawDataset, RawSplit
 from ..splits import three_ways
 
 WHITE = 16.0

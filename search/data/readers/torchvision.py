@@ -16,7 +16,8 @@ from PIL import Image
 
 from ....archs.errors import InputError
 from ....archs.pictures import Shrink
-from ..dataset import DataConfig, ImageSource, RawDataset, RawSplit, downloads, missing_package
+from ..cache import downloads
+from ..dataset import DataConfig, ImageSource, RawDataset, RawSplit, missing_package
 from ..images import one_line
 from ..splits import labelled, numbered
 from .folder import Files, stamp
