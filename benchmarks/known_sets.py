@@ -22,9 +22,7 @@ import torch
 from machine import TINY
 from PIL import Image, ImageDraw, ImageFont
 
-from alternas.archs import build, zoo
 from alternas.archs.timm import create
-from alternas.archs.weights import save
 
 Labelled = list[tuple[np.ndarray, int]]
 LETTERS = "ABDEGHKMNQRSagt"
@@ -140,17 +138,6 @@ def lite(number: int) -> dict[str, torch.Tensor]:
     file = getattr(package, f"EfficientnetLite{number}ModelFile").get_model_file_path()
     pairs = zip(model.state_dict().items(), torch.load(file, weights_only=True).values(), strict=True)
     return {name: tensor.reshape(own.shape) for (name, own), tensor in pairs}
-
-
-def lite0_file() -> Path:
-    """EfficientNet-Lite0 of the zoo with ImageNet's weights, whose tensors stand in the same order, as a file."""
-    path = Path("imagenet.safetensors")
-    if not path.exists():
-        network = build(zoo.get("efficientnet_lite0"), 1000, 224)
-        pairs = zip(network.state_dict().items(), lite(0).values(), strict=True)
-        network.load_state_dict({name: tensor.reshape(own.shape) for (name, own), tensor in pairs})
-        save(network, path)
-    return path
 
 
 def split(pictures: Iterator[tuple[np.ndarray, int]]) -> dict[str, Labelled]:

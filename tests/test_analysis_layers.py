@@ -24,8 +24,6 @@ from alternas.results.analysis.token_localization import patches, token_map, tok
 from alternas.results.analysis_tools.hooks import HookPoint, as_map, captured, listening, residual_points
 from alternas.results.analysis_tools.inputs import AnalysisInput
 
-VARIED = ("basic", "bit trunk", "transformer", "hybrid", "vit", "vit 2-D shared", "post basic", "mbconv")
-
 
 def test_features_are_what_the_stream_holds() -> None:
     net, x = net_of("hybrid"), images(5).x_NCHW
