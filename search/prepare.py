@@ -14,7 +14,6 @@ from rich.console import Console
 from .. import spaces
 from ..archs import Cost, Genotype, InputError, static_cost
 from ..results.export.formats import check_formats
-from ..results.latency.device_command import split_number
 from ..results.ranking.metric import class_of
 from ..results.ranking.quantities import cost_value, quantity
 from ..results.runs.bank_progress import read_about, read_progress
@@ -127,18 +126,14 @@ def devices_of(
     settings: SearchSpec, cost_fn: Callable[[Genotype], Cost], image: tuple[int, int, int], classes: int
 ) -> Devices:
     """The devices that a search measures nets on; InputError if a package is missing that a model's form needs."""
-    numbers: dict[str, list[str]] = {}
-    for cost in settings.measured:
-        numbers.setdefault(settings.device_of(cost), []).append(split_number(cost)[0])
-    for cost in settings.measured_at_end:  # what such a device prints beside is kept too
-        if settings.device_of(cost) in numbers:
-            numbers[settings.device_of(cost)].append(split_number(cost)[0])
+    numbers, others = (settings.numbers_by_device(of) for of in (settings.measured, settings.measured_at_end))
     for device in settings.devices:
         check_formats(device.form)
     made = {
         name: Device(
             cost_fn, settings.setting_of(name), image, classes,
-            tuple(dict.fromkeys(wanted)), settings.run.budget.measuring_seconds,
+            # what such a device prints beside is kept too
+            tuple(dict.fromkeys([*wanted, *others.get(name, [])])), settings.run.budget.measuring_seconds,
         )
         for name, wanted in numbers.items()
     }  # fmt: skip

@@ -17,6 +17,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ..archs.errors import OperationError
+from ..results.latency.device_command import LATENCY, Setting
 from ..results.latency.front import measure_front
 from ..results.latency.measurements import LatencySetting
 from ..results.runs.events import Event, Line
@@ -306,9 +307,11 @@ class Driver:
 
 def _measure_front(settings: SearchSpec, folder: Path, devices: Devices = Devices()) -> None:  # noqa: B008 - empty
     """Measure the front for other costs, or, in a search that measures nothing, its time on this machine."""
-    names = dict.fromkeys(settings.device_of(cost) for cost in settings.measured_at_end)
-    left = [name for name in names if name not in devices.by_name]
-    asked = [settings.setting_of(name) for name in left]
+    asked: dict[Setting, list[str]] = {
+        settings.setting_of(name): numbers
+        for name, numbers in settings.numbers_by_device(settings.measured_at_end).items()
+        if name not in devices.by_name
+    }
     if not (asked or devices):
-        asked = [LatencySetting()]
+        asked = {LatencySetting(): [LATENCY]}
     measure_front(folder, settings.objective, asked, settings.run.budget.measuring_seconds)

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from ...archs.errors import check_choice
 from ...archs.timm_net import Net
-from ...results.latency.device_command import LATENCY, TIMEOUT_SECONDS, DeviceCommand
-from ...results.latency.measurements import LatencySetting
+from ...results.latency.device_command import TIMEOUT_SECONDS, Setting
 from ...results.ranking.metric import Metric
 from ...results.runs.status import Status
 from ..data.views import WHOLE, View
@@ -176,11 +175,11 @@ class LatencyJob:
 
     trial: int
     genotype: Net
-    setting: LatencySetting | DeviceCommand
+    setting: Setting
     image: tuple[int, int, int]
     classes: int
     timeout_s: float = math.inf
-    needed: tuple[str, ...] = (LATENCY,)
+    needed: tuple[str, ...] = ()
     probe: Net | None = None
     command_timeout_s: float = TIMEOUT_SECONDS
 
