@@ -41,9 +41,7 @@ from .run_facts import taken_records, write_facts, write_run_json
 from .spec import SearchSpec
 from .summary import announce, conclude
 from .tracking.view import TrackingView, trackers
-from .training.artifacts import ArtifactStore
 from .training.job import Job, JobId, JobResult, Progress, Workers
-from .training.job_files import collect_outputs, send_inputs
 from .trials.devices import Devices
 from .trials.front_finetuning import FrontFinetuning
 from .trials.measuring import Measuring
@@ -83,7 +81,7 @@ def search_cuts(spec: SearchSpec, console: Console) -> Path:
     """Run or resume a search among cuts of pretrained nets, and return the folder of its run; errors as `search`."""
     context, ended = prepare_probe(spec, console), False
     with locked(context.folder):
-        write_run_json(context.folder, context.data, None, settings=context.run_settings, trials=spec.trials)
+        write_run_json(context.folder, context.data, settings=context.run_settings, trials=spec.trials)
         with closing(Store(context.folder)) as store:
             probing = Probing(context, store)
             finetuning = CutFinetuning(probing, store)
@@ -129,7 +127,7 @@ def search_driver(trials: SearchTrials) -> Driver:
         producers.append(trials.shared.bank_training)
     if trials.settings.polish:
         producers.append(FrontFinetuning(trials))
-    return Driver(trials.store, context.folder, producers, context.artifacts)
+    return Driver(trials.store, context.folder, producers)
 
 
 def drive(
@@ -160,8 +158,6 @@ def drive(
         plain = view_of(shown, console)
         view = TrackingView(plain, driver.folder, shown.live, threads) if threads else plain
         if not ended:
-            if driver.artifacts:
-                console.print(f"checkpoints and weights: {driver.artifacts}", highlight=False, soft_wrap=True)
             if run.resources.world > 1:
                 console.print(f"each net trains on {run.resources.world} GPUs, which share its batches")
             driver.open()
@@ -217,16 +213,13 @@ class Driver:
     """Asks producers for jobs, hands them results, and writes the lines of the log, which producers take in after that.
 
     Attributes:
-        artifacts: where workers leave files, if they do not share the folder.
         running: jobs at workers, and the producer of each.
         view: takes in the lines, too.
     """
 
-    def __init__(
-        self, store: Store, folder: Path, producers: Sequence[Producer], artifacts: ArtifactStore | None = None
-    ) -> None:
+    def __init__(self, store: Store, folder: Path, producers: Sequence[Producer]) -> None:
         """`producers` are asked in turn: the first that has a job is served."""
-        self.folder, self.artifacts, self._store, self._producers = folder, artifacts, store, producers
+        self.folder, self._store, self._producers = folder, store, producers
         self.running: dict[JobId, tuple[Producer, Job]] = {}
         self.view: ProgressView | None = None
         self._drop_checkpoints(store.records)  # of a driver that was killed between a record and its checkpoints' end
@@ -257,7 +250,6 @@ class Driver:
                 return found
             if not isinstance(found, Idle):
                 self.running[found.id] = producer, found
-                send_inputs(found)
                 return found
             waits |= found is Idle.WAIT
         return Idle.WAIT if waits else Idle.OVER
@@ -267,8 +259,6 @@ class Driver:
         if result.status == Status.FULL:  # the disk, which is no fault of the net: the same command resumes
             raise OperationError(result.error)
         producer, job = self.running.pop(result.job)
-        if result.status != Status.LOST:
-            collect_outputs(job, result)
         for line in producer.take(job, result):
             self._write(line)
 
@@ -291,8 +281,6 @@ class Driver:
         self._store.append(line)
         if isinstance(line, Record) and line.status not in UNTRAINED:
             self._drop_checkpoints([line])
-            if self.artifacts:
-                self.artifacts.delete(self.folder / "checkpoints" / line.trial_key)
         for part in (*self._producers, *([self.view] if self.view else [])):
             part.apply(line)
 

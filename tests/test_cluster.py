@@ -42,7 +42,7 @@ Open = Callable[..., SearchTrials]
 class Witness:
     """A worker that says where it is, and whether it shares the data with the node's other workers."""
 
-    def __init__(self, threads: int, device: str, share: float) -> None:
+    def __init__(self, threads: int, device: str, share: float, *files: Any) -> None:
         self.shared = False
 
     def take(self, data: DataSet) -> None:

@@ -8,8 +8,8 @@ from ...archs.files import disk_error
 from ...archs.user_code import blamed
 from ...results.latency.device_command import DeviceError
 from ...results.runs.status import Status
-from .artifacts import StoreError
 from .job import Job, JobResult, TrainJob
+from .job_files import FilesError
 
 
 def failure(job: Job, error: BaseException) -> JobResult:
@@ -20,7 +20,7 @@ def failure(job: Job, error: BaseException) -> JobResult:
         return JobResult(job.id, Status.FULL, error=f"a worker {disk}")
     if isinstance(error, DeviceError):
         return JobResult(job.id, error.status, error=str(error))
-    if isinstance(error, StoreError):
+    if isinstance(error, FilesError):
         return JobResult(job.id, Status.LOST, error=str(error))
     if isinstance(job, TrainJob) and job.trainer:
         line = blamed(error)[:300]

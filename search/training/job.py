@@ -14,7 +14,6 @@ from ...results.ranking.metric import Metric
 from ...results.runs.status import Status
 from ..data.views import WHOLE, View
 from ..probe.job import CutResult, FinetuneCutJob, ProbeJob
-from .artifacts import ArtifactStore
 from .bank_jobs import BankJobId, EvaluateJob, SupernetJob
 from .freezing import FREEZE_POLICIES
 from .member import ALONE, Member
@@ -105,7 +104,6 @@ class TrainJob:
         test: whether the final net is measured on the test split.
         few_shot: few-shot tasks to measure the final net on.
         timeout_s: the worker of a job that takes longer is killed.
-        store: where the worker leaves its files and finds them, if it does not see the driver's folder.
         curve_points: of the learning curve over a full budget; each is an evaluation.
         metric: what the net is ranked by, whose score its result has as accuracy.
         trainer: the user's own training; None is ours.
@@ -126,7 +124,6 @@ class TrainJob:
     test: bool = False
     few_shot: FewShot | None = None
     timeout_s: float = math.inf
-    store: ArtifactStore | None = None
     curve_points: int = CURVE_POINTS
     metric: Metric = field(default_factory=Metric)
     trainer: TrainerFile | None = None
