@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -25,6 +27,7 @@ from alternas.search.training import loop as train
 from alternas.search.training.bank_jobs import EvaluateJob, SupernetJob
 from alternas.search.training.job import InitWeights, Job, JobResult, Progress, TrainJob
 from alternas.search.training.job_files import FilesError
+from alternas.search.training.member import Member
 from far_files import FarFiles
 
 NET = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
@@ -190,6 +193,18 @@ def test_what_goes_wrong_at_the_driver_is_no_fault_of_a_net(
     result = ended(job)
     assert result.status == status, result.error
     assert not listing(temporary)
+
+
+def test_workers_of_a_job_meet_at_the_first_ones_address() -> None:
+    files, found = FarFiles(), dict[int, Member]()
+    threads = [Thread(target=lambda r=rank: found.update({r: files.meet(Member(r, 2, "x"))})) for rank in (1, 0)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found[0].rendezvous == found[1].rendezvous
+    assert re.fullmatch(r"tcp://[\d.]+:\d+", found[0].rendezvous)
+    assert found[0].rendezvous != files.meet(Member(0, 2, "y")).rendezvous
 
 
 def test_scratch_that_the_dead_have_left_is_swept(temporary: Path) -> None:

@@ -20,7 +20,6 @@ from scipy import stats
 from torch import nn
 
 from alternas.archs import InputError, build, static_cost, zoo
-from alternas.archs.errors import OperationError
 from alternas.results.latency import nets as measured_nets
 from alternas.results.latency import on_this_machine as measuring
 from alternas.results.latency.device_command import DeviceError, Latency, device_commands
@@ -44,6 +43,7 @@ from alternas.results.latency.nets import (
 )
 from alternas.results.latency.on_device import measure_on
 from alternas.results.latency.on_this_machine import measure, median_interval, session_of
+from alternas.results.runs.status import Status
 from alternas.results.runs.store import locked, read_events
 from runs import made_run, net_row
 
@@ -239,14 +239,15 @@ def test_nets_of_a_run_are_measured_and_kept(run: Path) -> None:
 
 def test_the_front_is_measured_once(run: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
     asked: list[str] = []
+    trials = {net.key: net.name for net in nets_of("mine")[0]}
 
-    def measured(net: TimedNet, setting: Any, *_: Any) -> Latency | None:
-        asked.append(f"{net.name} {setting.device}")
+    def measured(setting: Any, network: Any, *_: Any) -> Latency:
+        asked.append(f"{trials[network.genotype.key]} {setting.device}")
         if setting.device == "away":
-            raise OperationError("device away: exit code 255")
+            raise DeviceError(Status.UNREACHABLE, "device away: exit code 255")
         return Latency(setting, 2.0, 2.0, 2.0, 0.1, 20, True, machine=measuring.cpu_name())
 
-    monkeypatch.setattr(measured_nets, "measured", measured)
+    monkeypatch.setattr(measured_nets, "measure_on", measured)
     here, away = {LatencySetting(): ["latency_ms"]}, {device_commands(["away=b {model}"])[0]: ["energy_mj"]}
     measure_front(run, "macs", here | away)
     assert asked == ["trial 0 cpu", "trial 1 cpu", "trial 0 away"], "what is not there is asked for no other net"

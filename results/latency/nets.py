@@ -155,8 +155,12 @@ def measure_nets(
         for setting, needed in asked.items():
             for net in nets:
                 on_net(net.name)
-                latency = measured(net, setting, needed, timeout_s, effort)
-                if latency is None:
+                try:
+                    latency = measure_on(setting, net.make(), net.shape, needed, timeout_s, effort)
+                except DeviceError as error:
+                    if error.status == Status.UNREACHABLE:
+                        raise OperationError(f"{error}; is it there?") from None
+                    log.warning("%s: %s", net.name, error)
                     continue
                 if store:
                     store.append(measured_event(net.facts["trial"], net.key, net.image_size, latency.to_dict()))
@@ -171,23 +175,6 @@ def _log_of(folder: Path | None) -> Iterator[Store | None]:
         return
     with locked(folder), closing(Store(folder)) as store:
         yield store
-
-
-def measured(
-    net: TimedNet, setting: Setting, needed: Sequence[str], timeout_s: float, effort: Effort
-) -> Latency | None:
-    """One measurement, of the numbers needed; None, with a warning, where a device fails on the net.
-
-    Raises:
-        OperationError: if the device is not there.
-    """
-    try:
-        return measure_on(setting, net.make(), net.shape, needed, timeout_s, effort)
-    except DeviceError as error:
-        if error.status == Status.UNREACHABLE:
-            raise OperationError(f"{error}; is it there?") from None
-        log.warning("%s: %s", net.name, error)
-        return None
 
 
 def latency_rows(pairs: Sequence[tuple[TimedNet, Latency]]) -> list[dict[str, Any]]:

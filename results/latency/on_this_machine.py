@@ -51,7 +51,10 @@ def measure(
         InputError: if this machine has not the device, or not a CPU for each thread.
         DeviceError: if the net does not run so.
     """
-    check_device(setting)
+    if setting.threads > (cpus := usable_cpus()):
+        raise InputError(f"threads: {setting.threads} asked for, this process may use {cpus} CPUs")
+    if setting.device == "cuda" and not torch.cuda.is_available():
+        raise InputError("device cuda: this machine has none that torch can use")
     load = os.getloadavg()[0] / (os.cpu_count() or 1)
     device, dtype = torch.device(setting.device), torch.float32
     if setting.runtime != "onnx":  # which takes float32 and is converted itself
@@ -91,14 +94,6 @@ def measure(
         machine=torch.cuda.get_device_name(device) if on_gpu else cpu_name(),
         numbers=energy,
     )
-
-
-def check_device(setting: LatencySetting) -> None:
-    """Raise InputError if this machine has not the device, or not a CPU for each thread."""
-    if setting.threads > (cpus := usable_cpus()):
-        raise InputError(f"threads: {setting.threads} asked for, this process may use {cpus} CPUs")
-    if setting.device == "cuda" and not torch.cuda.is_available():
-        raise InputError("device cuda: this machine has none that torch can use")
 
 
 def meter_of(setting: LatencySetting) -> EnergyMeter:
