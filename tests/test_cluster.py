@@ -109,13 +109,13 @@ def test_files_come_to_a_driver_that_is_killed_from_nodes_that_see_none_of_them(
     """The nodes that train are not the driver's; one of them dies too."""
     monkeypatch.setenv("TMPDIR", str(home))
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-    words = "search resnet --data digits --image-size 8 --trials 3 --epochs 8 --workers 2 --name far"
+    words = "search resnet --data digits --trials 3 --epochs 4 --scheduler mo-asha --workers 2 --name far"
     try:
         first = made.add_node(num_cpus=1)
         made.add_node(num_cpus=1)
         driver = start(home, *words.split(), "--address", made.address)
         folder = home / "runs" / "far"
-        wait_for(lambda: records(home, "far") and list(folder.glob("checkpoints/*.pt")), 240)
+        wait_for(lambda: list(folder.glob("checkpoints/*.pt")) or driver.poll() is not None, 240)
         assert [*home.glob("alternas-scratch-*")], "workers have folders of their own"
         driver.kill()
         driver.communicate()
@@ -126,8 +126,9 @@ def test_files_come_to_a_driver_that_is_killed_from_nodes_that_see_none_of_them(
         made.shutdown()
     assert code == 0, err
     ended = [record for record in read_records(folder) if record.status not in UNTRAINED]
-    assert {record.status for record in ended} == {"ok"}
-    assert all(weights_file(folder, record).exists() for record in ended)
+    assert {record.status for record in ended} <= {"ok", "pruned"}
+    assert sum(record.kind == "search" for record in ended) == 3
+    assert all(weights_file(folder, record).exists() for record in ended if record.status == "ok")
     assert not [*folder.glob("checkpoints/*")]
 
 
