@@ -127,7 +127,7 @@ def test_files_come_to_a_driver_that_is_killed_from_nodes_that_see_none_of_them(
     assert code == 0, err
     ended = [record for record in read_records(folder) if record.status not in UNTRAINED]
     assert {record.status for record in ended} <= {"ok", "pruned"}
-    assert sum(record.kind == "search" for record in ended) == 3
+    assert sum(record.kind == "search" for record in ended) >= 3
     assert all(weights_file(folder, record).exists() for record in ended if record.status == "ok")
     assert not [*folder.glob("checkpoints/*")]
 
