@@ -73,7 +73,11 @@ def look(node: str, inputs: CheckInputs, counted: Node) -> list[Check]:
     checks["gpus"] = lambda: _gpus(counted.get("GPU", 0))
     if data is not None:
         checks["data"] = lambda: _data(data)
-    checks |= {"storage": lambda: _storage(inputs), "disk": _disk, "trial": lambda: _trial(inputs.digits)}
+    checks |= {
+        "storage": lambda: _storage(inputs),
+        "disk": lambda: _disk(Path(tempfile.gettempdir())),
+        "trial": lambda: _trial(inputs.digits),
+    }
     return [checked(node, name, find) for name, find in checks.items()]
 
 
@@ -139,8 +143,7 @@ def _storage(inputs: CheckInputs) -> str:
     return f"{inputs.folder}: the driver's, and writable"
 
 
-def _disk() -> str:
-    path = tempfile.gettempdir()
+def _disk(path: Path) -> str:
     free = shutil.disk_usage(path).free
     text = f"{free / 2**30:.1f} GiB free at {path}"
     if free < MIN_FREE:
@@ -196,7 +199,7 @@ def examine(address: str, data: str, folder: Path) -> list[Check]:
     token = uuid.uuid4().hex
     try:
         with _marked_folder(folder, token):
-            checks.append(Check("driver", "storage", True, f"{folder.resolve()}: writable"))
+            checks.append(checked("driver", "storage", lambda: f"writable, {_disk(folder.resolve())}"))
             return checks + _cluster(address, folder.resolve(), token, loaded[0] if loaded else None)
     except OSError as error:
         return [*checks, Check("driver", "storage", False, f"{folder}: {one_line(error)}")]

@@ -50,7 +50,8 @@ class FileServer:
         """Write a part of a file; with the last one it takes the place of an older file.
 
         Raises:
-            FileNotFoundError: if the run's folder is gone, or another worker sends the same file.
+            FileNotFoundError: if the run's folder is gone.
+            FilesError: if another worker has begun to send the same file.
         """
         check_folder(path)
         whole, part = Path(path), Path(f"{path}.part")
