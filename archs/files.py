@@ -112,6 +112,13 @@ def make_folder(folder: Path) -> None:
         sync_folder(folder.parent)
 
 
+def check_folder(file: str | Path) -> None:
+    """Raise FileNotFoundError if the folder of a run's file is gone: a new one would hold nothing but this file."""
+    home = Path(file).parent.parent
+    if not home.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "the run's folder is gone", str(home))
+
+
 def sync_folder(folder: Path) -> None:
     """Have the names in a folder on disk: that of a new file is not with its content."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -129,7 +129,7 @@ def latency(
     nets, folder = nets_of(target, image_size, top)
     with Console(stderr=True).status("measuring") as status:
         heard = lambda name: status.update(plain(f"measuring {name}"))  # noqa: E731
-        measured = list(measure_nets(nets, settings, folder, heard, measuring.latency_timeout))
+        measured = list(measure_nets(nets, dict.fromkeys(settings, ()), folder, heard, measuring.latency_timeout))
     if not measured:
         raise OperationError("latency: no net was measured")
     groups = {setting: latency_rows([pair for pair in measured if pair[1].setting == setting]) for setting in settings}

@@ -30,7 +30,7 @@ GROUPS = {
     "Training": ("recipe", "trainer", "tune", "compile"),
     "How long": ("patience", "baselines", "trial-minutes", "max-train-flops"),
     "Where": (
-        "workers", "cpus-per-trial", "gpus-per-trial", "address", "storage-path", "track",
+        "workers", "cpus-per-trial", "gpus-per-trial", "address", "track",
     ),
     "Output": ("json", "help"),
 }  # fmt: skip

@@ -39,20 +39,19 @@ def doctor(
     *,
     address: str = "",
     data: str = "digits",
-    shared_folder: Path = Path("runs"),
-    storage_path: str = "",
+    folder: Path = Path("runs"),
     gpu: bool = False,
     as_json: bool = False,
 ) -> None:
     """Check this machine or a Ray cluster: versions, GPUs, data, storage, and a tiny trial on each node."""
     if gpu:
-        if address or storage_path:
-            raise InputError(f"gpu: looks at this machine alone, got {address or storage_path}")
+        if address:
+            raise InputError(f"gpu: looks at this machine alone, got {address}")
         _examine_gpu(data, as_json)
         return
     from ..search.engine.doctor import drawn, examine
 
-    checks = examine(address, data, shared_folder, storage_path)
+    checks = examine(address, data, folder)
     _print_checks(as_json, checks, lambda: drawn(checks))
 
 

@@ -84,7 +84,6 @@ class RunOptions:
     cpus_per_trial: float = 1.0
     gpus_per_trial: Gpus | None = None
     address: str = ""
-    storage_path: str = ""
     trial_minutes: float = math.inf
     max_hours: float = math.inf
     track: tuple[str, ...] | None = None
@@ -93,15 +92,13 @@ class RunOptions:
         """How nets are trained; `budget` has further fields of a `Budget`.
 
         Raises:
-            InputError: if a number is wrong, the storage path is no URI, or a tracker is not installed.
+            InputError: if a number is wrong, or a tracker is not installed.
         """
         from ..search.engine.resources import Resources
         from ..search.run_config import Budget, RunConfig
         from ..search.tracking.tracker import check_trackers
 
-        resources = Resources(
-            self.address, self.workers, self.cpus_per_trial, self.gpus_per_trial, self.storage_path
-        )  # fmt: skip
+        resources = Resources(self.address, self.workers, self.cpus_per_trial, self.gpus_per_trial)
         return RunConfig(
             resources, Budget(self.trial_minutes, self.max_hours, **budget), check_trackers(self.track or ())
         )

@@ -24,7 +24,6 @@ from .pretrained import Pretrained
 from .spec import SearchSpec
 from .strategies.strategy_context import NetCosts, StrategyContext, candidate_baselines
 from .supernet.draws import NetSampler
-from .training.artifacts import ArtifactStore
 from .training.job import curve_points
 from .training.recipe import Recipe
 from .training.tuned import recipe_of
@@ -42,7 +41,6 @@ class SearchContext:
         record_fields: fields that every record of the run shares.
         run_settings: what `run.json` holds as the settings; equal ones resume a run.
         devices: that nets are measured on, where that is a cost or has a limit.
-        artifacts: where workers leave files, if they do not see the folder.
         bank: the file of the shared weights, of this run or another; None where nets are trained alone.
         nets: draws the nets that train the bank.
         bank_facts: what the shared weights are for; others are refused.
@@ -60,7 +58,6 @@ class SearchContext:
     record_fields: dict[str, Any]
     run_settings: dict[str, Any] = field(default_factory=dict)
     devices: Devices = field(default_factory=Devices)
-    artifacts: ArtifactStore | None = None
     bank: Path | None = None
     nets: NetSampler | None = None
     bank_facts: dict[str, Any] = field(default_factory=dict)

@@ -12,9 +12,7 @@ from ..results.runs.record import Record
 from ..results.runs.status import UNTRAINED, Status
 from ..results.runs.store import Store, has_ended, weights_file
 from .engine.shown import ProgressView
-from .training.artifacts import ArtifactStore
 from .training.job import Job, JobId, JobResult, Workers
-from .training.job_files import collect_outputs, send_inputs
 from .trials.producer import Idle, Producer
 
 
@@ -22,16 +20,13 @@ class Driver:
     """Asks producers for jobs, hands them results, and writes the lines of the log, which producers take in after that.
 
     Attributes:
-        artifacts: where workers leave files, if they do not share the folder.
         running: jobs at workers, and the producer of each.
         view: takes in the lines, too.
     """
 
-    def __init__(
-        self, store: Store, folder: Path, producers: Sequence[Producer], artifacts: ArtifactStore | None = None
-    ) -> None:
+    def __init__(self, store: Store, folder: Path, producers: Sequence[Producer]) -> None:
         """`producers` are asked in turn: the first that has a job is served."""
-        self.folder, self.artifacts, self._store, self._producers = folder, artifacts, store, producers
+        self.folder, self._store, self._producers = folder, store, producers
         self.running: dict[JobId, tuple[Producer, Job]] = {}
         self.view: ProgressView | None = None
         self._drop_checkpoints(store.records)  # of a driver that was killed between a record and its checkpoints' end
@@ -62,7 +57,6 @@ class Driver:
                 return found
             if not isinstance(found, Idle):
                 self.running[found.id] = producer, found
-                send_inputs(found)
                 return found
             waits |= found is Idle.WAIT
         return Idle.WAIT if waits else Idle.OVER
@@ -72,8 +66,6 @@ class Driver:
         if result.status == Status.FULL:  # the disk, which is no fault of the net: the same command resumes
             raise OperationError(result.error)
         producer, job = self.running.pop(result.job)
-        if result.status != Status.LOST:
-            collect_outputs(job, result)
         for line in producer.take(job, result):
             self._write(line)
 
@@ -96,8 +88,6 @@ class Driver:
         self._store.append(line)
         if isinstance(line, Record) and line.status not in UNTRAINED:
             self._drop_checkpoints([line])
-            if self.artifacts:
-                self.artifacts.delete(self.folder / "checkpoints" / line.trial_key)
         for part in (*self._producers, *([self.view] if self.view else [])):
             part.apply(line)
 

@@ -14,7 +14,6 @@ from rich.console import Console
 from .. import spaces
 from ..archs import Cost, Genotype, InputError, static_cost
 from ..results.export.formats import check_formats
-from ..results.latency.device_command import split_number
 from ..results.ranking.metric import class_of
 from ..results.ranking.quantities import cost_value, quantity
 from ..results.runs.bank_progress import read_about, read_progress
@@ -36,7 +35,6 @@ from .spec import SearchSpec, differences
 from .strategies.registry import check_strategy, is_own
 from .supernet.budget import MIN_BATCH
 from .supernet.draws import NetSampler
-from .training.artifacts import artifact_store, check_store
 from .training.check_trainer import check_trainer
 from .training.recipe import check_devices, check_on
 from .training.trainer_file import TrainerFile
@@ -73,7 +71,6 @@ def prepare(settings: SearchSpec, console: Console) -> SearchContext:
     references = count_references(settings.references, data, settings.recipe)
     run_settings = _run_settings(settings, data, nets, pretrained)
     check_same_run(folder, settings, run_settings)
-    artifacts = artifact_store(folder, settings.run.resources.storage_path)
     image = (data.in_chans, *data.image_size)
     devices = devices_of(settings, cost_fn, image, len(data.classes))
     record_fields = {
@@ -85,7 +82,7 @@ def prepare(settings: SearchSpec, console: Console) -> SearchContext:
     steps = settings.recipe.steps(len(of_training.train))
     check_devices(settings.recipe, len(of_training.train), settings.run.resources.world)
     context = SearchContext(
-        settings, data, space, cost_fn, steps, whole, record_fields, run_settings, devices, artifacts,
+        settings, data, space, cost_fn, steps, whole, record_fields, run_settings, devices,
         references=references, pretrained=pretrained, recipes=decided.kept,
     )  # fmt: skip
     if settings.supernet:
@@ -96,7 +93,6 @@ def prepare(settings: SearchSpec, console: Console) -> SearchContext:
         from .strategies.optuna_strategy import validate_sampler
 
         validate_sampler(settings.strategy, context.strategy_context())
-    check_store(artifacts)
     if settings.trainer and not read_records(folder):
         _try_trainer(settings.trainer, context, console)
     return context
@@ -106,8 +102,6 @@ def _with_bank(context: SearchContext) -> SearchContext:
     """A search on shared weights: of another run's bank, or of its own that it will train."""
     settings, data = context.settings, context.data
     one_class_each(data)
-    if context.artifacts:
-        raise InputError("storage-path: the workers of a supernet must see the run's folder; leave it out")
     if settings.recipe.batch_size < MIN_BATCH:
         raise InputError(f"batch_size: a supernet's must be at least {MIN_BATCH}, got {settings.recipe.batch_size}")
     facts = {name: context.run_settings[name] for name in ("space", "data_split", "image_size")}
@@ -127,18 +121,14 @@ def devices_of(
     settings: SearchSpec, cost_fn: Callable[[Genotype], Cost], image: tuple[int, int, int], classes: int
 ) -> Devices:
     """The devices that a search measures nets on; InputError if a package is missing that a model's form needs."""
-    numbers: dict[str, list[str]] = {}
-    for cost in settings.measured:
-        numbers.setdefault(settings.device_of(cost), []).append(split_number(cost)[0])
-    for cost in settings.measured_at_end:  # what such a device prints beside is kept too
-        if settings.device_of(cost) in numbers:
-            numbers[settings.device_of(cost)].append(split_number(cost)[0])
+    numbers, others = (settings.numbers_by_device(of) for of in (settings.measured, settings.measured_at_end))
     for device in settings.devices:
         check_formats(device.form)
     made = {
         name: Device(
             cost_fn, settings.setting_of(name), image, classes,
-            tuple(dict.fromkeys(wanted)), settings.run.budget.measuring_seconds,
+            # what such a device prints beside is kept too
+            tuple(dict.fromkeys([*wanted, *others.get(name, [])])), settings.run.budget.measuring_seconds,
         )
         for name, wanted in numbers.items()
     }  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from urllib.parse import unquote
 
 REDACTED = "***"
@@ -34,11 +33,3 @@ def redact(error: BaseException, url: str = "") -> str:
         text = text.replace(secret, REDACTED).replace(unquote(secret), REDACTED)
     text = PASSWORD.sub(rf"\1:{REDACTED}@", text)
     return QUERY_SECRET.sub(rf"\1{REDACTED}", text)[:MAX_MESSAGE] or type(error).__name__
-
-
-def redact_words(words: Sequence[str], *urls: str) -> list[str]:
-    """The words of a command, with URLs among them as they may be kept."""
-    words = list(words)
-    for url in filter(None, urls):
-        words = [word.replace(url, shown_url(url)) for word in words]
-    return words

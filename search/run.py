@@ -16,6 +16,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ..archs.errors import OperationError
+from ..results.latency.device_command import LATENCY, Setting
 from ..results.latency.front import measure_front
 from ..results.latency.measurements import LatencySetting
 from ..results.runs.store import Store, locked, run_folder
@@ -77,7 +78,7 @@ def search_cuts(spec: SearchSpec, console: Console) -> Path:
     """Run or resume a search among cuts of pretrained nets, and return the folder of its run; errors as `search`."""
     context, ended = prepare_probe(spec, console), False
     with locked(context.folder):
-        write_run_json(context.folder, context.data, None, settings=context.run_settings, trials=spec.trials)
+        write_run_json(context.folder, context.data, settings=context.run_settings, trials=spec.trials)
         with closing(Store(context.folder)) as store:
             probing = Probing(context, store)
             finetuning = CutFinetuning(probing, store)
@@ -123,7 +124,7 @@ def search_driver(trials: SearchTrials) -> Driver:
         producers.append(trials.shared.bank_training)
     if trials.settings.polish:
         producers.append(FrontFinetuning(trials))
-    return Driver(trials.store, context.folder, producers, context.artifacts)
+    return Driver(trials.store, context.folder, producers)
 
 
 def drive(
@@ -154,8 +155,6 @@ def drive(
         plain = view_of(shown, console)
         view = TrackingView(plain, driver.folder, shown.live, threads) if threads else plain
         if not ended:
-            if driver.artifacts:
-                console.print(f"checkpoints and weights: {driver.artifacts}", highlight=False, soft_wrap=True)
             if run.resources.world > 1:
                 console.print(f"each net trains on {run.resources.world} GPUs, which share its batches")
             driver.open()
@@ -209,9 +208,11 @@ def run_loop(driver: Driver, executor: Executor, view: ProgressView, seconds: fl
 
 def _measure_front(settings: SearchSpec, folder: Path, devices: Devices = Devices()) -> None:  # noqa: B008 - empty
     """Measure the front for other costs, or, in a search that measures nothing, its time on this machine."""
-    names = dict.fromkeys(settings.device_of(cost) for cost in settings.measured_at_end)
-    left = [name for name in names if name not in devices.by_name]
-    asked = [settings.setting_of(name) for name in left]
+    asked: dict[Setting, list[str]] = {
+        settings.setting_of(name): numbers
+        for name, numbers in settings.numbers_by_device(settings.measured_at_end).items()
+        if name not in devices.by_name
+    }
     if not (asked or devices):
-        asked = [LatencySetting()]
+        asked = {LatencySetting(): [LATENCY]}
     measure_front(folder, settings.objective, asked, settings.run.budget.measuring_seconds)

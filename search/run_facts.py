@@ -21,8 +21,6 @@ from .data.dataset import DataSet
 from .data.load import keep_sample
 from .known_nets import taken_over
 from .prepare import changed_settings
-from .redact import redact_words
-from .training.artifacts import ArtifactStore
 from .trials.trial import BASELINE_SEEDS
 
 log = logging.getLogger("alternas")
@@ -40,17 +38,10 @@ def recorded_command(words: Sequence[str]) -> Iterator[None]:
         _command.reset(before)
 
 
-def write_run_json(folder: Path, data: DataSet, artifacts: ArtifactStore | None, **facts: Any) -> None:
-    """Write what the folder of a run is, with a sample of its data.
-
-    Args:
-        artifacts: of the run; kept without its password, as in the command.
-        facts: "settings", and what else is to be kept.
-    """
-    command = redact_words(_command.get() or sys.argv, artifacts.uri if artifacts else "")
+def write_run_json(folder: Path, data: DataSet, **facts: Any) -> None:
+    """Write what the folder of a run is, with a sample of its data; `facts` are "settings", and what else is kept."""
+    command = list(_command.get() or sys.argv)
     facts |= {"format": FORMAT, "command": command, "versions": versions(), "data": data.facts()}
-    if artifacts:
-        facts["storage_path"] = artifacts.note
     keep_sample(data, folder)
     write_json(folder / "run.json", facts)
 
@@ -63,8 +54,6 @@ def write_facts(folder: Path, context: SearchContext) -> None:
             log.warning("run %r had trained nothing yet: what it left under other settings is deleted", folder.name)
         for left in LEFT:
             shutil.rmtree(path) if (path := folder / left).is_dir() else path.unlink(missing_ok=True)
-        if context.artifacts:
-            context.artifacts.clear()
     facts: dict[str, Any] = {"settings": context.run_settings, "trials": context.settings.trials}
     facts["recipes"] = context.recipes
     if context.known.genes:
@@ -76,7 +65,7 @@ def write_facts(folder: Path, context: SearchContext) -> None:
             facts["space_neighbours"] = space.neighbours
     if context.settings.trainer:
         facts["trainer_source"] = context.settings.trainer.source  # to read; never run
-    write_run_json(folder, context.data, context.artifacts, **facts)
+    write_run_json(folder, context.data, **facts)
 
 
 def taken_records(context: SearchContext) -> list[Record]:

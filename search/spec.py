@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..archs.errors import InputError, check_choice, check_count, short_repr
 from ..archs.timm_net import CountedCost, TimmNet
-from ..results.latency.device_command import UNNAMED, DeviceCommand, is_number_of_device, split_number
+from ..results.latency.device_command import UNNAMED, DeviceCommand, Setting, is_number_of_device, split_number
 from ..results.latency.measurements import LatencySetting
 from ..results.ranking.limits import Limits
 from ..results.ranking.metric import Metric
@@ -249,7 +249,14 @@ class SearchSpec:
         """The device that a cost is measured on; "" is this machine."""
         return split_number(cost)[1] or (UNNAMED if any(d.name == UNNAMED for d in self.devices) else "")
 
-    def setting_of(self, device: str) -> DeviceCommand | LatencySetting:
+    def numbers_by_device(self, costs: tuple[str, ...]) -> dict[str, list[str]]:
+        """The numbers that measured costs are, by the name of their device."""
+        found = dict[str, list[str]]()
+        for cost in costs:
+            found.setdefault(self.device_of(cost), []).append(split_number(cost)[0])
+        return found
+
+    def setting_of(self, device: str) -> Setting:
         """How a device of `device_of` measures."""
         return next((d for d in self.devices if d.name == device), self.latency or LatencySetting())
 

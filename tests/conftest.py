@@ -28,14 +28,12 @@ from alternas.search.engine import pool
 from alternas.search.prepare import devices_of
 from alternas.search.run_config import Budget, RunConfig
 from alternas.search.strategies import start
-from alternas.search.training.artifacts import ArtifactStore
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import Space, get
 from alternas.spaces.presets import SpacePreset
 from command_line import Run, command_server, run_here, run_served
 from fakes import STEPS, FakePool, spec_of
 from null_cuda.client import OnNullDevice, null_device
-from s3_server import S3, serving
 
 CASES = 3  # of a test with many that run by default: the first, the last, and those evenly between
 
@@ -176,20 +174,6 @@ def digits() -> DataSet:
 
 
 @pytest.fixture
-def s3() -> Iterator[S3]:
-    with serving(S3()) as server:
-        yield server
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> ArtifactStore:
-    """In a folder; the run's is tmp_path / "run"."""
-    made = ArtifactStore(f"file://{tmp_path}/store", "run-1", tmp_path / "run")
-    made.check()
-    return made
-
-
-@pytest.fixture
 def small_scale() -> SpacePreset:
     """TINY cut down so that its spaces can be enumerated."""
     return dataclasses.replace(
@@ -217,9 +201,7 @@ def open_controller(tmp_path: Path) -> Iterator[Callable[..., SearchTrials]]:
     stores = []
 
     def open_it(space: Space | None = None, trials: int = 8, strategy: str = "random", **more: Any) -> SearchTrials:
-        """The trials of a search; `more` are fields of its spec, the `budget`, the `references` and the `artifacts`."""
-        artifacts: ArtifactStore | None = more.pop("artifacts", None)
-        artifacts = artifacts and dataclasses.replace(artifacts, home=tmp_path)
+        """The trials of a search; `more` are fields of its spec, the `budget` and the `references`."""
         space, budget = space or get("all", 8), more.pop("budget", Budget())
         references = {net: CountedCost(10**6, 10**7) for net in more.pop("references", ())}
         spec = spec_of(space.name, strategy=strategy, trials=trials, run=RunConfig(budget=budget), **more)
@@ -237,7 +219,6 @@ def open_controller(tmp_path: Path) -> Iterator[Callable[..., SearchTrials]]:
             fields,
             devices=devices,
             references=references,
-            artifacts=artifacts,
         )
         while stores:
             stores.pop().close()

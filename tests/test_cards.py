@@ -41,7 +41,7 @@ def result_of(job: TrainJob, **how: Any) -> JobResult:
 class Breaking:
     """A worker whose first card fails each job."""
 
-    def __init__(self, threads: int, device: str, share: float) -> None: ...
+    def __init__(self, threads: int, device: str, share: float, *files: Any) -> None: ...
 
     def take(self, data: DataSet) -> str:
         return card_name()

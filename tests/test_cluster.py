@@ -24,13 +24,15 @@ from ray.cluster_utils import Cluster
 
 import fakes
 from alternas.archs import InputError
+from alternas.results.runs.status import UNTRAINED
+from alternas.results.runs.store import read_records, weights_file
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.engine import connection, pool
 from alternas.search.engine.resources import Resources
 from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.trials.search_trials import SearchTrials
-from command_line import ALTERNAS, records, wait_for
+from command_line import ALTERNAS, records, run, start, wait_for
 from fakes import SilentView, fake_accuracy, run_loop
 from image_files import noise, write
 from pages import BLOCK, ROOT
@@ -42,7 +44,7 @@ Open = Callable[..., SearchTrials]
 class Witness:
     """A worker that says where it is, and whether it shares the data with the node's other workers."""
 
-    def __init__(self, threads: int, device: str, share: float) -> None:
+    def __init__(self, threads: int, device: str, share: float, *files: Any) -> None:
         self.shared = False
 
     def take(self, data: DataSet) -> None:
@@ -101,6 +103,35 @@ def test_a_node_that_dies_loses_no_net(cluster: Cluster, open_controller: Open) 
     assert set(found) <= {"ok", "duplicate"}
 
 
+def test_files_come_to_a_driver_that_is_killed_from_nodes_that_see_none_of_them(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The nodes that train are not the driver's; one of them dies too."""
+    monkeypatch.setenv("TMPDIR", str(home))
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    words = "search resnet --data digits --trials 3 --epochs 4 --scheduler mo-asha --workers 2 --name far"
+    try:
+        first = made.add_node(num_cpus=1)
+        made.add_node(num_cpus=1)
+        driver = start(home, *words.split(), "--address", made.address)
+        folder = home / "runs" / "far"
+        wait_for(lambda: list(folder.glob("checkpoints/*.pt")) or driver.poll() is not None, 240)
+        assert [*home.glob("alternas-scratch-*")], "workers have folders of their own"
+        driver.kill()
+        driver.communicate()
+        made.remove_node(first, allow_graceful=False)
+        made.add_node(num_cpus=1)
+        code, _, err = run(home, *words.split(), "--address", made.address)
+    finally:
+        made.shutdown()
+    assert code == 0, err
+    ended = [record for record in read_records(folder) if record.status not in UNTRAINED]
+    assert {record.status for record in ended} <= {"ok", "pruned"}
+    assert sum(record.kind == "search" for record in ended) >= 3
+    assert all(weights_file(folder, record).exists() for record in ended if record.status == "ok")
+    assert not [*folder.glob("checkpoints/*")]
+
+
 def test_a_cluster_that_is_not_there_is_said_at_once() -> None:
     began = time.monotonic()
     with pytest.raises(InputError, match=r"address: nothing answers at 127\.0\.0\.1:1 "):
@@ -150,15 +181,15 @@ def test_the_commands_of_the_page_make_a_cluster_that_searches(home: Path) -> No
     page = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
     block = next(text for language, _, text in BLOCK.findall(page) if language == "bash" and "ray start" in text)
     for i in range(40):
-        write(home / "shared" / "photos" / "ab"[i % 2] / f"{i}.png", noise(i))
-    lines = block.replace("HEAD:6379", at).replace("6379", at.split(":")[1]).replace("/shared", f"{home}/shared")
+        write(home / "photos" / "ab"[i % 2] / f"{i}.png", noise(i))
+    lines = block.replace("HEAD:6379", at).replace("6379", at.split(":")[1])
     done = typed(lines, home)
     assert done.returncode == 0, done.stderr[-4000:]
     assert "2 nodes, 2 CPUs" in done.stdout
-    assert (home / "shared" / "runs" / "big" / "records.jsonl").read_text(encoding="utf-8").count("\n") >= 2
+    assert (home / "runs" / "big" / "records.jsonl").read_text(encoding="utf-8").count("\n") >= 2
     token = home / ".ray" / "auth_token"
     assert token.stat().st_mode & 0o777 == 0o600
-    search = f"cd shared && alternas search --address {at} --data photos --name other"
+    search = f"alternas search --address {at} --data photos --name other"
     wrong = typed(search, home, RAY_AUTH_TOKEN="0" * 64)
     token.rename(home / "elsewhere")
     none = typed(search, home)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shlex
 import subprocess
@@ -14,23 +15,33 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from alternas.archs import Genotype, InputError, build
+from alternas.archs import Genotype, InputError, build, static_cost
 from alternas.archs.errors import OperationError
 from alternas.cli.options import LimitOptions
 from alternas.cli.values import costs, latency_limits
 from alternas.results.latency import on_device as module
-from alternas.results.latency.device_command import DeviceCommand, device_commands, measured_on, read_numbers
+from alternas.results.latency import on_this_machine
+from alternas.results.latency.device_command import (
+    DeviceCommand,
+    DeviceError,
+    device_commands,
+    measured_on,
+    read_numbers,
+)
+from alternas.results.latency.front import measure_front
 from alternas.results.latency.kept import read_latencies
 from alternas.results.latency.measurements import SHORT
-from alternas.results.latency.on_device import DeviceError, measure_on
+from alternas.results.latency.nets import latency_rows, latency_table, measure_nets, nets_of
+from alternas.results.latency.on_device import measure_on
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.runs.status import Status
 from alternas.results.runs.store import read_records
 from alternas.search.spec import SearchSpec
 from alternas.search.strategies.history import State
-from alternas.search.training import latency_job
+from alternas.search.training import failures, latency_job
 from alternas.search.training.job import Job, JobResult, LatencyJob
 from alternas.search.training.latency_job import measure_job
 from alternas.search.trials import devices as trial_devices
@@ -38,7 +49,7 @@ from alternas.search.trials.search_trials import SearchTrials
 from command_line import Run
 from fakes import NETS, FakeExecutor, SilentView, milliseconds, on_device, run_loop, spec_of
 from pages import ROOT
-from runs import add_measured
+from runs import add_measured, made_run, net_row
 
 BOARD = "board=ssh board ./bench {model}"
 IMAGE = (1, 8, 8)
@@ -134,9 +145,9 @@ def exported(monkeypatch: pytest.MonkeyPatch) -> None:
     form = SimpleNamespace(
         file="model.onnx", write=lambda net, folder: (folder / "model.onnx").write_bytes(b"x" * 4000)
     )
-    monkeypatch.setattr(module, "check_formats", lambda name: (name,))
-    monkeypatch.setattr(module, "format_of", lambda name: form)
-    monkeypatch.setattr(module, "export_net_of", lambda network: network)
+    monkeypatch.setattr(on_this_machine, "check_formats", lambda name: (name,))
+    monkeypatch.setattr(on_this_machine, "format_of", lambda name: form)
+    monkeypatch.setattr(on_this_machine, "export_net_of", lambda network: network)
 
 
 @pytest.fixture
@@ -162,6 +173,22 @@ def test_the_median_of_repeats_counts(script: Callable[[str], DeviceCommand]) ->
     assert (found.latency_ms, found.low_ms, found.high_ms, found.repeats) == (3.05, 3.0, 3.1, 3)
     assert (found.numbers, found.busy, found.tight) == ({"energy_mj": 6}, 0.0, True)
     assert found.to_dict()["device"] == "board"
+
+
+def test_a_device_of_energy_alone_measures_a_front(script: Callable[[str], DeviceCommand], tmp_path: Path) -> None:
+    device, cost = script("print('{\"energy_mj\": %d}' % (50 + count))"), static_cost(NETS[0], 10, 8, 1).totals()
+    run = made_run(tmp_path / "mine", [net_row(0, NETS[0], cost=cost, accuracy=0.8)], settings={"objective": "macs"})
+    measure_front(run, "macs", {device: ["energy_mj"]})
+    (found,) = read_latencies(run)
+    assert (found.value("energy_mj"), found.value("latency_ms")) == (50.5, None)
+    pairs = list(measure_nets(nets_of(str(run))[0], {device: ()}, run))
+    assert [latency.numbers for _, latency in pairs] == [{"energy_mj": 53}], "any number will do"
+    console = Console(width=160, record=True, file=io.StringIO())
+    console.print(latency_table(latency_rows(pairs), device))
+    head, cells, *_ = [line for line in console.export_text().splitlines() if "net" in line or "trial 0" in line]
+    assert "energy_mj" in head
+    assert cells.split()[:3] == ["trial", "0", "-"]
+    assert not list(measure_nets(nets_of(str(run))[0], {device: ["latency_ms"]})), "which this search would rank by"
 
 
 def test_repeats_that_differ_call_for_more_and_a_busy_device_is_said(script: Callable[[str], DeviceCommand]) -> None:
@@ -194,7 +221,7 @@ def test_runs_that_agree_need_no_further_one(
 ])  # fmt: skip
 def test_failures_have_a_status(body: str, status: str, said: str, script: Callable[[str], DeviceCommand]) -> None:
     with pytest.raises(DeviceError, match=said) as raised:
-        measured(script(body))
+        measured(script(body), needed=["latency_ms"])
     assert raised.value.status == status
 
 
@@ -233,8 +260,10 @@ def test_a_net_measured_before_tells_whose_fault_it_is(
     monkeypatch.setattr(latency_job, "measure_on", measure)
     device = device_commands([BOARD])[0]
     job = LatencyJob(7, NETS[0], device, IMAGE, 10, probe=None if probe == "none" else NETS[1])
-    status = measure_job(job).status
-    assert status == ("unreachable" if probe == "fails" else failure)
+    with pytest.raises(DeviceError) as raised:
+        measure_job(job)
+    assert raised.value.status == ("unreachable" if probe == "fails" else failure)
+    assert failures.failure(job, raised.value).status == raised.value.status
 
 
 # What a search makes of it.
@@ -396,7 +425,7 @@ def test_a_command_that_never_worked_ends_the_search(controller: Callable[..., S
         return JobResult(job.id, "infeasible", error="device board: exit code 127")
 
     work = controller(trials=4)
-    with pytest.raises(OperationError, match="exit code 127; it has measured no net yet, so the command is at fault"):
+    with pytest.raises(OperationError, match="exit code 127; it has measured no net yet, so the setting or command"):
         run_loop(work, FakeExecutor(1, fate), SilentView())
     assert not work.store.records
 

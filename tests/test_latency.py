@@ -20,13 +20,18 @@ from scipy import stats
 from torch import nn
 
 from alternas.archs import InputError, build, static_cost, zoo
-from alternas.archs.errors import OperationError
 from alternas.results.latency import nets as measured_nets
 from alternas.results.latency import on_this_machine as measuring
-from alternas.results.latency.device_command import device_commands
+from alternas.results.latency.device_command import DeviceError, Latency, device_commands
 from alternas.results.latency.front import measure_front
 from alternas.results.latency.kept import read_latencies
-from alternas.results.latency.measurements import Effort, LatencySetting, latencies_of, latency_settings
+from alternas.results.latency.measurements import (
+    SHORT,
+    Effort,
+    LatencySetting,
+    latencies_of,
+    latency_settings,
+)
 from alternas.results.latency.nets import (
     TimedNet,
     describe_setting,
@@ -36,7 +41,9 @@ from alternas.results.latency.nets import (
     nets_of,
     rank_correlation_macs,
 )
-from alternas.results.latency.on_this_machine import Latency, measure, median_interval, session_of
+from alternas.results.latency.on_device import measure_on
+from alternas.results.latency.on_this_machine import measure, median_interval, session_of
+from alternas.results.runs.status import Status
 from alternas.results.runs.store import locked, read_events
 from runs import made_run, net_row
 
@@ -115,11 +122,13 @@ def test_a_busy_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     for load, said_ in ((7.0, 1.75), (1.9, 0.0)):
         monkeypatch.setattr("os.getloadavg", lambda load=load: (load, 0.0, 0.0))
         assert measure(Sleeper(), IMAGE, LatencySetting()).busy == said_
+        assert measure_on(LatencySetting(), Sleeper(), IMAGE, effort=SHORT).busy == 0, "of the training before"
 
 
 def test_a_net_that_does_not_run_is_one_line() -> None:
-    with pytest.raises(OperationError, match=r"latency, eager in float32 on cpu: .*shapes"):
-        measure(nn.Linear(3, 4), IMAGE, LatencySetting())
+    with pytest.raises(DeviceError, match=r"latency, eager in float32 on cpu: .*shapes") as raised:
+        measure_on(LatencySetting(), nn.Linear(3, 4), IMAGE)
+    assert raised.value.status == "infeasible", "as where a command ends with an exit code"
 
 
 @pytest.mark.parametrize(("given", "about"), [
@@ -209,7 +218,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_nets_of_a_run_are_measured_and_kept(run: Path) -> None:
     settings = latency_settings("cpu", "1,2", "float32", False, False, False, 1)
     heard: list[str] = []
-    found = list(measure_nets(nets_of("mine")[0], settings, run, heard.append))
+    found = list(measure_nets(nets_of("mine")[0], dict.fromkeys(settings, ()), run, heard.append))
     assert heard == ["trial 0", "trial 1"] * 2, "only those trained whole"
     events = read_events(run, "measured")
     kept = [{"key": event.net} | event.result for event in events]
@@ -230,32 +239,42 @@ def test_nets_of_a_run_are_measured_and_kept(run: Path) -> None:
 
 def test_the_front_is_measured_once(run: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
     asked: list[str] = []
+    trials = {net.key: net.name for net in nets_of("mine")[0]}
 
-    def measured(net: TimedNet, setting: Any, *_: Any) -> Latency | None:
-        asked.append(f"{net.name} {setting.device}")
+    def measured(setting: Any, network: Any, *_: Any) -> Latency:
+        asked.append(f"{trials[network.genotype.key]} {setting.device}")
         if setting.device == "away":
-            raise OperationError("device away: exit code 255")
+            raise DeviceError(Status.UNREACHABLE, "device away: exit code 255")
         return Latency(setting, 2.0, 2.0, 2.0, 0.1, 20, True, machine=measuring.cpu_name())
 
-    monkeypatch.setattr(measured_nets, "measured", measured)
-    places = [LatencySetting(), *device_commands(["away=b {model}"])]
-    measure_front(run, "macs", places)
+    monkeypatch.setattr(measured_nets, "measure_on", measured)
+    here, away = {LatencySetting(): ["latency_ms"]}, {device_commands(["away=b {model}"])[0]: ["energy_mj"]}
+    measure_front(run, "macs", here | away)
     assert asked == ["trial 0 cpu", "trial 1 cpu", "trial 0 away"], "what is not there is asked for no other net"
     assert "the front was not measured to its end: device away: exit code 255" in caplog.text
     assert [m.ms for m in read_latencies(run)] == [2.0, 2.0]
-    measure_front(run, "macs", places[:1])
+    measure_front(run, "macs", here)
     assert len(asked) == 3
     log = run / "records.jsonl"
     lines = log.read_bytes().splitlines(keepends=True)
     log.write_bytes(b"".join(line for line in lines if not line.startswith(b'{"event"')))
     monkeypatch.setattr("alternas.results.latency.front.MAX_SECONDS", 0.0)
-    measure_front(run, "macs", places[:1])
+    measure_front(run, "macs", here)
     assert asked[3:] == ["trial 0 cpu"], "the cheapest, then the time is over"
+
+
+def test_a_net_that_does_not_run_here_is_left_out(run: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    first, second = nets_of("mine")[0]
+    nets = [replace(first, make=lambda: nn.Linear(3, 4)), replace(second, make=Sleeper)]
+    found = measure_nets(nets, {LatencySetting(): ()}, run, effort=Effort(warm_s=0.0, least_s=0.01, most_s=0.05))
+    assert [net.name for net, _ in found] == ["trial 1"], "as on any other device"
+    assert "trial 0: latency, eager in float32 on cpu: " in caplog.text
+    assert [(m.key, m.seconds > 0) for m in read_latencies(run)] == [(second.key, True)]
 
 
 def test_a_run_at_work_is_not_measured(run: Path) -> None:
     with locked(run), pytest.raises(InputError, match="worked on by another process"):
-        next(measure_nets(nets_of("mine")[0], [LatencySetting()], run))
+        next(measure_nets(nets_of("mine")[0], {LatencySetting(): ()}, run))
     assert not read_events(run, "measured")
 
 
@@ -296,13 +315,13 @@ def test_a_net_larger_than_memory_is_refused_before_it_is_made(run: Path, monkey
     """A file of a hundred bytes can be of a net of petabytes."""
     huge = {"stem": {"kind": "none"}, "encoder": {"embed_dim": 65536, "depth": 1000, "heads": 1024, "patch": 16}}
     Path("huge.json").write_text(json.dumps(huge), encoding="utf-8")
-    monkeypatch.setattr("alternas.results.latency.nets.measure", lambda *_: pytest.fail("is measured"))
+    monkeypatch.setattr("alternas.results.latency.nets.measure_on", lambda *_: pytest.fail("is measured"))
     with pytest.raises(
         InputError, match=r"huge.json: its weights and maps take [\d,.]+ GiB at batch 1, this machine has"
     ):
-        next(measure_nets(nets_of("huge.json", "32")[0], [LatencySetting()]))
+        next(measure_nets(nets_of("huge.json", "32")[0], {LatencySetting(): ()}))
     with pytest.raises(InputError, match="at batch 1048576"):
-        next(measure_nets(nets_of("resnet50", "224")[0], [LatencySetting(batch=2**20)]))
+        next(measure_nets(nets_of("resnet50", "224")[0], {LatencySetting(batch=2**20): ()}))
 
 
 @pytest.mark.slow

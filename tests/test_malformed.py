@@ -40,9 +40,6 @@ FREE: dict[str, list[str]] = {  # by option: what it can never be
     "name": ["..", ".hidden", "-", "a/b", "/etc/x", "a b", "x" * 101, *ODD],
     "word": ["magic", "Pareto ", "pareto;off", "nsga23", "1", *ODD],
     "file": ["none.json", "none/none.npz", "folder.json", "/dev/null/x", "mine:99", "mine:x", ":", "timm:", *ODD],
-    "storage path": [
-        "s3:/bucket", "/shared/x", "bucket/x", "s3://[/x", "s3://", "http://x/y", "file://x/y", "s3://b?x=1", *ODD,
-    ],
     "place": ["tpu/1", "cpu/0", "cpu/1/float8", "cpu/1/float32/tf", "cpu/1/float32/eager/0", "a/b/c/d/e/f/g", "cpu/7"],
     "limit": ["0", "-1", "nan", "inf", "1e9", "x", "board=", "=1", "a b=1", "1k", "", *NO_NUMBER],
     "command": ["./bench", "{model}", "cpu=./bench {model}", "./bench '{model}", *ODD],
@@ -67,7 +64,6 @@ NAMES = {  # of options and arguments by kind; those of other commands than the 
     "size": "image_size from_size",
     "file": "recipe start spaces.space space data data.name weights arch target table start_with against trainer",
     "place": "latency latency_of supernet",
-    "storage path": "storage_path",
     "picture": "svg report.out",
     "out": "out assets plot",
     "port": "port",
@@ -82,8 +78,7 @@ ANY = {  # options that may hold anything, with the reason
     "nets": "names with patterns, of space pretrained alone: test_probe_job.py",
     "weights_dir": "a folder, of space pretrained alone: test_probe_job.py",
     "doctor.data": "what cannot be loaded is a finding of the doctor's",
-    "doctor.shared_folder": "likewise",
-    "doctor.storage_path": "likewise",
+    "doctor.folder": "likewise",
     "address": "a cluster that is not there is said when the run is there: test_cluster.py",
 }
 BASE = {  # what each command needs besides

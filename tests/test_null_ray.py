@@ -42,7 +42,7 @@ class OnNullCard(Worker):
 class Seen:
     """Says what card Ray has given it."""
 
-    def __init__(self, threads: int, device: str, share: float) -> None:
+    def __init__(self, threads: int, device: str, share: float, *files: Any) -> None:
         self.device = device
 
     def card(self) -> list[str]:

@@ -32,7 +32,7 @@ LOST = re.compile(r"trial \d+: (its worker died|a worker that trains beside this
 class OnCpu(Worker):
     """Ray gives it a card that is not there."""
 
-    def __init__(self, threads: int, device: str, share: float) -> None:
+    def __init__(self, threads: int, device: str, share: float, *files: Any) -> None:
         super().__init__(threads, "cpu")
 
 

@@ -67,14 +67,11 @@ def test_a_worker_stays_on_one_node() -> None:
         fit({"CPU": 3.0}, {"CPU": 3.0}, cpus=4.0)
 
 
-def test_devices_of_a_trial_may_lie_on_two_nodes_that_share_a_folder() -> None:
+def test_devices_of_a_trial_may_lie_on_two_nodes() -> None:
     three: dict[str, float] = {"CPU": 16.0, "GPU": 3.0}
     assert fit(three, three, gpus=2.0) == (3, 2.0)
-    assert fit(three, three, gpus=2.0, storage_path="s3://bucket/x") == (2, 2.0)
     with pytest.raises(InputError, match="gpus-per-trial: 8 asked for, 6 there"):
         fit(three, three, gpus=8.0)
-    with pytest.raises(InputError, match="gpus-per-trial: 4 asked for, 3 there on the largest node"):
-        fit(three, three, gpus=4.0, storage_path="s3://bucket/x")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
@@ -59,7 +60,7 @@ def cut(split: Split, images: int) -> Split:
     return Split(split.images[:images], split.y_N[:images])
 
 
-def in_two(folder: Path, do: Callable[[Member], Any]) -> list[Any]:
+def in_two(folder: Path, do: Callable[[Member], Any], address: str = "") -> list[Any]:
     """What two processes, of which this is the first, make of a job; None of one that died."""
     meet = folder / f"rendezvous-{next(numbers)}"
     meet.parent.mkdir(exist_ok=True)
@@ -68,7 +69,7 @@ def in_two(folder: Path, do: Callable[[Member], Any]) -> list[Any]:
     here, there = context.Pipe()
 
     def second() -> None:
-        there.send(do(Member(1, 2, str(meet))))
+        there.send(do(Member(1, 2, address or str(meet))))
         there.close()
         os._exit(0)
 
@@ -76,7 +77,7 @@ def in_two(folder: Path, do: Callable[[Member], Any]) -> list[Any]:
     other.start()
     there.close()
     try:
-        first = do(Member(0, 2, str(meet)))
+        first = do(Member(0, 2, address or str(meet)))
         return [first, here.recv()]
     except EOFError:
         return [first, None]
@@ -104,8 +105,8 @@ def test_a_batch_is_dealt_out_without_repeats_and_mixed_pairs_stay_together() ->
             assert [images - 1 - i for i in own] == list(reversed(own))
 
 
-@pytest.mark.parametrize("passes", [1, 2])
-def test_the_gradients_of_two_shards_are_those_of_the_whole(tmp_path: Path, passes: int) -> None:
+@pytest.mark.parametrize(("passes", "host"), [(1, ""), (2, ""), (1, "127.0.0.1")])
+def test_the_gradients_of_two_shards_are_those_of_the_whole(tmp_path: Path, passes: int, host: str) -> None:
     """Against a formula: least squares, whose gradient over all images is known."""
     x, w = torch.randn(7, 3, generator=generator_of(0, 0, 0)), torch.tensor([[1.0, -2.0, 0.5]])
     target = x.sum(1, keepdim=True)
@@ -123,7 +124,9 @@ def test_the_gradients_of_two_shards_are_those_of_the_whole(tmp_path: Path, pass
         assert net.weight.grad is not None
         return net.weight.grad[0].tolist(), loss.item()
 
-    for gradient, loss in in_two(tmp_path, shard):
+    with socket.create_server((host, 0)) as free:
+        address = f"tcp://{host}:{free.getsockname()[1]}" if host else ""
+    for gradient, loss in in_two(tmp_path, shard, address):
         assert gradient == pytest.approx(expected[0].tolist())
         assert loss == pytest.approx(F.mse_loss(x @ w.T, target).item())
 

@@ -404,7 +404,6 @@ class Apart:
         (("--supernet", "8", "--compile"), "compile: the nets of a supernet change with every step"),
         (("./apart.py", "--supernet", "8"), "supernet: the nets of space 'apart.py' share no weights: no two nets"),
         (("--supernet", "nobody"), "no run 'nobody' in runs/ here"),
-        (("--supernet", "8", "--storage-path", "file:///tmp/x"), "storage-path: the workers of a supernet must see"),
     ],
 )
 def test_wrong_input_is_one_line(

@@ -404,7 +404,7 @@ def test_a_killed_worker_leaves_the_bank_of_the_unbroken_run(
 class DiesConnecting:
     """A worker that trains with others; the second dies when all have met, before they know each other's address."""
 
-    def __init__(self, threads: int, device: str, share: float) -> None: ...
+    def __init__(self, threads: int, device: str, share: float, *files: Any) -> None: ...
     def take(self, data: Any) -> str:
         return ""
 

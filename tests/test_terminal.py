@@ -52,7 +52,7 @@ COMMANDS = {
     "few-shot": (["few-shot", "--from", EVIL, "--data", EVIL],),
     "study": (["study", EVIL], ["study", "data-size", "--data", EVIL, "--recipe", EVIL]),
     "bench": (["bench", "--strategy", EVIL], ["bench", "--plot", EVIL]),
-    "doctor": (["doctor", "--address", EVIL], ["doctor", "--storage-path", EVIL]),
+    "doctor": (["doctor", "--address", EVIL], ["doctor", "--folder", EVIL]),
 }  # of every command such as need no training: what they print, and how they refuse
 
 

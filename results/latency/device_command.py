@@ -1,6 +1,7 @@
-"""`DeviceCommand`: a device that nets are measured on by a command of the user's, and how its output is read.
+"""`Setting`: this machine's, or a `DeviceCommand`, a device that nets are measured on by a command of the user's.
 
-The command gets the file of an exported net and prints what it has measured. Knows no torch. on_device.py runs it.
+The command gets the file of an exported net and prints what it has measured, which is read here. `Latency` is what
+either has measured, `DeviceError` why it has not. Knows no torch. on_device.py measures.
 """
 
 from __future__ import annotations
@@ -9,14 +10,16 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from ...archs.cost import MAX_COST, MIN_COST
 from ...archs.errors import InputError, check_choice, short_repr
 from ...archs.json_files import check_fields, convert
 from ..export.formats import FORMATS
-from .measurements import DEVICES, Measurement, settings_in, side_text
+from ..runs.status import Status
+from .measurements import DEVICES, LatencySetting, Measurement, settings_in, side_text
 
 LATENCY = "latency_ms"  # what a bare number is
 UNNAMED = "device"  # name of a device that was given none
@@ -87,6 +90,53 @@ class DeviceCommand:
             re.sub(rf"\{{({'|'.join(PLACEHOLDERS)})\}}", lambda found: values[found[1]], word)
             for word in shlex.split(self.command)
         ]
+
+
+Setting = LatencySetting | DeviceCommand
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Milliseconds a batch takes."""
+
+    setting: Setting  # what it was measured under
+    latency_ms: float  # the median; 0 of a device that measures other things alone
+    low_ms: float  # of the 95 % interval of the median; of a device the least
+    high_ms: float  # likewise, or the most
+    latency_spread_ms: float  # distance of the quartiles
+    repeats: int  # times that these were taken from
+    tight: bool  # whether they agree as well as is asked for
+    # where the figures are doubtful, load of the machine before, over its cores; of a device how far repeats differ
+    busy: float = 0.0
+    memory_bytes: int | None = None  # peak on a GPU, weights included; of runtime onnx, over the runtime's own
+    machine: str = ""  # name of the device, or the command that measures on it
+    # what else was measured, by name: energy_mj of a batch where there is a meter; all that a command prints
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    seconds: float = 0.0  # that measuring took, export included; 0 where it is not known
+    when: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))  # in UTC
+
+    @property
+    def images_per_second(self) -> float:
+        return 1e3 * self.setting.batch / self.latency_ms if self.latency_ms else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Flat dict, as the log keeps it."""
+        rest = asdict(self)
+        del rest["setting"]
+        return self.setting.parts | rest | {"images_per_second": self.images_per_second}
+
+
+class DeviceError(Exception):
+    """A net was not measured.
+
+    Attributes:
+        status: unreachable, the device is not there; timeout; oom; infeasible, the net does not run there; or error,
+            the command printed no number.
+    """
+
+    def __init__(self, status: Status, message: str) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 def device_commands(texts: Iterable[str], form: str = "onnx") -> tuple[DeviceCommand, ...]:

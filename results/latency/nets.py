@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -32,15 +32,14 @@ from ..render.tables import short
 from ..render.terminal import plain
 from ..runs.status import Status
 from ..runs.store import Store, find_run, locked, read_records
-from .device_command import TIMEOUT_SECONDS, DeviceCommand
+from .device_command import TIMEOUT_SECONDS, DeviceCommand, DeviceError, Latency, Setting
 from .kept import measured_event
 from .measurements import FULL, Effort, LatencySetting
-from .on_device import SPREAD, DeviceError, measure_on
-from .on_this_machine import BUSY, Latency, check_device, measure, meter_of
+from .on_device import SPREAD, measure_on
+from .on_this_machine import BUSY, meter_of
 from .predictor import MIN_NETS, LatencyPredictor
 
 log = logging.getLogger("alternas")
-Setting = LatencySetting | DeviceCommand
 NOT_TIGHT = "?: the median's 95 % interval stayed wider than 2 %; other work on the machine?"
 NOT_TIGHT_ON_DEVICE = f"?: the quartiles of repeats stayed more than {SPREAD:.0%} apart: the device is busy"
 
@@ -125,40 +124,43 @@ def _timm_net(name: str, image_size: str) -> TimedNet:
 
 def measure_nets(
     nets: Sequence[TimedNet],
-    settings: Sequence[Setting],
+    asked: Mapping[Setting, Sequence[str]],
     folder: Path | None = None,
     on_net: Callable[[str], None] = lambda name: None,
     timeout_s: float = TIMEOUT_SECONDS,
-) -> Iterator[tuple[TimedNet, Latency]]:
+    effort: Effort = FULL,
+) -> Generator[tuple[TimedNet, Latency], None, None]:
     """Measure every net in every setting, one after the other, and keep each result in the run's log.
 
-    A run that is being searched is refused: its trainings would be in the way. Nets that a device fails on are left
-    out with a warning.
+    A run that is being searched is refused: its trainings would be in the way. Nets that do not run on a device are
+    left out with a warning.
 
     Args:
         nets: what to measure.
-        settings: in which, or by which command.
+        asked: in which setting, or by which command, which numbers must be had; () of any.
         folder: of the run whose nets they are; None keeps nothing.
         on_net: called with each net's name before it is measured.
         timeout_s: of one run of a command.
+        effort: how long, and how often.
 
     Raises:
-        InputError: if it is being searched, or a net and its batch are larger than this machine's memory.
-        OperationError: if a net does not run in a setting of this machine, or a device is not there.
+        InputError: if it is being searched, a net and its batch are larger than this machine's memory, or this machine
+            has not the device of a setting.
+        OperationError: if a device is not there.
     """
-    for setting in settings:
-        if isinstance(setting, LatencySetting):
-            check_device(setting)
-        elif timms := [net.name for net in nets if net.key.startswith(TIMM)]:
-            raise InputError(f"latency-command: nets of alternas can be exported, got {timms[0]}")
+    for setting in asked:
         for net in nets:
             net.check_memory(setting.batch)
     with _log_of(folder) as store:
-        for setting in settings:
+        for setting, needed in asked.items():
             for net in nets:
                 on_net(net.name)
-                latency = measured(net, setting, timeout_s)
-                if latency is None:
+                try:
+                    latency = measure_on(setting, net.make(), net.shape, needed, timeout_s, effort)
+                except DeviceError as error:
+                    if error.status == Status.UNREACHABLE:
+                        raise OperationError(f"{error}; is it there?") from None
+                    log.warning("%s: %s", net.name, error)
                     continue
                 if store:
                     store.append(measured_event(net.facts["trial"], net.key, net.image_size, latency.to_dict()))
@@ -175,23 +177,6 @@ def _log_of(folder: Path | None) -> Iterator[Store | None]:
         yield store
 
 
-def measured(net: TimedNet, setting: Setting, timeout_s: float, effort: Effort = FULL) -> Latency | None:
-    """One measurement; None, with a warning, where a device fails on the net.
-
-    Raises:
-        OperationError: if the net does not run on this machine, or the device is not there.
-    """
-    if isinstance(setting, LatencySetting):
-        return measure(net.make(), net.shape, setting, effort)
-    try:
-        return measure_on(setting, net.make(), net.shape, timeout_s=timeout_s, effort=effort)
-    except DeviceError as error:
-        if error.status == Status.UNREACHABLE:
-            raise OperationError(f"{error}; is it there?") from None
-        log.warning("%s: %s", net.name, error)
-        return None
-
-
 def latency_rows(pairs: Sequence[tuple[TimedNet, Latency]]) -> list[dict[str, Any]]:
     """A row for each net in one setting, the quickest first: what is known of it, its latency, ranks by both costs.
 
@@ -202,8 +187,8 @@ def latency_rows(pairs: Sequence[tuple[TimedNet, Latency]]) -> list[dict[str, An
         {"name": net.name, "key": net.key, **net.facts, **latency.to_dict(), "rank": None, "rank_macs": None}
         for net, latency in pairs
     ]
-    known = [row for row in rows if row.get("accuracy") is not None]
     for name, cost in (("rank", "latency_ms"), ("rank_macs", "macs")):
+        known = [row for row in rows if row.get("accuracy") is not None and row[cost]]
         ranks = pareto_ranks([(row["accuracy"], row[cost]) for row in known])
         for row, rank in zip(known, ranks, strict=True):
             row[name] = rank
@@ -218,7 +203,7 @@ def rank_correlation_macs(rows: Sequence[dict[str, Any]]) -> float | None:
 
 def prediction_lines(pairs: Sequence[tuple[TimedNet, Latency]]) -> list[str]:
     """How well latency of other nets is predicted from these in one setting; nothing where they are too few."""
-    known = {net.key: (net.cost, latency.latency_ms) for net, latency in pairs if net.cost}
+    known = {net.key: (net.cost, latency.latency_ms) for net, latency in pairs if net.cost and latency.latency_ms}
     if len(known) < MIN_NETS:
         return []
     error = LatencyPredictor(*zip(*known.values(), strict=True)).left_out_error()
@@ -248,7 +233,8 @@ def latency_table(rows: Sequence[dict[str, Any]], setting: Setting) -> Renderabl
         accuracy = row.get("value", row.get("accuracy"))
         table.add_row(
             row["name"],
-            f"{row['latency_ms']:.3g} ms" + ("" if row["tight"] else " ?"), f"{row['latency_spread_ms']:.2g}",
+            (f"{row['latency_ms']:.3g} ms" if row["latency_ms"] else "-") + ("" if row["tight"] else " ?"),
+            f"{row['latency_spread_ms']:.2g}",
             short(row["images_per_second"]), short(row["macs"]), "-" if accuracy is None else f"{accuracy:.4f}",
             str(row["rank"] or "-"), str(row["rank_macs"] or "-"),
             *(f"{row['memory_bytes'] / 1e6:.1f} MB" for _ in memory),

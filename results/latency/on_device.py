@@ -1,6 +1,7 @@
-"""Measures a net on a device by the user's command: exports it, runs the command, judges its repeats.
+"""`measure_on`: measures a net on a device, which is this machine or one that the user has a command for.
 
-What goes wrong is a `DeviceError`, which says how the job ends. It takes another net to tell whose fault that was.
+For a command the net is exported, the command run, and its repeats judged. What goes wrong is a `DeviceError`, which
+says how the job ends. It takes another net to tell whose fault that was.
 """
 
 from __future__ import annotations
@@ -11,17 +12,24 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
 from ...archs.children import ended_after
 from ...archs.cost import MAX_COST, MIN_COST
-from ..export.export_net import export_net_of
-from ..export.formats import check_formats, format_of
 from ..runs.status import Status
-from .device_command import LATENCY, TIMEOUT_SECONDS, DeviceCommand, read_numbers
+from .device_command import (
+    LATENCY,
+    TIMEOUT_SECONDS,
+    DeviceCommand,
+    DeviceError,
+    Latency,
+    Setting,
+    read_numbers,
+)
 from .measurements import FULL, Effort
-from .on_this_machine import Latency
+from .on_this_machine import exported, measure
 
 AWAY = (255, 75)  # exit codes of a device that is not there: ssh's own, and EX_TEMPFAIL of sysexits.h
 MAX_REPEATS = 9  # runs of the command
@@ -30,55 +38,57 @@ SPREAD = 0.1  # distance of the quartiles over the median: above it there are mo
 TAIL_BYTES = 65536  # of the output, that are read
 
 
-class DeviceError(Exception):
-    """A net was not measured.
-
-    Attributes:
-        status: unreachable, the device is not there; timeout; infeasible, the command failed; or error, it printed no
-            number.
-    """
-
-    def __init__(self, status: Status, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-
-
 def measure_on(
-    device: DeviceCommand,
+    setting: Setting,
     network: Any,
     shape: tuple[int, int, int],
-    needed: Sequence[str] = (LATENCY,),
+    needed: Sequence[str] = (),
     timeout_s: float = TIMEOUT_SECONDS,
     effort: Effort = FULL,
 ) -> Latency:
     """Measure a network on a device, for images of `shape` (channels, height, width): medians over repeats.
 
     Args:
-        device: whose command is run.
-        network: one that alternas built; exported as it is.
+        setting: of this machine, or the device whose command is run.
+        network: moved and converted for this machine, exported for a command.
         shape: of an image.
-        needed: numbers that the command must print; more repeats are made until the first of them is certain.
-        timeout_s: of one run of the command.
-        effort: so many repeats at least.
+        needed: numbers that a command must print; () takes any.
+        timeout_s: of one run of a command.
+        effort: how long, and how often at least.
 
     Raises:
-        InputError: if a package for the export is missing.
+        InputError: if this machine has not the device of the setting, or a package for the export is missing.
         DeviceError: if the device does not measure it.
         RuntimeError: if the network cannot be exported.
     """
     began = time.monotonic()
-    check_formats(device.form)
-    form = format_of(device.form)
+    if isinstance(setting, DeviceCommand):
+        latency = _by_command(setting, network, shape, needed, timeout_s, effort)
+    else:
+        latency = measure(network, shape, setting, effort)
+    return replace(latency, seconds=round(time.monotonic() - began, 3))
+
+
+def _by_command(
+    device: DeviceCommand,
+    network: Any,
+    shape: tuple[int, int, int],
+    needed: Sequence[str],
+    timeout_s: float,
+    effort: Effort,
+) -> Latency:
+    """Measure by a command; it is run until the first number needed is certain, or else latency, or what it prints."""
     with tempfile.TemporaryDirectory(prefix="alternas-") as folder:
-        form.write(export_net_of(network), Path(folder))
-        words = device.words(str(Path(folder) / form.file), shape, network.genotype.key)
-        found = [_numbers(device, words, needed, timeout_s) for _ in range(effort.repeats)]
-        while not _is_enough([of[needed[0]] for of in found]):
-            found.append(_numbers(device, words, needed, timeout_s))
+        file = exported(network, device.form, Path(folder))
+        words = device.words(str(file), shape, network.genotype.key)
+        found = [_numbers(device, words, needed, timeout_s)]
+        judged = [*needed, *({LATENCY} & found[0].keys()), *found[0]][0]
+        while len(found) < effort.repeats or not _is_enough([of[judged] for of in found]):
+            found.append(_numbers(device, words, (*needed, judged), timeout_s))
     names = [name for name in found[0] if all(name in of for of in found)]
     numbers = {name: statistics.median(of[name] for of in found) for name in names}
     times = [of.get(LATENCY, 0.0) for of in found]
-    spread = _spread([of[needed[0]] for of in found])
+    spread = _spread([of[judged] for of in found])
     return Latency(
         device,
         latency_ms=numbers.pop(LATENCY, 0.0),
@@ -90,7 +100,6 @@ def measure_on(
         busy=round(spread, 3) if spread > SPREAD else 0.0,
         machine=device.command,
         numbers=numbers,
-        seconds=round(time.monotonic() - began, 3),
     )
 
 
@@ -105,9 +114,9 @@ def _numbers(device: DeviceCommand, words: Sequence[str], needed: Sequence[str],
     """Numbers printed by one run of the command."""
     output = _output(device, words, timeout_s)
     numbers = read_numbers(output)
-    if missing := [name for name in needed if name not in numbers]:
+    if (missing := [name for name in dict.fromkeys(needed) if name not in numbers]) or not numbers:
         shown = " ".join(output.split())[-120:] or "nothing"
-        rule = f"no {', '.join(missing)} from {MIN_COST:g} to {MAX_COST:g} in what it printed"
+        rule = f"no {', '.join(missing) or 'number'} from {MIN_COST:g} to {MAX_COST:g} in what it printed"
         raise DeviceError(Status.ERROR, f"device {device.name}: {rule}: {shown}")
     return numbers
 

@@ -10,26 +10,22 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.benchmark import Timer
 
-from ...archs import Network
 from ...archs.cpus import usable_cpus
-from ...archs.errors import InputError, OperationError
+from ...archs.errors import InputError
 from ..export.export_net import export_net_of
 from ..export.formats import check_formats, format_of
+from ..runs.status import Status
+from .device_command import DeviceError, Latency
 from .footprint import EnergyMeter, energy_meter, peak_memory
-from .measurements import FULL, ONNX_FORMATS, Effort, LatencySetting, cpu_name
-
-if TYPE_CHECKING:
-    from .device_command import DeviceCommand
+from .measurements import FULL, ONNX_FORMATS, SHORT, Effort, LatencySetting, cpu_name
 
 MIN_TIMES = 12  # that an interval is made of; fewer where a call takes more than its share of the time
 TIGHT = 0.02  # width of the median's 95 % interval over the median, from which on it is certain
@@ -37,37 +33,6 @@ NORMAL = 1.96  # 95 % of a normal distribution lies within so many deviations
 ENERGY_SECONDS = 1.0  # that a meter is read over; RAPL counts in milliseconds, NVML in tens of them
 WARM_CALLS = 3  # before a CUDA graph is captured: cuDNN chooses its kernels
 BUSY = 0.5  # load of other processes, over cores, that makes a measurement doubtful
-
-
-@dataclass(frozen=True)
-class Latency:
-    """Milliseconds a batch takes."""
-
-    setting: LatencySetting | DeviceCommand  # what it was measured under
-    latency_ms: float  # the median; 0 of a device that measures other things alone
-    low_ms: float  # of the 95 % interval of the median
-    high_ms: float  # likewise
-    latency_spread_ms: float  # distance of the quartiles
-    repeats: int  # times that these were taken from
-    tight: bool  # whether the interval came to `TIGHT` before the time was up
-    # where the figures are doubtful, load of the machine before, over its cores; of a device how far repeats differ
-    busy: float = 0.0
-    memory_bytes: int | None = None  # peak on a GPU, weights included; of runtime onnx, over the runtime's own
-    machine: str = ""  # name of the device, or the command that measures on it
-    # what else was measured, by name: energy_mj of a batch where there is a meter; all that a command prints
-    numbers: Mapping[str, float] = field(default_factory=dict)
-    seconds: float = 0.0  # that measuring took, export included; 0 where it is not known
-    when: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))  # in UTC
-
-    @property
-    def images_per_second(self) -> float:
-        return 1e3 * self.setting.batch / self.latency_ms if self.latency_ms else 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Flat dict, as the log keeps it."""
-        rest = asdict(self)
-        del rest["setting"]
-        return self.setting.parts | rest | {"images_per_second": self.images_per_second}
 
 
 def measure(
@@ -79,13 +44,17 @@ def measure(
     """Latency of a network for images of `shape` (channels, height, width).
 
     The network is moved and converted. Images are random, weights whatever they are: neither changes the time. With
-    full effort, energy is read where this machine has a meter of it, and of runtime onnx peak memory.
+    full effort, energy is read where this machine has a meter of it, of runtime onnx peak memory, and the load of the
+    machine: in a search its average over a minute still holds the training before.
 
     Raises:
         InputError: if this machine has not the device, or not a CPU for each thread.
-        OperationError: if the net does not run so.
+        DeviceError: if the net does not run so.
     """
-    check_device(setting)
+    if setting.threads > (cpus := usable_cpus()):
+        raise InputError(f"threads: {setting.threads} asked for, this process may use {cpus} CPUs")
+    if setting.device == "cuda" and not torch.cuda.is_available():
+        raise InputError("device cuda: this machine has none that torch can use")
     load = os.getloadavg()[0] / (os.cpu_count() or 1)
     device, dtype = torch.device(setting.device), torch.float32
     if setting.runtime != "onnx":  # which takes float32 and is converted itself
@@ -107,7 +76,9 @@ def measure(
             memory = exported_memory(network, shape, setting)
     except (RuntimeError, NotImplementedError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise OperationError(f"latency, {setting.runtime} in {setting.dtype} on {setting.device}: {reason}") from None
+        status = Status.OOM if isinstance(error, torch.OutOfMemoryError) else Status.INFEASIBLE
+        where = f"{setting.runtime} in {setting.dtype} on {setting.device}"
+        raise DeviceError(status, f"latency, {where}: {reason}") from None
     low, high = median_interval(times)
     quartiles = statistics.quantiles(times, n=4)
     return Latency(
@@ -118,19 +89,11 @@ def measure(
         latency_spread_ms=1e3 * (quartiles[2] - quartiles[0]),
         repeats=len(times),
         tight=_is_tight(times),
-        busy=round(load, 2) if load > BUSY else 0.0,
+        busy=round(load, 2) if effort != SHORT and load > BUSY else 0.0,
         memory_bytes=memory,
         machine=torch.cuda.get_device_name(device) if on_gpu else cpu_name(),
         numbers=energy,
     )
-
-
-def check_device(setting: LatencySetting) -> None:
-    """Raise InputError if this machine has not the device, or not a CPU for each thread."""
-    if setting.threads > (cpus := usable_cpus()):
-        raise InputError(f"threads: {setting.threads} asked for, this process may use {cpus} CPUs")
-    if setting.device == "cuda" and not torch.cuda.is_available():
-        raise InputError("device cuda: this machine has none that torch can use")
 
 
 def meter_of(setting: LatencySetting) -> EnergyMeter:
@@ -173,15 +136,27 @@ def energy_of(run: Callable[[], object], meter: EnergyMeter, on_gpu: bool = Fals
     return {"energy_mj": used} if used > 0 else {}
 
 
+def exported(network: Any, form: str, folder: Path) -> Path:
+    """Write a network to a folder in an export format, to be measured, and return the file.
+
+    Raises:
+        InputError: if a package for the format is missing, or the network is timm's own.
+        RuntimeError: if it cannot be exported.
+    """
+    check_formats(form)
+    if not hasattr(network, "genotype"):
+        raise InputError(f"latency: {form} is exported of nets of alternas and of runs, not of timm:NAME")
+    format_of(form).write(export_net_of(network), folder)
+    return folder / format_of(form).file
+
+
 def exported_memory(network: nn.Module, shape: tuple[int, int, int], setting: LatencySetting) -> int | None:
     """Peak memory of a network in onnxruntime, see `footprint.peak_memory`; None where the system does not say it."""
     if not Path("/proc/self/clear_refs").exists():
         return None
-    assert isinstance(network, Network), "checked by session_of"
     with tempfile.TemporaryDirectory() as folder:
-        form = format_of(ONNX_FORMATS[setting.dtype])
-        form.write(export_net_of(network), Path(folder))
-        return peak_memory(Path(folder) / form.file, shape, setting.batch, setting.threads)
+        file = exported(network, ONNX_FORMATS[setting.dtype], Path(folder))
+        return peak_memory(file, shape, setting.batch, setting.threads)
 
 
 def _is_tight(times: Sequence[float]) -> bool:
@@ -218,20 +193,15 @@ def session_of(network: nn.Module, x_BCHW: Tensor, threads: int, dtype: str = "f
     For int8 the net is calibrated on random images: the time depends on what is quantized, not on the ranges.
 
     Raises:
-        InputError: if a package is missing, or the net is not one of ours.
+        InputError: if a package is missing, or the net cannot be exported.
         RuntimeError: if torch cannot express it in ONNX.
     """
-    check_formats(ONNX_FORMATS[dtype])
-    if not isinstance(network, Network):
-        raise InputError("runtime onnx: takes nets of alternas alone, not timm's")
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
     with tempfile.TemporaryDirectory() as folder:
-        form = format_of(ONNX_FORMATS[dtype])
-        form.write(export_net_of(network), Path(folder))
-        file = str(Path(folder) / form.file)
-        session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+        file = exported(network, ONNX_FORMATS[dtype], Path(folder))
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
     images = x_BCHW.numpy()
     return lambda: session.run(None, {"images": images})

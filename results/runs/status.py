@@ -14,7 +14,7 @@ class Status(StrEnum):
     NAN = "nan"  # a loss or a score that is not finite
     OOM = "oom"
     TIMEOUT = "timeout"
-    LOST = "lost"  # its worker died, or could not reach the artifact store
+    LOST = "lost"  # its worker died, or could not reach the driver's files
     INFEASIBLE = "infeasible"  # over a limit, more than the compute that is left, or a device does not run it
     DUPLICATE = "duplicate"
     # of jobs alone, and no fault of the net

@@ -68,7 +68,6 @@ class RunFacts(TypedDict, total=False):
     data: dict[str, Any]
     command: list[str] | None  # only a report needs these
     versions: dict[str, str] | None
-    storage_path: dict[str, Any]
     start_with: list[dict[str, Any]]
 
 

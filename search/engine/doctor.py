@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +21,17 @@ from rich.text import Text
 from ...archs import zoo
 from ...archs.cpus import usable_cpus
 from ...archs.errors import InputError, OperationError
-from ...archs.files import atomic_write
 from ...results.render.terminal import plain
 from ...results.runs.record import versions
 from ...results.runs.status import Status
 from ..data.dataset import DataConfig, DataSet, Pictures
 from ..data.images import one_line
 from ..data.load import load
-from ..training.artifacts import ArtifactStore, StoreError, check_uri, scratch
 from ..training.job import JobResult, TrainJob
+from ..training.job_files import Files
 from ..training.recipes import get
 from .connection import connect, disconnect
+from .driver_files import driver_files
 from .resources import Node
 from .worker import Worker
 
@@ -60,25 +59,25 @@ class CheckInputs:
     """Inputs of the checks on a node."""
 
     versions: dict[str, str]  # of the driver
-    folder: str  # that all nodes share, as a whole path; holds a file of the driver's with `token`
+    folder: str  # of runs at the driver, as a whole path; holds a file of the driver's with `token`
     token: str
+    files: Files  # of the driver
     data: DataSet | None  # those asked for; None if the driver cannot load them
     digits: DataSet  # for the tiny trial
-    store: ArtifactStore | None = None  # in which nodes and driver meet instead of `folder`; holds such a file too
 
 
 def look(node: str, inputs: CheckInputs, counted: Node) -> list[Check]:
     """Run all checks on this machine, which Ray calls `node` and of which it counts so many CPUs and GPUs."""
-    folder, store, data = Path(inputs.folder), inputs.store, inputs.data
+    data = inputs.data
     checks = {"versions": lambda: _versions(inputs.versions), "cpus": lambda: _cpus(counted.get("CPU", 0))}
     checks["gpus"] = lambda: _gpus(counted.get("GPU", 0))
     if data is not None:
         checks["data"] = lambda: _data(data)
-    if store is not None:
-        checks["checkpoints"] = lambda: _checkpoints(store, inputs.token)
-    else:
-        checks["storage"] = lambda: _storage(folder, inputs.token)
-    checks |= {"disk": lambda: _disk([] if store else [folder]), "trial": lambda: _trial(inputs.digits)}
+    checks |= {
+        "storage": lambda: _storage(inputs),
+        "disk": lambda: _disk(Path(tempfile.gettempdir())),
+        "trial": lambda: _trial(inputs.digits),
+    }
     return [checked(node, name, find) for name, find in checks.items()]
 
 
@@ -132,37 +131,22 @@ def _data(data: DataSet) -> str:
     return f"{data.name}: {len(data.train):,} training images, read here as {data.loader}"
 
 
-def _storage(folder: Path, token: str) -> str:
-    """Check that the driver's file is here and says the same, and that a file can be written beside it."""
-    path = folder / TOKEN
-    if not path.exists():
-        raise OperationError(f"{folder} is not the driver's folder: what the driver has written is not there")
-    if path.read_text(encoding="utf-8") != token:
-        raise OperationError(f"{path} is not what the driver has written")
-    with tempfile.NamedTemporaryFile(dir=folder, prefix=f"{TOKEN}-") as file:
-        file.write(token.encode())
-        file.flush()
-        os.fsync(file.fileno())
-    return f"{folder}: the driver's, and writable"
+def _storage(inputs: CheckInputs) -> str:
+    """Check that the driver's file can be brought here, and that a file can be sent, as workers do."""
+    path = f"{inputs.folder}/{TOKEN}"
+    with tempfile.TemporaryDirectory(prefix=TOKEN) as folder:
+        own = Path(folder) / TOKEN
+        inputs.files.fetch(path, own)
+        if own.read_text(encoding="utf-8") != inputs.token:
+            raise OperationError(f"{path} is not what the driver has written")
+        inputs.files.send(own, f"{path}-{uuid.uuid4().hex}")
+    return f"{inputs.folder}: the driver's, and writable"
 
 
-def _checkpoints(store: ArtifactStore, token: str) -> str:
-    """Check that the store has the driver's file, and that a file can be sent and deleted, as workers do."""
-    with scratch() as folder:
-        here, theirs = replace(store, home=folder), folder / "starts" / TOKEN
-        if not here.download(theirs) or theirs.read_text(encoding="utf-8") != token:
-            raise OperationError(f"{store}: is not the driver's, what the driver has sent is not there")
-        own = folder / "checkpoints" / uuid.uuid4().hex
-        atomic_write(own, lambda file: file.write(token.encode()))
-        here.upload(own)
-        here.delete(own)
-    return f"{store}: the driver's, and writable"
-
-
-def _disk(folders: Sequence[Path]) -> str:
-    free = {str(path): shutil.disk_usage(path).free for path in (*folders, Path(tempfile.gettempdir()))}
-    text = ", ".join(f"{size / 2**30:.1f} GiB free at {path}" for path, size in free.items())
-    if min(free.values()) < MIN_FREE:
+def _disk(path: Path) -> str:
+    free = shutil.disk_usage(path).free
+    text = f"{free / 2**30:.1f} GiB free at {path}"
+    if free < MIN_FREE:
         raise OperationError(f"{text}; a search needs {MIN_FREE / 2**30:g} GiB at the least")
     return text
 
@@ -197,16 +181,13 @@ def drawn(checks: Sequence[Check]) -> Table:
     return table
 
 
-def examine(address: str, data: str, folder: Path, checkpoints: str = "") -> list[Check]:
+def examine(address: str, data: str, folder: Path) -> list[Check]:
     """Look at the driver and every node of the cluster at `address`, or of one of our own on this machine.
 
     Args:
         data: name of the data set that is to be reachable.
-        folder: that every node is to write to; made for the time being if it is not there.
-        checkpoints: URI of the artifact store that the nodes are to write to instead, if any.
+        folder: of runs at the driver; made for the time being if it is not there.
     """
-    if checkpoints:
-        check_uri(checkpoints)
     loaded: list[DataSet] = []
 
     def load_data() -> str:
@@ -217,15 +198,9 @@ def examine(address: str, data: str, folder: Path, checkpoints: str = "") -> lis
     checks = [Check("driver", "versions", True, own), checked("driver", "data", load_data)]
     token = uuid.uuid4().hex
     try:
-        with _marked_folder(folder, token), _marked_store(folder, checkpoints, token) as store:
-            digits = load(DataConfig("digits")).without_test()
-            inputs = CheckInputs(versions(), str(folder.resolve()), token, loaded[0] if loaded else None, digits, store)
-            checks.append(Check("driver", "storage", True, f"{inputs.folder}: writable"))
-            if store:
-                checks.append(Check("driver", "checkpoints", True, f"{store}: writable"))
-            return checks + _cluster(address, inputs)
-    except StoreError as error:
-        return [*checks, Check("driver", "checkpoints", False, one_line(error))]
+        with _marked_folder(folder, token):
+            checks.append(checked("driver", "storage", lambda: f"writable, {_disk(folder.resolve())}"))
+            return checks + _cluster(address, folder.resolve(), token, loaded[0] if loaded else None)
     except OSError as error:
         return [*checks, Check("driver", "storage", False, f"{folder}: {one_line(error)}")]
 
@@ -239,31 +214,16 @@ def _marked_folder(folder: Path, token: str) -> Iterator[None]:
         (folder / TOKEN).write_text(token, encoding="utf-8")
         yield
     finally:
-        (folder / TOKEN).unlink(missing_ok=True)
+        for file in folder.glob(f"{TOKEN}*"):
+            file.unlink()
         for path in made:
             if not any(path.iterdir()):
                 path.rmdir()
 
 
-@contextmanager
-def _marked_store(folder: Path, uri: str, token: str) -> Iterator[ArtifactStore | None]:
-    """Put a file of the driver's into a folder of the artifact store at `uri`, if any; the folder goes again."""
-    if not uri:
-        yield None
-        return
-    store = ArtifactStore(uri, f"{TOKEN}-{token[:8]}", folder.absolute())
-    store.check()
-    try:
-        with scratch() as own:
-            atomic_write(own / "starts" / TOKEN, lambda file: file.write(token.encode()))
-            replace(store, home=own).upload(own / "starts" / TOKEN)
-        yield store
-    finally:
-        store.clear()
-
-
-def _cluster(address: str, inputs: CheckInputs) -> list[Check]:
+def _cluster(address: str, folder: Path, token: str, data: DataSet | None) -> list[Check]:
     """Run the checks on each node of the cluster."""
+    digits = load(DataConfig("digits")).without_test()
     try:
         connect(address)
     except (InputError, OperationError) as error:
@@ -272,6 +232,7 @@ def _cluster(address: str, inputs: CheckInputs) -> list[Check]:
         nodes = [node for node in ray.nodes() if node["Alive"]]
         have = ray.cluster_resources()
         size = f"{len(nodes)} nodes, {have.get('CPU', 0):g} CPUs, {have.get('GPU', 0):g} GPUs"
+        inputs = CheckInputs(versions(), str(folder), token, driver_files(), data, digits)
         shared, started = ray.put(inputs), []
         for node in nodes:
             name = f"{node['NodeManagerHostname']} {node['NodeID'][:6]}"  # a machine may hold several nodes

@@ -28,6 +28,7 @@ from ..training.bank_jobs import SupernetJob
 from ..training.job import Job, JobResult, Progress, TrainJob
 from .cards import BadCards, BrokenCardError
 from .connection import check_raylet, connect, disconnect, first_line
+from .driver_files import driver_files
 from .resources import Node, Resources, check_alone, resolve_gpus, threads_of, worker_slots
 from .worker import Worker
 from .worker_group import WorkerGroup, open_workers
@@ -96,6 +97,7 @@ class Pool:
             self._threads = threads_of(self._resources, nodes, self.size)
             self._starved = False  # whether it was said that a net waits for its pictures
             self._data = ray.put(data)
+            self._files = None if resources.address in ("", "local") else driver_files()
             for _ in range(self.size):
                 self._start_group()
         except BaseException:
@@ -156,7 +158,7 @@ class Pool:
         disconnect()
 
     def _start_group(self) -> None:
-        group = open_workers(Worker, self._resources, self._threads)
+        group = open_workers(Worker, self._resources, self._threads, self._files)
         self._starting |= {worker.take.remote(self._data): group for worker in group.workers}
 
     def _confirm_start(self, ref: Any) -> None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from ...archs.errors import InputError
 from ...results.latency.measurements import LatencySetting
-from ..training.artifacts import check_uri
 
 Node = Mapping[str, float]  # what a node has, by name: "CPU", "GPU", and labels given to it
 ROUND = 1e-9
@@ -22,11 +21,8 @@ class Resources:
     workers: int = 0  # trials at a time; 0 means as many as fit
     cpus: float = 1.0  # of each worker; also its number of torch threads, at least one
     gpus: float | None = None  # of each trial: a share, or several that train its net; None: one if there are any
-    storage_path: str = ""  # URI for what workers write; "" is the run's folder, which every node then sees
 
     def __post_init__(self) -> None:
-        if self.storage_path:
-            check_uri(self.storage_path)
         if self.workers < 0:
             raise InputError(f"workers: must be 0 (as many as fit) or more, got {self.workers}")
         if not math.isfinite(self.cpus) or self.cpus <= 0:
@@ -80,13 +76,10 @@ def worker_slots(resources: Resources, nodes: Sequence[Node]) -> int:
         InputError: if they do not fit, naming the option.
     """
     cpus, gpus, world = resources.cpus, resources.gpus or 0.0, resources.world
-    slots = _device_slots(resources, nodes)
-    # nodes that share no folder cannot share a training either
-    fits = sum(n // world for n in slots) if resources.storage_path else sum(slots) // world
-    if fits < 1 and sum(slots):
-        where = " on the largest node" if resources.storage_path else ""
-        most = max(slots) if resources.storage_path else sum(slots)
-        raise InputError(f"gpus-per-trial: {world} asked for, {most} there{where}")
+    slots = sum(_device_slots(resources, nodes))
+    fits = slots // world
+    if fits < 1 and slots:
+        raise InputError(f"gpus-per-trial: {world} asked for, {slots} there")
     if fits < 1:
         name, share = ("GPU", gpus) if any(node.get("CPU", 0) + ROUND >= cpus for node in nodes) else ("CPU", cpus)
         most = max((node.get(name, 0) for node in nodes), default=0.0)

@@ -1,6 +1,6 @@
 """A search inside a `ray.tune.Tuner`. One trial of Tune is a task: a net's training up to its next rung or its end.
 
-The net's state lies in the run's folder, as with every engine; Tune's own checkpoints are empty.
+The net's state lies in the run's folder at the driver, as with every engine; Tune's own checkpoints are empty.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from ..data.dataset import DataSet
 from ..driver import Driver
 from ..prepare import prepare
 from ..probe.job import CutResult
-from ..redact import REDACTED, shown_url
 from ..run import opened
 from ..spec import SearchSpec
 from ..summary import conclude
 from ..training.job import JobResult, Point, Progress, TrainJob
 from ..trials.producer import Idle
 from ..trials.search_trials import SearchTrials
+from .driver_files import DriverFiles, driver_files
 from .worker import Worker
 
 Moment = tuple[str, float]  # a process, and seconds of its own clock, which no one sets back
@@ -76,12 +76,14 @@ class TuneTrainable(Trainable):
         gpus = {"GPU": 1.0} if ray.cluster_resources().get("GPU", 0) >= 1 else {}
         return PlacementGroupFactory([{"CPU": 1.0} | gpus])
 
-    def setup(self, config: dict[str, Any], worker: type[Worker], data: DataSet, since: Moment) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def setup(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, config: dict[str, Any], worker: type[Worker], data: DataSet, since: Moment, files: DriverFiles
+    ) -> None:
         """Take the data. Tasks that were not handed out since then are of an earlier driver."""
         resources = self.trial_resources
         have = resources.required_resources if resources else {}
         gpus = have.get("GPU", 0.0)
-        self._worker = worker(max(1, int(have.get("CPU", 1))), "cuda" if gpus else "cpu", min(1.0, gpus))
+        self._worker = worker(max(1, int(have.get("CPU", 1))), "cuda" if gpus else "cpu", min(1.0, gpus), files)
         self._worker.take(data)
         self._since = since
         self.reset_config(config)
@@ -147,8 +149,13 @@ class TuneSearch:
 
         It trains no task that was handed out before now: such as `Tuner.restore` brings back are not the search's.
         """
-        data = self.context.data.without_test()
-        return with_parameters(TuneTrainable, worker=Worker, data=data, since=_now())  # pyright: ignore[reportReturnType]
+        data, files = self.context.data.without_test(), self._files
+        return with_parameters(TuneTrainable, worker=Worker, data=data, since=_now(), files=files)  # pyright: ignore[reportReturnType]
+
+    @cached_property
+    def _files(self) -> DriverFiles:
+        """The run's files, for workers on other nodes, as long as this search is held."""
+        return driver_files()
 
     def tune_config(self, workers: int) -> TuneConfig:
         """For `Tuner(tune_config=...)`: this searcher, as many tasks as it takes, and actors that are used again.
@@ -178,15 +185,13 @@ class TuneSearch:
 def search(spec: SearchSpec) -> TuneSearch:
     """A search for a `ray.tune.Tuner`; the same again over a run that exists resumes it.
 
-    Of its resources only `storage_path` counts: where nets run is Tune's affair.
+    Its resources do not count: where nets run is Tune's affair.
 
     Raises:
         InputError: as `search`.
     """
     if measured := (*spec.measured, *spec.measured_at_end):
         raise InputError(f"{measured[0]}: inside Tune other trials would run beside a measurement")
-    if REDACTED in shown_url(spec.run.resources.storage_path):
-        raise InputError("storage-path: Tune would keep the URI with its password; leave that to the environment")
     if min(spec.run.budget.trial_minutes, spec.run.budget.hours) < math.inf:
         raise InputError("trial_minutes and hours: inside Tune time is Tune's affair: TuneConfig(time_budget_s=...)")
     return TuneSearch(prepare(spec, Console(stderr=True)))

@@ -16,7 +16,7 @@ from ..probe.job import FinetuneCutJob, ProbeJob
 from ..training.bank_jobs import EvaluateJob, SupernetJob
 from ..training.failures import failure
 from ..training.job import Job, JobResult, LatencyJob, Progress, TrainJob
-from ..training.job_files import local_files
+from ..training.job_files import Files, JobFiles
 from .cards import card_name, check_card, use_share
 
 if TYPE_CHECKING:
@@ -29,8 +29,9 @@ class Worker:
     A `BrokenCardError` of its methods says that it can do no more.
     """
 
-    def __init__(self, threads: int, device: str, share: float = 1.0) -> None:
-        """`share`: of the card's memory, which other workers may use too."""
+    def __init__(self, threads: int, device: str, share: float = 1.0, files: Files | None = None) -> None:
+        """A share of the card's memory, which other workers may use too; the driver's files, None if all see them."""
+        self._files = JobFiles(files) if files else None
         self._threads, self._on_card, self._share = threads, device == "cuda", share
         self._device = device
         self._loader: DeviceLoader | None = None
@@ -61,30 +62,13 @@ class Worker:
 
         torch.backends.cudnn.benchmark = isinstance(job, TrainJob)  # tries kernels for each new shape
         try:
-            match job:
-                case LatencyJob():
-                    from ..training.latency_job import measure_job
-
-                    yield measure_job(job)
-                case SupernetJob():
-                    from ..supernet.trainer import train_bank
-
-                    yield from train_bank(job, self._seen(WHOLE))
-                case EvaluateJob():
-                    from ..supernet.evaluate import evaluate_job
-
-                    yield evaluate_job(job, self._seen(WHOLE))
-                case ProbeJob():
-                    from ..probe.evaluate import probe_job
-
-                    yield probe_job(job, self._seen(WHOLE))
-                case FinetuneCutJob():
-                    from ..probe.finetune import finetune_job
-
-                    yield finetune_job(job, self._seen(WHOLE))
-                case TrainJob():
-                    with local_files(job) as local:
-                        yield from self._train(local)
+            if self._files is None:
+                yield from self._done(job)
+                return
+            with self._files.local(job) as local:
+                for event in self._done(local):
+                    self._files.send()
+                    yield event
         except Exception as error:  # noqa: BLE001 - any failure of a net is a typed record, with its type and place
             if self._on_card:
                 check_card(error)
@@ -100,6 +84,31 @@ class Worker:
             yield from self.run(job)
         finally:
             use_share(self._share)
+
+    def _done(self, job: Job) -> Iterator[Progress | JobResult]:
+        match job:
+            case LatencyJob():
+                from ..training.latency_job import measure_job
+
+                yield measure_job(job)
+            case SupernetJob():
+                from ..supernet.trainer import train_bank
+
+                yield from train_bank(job, self._seen(WHOLE))
+            case EvaluateJob():
+                from ..supernet.evaluate import evaluate_job
+
+                yield evaluate_job(job, self._seen(WHOLE))
+            case ProbeJob():
+                from ..probe.evaluate import probe_job
+
+                yield probe_job(job, self._seen(WHOLE))
+            case FinetuneCutJob():
+                from ..probe.finetune import finetune_job
+
+                yield finetune_job(job, self._seen(WHOLE))
+            case TrainJob():
+                yield from self._train(job)
 
     def _train(self, job: TrainJob) -> Iterator[Progress | JobResult]:
         if job.trainer:

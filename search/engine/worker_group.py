@@ -14,6 +14,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from ..training.job import Job, TrainJob
 from ..training.member import Member
+from .driver_files import DriverFiles
 from .resources import Resources
 
 RENDEZVOUS = "rendezvous-"  # beginning of the names of files by which the workers of a group find each other
@@ -53,17 +54,18 @@ class WorkerGroup:
             remove_placement_group(self.placement)
 
 
-def open_workers(worker: type, resources: Resources, threads: int) -> WorkerGroup:
+def open_workers(worker: type, resources: Resources, threads: int, files: DriverFiles | None = None) -> WorkerGroup:
     """Start the workers of a trial, with so many threads each: on one node where one has room for them.
 
-    Where nodes share no folder they are on one node in any case, for that is where they can meet.
+    Args:
+        files: of the driver, for those that may be on other nodes.
     """
     cpus, gpus = resources.cpus, resources.gpus_of_worker
     kind: Any = ray.remote(num_cpus=cpus, num_gpus=gpus)(worker)
-    given = threads, "cuda" if gpus else "cpu", gpus
+    given = threads, "cuda" if gpus else "cpu", gpus, *([files] if files else [])
     if resources.world == 1:
         return WorkerGroup([kind.remote(*given)])
     bundle = {"CPU": cpus} | ({"GPU": gpus} if gpus else {})
-    placement: Any = placement_group([bundle] * resources.world, "STRICT_PACK" if resources.storage_path else "PACK")
+    placement: Any = placement_group([bundle] * resources.world, "PACK")
     there = (PlacementGroupSchedulingStrategy(placement, i) for i in range(resources.world))
     return WorkerGroup([kind.options(scheduling_strategy=at).remote(*given) for at in there], placement)

@@ -27,7 +27,6 @@ from ..data.dataset import DataSet
 from ..data.views import WHOLE, View, seen
 from ..pretrained import Pretrained
 from ..run_config import RunConfig
-from ..training.artifacts import ArtifactStore
 from ..training.job import FewShot, InitWeights, JobId, JobResult, TrainJob, Workers
 from ..training.recipe import Recipe
 from ..training.trainer_file import TrainerFile
@@ -135,12 +134,10 @@ class PlanTrials(Producer):
         live: trials under way, by number.
     """
 
-    def __init__(
-        self, plan: Sequence[Training], context: ExperimentContext, store: Store, artifacts: ArtifactStore | None = None
-    ) -> None:
-        self.context, self.store, self._artifacts = context, store, artifacts
+    def __init__(self, plan: Sequence[Training], context: ExperimentContext, store: Store) -> None:
+        self.context, self.store = context, store
         self.folder = context.folder.absolute()  # a worker's current folder may be another
-        self.live = LiveTrials(artifacts)
+        self.live = LiveTrials()
         self.plan, self.ended = dict[str, Training](), dict[str, Record]()
         self._left = deque[Training]()
         recorded = {r.training_id: r for r in store.records if r.status in FINAL}
@@ -219,7 +216,6 @@ class PlanTrials(Producer):
             test=training.test,
             few_shot=training.few_shot,
             timeout_s=max(1.0, 60 * self.context.run.budget.trial_minutes),
-            store=self._artifacts,
             metric=self.context.metric,
             trainer=self.context.trainer,
         )

@@ -33,7 +33,6 @@ from ..run_config import RunConfig
 from ..run_facts import write_run_json
 from ..spec import differences
 from ..training import recipes
-from ..training.artifacts import artifact_store, check_store
 from ..training.job import Job
 from ..training.recipe import Recipe, check_devices, check_on
 from ..trials.forecast import ALONE, Known
@@ -84,22 +83,20 @@ def run_experiment(plan: Sequence[Training], context: ExperimentContext, console
         check_on(training.recipe, data.white_level, data.in_chans, data.image_size, data.several_labels)
         check_devices(training.recipe, len(data.train), context.run.resources.world)
         training.cost(data)  # refuses a net that cannot be built for these images
-    artifacts = artifact_store(folder, context.run.resources.storage_path)
-    check_store(artifacts)
     with locked(folder), closing(Store(folder)) as store:
         if store.records:
             _check_same_plan(context)
         if context.pretrained:
             context.pretrained.save()
-        write_run_json(folder, data, artifacts, settings=context.settings, recipes=context.recipes)
-        trials = PlanTrials(plan, context, store, artifacts)
+        write_run_json(folder, data, settings=context.settings, recipes=context.recipes)
+        trials = PlanTrials(plan, context, store)
         left = [training for training in trials.plan.values() if training.id not in trials.ended]
         if context.about:
             console.print(context.about, highlight=False, markup=False, soft_wrap=True)
         for line in _at_outset(left, context):
             console.print(line, highlight=False, markup=False, soft_wrap=True)
         console.print(_announced(left, len(trials.plan), data), highlight=False, soft_wrap=True)
-        driver = Driver(store, trials.folder, [trials], artifacts)
+        driver = Driver(store, trials.folder, [trials])
         seen = data if any(training.test for training in plan) else data.without_test()
         ended = drive(driver, ShownPlan(trials), context.run, seen, len(left), console)
     records = trials.records

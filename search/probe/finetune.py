@@ -18,13 +18,13 @@ import torch
 
 from ...archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
 from ...archs.cut_network import CutNetwork
-from ...archs.files import atomic_write
+from ...archs.files import atomic_write, check_folder
 from ...archs.timm.pooling import pooled
 from ...archs.weights import fill, save
 from ...results.runs.status import Status
 from ..data.dataset import DataSet
 from ..data.views import View, joined, seen
-from ..training.checkpoint import check_folder, device_name, read_checkpoint
+from ..training.checkpoint import device_name, read_checkpoint
 from ..training.job import InitWeights, JobResult, TrainJob
 from ..training.loaders import DeviceLoader, open_loader
 from ..training.loop import Trainer

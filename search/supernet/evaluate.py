@@ -11,13 +11,12 @@ import numpy as np
 import torch
 
 from ...archs import InputError, Network
-from ...archs.files import atomic_write
+from ...archs.files import atomic_write, check_folder
 from ...archs.weights import save
 from ...results.metrics import Scores, evaluate
 from ...results.ranking.metric import all_numbers
 from ...results.runs.status import Status
 from ..training.bank_jobs import EvaluateJob
-from ..training.checkpoint import check_folder
 from ..training.job import STATISTICS_IMAGES, JobResult
 from ..training.loaders import Batch, DeviceLoader
 from ..training.norms import estimate_norms

@@ -21,12 +21,12 @@ from torch import Tensor, nn
 
 from ...archs import Genotype, InputError
 from ...archs.blocks.axes import Axis
-from ...archs.files import atomic_write
+from ...archs.files import atomic_write, check_folder
 from ...results.ranking.metric import all_numbers
 from ...results.runs.status import Status
 from ..training.augment import mixed
 from ..training.bank_jobs import SupernetJob
-from ..training.checkpoint import check_folder, device_name, read_checkpoint
+from ..training.checkpoint import device_name, read_checkpoint
 from ..training.group import Group, GroupError, open_group
 from ..training.job import JobResult, Point, Progress
 from ..training.loaders import MIX, DeviceLoader

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import zipfile
 import zlib
@@ -14,7 +13,7 @@ from typing import Any
 import torch
 
 from ...archs import InputError
-from ...archs.files import atomic_write
+from ...archs.files import atomic_write, check_folder
 from ..data.dataset import DataSet
 from .job import TrainJob
 
@@ -42,14 +41,6 @@ def save_state(job: TrainJob, data: DataSet, state: dict[str, Any]) -> None:
     check_folder(job.checkpoint)
     whole = state | {"of": identity(job, data)}
     atomic_write(Path(job.checkpoint), lambda file: torch.save(whole, file))
-    send(job, job.checkpoint)
-
-
-def check_folder(file: str | Path) -> None:
-    """Raise FileNotFoundError if the folder of a run's file is gone: a new one would hold nothing but this file."""
-    home = Path(file).parent.parent
-    if not home.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "the run's folder is gone", str(home))
 
 
 def identity(job: TrainJob, data: DataSet) -> dict[str, Any]:
@@ -59,13 +50,6 @@ def identity(job: TrainJob, data: DataSet) -> dict[str, Any]:
     facts |= {"start": asdict(job.start) | {"weights": ""}} if job.start else {}
     facts |= {"task": job.task} if job.task != "classes" else {}
     return facts | ({"trainer": job.trainer.identity} if job.trainer else {})
-
-
-def send(job: TrainJob, *files: str) -> None:
-    """Send what was written to the job's artifact store, if it has one."""
-    if job.store:
-        for file in files:
-            job.store.upload(Path(file))
 
 
 def device_name(device: torch.device) -> str:

@@ -6,9 +6,10 @@ import traceback
 
 from ...archs.files import disk_error
 from ...archs.user_code import blamed
+from ...results.latency.device_command import DeviceError
 from ...results.runs.status import Status
-from .artifacts import StoreError
 from .job import Job, JobResult, TrainJob
+from .job_files import FilesError
 
 
 def failure(job: Job, error: BaseException) -> JobResult:
@@ -17,7 +18,9 @@ def failure(job: Job, error: BaseException) -> JobResult:
 
     if disk := disk_error(error):
         return JobResult(job.id, Status.FULL, error=f"a worker {disk}")
-    if isinstance(error, StoreError):
+    if isinstance(error, DeviceError):
+        return JobResult(job.id, error.status, error=str(error))
+    if isinstance(error, FilesError):
         return JobResult(job.id, Status.LOST, error=str(error))
     if isinstance(job, TrainJob) and job.trainer:
         line = blamed(error)[:300]

@@ -24,6 +24,7 @@ from .member import ALONE, Member
 
 PATIENCE = timedelta(minutes=5)  # for a worker that is starting, writes files, or has the more expensive net
 POLL_SECONDS = 0.05
+TCP = "tcp://"
 GONE = "a worker that was to train beside this one did not come"
 
 
@@ -112,32 +113,50 @@ def open_group(member: Member, device: torch.device, step: int) -> Iterator[Grou
         _listen_on_loopback()
     try:
         with _all_are_group_errors():
-            if not Path(member.rendezvous).exists():  # another died before this one came
-                raise GroupError(GONE)
-            store = dist.FileStore(member.rendezvous, member.world)  # pyright: ignore[reportPrivateImportUsage]
-            backend = _meet(store, member, device)
+            backend = _meet(store := _store(member), member, device)
             dist.init_process_group(backend, store=store, rank=member.rank, world_size=member.world, timeout=PATIENCE)
             ends = torch.tensor([step, -step], device=device)
             dist.all_reduce(ends, dist.ReduceOp.MAX)
         if ends.tolist() != [step, -step]:
-            raise GroupError(f"workers stand at different steps, this one at {step}: do all see the run's folder?")
+            raise GroupError(f"workers stand at different steps, this one at {step}")
         yield Group(member)
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
 
 
+def _store(member: Member) -> Any:
+    """Where the workers find each other: a file, or at the address of the first.
+
+    Raises:
+        GroupError: if another one died before this one came.
+    """
+    _check_meeting(member)
+    if not member.rendezvous.startswith(TCP):
+        return dist.FileStore(member.rendezvous, member.world)  # pyright: ignore[reportPrivateImportUsage]
+    host, _, port = member.rendezvous.removeprefix(TCP).rpartition(":")
+    is_first = member.rank == 0
+    return dist.TCPStore(host, int(port), member.world, is_first, PATIENCE, wait_for_workers=False)  # pyright: ignore[reportPrivateImportUsage]
+
+
+def _check_meeting(member: Member) -> None:
+    """Raise GroupError if the file where they meet is deleted, as by who knows that one is dead."""
+    if not (member.rendezvous.startswith(TCP) or Path(member.rendezvous).exists()):
+        raise GroupError(GONE)
+
+
 def _meet(store: Any, member: Member, device: torch.device) -> str:
     """Wait for all workers. Returns the backend: nccl where each has a card of its own, which nccl asks for; else gloo.
 
     Raises:
-        GroupError: if one does not come in time, or the file where they meet is deleted, as by who knows it is dead.
+        GroupError: if one does not come in time, or is known to be dead.
     """
     card = str(torch.cuda.get_device_properties(device).uuid) if device.type == "cuda" else "none"
     store.set(f"card {member.rank}", card)
     keys, late = [f"card {rank}" for rank in range(member.world)], time.monotonic() + PATIENCE.total_seconds()
-    while not (Path(member.rendezvous).exists() and store.check(keys)):
-        if not Path(member.rendezvous).exists() or time.monotonic() > late:
+    while not store.check(keys):
+        _check_meeting(member)
+        if time.monotonic() > late:
             raise GroupError(GONE)
         time.sleep(POLL_SECONDS)
     cards = {store.get(key) for key in keys}

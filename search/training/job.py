@@ -9,13 +9,11 @@ from typing import Any, NamedTuple
 
 from ...archs.errors import check_choice
 from ...archs.timm_net import Net
-from ...results.latency.device_command import LATENCY, TIMEOUT_SECONDS, DeviceCommand
-from ...results.latency.measurements import LatencySetting
+from ...results.latency.device_command import TIMEOUT_SECONDS, Setting
 from ...results.ranking.metric import Metric
 from ...results.runs.status import Status
 from ..data.views import WHOLE, View
 from ..probe.job import CutResult, FinetuneCutJob, ProbeJob
-from .artifacts import ArtifactStore
 from .bank_jobs import BankJobId, EvaluateJob, SupernetJob
 from .freezing import FREEZE_POLICIES
 from .member import ALONE, Member
@@ -106,7 +104,6 @@ class TrainJob:
         test: whether the final net is measured on the test split.
         few_shot: few-shot tasks to measure the final net on.
         timeout_s: the worker of a job that takes longer is killed.
-        store: where the worker leaves its files and finds them, if it does not see the driver's folder.
         curve_points: of the learning curve over a full budget; each is an evaluation.
         metric: what the net is ranked by, whose score its result has as accuracy.
         trainer: the user's own training; None is ours.
@@ -127,7 +124,6 @@ class TrainJob:
     test: bool = False
     few_shot: FewShot | None = None
     timeout_s: float = math.inf
-    store: ArtifactStore | None = None
     curve_points: int = CURVE_POINTS
     metric: Metric = field(default_factory=Metric)
     trainer: TrainerFile | None = None
@@ -176,11 +172,11 @@ class LatencyJob:
 
     trial: int
     genotype: Net
-    setting: LatencySetting | DeviceCommand
+    setting: Setting
     image: tuple[int, int, int]
     classes: int
     timeout_s: float = math.inf
-    needed: tuple[str, ...] = (LATENCY,)
+    needed: tuple[str, ...] = ()
     probe: Net | None = None
     command_timeout_s: float = TIMEOUT_SECONDS
 

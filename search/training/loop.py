@@ -18,14 +18,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...archs.files import atomic_write
+from ...archs.files import atomic_write, check_folder
 from ...archs.timm_network import build_net
 from ...archs.weights import save
 from ...results.metrics import LabelScores, Scores, collect
 from ...results.ranking.metric import all_numbers
 from ...results.runs.status import Status
 from .augment import mixed
-from .checkpoint import check_folder, device_name, load_state, save_state, send
+from .checkpoint import device_name, load_state, save_state
 from .cuda_graph import GraphedFunction, Number
 from .group import Group, GroupError, open_group
 from .inherit import init_weights
@@ -241,11 +241,9 @@ class Trainer:
             job = self.job
             check_folder(job.weights)
             self.weights_sha256 = save(self.task.unwrap(self.shipped), Path(job.weights))
-            send(job, job.weights)
             if isinstance(val, Scores) and isinstance(train_scores, Scores):  # several labels have no confusion
                 arrays: Any = val.arrays() | {"train": train_scores.confusion_KK.numpy()}
                 atomic_write(Path(job.confusion), partial(np.savez_compressed, **arrays))
-                send(job, job.confusion)
         test = self.numbers(self.evaluate("test"), "test_") if self.job.test else {}
         return self.numbers(train_scores, "train_") | test
 

@@ -13,7 +13,7 @@ class Member:
     Attributes:
         rank: of the worker, from 0; the first one reports progress and writes the files.
         world: how many workers have the job.
-        rendezvous: file where they meet; a new one each time.
+        rendezvous: file where they meet, or of a cluster tcp://HOST:PORT of the first; a new one each time.
         local: whether all of them are on one machine.
     """
 

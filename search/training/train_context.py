@@ -17,11 +17,11 @@ from torch import nn
 from ...archs import Genotype, InputError, Network, build
 from ...archs.errors import short_repr
 from ...archs.features import Features
-from ...archs.files import atomic_write
+from ...archs.files import atomic_write, check_folder
 from ...archs.json_files import MAX_NUMBER
 from ...archs.weights import save
 from ...results.runs.status import Status
-from .checkpoint import check_folder, device_name, load_state, save_state, send
+from .checkpoint import device_name, load_state, save_state
 from .inherit import init_weights
 from .job import JobResult, Point, Progress, TrainJob
 from .loaders import Batch, DeviceLoader
@@ -162,7 +162,6 @@ class TrainContext:
         if self.step >= self.total_steps:
             state = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in head.state_dict().items()}
             atomic_write(Path(self._job.head), lambda file: file.write(to_bytes(state)))
-            send(self._job, self._job.head)
             self._head_kept = True
 
     @property
@@ -190,7 +189,6 @@ class TrainContext:
         if self.step >= self.total_steps:
             check_folder(job.weights)
             self._weights_sha256 = save(self.net, Path(job.weights))
-            send(job, job.weights)
         accuracy = job.metric.score(self._metrics[wanted])
         metrics = {name: value for name, value in self._metrics.items() if (name, wanted) != ("accuracy", "accuracy")}
         return self._result(Status.OK, accuracy=accuracy, metrics=metrics)

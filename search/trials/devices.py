@@ -16,9 +16,16 @@ from typing import Any
 from ...archs import Cost, Genotype
 from ...archs.errors import InputError, OperationError
 from ...archs.timm_net import Net
-from ...results.latency.device_command import LATENCY, TIMEOUT_SECONDS, UNNAMED, DeviceCommand, split_number
+from ...results.latency.device_command import (
+    LATENCY,
+    TIMEOUT_SECONDS,
+    UNNAMED,
+    DeviceCommand,
+    Setting,
+    split_number,
+)
 from ...results.latency.kept import measured_event
-from ...results.latency.measurements import LatencySetting, Measurement
+from ...results.latency.measurements import Measurement
 from ...results.latency.predictor import MIN_NETS, LatencyPredictor
 from ...results.runs.events import Event, Line
 from ...results.runs.record import Record
@@ -48,7 +55,7 @@ class Device:
     def __init__(
         self,
         cost_fn: Callable[[Genotype], Cost],
-        setting: LatencySetting | DeviceCommand,
+        setting: Setting,
         image: tuple[int, int, int],
         classes: int,
         numbers: Sequence[str] = (LATENCY,),
@@ -107,16 +114,15 @@ class Device:
 
     @property
     def is_free(self) -> bool:
-        """Whether a net can be measured now. On a device that a command is for, one at a time."""
+        """Whether a net can be measured now; one at a time."""
         return not self._at_work and time.monotonic() >= self._retry_at
 
     def job(self, trial: int, net: Net, timeout_s: float) -> LatencyJob:
         """The job of measuring a net; a command's has its own limit of time."""
-        if not isinstance(self.setting, DeviceCommand):
-            return LatencyJob(trial, net, self.setting, self._image, self._classes, timeout_s)
         self._at_work = True
-        more = {"needed": self._numbers, "probe": self._probe, "command_timeout_s": self._timeout_s}
-        return LatencyJob(trial, net, self.setting, self._image, self._classes, **more)
+        most = math.inf if isinstance(self.setting, DeviceCommand) else timeout_s
+        of = (trial, net, self.setting, self._image, self._classes, most)
+        return LatencyJob(*of, self._numbers, self._probe, self._timeout_s)
 
     def release(self) -> None:
         """Note that the job has ended, however it did."""
@@ -129,8 +135,10 @@ class Device:
         if before.setting != new.setting:
             raise OperationError(f"latency: measured in {before.setting} before, and now in {new.setting}")
         self._misses = 0
-        if isinstance(self.setting, DeviceCommand) and (differ := numbers.get("busy")):
-            log.warning("device %s is busy: its repeats differ by %.0f %%", self.setting.name, 100 * float(str(differ)))
+        if differ := numbers.get("busy"):
+            log.warning(
+                "device %s is busy: its repeats differ by %.0f %%", self.setting.device, 100 * float(str(differ))
+            )
         return event
 
     def fail(self, result: JobResult) -> None:
@@ -139,16 +147,14 @@ class Device:
         Raises:
             OperationError: if that is the device's fault, and it has been away for too long, or none was ever measured.
         """
-        if not isinstance(self.setting, DeviceCommand):
-            return
         if result.status == Status.UNREACHABLE:
             if self._misses >= len(WAITS):
                 raise OperationError(f"{result.error}; tried {1 + len(WAITS)} times; the same command resumes")
             wait = WAITS[self._misses]
             self._misses, self._retry_at = self._misses + 1, time.monotonic() + wait
             log.warning("%s; tried again in %.0f s (%d of %d)", result.error, wait, self._misses, len(WAITS))
-        elif not self.known:
-            fault = "it has measured no net yet, so the command is at fault"
+        elif not self.known and result.status != Status.OOM:
+            fault = "it has measured no net yet, so the setting or command is at fault"
             raise OperationError(f"{result.error}; {fault}; correct it and search again")
 
     def value(self, key: str, number: str = "") -> float:

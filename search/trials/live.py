@@ -9,7 +9,6 @@ from collections.abc import Callable
 from ...results.runs.events import Event
 from ...results.runs.record import Record, now
 from ...results.runs.status import Status
-from ..training.artifacts import ArtifactStore
 from ..training.job import JobResult
 from .trial import Trial
 
@@ -30,11 +29,10 @@ class LiveTrials(dict[int, Trial]):
         queue: those to run before anything new: retries, resumed ones, further seeds.
     """
 
-    def __init__(self, artifacts: ArtifactStore | None) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.by_key: dict[str, Trial] = {}
         self.queue: deque[int] = deque()
-        self._artifacts = artifacts
 
     def enqueue(self, trial: Trial) -> None:
         """Take up a trial, to wait for a worker."""
@@ -90,6 +88,4 @@ class LiveTrials(dict[int, Trial]):
         if again:
             self.queue.appendleft(trial.number)
             return None
-        if self._artifacts:
-            self._artifacts.check()  # raises where the driver does not reach the store either: no fault of the trial
         return trial.finish(Status.LOST, f"{result.error}; {trial.retries} times")

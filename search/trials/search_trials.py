@@ -61,7 +61,7 @@ class SearchTrials(Producer):
         self.store, self.baselines = store, choose_baselines(context.baselines, context, store.records)
         self.history, self.weights = history_of(context, len(self.baselines)), source_of(context)
         self.shared = self.weights if isinstance(self.weights, SharedWeights) else None
-        self.live, settings = LiveTrials(context.artifacts), context.settings
+        self.live, settings = LiveTrials(), context.settings
         self.tally = RunTally(self.live, settings)
         self.budget = ComputeBudget(self.tally, settings, self.shared)
         self.references = choose_references(context)
@@ -197,7 +197,7 @@ class SearchTrials(Producer):
         if settings.tune or trial.is_finetuning:
             settings = replace(settings, recipe=Recipe.from_dict(trial.record_fields["recipe"]))
         points = self.context.curve_points(settings.recipe, trial.total_steps)
-        return trial.start(settings, self.folder, self.context.artifacts, points)
+        return trial.start(settings, self.folder, points)
 
     def take(self, job: TrainJob | EvaluateJob, result: JobResult) -> list[Line]:
         """What a result says of its trial: its end, or that it is paused, and that another falls out of the rung."""

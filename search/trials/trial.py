@@ -18,7 +18,6 @@ from ...spaces import Genes
 from ..data.views import fold_view
 from ..spec import SearchSpec
 from ..strategies.strategy_context import Traits
-from ..training.artifacts import ArtifactStore
 from ..training.job import MIN_CURVE_POINTS, InitWeights, JobResult, TrainJob
 from .work import Work
 
@@ -135,12 +134,11 @@ class Trial:
         """Accuracy at full budget, by seed."""
         return {seed: r.accuracy for seed, r in self.results_by_seed.items() if r.accuracy is not None}
 
-    def start(self, settings: SearchSpec, folder: Path, store: ArtifactStore | None, curve_points: int) -> TrainJob:
+    def start(self, settings: SearchSpec, folder: Path, curve_points: int) -> TrainJob:
         """Its next job: up to the next rung; a baseline, a reference or a further seed in one go.
 
         Args:
             settings: of the search, with the recipe of this trial.
-            store: where the worker leaves its files, if it does not see the folder.
             curve_points: over a full budget; where a net is trained on the fewest.
         """
         repeat = len(self.results_by_seed)
@@ -165,7 +163,6 @@ class Trial:
             start=start,
             curve_points=MIN_CURVE_POINTS if self.is_finetuning else curve_points,
             timeout_s=max(1.0, 60 * settings.run.budget.trial_minutes - seconds),
-            store=store,
             metric=settings.metric,
             trainer=settings.trainer,
         )
