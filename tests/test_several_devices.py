@@ -148,8 +148,9 @@ def close(ours: JobResult, theirs: JobResult, images: int) -> None:
     for mine, other in zip(ours.curve, theirs.curve, strict=True):
         assert mine.loss == pytest.approx(other.loss, abs=1e-5)
         assert mine.accuracy == pytest.approx(other.accuracy, abs=1.1 / images)
-    assert ours.metrics["nll"] == pytest.approx(theirs.metrics["nll"], abs=1e-5)
-    assert ours.metrics["train_nll"] == pytest.approx(theirs.metrics["train_nll"], abs=1e-5)
+    # The closed form of the last layer divides by small eigenvalues.
+    assert ours.metrics["nll"] == pytest.approx(theirs.metrics["nll"], abs=1e-4)
+    assert ours.metrics["train_nll"] == pytest.approx(theirs.metrics["train_nll"], abs=1e-4)
 
 
 def shared(job: TrainJob, data: DataSet) -> list[JobResult]:
