@@ -80,6 +80,7 @@ def test_a_destroyed_layer_is_given_back(tmp_path: Path, bench: MemoryLoader) ->
     after = trainer.refit(broken)
     assert isinstance(before, Scores)
     assert isinstance(after, Scores)
+    assert isinstance(broken, Scores)
     assert broken.accuracy < before.accuracy < after.accuracy
     assert after.nll < before.nll
 
