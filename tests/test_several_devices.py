@@ -148,9 +148,8 @@ def close(ours: JobResult, theirs: JobResult, images: int) -> None:
     for mine, other in zip(ours.curve, theirs.curve, strict=True):
         assert mine.loss == pytest.approx(other.loss, abs=1e-5)
         assert mine.accuracy == pytest.approx(other.accuracy, abs=1.1 / images)
-    # The closed form of the last layer divides by small eigenvalues.
-    assert ours.metrics["nll"] == pytest.approx(theirs.metrics["nll"], abs=1e-4)
-    assert ours.metrics["train_nll"] == pytest.approx(theirs.metrics["train_nll"], abs=1e-4)
+    assert ours.metrics["nll"] == pytest.approx(theirs.metrics["nll"], abs=1e-5)
+    assert ours.metrics["train_nll"] == pytest.approx(theirs.metrics["train_nll"], abs=1e-5)
 
 
 def shared(job: TrainJob, data: DataSet) -> list[JobResult]:
@@ -163,7 +162,7 @@ def shared(job: TrainJob, data: DataSet) -> list[JobResult]:
     [
         (GROUPED, replace(PLAIN, augment=RICH)),
         (GROUPED, replace(PLAIN, grad_accum_steps=2, sam_rho=0.05, clip_grad=1.0)),
-        (VIT, PLAIN),
+        (VIT, replace(PLAIN, refit=False)),  # its features hardly differ yet: rounding decides on the closed form
     ],
     ids=["ResNet, mixed", "ResNet, SAM in two passes", "ViT"],
 )
