@@ -19,7 +19,8 @@ from alternas.results.analysis.linear_probe import HELD_OUT, PENALTIES, Labelled
 from alternas.search.data.readers.synthetic import digit_arrays
 from alternas.search.data.splits import three_ways
 from alternas.search.training import episodes as probe
-from alternas.search.training.episodes import episode_accuracies, episode_table, features
+from alternas.search.training.episodes import episode_accuracies, episode_table
+from alternas.search.training.refit import features
 from nets import NETS, lively
 
 HEADS = ("basic", "hybrid", "vit", "vit pooled", "hidden head", "hidden token head")
@@ -91,8 +92,8 @@ def test_features_times_the_heads_weights_are_the_logits(name: str) -> None:
     list(net.stages.modules())[-1].eval()  # a net may be in both modes
     modes, buffers = [m.training for m in net.modules()], [b.clone() for b in net.buffers()]
     with pytest.raises(RuntimeError):
-        features(net, [(torch.zeros(1, 3, 16, 16), torch.zeros(1))])
-    f_ND, found_N = features(net, zip(x_NCHW.split(3), y_N.split(3), strict=True))
+        features(net, net.classifier, [(torch.zeros(1, 3, 16, 16), torch.zeros(1))])
+    f_ND, found_N = features(net, net.classifier, zip(x_NCHW.split(3), y_N.split(3), strict=True))
     assert [m.training for m in net.modules()] == modes
     assert all(torch.equal(one, two) for one, two in zip(net.buffers(), buffers, strict=True))
     assert not any(m._forward_pre_hooks for m in net.modules())

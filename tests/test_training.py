@@ -23,7 +23,7 @@ from alternas.search.training import optim as gradients
 from alternas.search.training import recipes
 from alternas.search.training.checkpoint import read_checkpoint
 from alternas.search.training.job import JobResult, Progress, TrainJob, curve_points
-from alternas.search.training.loaders import MemoryLoader
+from alternas.search.training.loaders import MemoryLoader, fed
 from alternas.search.training.recipe import Augment, Recipe
 from alternas.spaces import RandomChooser, get
 
@@ -145,7 +145,7 @@ def test_validation_takes_a_tenth_of_the_training_in_two_points_or_more(
 
 @pytest.mark.parametrize(("waited", "images_a_second"), [(1.0, None), (5.0, (100, 200)), (9.9, (100, 10_000))])
 def test_a_net_that_waits_for_its_images_is_told(waited: float, images_a_second: tuple[int, int] | None) -> None:
-    assert train.fed(1000, 10.0, waited) == images_a_second
+    assert fed(1000, 10.0, waited) == images_a_second
 
 
 def test_divergence_is_an_outcome(tmp_path: Path, bench: MemoryLoader) -> None:

@@ -22,11 +22,12 @@ from ...results.runs.weights_spec import WeightsSpec
 from ..data.dataset import DataConfig
 from ..data.load import load_classes
 from ..training import recipes
-from ..training.episodes import BATCH, episode_table, features
+from ..training.episodes import BATCH, episode_table
 from ..training.inherit import inherit, is_refitted
 from ..training.job import QUERIES
 from ..training.loaders import DeviceLoader, open_loader
 from ..training.norms import estimate_norms
+from ..training.refit import features
 
 SEEN = "the net was trained on these very images and classes: nothing here says how it learns new ones"
 TOO_FEW = "no episodes: too few validation images a class"
@@ -73,7 +74,7 @@ def few_shot_curves(config: FewShotConfig, console: Console) -> dict[str, Any]:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     loader = open_loader(data.without_test(), device, workers=2)
     net = _fit_images(weights.network, loader)
-    train, val = (Labelled(*features(net, loader.images(part, BATCH))) for part in ("train", "val"))
+    train, val = (Labelled(*features(net, net.classifier, loader.images(part, BATCH))) for part in ("train", "val"))
     curves = [{n: shot_accuracy(train, val, n, seed) for n in config.shots} for seed in range(config.seeds)]
     probe = [
         {"shots": k} | vars(mean_ci([curve[k] for curve in curves], SHARE, 1 / len(val.y_N))) for k in config.shots

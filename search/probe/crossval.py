@@ -15,10 +15,9 @@ from scipy.special import logsumexp
 
 from ...archs.errors import InputError
 from ..data.views import fold_numbers
-from .ridge import Features, LinearHead, Sample, axes_from_pictures, axes_from_sums, weighted_sums
+from .ridge import Features, LinearHead, Sample, axes_from_pictures, axes_from_sums, mean_of_some, weighted_sums
 
 FOLDS = 5
-SHIFTED_BY = 256  # pictures whose mean is taken off before products are summed
 CALIBRATED_ON = 1024  # pictures, at most, that logits are scaled by
 FACTORS = (-3.0, 7.0)  # natural logarithm of the least and the largest factor to logits
 
@@ -97,7 +96,7 @@ def fold_heads(f_NF: Features, pictures: LabelledPictures, balanced: bool = Fals
     others = [everything.of(np.setdiff1d(everything.rows, rows)) for rows in folds]
     if any(sample.is_wide for sample in others):
         return [axes_from_pictures(sample).best() for sample in (*others, everything)]
-    shift_F = f_NF[everything.rows[:SHIFTED_BY]].mean(0, dtype=np.float64)
+    shift_F = mean_of_some(everything)
     sums = [weighted_sums(everything.of(rows), shift_F) for rows in folds]
     whole = np.sum(sums, axis=0)
     lesser = [whole - each for each in sums]

@@ -29,10 +29,10 @@ from ..data.views import joined
 from ..training.checkpoint import device_name
 from ..training.job import JobResult
 from ..training.loaders import DeviceLoader
+from ..training.refit import set_layer
 from .crossval import LabelledPictures, labelled
 from .job import CutResult, ProbeJob
 from .probe import ProbeResult, fold_scores, metrics_of, probe
-from .ridge import LinearHead
 
 BATCH = 32
 STATES = 4  # nets whose weights a worker keeps in memory
@@ -127,17 +127,11 @@ def _on_front(job: ProbeJob, cuts: Sequence[Cut]) -> list[Cut]:
 def _keep(job: ProbeJob, cut: Cut, state: dict[str, Tensor], pictures: LabelledPictures, loader: DeviceLoader) -> str:
     """Write the weights of a cut net with its classifier, and its confusion of classes. Returns their digest."""
     network = CutNetwork(cut.net, pictures.classes, loader.data.in_chans, state).eval()
-    set_head(network, cut.result.head)
+    set_layer(network.head, cut.result.head)
     path = Path(job.weights) / f"{cut.net.key}.safetensors"
     digest = save(network, path)
     write_confusion(path, cut.result.logits_NK, pictures)
     return digest
-
-
-def set_head(network: CutNetwork, head: LinearHead) -> None:
-    """Give a cut net its classifier."""
-    weight, bias = torch.from_numpy(head.weight_KF).float(), torch.from_numpy(head.bias_K).float()
-    network.head.load_state_dict({"weight": weight, "bias": bias})
 
 
 def write_confusion(weights: Path, logits_NK: np.ndarray, pictures: LabelledPictures) -> None:

@@ -28,8 +28,9 @@ from ..training.checkpoint import device_name, read_checkpoint
 from ..training.job import InitWeights, JobResult, TrainJob
 from ..training.loaders import DeviceLoader, open_loader
 from ..training.loop import Trainer
+from ..training.refit import set_layer
 from .crossval import FOLDS, calibration, fold_heads, folds_of, labelled
-from .evaluate import BATCH, numbers_of, set_head, write_confusion
+from .evaluate import BATCH, numbers_of, write_confusion
 from .finetune_recipe import finetuning_recipe
 from .job import FinetuneCutJob
 from .probe import BALANCED, fold_scores, score_of
@@ -142,7 +143,7 @@ class Finetuning:
     def with_head(self, head: LinearHead) -> CutNetwork:
         """The frozen cut with a classifier."""
         network = self._network()
-        set_head(network, head)
+        set_layer(network.head, head)
         return network
 
     def _trained(self, loader: DeviceLoader, head: LinearHead) -> CutNetwork:

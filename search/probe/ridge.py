@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 
 PENALTIES = tuple(float(10 ** (power / 2)) for power in range(2, 9))  # 10 to 10,000
+SHIFTED_BY = 256  # pictures whose mean is taken off before products are summed
 MAX_LEFT_OUT = 2048  # pictures that leave-one-out is measured on
 CHUNK = 4096  # pictures that are held in float64 at a time
 CONSTANT = 1e-6  # of its mean: a feature of this standard deviation or less is constant, and gets no weight
@@ -143,6 +144,19 @@ def weighted_sums(sample: Sample, shift_F: np.ndarray) -> np.ndarray:
         columns *= np.sqrt(sample.w_N[rows])[:, None]
         sums += columns.T @ columns
     return sums
+
+
+def mean_of_some(sample: Sample) -> np.ndarray:
+    """A shift near the mean of the features, for `weighted_sums`."""
+    return sample.f_NF[sample.rows[:SHIFTED_BY]].mean(0, dtype=np.float64)
+
+
+def fitted(sample: Sample) -> LinearHead:
+    """The classifier of the best penalty."""
+    if sample.is_wide:
+        return axes_from_pictures(sample).best()
+    shift_F = mean_of_some(sample)
+    return axes_from_sums(weighted_sums(sample, shift_F), shift_F, sample).best()
 
 
 def axes_from_sums(sums: np.ndarray, shift_F: np.ndarray, sample: Sample) -> Axes:

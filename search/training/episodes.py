@@ -7,48 +7,27 @@ touches the global random state.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from ...archs import InputError, Network
+from ...archs import InputError
 from ...archs.errors import check_int
 from ...archs.weights import read
 from ...results.analysis.linear_probe import Labelled, at_places, by_class, hit_rate
 from ...results.ranking.stats import SHARE, mean_ci
 from .job import QUERIES, FewShot, TrainJob
 from .loaders import DeviceLoader
+from .refit import features
 
 BATCH = 500
 EPISODE_PENALTY = 1.0  # on features of length 1
 EPISODES = 1  # stream of random numbers; shots draw from another
-
-
-@torch.no_grad()
-def features(net: Network, batches: Iterable[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """(f_ND, y_N): what the last Linear of the head sees in eval mode, float32 and where the net is.
-
-    Afterwards every module is in the mode that it was in.
-    """
-    seen, y = [], []
-    last = [module for module in net.head.modules() if isinstance(module, nn.Linear)][-1]
-    modes = [(module, module.training) for module in net.modules()]
-    hook = last.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].float()))
-    net.eval()
-    try:
-        for x_BCHW, y_B in batches:
-            net(x_BCHW)
-            y.append(y_B)
-    finally:
-        hook.remove()
-        for module, mode in modes:
-            module.training = mode
-    return torch.cat(seen), torch.cat(y)
 
 
 def episode_accuracies(
@@ -109,7 +88,7 @@ def episode_table(
 def few_shots(job: TrainJob, few: FewShot, novel: DeviceLoader) -> dict[str, float]:
     """Mean accuracy of `few`'s episodes on the validation images of `novel`, by `metric_name`."""
     net = read(Path(job.weights)).to(novel.device)
-    pool = Labelled(*features(net, novel.images("val", BATCH)))
+    pool = Labelled(*features(net, net.classifier, novel.images("val", BATCH)))
     rows = episode_table(pool, few.ways, few.shots, few.episodes, job.seed)
     return {metric_name(row["ways"], row["shots"]): row["mean"] for row in rows}
 

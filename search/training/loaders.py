@@ -26,6 +26,7 @@ from .recipe import Augment, Recipe
 
 Batch = tuple[Tensor, Tensor]
 ORDER, AUGMENT, NOISE, MIX = range(4)  # streams of random numbers
+WAITED_SHARE = 0.2  # of a training's time; a loader that is waited for longer than that is reported
 
 
 class DeviceLoader(Protocol):
@@ -49,6 +50,13 @@ class DeviceLoader(Protocol):
 def open_loader(data: DataSet, device: torch.device, workers: int) -> DeviceLoader:
     """The loader for this data set; `workers` processes read where it streams."""
     return MemoryLoader(data, device) if data.loader == "memory" else StreamLoader(data, device, workers)
+
+
+def fed(images: int, seconds: float, waited: float) -> tuple[int, int] | None:
+    """Images a second that the loader feeds, and that the net could take; None if it hardly waits for them."""
+    if waited < WAITED_SHARE * seconds:
+        return None
+    return round(images / seconds), round(images / max(seconds - waited, 1e-9))
 
 
 def chosen_places(recipe: Recipe, seed: int, y_N: np.ndarray, start: int, stop: int) -> Iterator[tuple[int, Tensor]]:

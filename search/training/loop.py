@@ -21,23 +21,23 @@ from torch import Tensor
 from ...archs.files import atomic_write, check_folder
 from ...archs.timm_network import build_net
 from ...archs.weights import save
-from ...results.metrics import LabelScores, Scores, collect
-from ...results.ranking.metric import all_numbers
+from ...results.metrics import LabelScores, Scores
 from ...results.runs.status import Status
 from .augment import mixed
 from .checkpoint import device_name, load_state, save_state
 from .cuda_graph import GraphedFunction, Number
+from .evaluation import Evaluation
 from .group import Group, GroupError, open_group
 from .inherit import init_weights
 from .job import STATISTICS_IMAGES, JobResult, Point, Progress, TrainJob
-from .loaders import MIX, Batch, DeviceLoader
+from .loaders import MIX, Batch, DeviceLoader, fed
 from .norms import estimate_norms
-from .optim import FUSED, Ema, Gradients, autocast, memory_format, optimizer_for, peak_rate, rate_at
+from .optim import FUSED, Ema, Gradients, memory_format, optimizer_for, peak_rate, rate_at
 from .recipe import check_devices
+from .refit import Refitted, refit
 from .task import task_of
 
 CHECKPOINT_SECONDS = 20.0
-WAITED_SHARE = 0.2  # of a training's time; a loader that is waited for longer than that is reported
 RANK_SEEDS = 2**54  # between the seeds of one worker and the next: more than any seed and step come to
 
 
@@ -73,25 +73,20 @@ def _trained(trainer: Trainer) -> Iterator[Progress | JobResult]:
             saved = time.monotonic()
         if trainer.is_first:
             yield Progress(job.id, point, trainer.seconds)
-    val = trainer.scores or trainer.evaluate("val")
-    score, metrics = trainer.score(val), trainer.numbers(val)
+    evaluation = trainer.evaluation
+    val = trainer.scores or evaluation.scores("val")
+    score, metrics = evaluation.score(val), evaluation.numbers(val)
     if not math.isfinite(val.nll) or not math.isfinite(score):
         bad = f"{job.metric.name} {metrics[job.metric.name]}" if math.isfinite(val.nll) else f"NLL {val.nll}"
         yield trainer.result(Status.NAN, error=f"validation {bad} at step {trainer.step}")
         return
     trainer.save()
+    if job.stop_step >= job.total_steps:
+        val = trainer.refit(val)
+        score, metrics = evaluation.score(val), evaluation.numbers(val) | trainer.finish(val)
     if job.metric.is_accuracy:
         del metrics["accuracy"]
-    if job.stop_step >= job.total_steps:
-        metrics |= trainer.finish(val)
     yield trainer.result(Status.OK, accuracy=score, metrics=metrics)
-
-
-def fed(images: int, seconds: float, waited: float) -> tuple[int, int] | None:
-    """Images a second that the loader feeds, and that the net could take; None if it hardly waits for them."""
-    if waited < WAITED_SHARE * seconds:
-        return None
-    return round(images / seconds), round(images / max(seconds - waited, 1e-9))
 
 
 class Trainer:
@@ -120,11 +115,13 @@ class Trainer:
         self.step, self.seconds, self.curve = 0, 0.0, list[Point]()
         self.scores: Scores | LabelScores | None = None  # at this step, once evaluated
         self.fed: tuple[int, int] | None = None  # images a second: read, and that the net could take, where it waits
+        self.refitted: Refitted | None = None  # its last layer
         self.checkpoint_broken, self.weights_sha256 = False, ""
         if not (Path(job.checkpoint).exists() and self.load()) and self.init.refitted:
             estimate_norms(self.task.unwrap(self.net), recipe, loader)
             self.shipped.load_state_dict(self.net.state_dict())
         self.group = Group()
+        self.evaluation = Evaluation(job, loader, self.task, self.shipped, self.gradients)
         self.batches = self._batches(job.stop_step)
 
     def join(self, group: Group) -> None:
@@ -135,7 +132,7 @@ class Trainer:
         """
         images = len(self.loader.data.train)
         check_devices(self.recipe, images, group.member.world)
-        self.group = group
+        self.group = self.evaluation.group = group
         self.gradients.share_images(group.member.world, self.recipe.images_a_step(images))
 
     def _can_be_graph(self) -> bool:
@@ -162,8 +159,10 @@ class Trainer:
         loss = self.group.total(torch.stack(losses).mean()).item()  # the first synchronisation with the device
         images = len(losses) * self.recipe.images_a_step(len(self.loader.data.train))
         self.fed = fed(images, time.perf_counter() - start, waited) or self.fed
-        self.scores = self.evaluate("val")
-        self.curve.append(Point(self.step, loss, self.score(self.scores) if math.isfinite(loss) else math.nan))
+        self.scores = self.evaluation.scores("val")
+        self.curve.append(
+            Point(self.step, loss, self.evaluation.score(self.scores) if math.isfinite(loss) else math.nan)
+        )
         self.seconds += time.perf_counter() - start
 
     def train_step(self, x_BCHW: Tensor, y_B: Tensor) -> Tensor:
@@ -209,34 +208,17 @@ class Trainer:
         for part in self.init.frozen:
             part.eval()
 
-    # Evaluation.
-
-    def evaluate(self, split: str, most: int | None = None) -> Scores | LabelScores:
-        """Scores of the evaluated net on "train", "val" or "test"."""
-
-        def predict(batch: Batch) -> Batch:
-            with autocast(self.gradients.precision, self.loader.device):
-                return self.task.predict(self.shipped, *batch)
-
-        self.group.take_over(self.shipped.buffers())  # on CPUs each worker's batch norm has statistics of its own
-        self.shipped.eval()
-        batch_size = 2 * max(1, self.recipe.batch_size // self.gradients.passes)
-        logits, answers = collect(map(predict, self.loader.images(split, batch_size, most, self.job.member)))
-        return self.task.scores(self.group.joined(logits), self.group.joined(answers))
-
-    def numbers(self, scores: Scores | LabelScores, prefix: str = "") -> dict[str, float]:
-        """All scores by name, the one that the job is ranked by among them."""
-        return all_numbers(scores, self.job.metric, self.loader.data.classes, prefix)
-
-    def score(self, scores: Scores | LabelScores) -> float:
-        """Score by the job's metric."""
-        return self.job.metric.score(self.numbers(scores)[self.job.metric.name])
-
     # Results and checkpoints.
+
+    def refit(self, val: Scores | LabelScores) -> Scores | LabelScores:
+        """Fit the last layer in closed form if the recipe says so; the scores then."""
+        if self.recipe.refit:
+            self.refitted = refit(self.evaluation, self.recipe, val)
+        return self.refitted.scores if self.refitted else val
 
     def finish(self, val: Scores | LabelScores) -> dict[str, float]:
         """Save final weights and confusions; scores on as many training images as validation has, and on test."""
-        train_scores = self.evaluate("train", len(self.loader.data.val))
+        train_scores = self.evaluation.scores("train", len(self.loader.data.val))
         if self.is_first:
             job = self.job
             check_folder(job.weights)
@@ -244,12 +226,12 @@ class Trainer:
             if isinstance(val, Scores) and isinstance(train_scores, Scores):  # several labels have no confusion
                 arrays: Any = val.arrays() | {"train": train_scores.confusion_KK.numpy()}
                 atomic_write(Path(job.confusion), partial(np.savez_compressed, **arrays))
-        test = self.numbers(self.evaluate("test"), "test_") if self.job.test else {}
-        return self.numbers(train_scores, "train_") | test
+        numbers, test = self.evaluation.numbers, self.job.test
+        return numbers(train_scores, "train_") | (numbers(self.evaluation.scores("test"), "test_") if test else {})
 
     def result(self, status: Status, **changes: Any) -> JobResult:
         """The job's result, with what the trainer knows filled in."""
-        gradients, data = self.gradients, self.loader.data
+        gradients, data, refitted = self.gradients, self.loader.data, self.refitted
         at_end = min(len(data.train), len(data.val)) if self.step >= self.job.total_steps else 0
         estimated = min(STATISTICS_IMAGES, len(data.train)) if self.init.refitted else 0
         how = {
@@ -258,8 +240,9 @@ class Trainer:
             "passes": gradients.passes,
             "compiled": self.recipe.compile,
             **({"graph": True} if self.graph.graph else {}),
-            "evaluated": len(self.curve) * len(data.val) + at_end + estimated,
+            "evaluated": len(self.curve) * len(data.val) + at_end + estimated + (refitted.images if refitted else 0),
         }
+        how |= {"last_layer": "closed form" if refitted.kept else "trained"} if refitted else {}
         how |= {"judged": len(data.val)} if self.job.view.folds else {}
         how |= {"fed": self.fed} if self.fed and data.loader == "stream" else {}
         how |= {"devices": self.job.member.world} if self.job.member.world > 1 else {}

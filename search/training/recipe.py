@@ -115,6 +115,7 @@ class Recipe:
         precision: "float32", "bfloat16" or "float16" (autocast); "auto" takes what the device is fast in.
         compile: whether torch.compile makes the net faster first.
         augment: of the training images.
+        refit: whether the last layer is fitted in closed form at the end; see `training.refit`.
         min_steps: that `fitted_recipe` gives a training on few pictures at least; 0 leaves the epochs as they are.
     """
 
@@ -143,6 +144,7 @@ class Recipe:
     precision: str = "auto"
     compile: bool = False
     augment: Augment = field(default_factory=Augment)
+    refit: bool = False
     min_steps: Annotated[int, Meta(ge=0, le=10**9)] = 0
 
     def __post_init__(self) -> None:

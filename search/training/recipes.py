@@ -16,7 +16,8 @@ def smoke() -> Recipe:
     """Our own: seconds a net on digits-sized images; random shifts only, so that 6 stays 6."""
     return Recipe(
         "smoke", 14, 128, "adamw", 6e-3, 0.05,
-        clip_grad=1.0, label_smoothing=0.1, ema_decay=0.98, augment=Augment(pad=1), min_steps=300,
+        clip_grad=1.0, label_smoothing=0.1, ema_decay=0.98, augment=Augment(pad=1), refit=True,
+        min_steps=300,
     )  # fmt: skip
 
 

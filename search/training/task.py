@@ -39,9 +39,11 @@ class Task:
 
     Attributes:
         draws_on_device: whether nothing random comes from the CPU as the net trains.
+        has_classes: whether the net's logits are of classes, one a picture.
     """
 
     draws_on_device = True
+    has_classes = True
 
     def __init__(self, recipe: Recipe, data: DataSet) -> None:
         self.recipe, self.data, self.num_answers = recipe, data, len(data.classes)
@@ -73,6 +75,8 @@ class Task:
 class LabelsTask(Task):
     """Several labels a picture, y (B, K): a yes-or-no for each."""
 
+    has_classes = False
+
     def loss(self, forward: Forward, x_BCHW: Tensor, target: Tensor) -> Tensor:
         """Mean binary cross-entropy; label smoothing goes towards one half."""
         smoothing = self.recipe.label_smoothing
@@ -87,6 +91,7 @@ class MaskedPatchTask(Task):
     """Masked patch prediction; labels are not looked at."""
 
     draws_on_device = False
+    has_classes = False
 
     def __init__(self, recipe: Recipe, data: DataSet) -> None:
         super().__init__(recipe, data)
