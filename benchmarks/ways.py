@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from known_sets import Labelled, cell_photographs, digits, letters, lite, lite0_file, noise, stamps
+from known_sets import Labelled, cell_photographs, digits, letters, lite, noise, stamps
 from machine import RESULTS, TINY, keep, options, sized
 from PIL import Image
 from safetensors.torch import save_file
@@ -112,7 +112,6 @@ def write_weights() -> None:
         path = Path(f"imagenet/tf_efficientnet_lite{number}.in1k.safetensors")
         if not path.exists():
             save_file({name: tensor.contiguous() for name, tensor in lite(number).items()}, path)
-    lite0_file()
 
 
 def judged(name: str, seed: int, folder: Path) -> Iterator[Row]:
@@ -141,7 +140,7 @@ def run_ways(name: str, home: Path, seed: int) -> Iterator[tuple[str, str]]:
     call("search", "all", "--data", str(home), *from_nothing, *budget, "--seed", str(seed), "--name", f"{run}-search")
     yield "search", f"{run}-search"
     yield "baseline", f"{run}-search"
-    begin = ["--from", "imagenet.safetensors", "--arch", WHOLE]
+    begin = ["--from", "imagenet/tf_efficientnet_lite0.in1k.safetensors", "--arch", "timm:tf_efficientnet_lite0"]
     call("finetune", *begin, *once(WHOLE, home, WHOLE_SIDE), "--name", f"{run}-whole")
     yield "whole", f"{run}-whole"
     call("train", TIMM, *once(TIMM, home, about.side), "--name", f"{run}-timm")
