@@ -133,8 +133,6 @@ def test_a_search_among_cuts_from_the_command_line(served: Run, weights_dir: Pat
         (["--nets", "mine:3"], "nets: names of timm's nets"),
         (["--nets", "gone.pth"], "nets: no such file of weights"),
         (["--trials", "3"], "trials: a probe judges all cuts of a net at once"),
-        (["--max-latency-ms", "3"], "latency_ms: of cuts it is measured in the end"),
-        (["--objective", "latency_ms"], "latency_ms: of cuts it is measured in the end"),
     ],
 )
 def test_a_wrong_search_among_cuts_is_one_line(alternas: Any, tmp_path: Path, words: list[str], line: str) -> None:
