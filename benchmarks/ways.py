@@ -32,8 +32,9 @@ from safetensors.torch import save_file
 from sklearn.metrics import accuracy_score, balanced_accuracy_score
 
 import alternas
-from alternas.archs import static_cost, zoo
+from alternas.archs import build, static_cost, zoo
 from alternas.archs.errors import InputError
+from alternas.archs.weights import save
 from alternas.results.report.elements import Plot, Series
 from alternas.results.report.svg import plot_svg
 from alternas.results.runs.overview import run_row
@@ -112,6 +113,10 @@ def write_weights() -> None:
         path = Path(f"imagenet/tf_efficientnet_lite{number}.in1k.safetensors")
         if not path.exists():
             save_file({name: tensor.contiguous() for name, tensor in lite(number).items()}, path)
+    whole = build(zoo.get(WHOLE), 1000, 224)  # its tensors stand in the same order
+    pairs = zip(whole.state_dict().items(), lite(0).values(), strict=True)
+    whole.load_state_dict({name: tensor.reshape(own.shape) for (name, own), tensor in pairs})
+    save(whole, Path("imagenet.safetensors"))
 
 
 def judged(name: str, seed: int, folder: Path) -> Iterator[Row]:
@@ -140,7 +145,7 @@ def run_ways(name: str, home: Path, seed: int) -> Iterator[tuple[str, str]]:
     call("search", "all", "--data", str(home), *from_nothing, *budget, "--seed", str(seed), "--name", f"{run}-search")
     yield "search", f"{run}-search"
     yield "baseline", f"{run}-search"
-    begin = ["--from", "imagenet/tf_efficientnet_lite0.in1k.safetensors", "--arch", "timm:tf_efficientnet_lite0"]
+    begin = ["--from", "imagenet.safetensors", "--arch", WHOLE]
     call("finetune", *begin, *once(WHOLE, home, WHOLE_SIDE), "--name", f"{run}-whole")
     yield "whole", f"{run}-whole"
     call("train", TIMM, *once(TIMM, home, about.side), "--name", f"{run}-timm")

@@ -74,8 +74,7 @@ class SearchContext:
     @property
     def measured_here(self) -> LatencySetting | None:
         """How latency is measured on the workers' machine, beside which nothing may train; None where it is not."""
-        settings = (device.setting for device in self.devices.by_name.values())
-        return next((setting for setting in settings if isinstance(setting, LatencySetting)), None)
+        return self.devices.setting_here
 
     @property
     def scheduler(self) -> Scheduler:

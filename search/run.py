@@ -28,6 +28,7 @@ from .engine.progress import view_of
 from .engine.shown import ProgressView, Shown, ShownSearch
 from .prepare import prepare
 from .probe.finetuning import CutFinetuning
+from .probe.measuring import CutMeasuring
 from .probe.prepare import prepare_probe
 from .probe.probing import Probing
 from .probe.shown import ShownProbing
@@ -82,15 +83,16 @@ def search_cuts(spec: SearchSpec, console: Console) -> Path:
         with closing(Store(context.folder)) as store:
             probing = Probing(context, store)
             finetuning = CutFinetuning(probing, store)
-            driver = Driver(store, context.folder, [probing, finetuning])
+            driver = Driver(store, context.folder, [CutMeasuring(probing), probing, finetuning])
             if not driver.complete:
                 announce_probes(probing, console)
             data, most = context.data.without_test(), len(context.pairs)
-            if drive(driver, ShownProbing(probing, finetuning), spec.run, data, most, console):
+            shown = ShownProbing(probing, finetuning)
+            if drive(driver, shown, spec.run, data, most, console, context.devices.setting_here):
                 conclude_probes(probing, finetuning, console)
                 ended = True
     if ended:
-        _measure_front(spec, context.folder)
+        _measure_front(spec, context.folder, context.devices)
     return run_folder(spec.name)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -10,27 +12,30 @@ from typing import Any
 import pytest
 
 from alternas.archs import OperationError
-from alternas.archs.timm_net import CountedCost, CutNet
+from alternas.archs.timm_net import CountedCost, CutNet, net_from_dict
 from alternas.results.ranking.front import leaderboard
+from alternas.results.ranking.limits import Limits
 from alternas.results.ranking.metric import Metric
 from alternas.results.ranking.noise import noise_of
 from alternas.results.ranking.remarks import budget_lines, budget_order_lines, rising_lines
 from alternas.results.runs.record import versions
 from alternas.results.runs.status import Status
-from alternas.results.runs.store import Store, weights_file
+from alternas.results.runs.store import Store, read_records, weights_file
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from alternas.search.driver import Driver
+from alternas.search.prepare import devices_of
 from alternas.search.probe import context as context_module
 from alternas.search.probe.context import ProbeContext
 from alternas.search.probe.finetuning import CutFinetuning
 from alternas.search.probe.job import CutResult, FinetuneCutJob, ProbeJob
+from alternas.search.probe.measuring import CutMeasuring
 from alternas.search.probe.probing import Probing
 from alternas.search.spec import ProbeSpec
 from alternas.search.strategies.probe_order import ProbePair
-from alternas.search.training.job import JobResult
+from alternas.search.training.job import JobResult, LatencyJob
 from alternas.search.trials.producer import Idle
-from fakes import spec_of
+from fakes import price, row, spec_of
 
 CUTS = 3
 PAIRS = tuple(
@@ -49,8 +54,10 @@ def probed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProbeContext:
     return ProbeContext(spec, load(DataConfig("digits")), PAIRS, tmp_path, fields, {})
 
 
-def success(context: ProbeContext, job: ProbeJob | FinetuneCutJob) -> JobResult:
+def success(context: ProbeContext, job: ProbeJob | FinetuneCutJob | LatencyJob) -> JobResult:
     """Deeper cuts and more expensive nets are more accurate; the front's weights are left as the worker leaves them."""
+    if isinstance(job, LatencyJob):
+        return JobResult(job.id, Status.OK, latency=row(milliseconds(job.genotype)))
     if isinstance(job, FinetuneCutJob):
         assert Path(job.frozen).exists()
         Path(job.weights).write_bytes(b"weights")
@@ -68,6 +75,11 @@ def success(context: ProbeContext, job: ProbeJob | FinetuneCutJob) -> JobResult:
     return JobResult(job.id, Status.OK, seconds=1.0, device="cpu", cuts=tuple(cuts))
 
 
+def milliseconds(cut: Any) -> float:
+    """Of a device on which net_b is as fast as net_a, and net_c slower than its MACs say; deeper cuts take longer."""
+    return {"net_a": 1.0, "net_b": 1.0, "net_c": 50.0}[cut.name] * (cut.side / 64) ** 2 * (cut.block + 1)
+
+
 def run(context: ProbeContext, records: int | None = None, fate: Any = None) -> Probing:
     """Probe and train on until all has ended, or so many records are written: there the driver is killed."""
     return finetuned(context, records, fate)[0]
@@ -77,12 +89,12 @@ def finetuned(context: ProbeContext, records: int | None = None, fate: Any = Non
     with closing(Store(context.folder)) as store:
         probing = Probing(context, store)
         finetuning = CutFinetuning(probing, store)
-        driver = Driver(store, context.folder, [probing, finetuning])
+        driver = Driver(store, context.folder, [CutMeasuring(probing), probing, finetuning])
         while records is None or len(store.records) < records:
             job = driver.next()
             if job is Idle.OVER:
                 break
-            assert isinstance(job, ProbeJob | FinetuneCutJob)
+            assert isinstance(job, ProbeJob | FinetuneCutJob | LatencyJob)
             driver.take((fate and fate(job)) or success(context, job))
         return probing, finetuning
 
@@ -214,3 +226,61 @@ def test_a_cut_whose_finetuning_fails_stays_frozen(trained_on: ProbeContext) -> 
     assert statuses[0] == Status.LOST  # the third time
     assert {*statuses[1:]} <= {Status.OOM}
     assert len(tried) == len(statuses) + 2
+
+
+@pytest.fixture(params=[{"costs": ("latency_ms",)}, {"limits": Limits(latency_ms=40.0)}], ids=["objective", "limit"])
+def measured(probed: ProbeContext, request: pytest.FixtureRequest) -> Callable[[], ProbeContext]:
+    """The same search, whose cuts are measured; made anew for each session, as a search does that."""
+    spec = replace(probed.spec, polish=0.9, **request.param)
+    return lambda: replace(probed, spec=spec, devices=devices_of(spec, price, (1, 8, 8), 10))
+
+
+def test_the_front_is_that_of_all_cuts_measured(measured: Callable[[], ProbeContext], tmp_path: Path) -> None:
+    """Beside brute force over all latencies, though few are measured."""
+    context = measured()
+    probing = run(context)
+    everything = [(r, milliseconds(net_from_dict(r.genotype))) for r in probing.records.values()]
+    cost = {r.key: ms if context.spec.limits == {} else r.macs for r, ms in everything}
+    limit = context.spec.limits.get("latency_ms", math.inf)
+    within = [r for r, ms in everything if ms <= limit]
+    best = {
+        r.key
+        for r in within
+        if not any(
+            cost[o.key] <= cost[r.key]
+            and o.accuracy >= r.accuracy
+            and (cost[o.key], o.accuracy) != (cost[r.key], r.accuracy)
+            for o in within
+        )
+    }
+    front = probing.front_records()
+    assert {r.key for r in front} == best
+    known = context.devices.of("latency_ms").known
+    assert len(known) < len(everything)
+    over = {(r.genes["net"], r.genes["side"], r.genes["block"]) for r, ms in everything if ms > limit}
+    cuts = {
+        tuple(r.genes[gene] for gene in ("net", "side", "block")) for r in probing.records.values() if r.key in known
+    }
+    assert not [cut for cut in cuts if (*cut[:2], cut[2] - 1) in over], "it contains a cut that is over the limit"
+    files = {weights_file(tmp_path, r) for r in front}
+    assert files <= {*(tmp_path / "weights").glob("*.safetensors")}
+    finetuned_files = {*(tmp_path / "weights").glob("*.safetensors")} - files
+    assert len(finetuned_files) == sum(r.weights == "finetuned" for r in read_records(tmp_path))
+
+
+def test_measuring_resumes_from_a_log_cut_at_any_line(measured: Callable[[], ProbeContext], tmp_path: Path) -> None:
+    whole = state(run(measured()))
+    lines = (tmp_path / "records.jsonl").read_bytes().splitlines(keepends=True)
+    for count in range(len(lines) + 1):
+        (tmp_path / "records.jsonl").write_bytes(b"".join(lines[:count]))
+        assert state(run(measured())) == whole
+
+
+def test_a_cut_that_does_not_run_on_the_device_is_left_out(measured: Callable[[], ProbeContext]) -> None:
+    def fate(job: Any) -> JobResult | None:
+        is_c = isinstance(job, LatencyJob) and getattr(job.genotype, "name", "") == "net_c"
+        return JobResult(job.id, Status.INFEASIBLE, error="no such operator") if is_c else None
+
+    probing = run(measured(), fate=fate)
+    assert probing.complete
+    assert {r.genes["net"] for r in probing.front_records()} <= {"net_a", "net_b"}

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from ...results.ranking.quantities import cost_value
+from ...results.runs.record import Record
 from ..data.dataset import DataSet
 from ..spec import SearchSpec
 from ..strategies.probe_order import PATIENCE, ProbeOrder, ProbePair
+from ..trials.devices import Devices
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,7 @@ class ProbeContext:
         pairs: of net and image side, which may be probed.
         record_fields: fields that every record of the run shares.
         run_settings: what `run.json` holds as the settings; equal ones resume a run.
+        devices: that cuts are measured on, where that is the objective or has a limit.
     """
 
     spec: SearchSpec
@@ -28,11 +32,27 @@ class ProbeContext:
     folder: Path
     record_fields: dict[str, Any]
     run_settings: dict[str, Any]
+    devices: Devices = field(default_factory=Devices)
 
     @property
     def images(self) -> int:
         """Pictures that each cut is judged on: those for training and for validation."""
         return len(self.data.train) + len(self.data.val)
+
+    def is_measured(self, record: Record) -> bool:
+        """Whether all is known of a cut that is measured in this search."""
+        return all(record.key in device.known for device in self.devices.by_name.values())
+
+    def cost_of(self, record: Record) -> float:
+        """The objective's cost of a cut, which must have been measured where that is needed."""
+        cost = self.spec.objective
+        measured = cost in self.spec.measured
+        return self.devices.value(cost, record.key) if measured else cost_value(cost, record.cost) or 0.0
+
+    def is_over(self, record: Record) -> bool:
+        """Whether a cut that was measured breaks a limit on what is measured."""
+        limits = self.spec.limits.measured
+        return bool(limits.broken({cost: self.devices.value(cost, record.key) for cost in limits}))
 
     @property
     def weights_dir(self) -> str:

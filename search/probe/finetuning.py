@@ -13,7 +13,6 @@ from typing import Any
 from ...archs.cost import BACKWARD_FACTOR
 from ...archs.timm_net import CutNet, net_from_dict
 from ...results.ranking.objectives import spent_on_evaluation, spent_on_training
-from ...results.ranking.quantities import cost_value
 from ...results.runs.events import Line
 from ...results.runs.record import Record, now
 from ...results.runs.status import Status, Weights
@@ -121,12 +120,12 @@ class CutFinetuning(Producer):
 
         They are also those that gain most: 255 pictures lifted cuts of 2 M MACs by 5 points, of 12 M by 1.
         """
-        cost, most = self._context.spec.objective, self._share / 2
-        judged = sorted(self._probing.records.values(), key=lambda record: record.trial)
+        cost, most = self._context.cost_of, self._share / 2
+        judged = sorted(self._probing.candidates(), key=lambda record: record.trial)
         nets = [
-            Candidate(r.macs, cost_value(cost, r.cost) or 0.0, r.accuracy, 0, BATCH, record=r)
+            Candidate(r.macs, cost(r), r.accuracy or 0.0, 0, BATCH, record=r)
             for r in judged
-            if r.status == Status.OK and r.accuracy is not None and self._flops(r, MIN_EPOCHS) <= most
+            if self._flops(r, MIN_EPOCHS) <= most
         ]
         return [net.record for net in thinned(nets, HOPEFUL) if net.record]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
+from ...archs import static_cost
 from ...archs.errors import InputError
 from ...archs.timm_net import picture_moments
 from ...results.ranking.metric import class_of
@@ -19,7 +20,7 @@ from ...spaces.pretrained import PretrainedNet, find_nets
 from ..data.dataset import DataSet
 from ..data.load import load_showing, one_class_each
 from ..data.readers.registry import find_reader
-from ..prepare import check_same_run
+from ..prepare import check_same_run, devices_of
 from ..spec import ProbeSpec, SearchSpec
 from ..strategies.probe_order import ProbePair
 from .context import ProbeContext
@@ -51,7 +52,11 @@ def prepare_probe(spec: SearchSpec, console: Console) -> ProbeContext:
         "data": {"name": data.name, "fraction": 1.0, "split": data.split_hash},
         "versions": versions(),
     }
-    return ProbeContext(spec, data, pairs, folder.absolute(), record_fields, settings)
+    image = (data.in_chans, *data.image_size)
+    devices = devices_of(
+        spec, lambda net: static_cost(net, len(data.classes), image[1:], image[0]), image, len(data.classes)
+    )
+    return ProbeContext(spec, data, pairs, folder.absolute(), record_fields, settings, devices)
 
 
 def _check_settings(spec: SearchSpec) -> None:
@@ -66,11 +71,6 @@ def _check_settings(spec: SearchSpec) -> None:
             raise InputError(f"{name}: space 'pretrained' judges nets without training them; leave it out")
     if spec.metric.within != SHARE:
         raise InputError(f"metric: of cuts it must be a share from 0 to 1, such as accuracy, got {spec.metric.name}")
-    if spec.measured:
-        cost = spec.measured[0]
-        raise InputError(
-            f"{cost}: of cuts it is measured in the end, for the front; rank by it: --objective macs,{cost}"
-        )
 
 
 def _load(spec: SearchSpec, console: Console) -> DataSet:

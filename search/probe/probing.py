@@ -6,13 +6,15 @@ Its state is what the records say: `apply` takes in each, those of earlier sessi
 from __future__ import annotations
 
 import logging
+import math
 from collections import defaultdict, deque
+from collections.abc import Collection, Sequence
+from itertools import accumulate, chain
 from typing import Any
 
 from ...archs.cost import FORWARD_FACTOR
 from ...archs.timm_net import CountedCost, CutNet, net_from_dict
 from ...results.ranking.pareto import front_of
-from ...results.ranking.quantities import cost_value
 from ...results.runs.events import Line
 from ...results.runs.record import Record, now
 from ...results.runs.status import Status
@@ -49,12 +51,13 @@ class Probing(Producer):
         self._again = deque[ProbePair]()
         self._unwritten = deque[Record]()
         self._next_number = 0
-        for record in store.records:
-            self.apply(record)
+        self._left_out = set[str]()  # keys of cuts that do not run on a device
+        for line in store.lines:
+            self.apply(line)
 
     @property
     def complete(self) -> bool:
-        return not self.running and not self._unwritten and self._next_pair() is None
+        return not (self.running or self._unwritten or self.unmeasured()) and self._next_pair() is None
 
     @property
     def flops(self) -> float:
@@ -74,7 +77,7 @@ class Probing(Producer):
         self.running[number] = pair
         return ProbeJob(
             number, pair.name, pair.side, context.weights_dir, str(context.folder / "weights"),
-            self.front, context.spec.objective, context.spec.limits.static,
+            *((), "macs") if context.devices else (self.front, context.spec.objective), context.spec.limits.static,
             context.spec.metric, 60 * context.spec.run.budget.trial_minutes,
         )  # fmt: skip
 
@@ -105,6 +108,10 @@ class Probing(Producer):
         """Take in the record of a cut; a pair has ended with the last of its cuts."""
         if isinstance(line, Record):
             self._take_in(line)
+        elif line.event == "measured":
+            record = self.records.get(line.net)
+            self.context.devices.apply(line, net_from_dict(record.genotype) if record else None)
+            self._drop_dominated(())
 
     def _take_in(self, record: Record) -> None:
         if record.kind != "search" or record.weights != "frozen":
@@ -130,16 +137,50 @@ class Probing(Producer):
     @property
     def front(self) -> Curve:
         """(cost, score) of the cuts that no other one dominates."""
-        return tuple((self._cost(r), r.accuracy or 0.0) for r in self.front_records())
+        return tuple((self.context.cost_of(r), r.accuracy or 0.0) for r in self.front_records())
 
     def front_records(self) -> list[Record]:
         """The cuts that no other one dominates, the cheapest first."""
-        records = [r for r in self.records.values() if r.status == Status.OK and r.accuracy is not None]
-        points = [(r.accuracy or 0.0, self._cost(r)) for r in records]
-        return sorted(front_of(records, points), key=self._cost)
+        records, cost = self.candidates(), self.context.cost_of
+        points = [(r.accuracy or 0.0, cost(r)) for r in records]
+        return sorted(front_of(records, points), key=cost)
 
-    def _cost(self, record: Record) -> float:
-        return cost_value(self.context.spec.objective, record.cost) or 0.0
+    def candidates(self) -> list[Record]:
+        """The cuts that may be on the front: judged, measured where that is needed, and then within the limits."""
+        records = [r for r in self.records.values() if r.status == Status.OK and r.accuracy is not None]
+        return [r for r in records if self.context.is_measured(r) and not self.context.is_over(r)]
+
+    def unmeasured(self) -> list[Record]:
+        """The cut of each probed pair that is to be measured next.
+
+        A cut takes at least as long as one that it contains. So of a pair only those can be on the front that are more
+        accurate than all that need fewer MACs, and a cut is not measured if one that it contains is over a limit, or
+        something as accurate takes no longer than that.
+        """
+        return [cuts[0] for cuts in map(self._awaited, self.judged) if cuts]
+
+    def _awaited(self, pair: ProbePair) -> list[Record]:
+        """The cuts of a pair that may have to be measured, the shallowest first."""
+        measured, waiting, front = list[Record](), list[Record](), self.front
+        for record in _rising(self._found[pair]):
+            if record.key in self._left_out:
+                break
+            if self.context.is_measured(record):
+                measured.append(record)
+            elif not self._is_hopeless(record, measured, front):
+                waiting.append(record)
+        return waiting
+
+    def _is_hopeless(self, record: Record, shallower: Sequence[Record], front: Curve) -> bool:
+        """Whether a cut cannot be on the front, for those that it contains are measured."""
+        if any(map(self.context.is_over, shallower)):
+            return True
+        least = max(map(self.context.cost_of, shallower), default=0.0)
+        return any(cost <= least and score >= (record.accuracy or 0.0) for cost, score in front)
+
+    def leave_out(self, record: Record) -> None:
+        """Take a cut, and those that contain it, for ones that do not run on a device."""
+        self._left_out.add(record.key)
 
     def _next_pair(self) -> ProbePair | None:
         if self.flops >= self.context.spec.run.budget.train_flops:
@@ -186,10 +227,18 @@ class Probing(Producer):
             **(self.context.record_fields | fields),
         )  # fmt: skip
 
-    def _drop_dominated(self, fresh: list[Record]) -> None:
+    def _drop_dominated(self, fresh: Collection[Record]) -> None:
         """Keep the weights of the front's cuts alone: those of hundreds would fill the disk."""
-        front = {record.key for record in self.front_records()}
+        awaited = map(self._awaited, self.judged)
+        front = {record.key for record in chain(self.front_records(), *awaited)}
         for record in self.records.values():
             if record.key not in front and (record in fresh or record.runtime.get("weights_sha256")):
                 for suffix in (".safetensors", ".npz"):
                     weights_file(self.context.folder, record).with_suffix(suffix).unlink(missing_ok=True)
+
+
+def _rising(records: Sequence[Record]) -> list[Record]:
+    """The cuts of a net at one side that are more accurate than all shallower ones, the shallowest first."""
+    judged = sorted((r for r in records if r.status == Status.OK), key=lambda record: record.macs)
+    best = accumulate((r.accuracy or 0.0 for r in judged), max, initial=-math.inf)
+    return [record for record, before in zip(judged, best, strict=False) if (record.accuracy or 0.0) > before]

@@ -9,14 +9,14 @@ from rich.console import Console, RenderableType
 
 from ...archs.cost import FORWARD_FACTOR
 from ...archs.errors import OperationError
-from ...results.ranking.front import rank_rows
+from ...results.ranking.front import ExtraResults, rank_rows
 from ...results.ranking.objectives import RankingQuery, parse_objectives
 from ...results.ranking.remarks import why_empty
 from ...results.render.tables import nets_table, short
 from ...results.runs.record import Record
 from ...results.runs.status import FAILED, Status, Weights
 from ..strategies.probe_order import ProbePair
-from ..training.job import Job
+from ..training.job import Job, LatencyJob
 from ..trials.forecast import Known
 from ..trials.trial import Trial
 from ..trials.work import Work
@@ -63,8 +63,17 @@ def conclude(probing: Probing, finetuning: CutFinetuning, console: Console) -> N
         f"probes, {short(probing.flops)} FLOPs{why}",
         highlight=False, soft_wrap=True,
     )  # fmt: skip
+    if probing.context.devices:
+        console.print(measured_line(probing), highlight=False, soft_wrap=True)
     for line in finetuning_lines(finetuning, probing):
         console.print(line, highlight=False, soft_wrap=True)
+
+
+def measured_line(probing: Probing) -> str:
+    """How many cuts were measured, and why no others."""
+    known, context = sum(map(probing.context.is_measured, probing.records.values())), probing.context
+    names = ", ".join(context.spec.measured)
+    return f"{known} cuts were measured for {names}; the others are no more accurate than faster ones, or over a limit"
 
 
 def finetuning_lines(finetuning: CutFinetuning, probing: Probing) -> list[str]:
@@ -136,6 +145,8 @@ class ShownProbing:
     def name(self, job: Job) -> str:
         if isinstance(job, FinetuneCutJob):
             return f"{job.net.name} at {job.net.side} px, trained on"
+        if isinstance(job, LatencyJob):
+            return f"trial {job.trial}, measured"
         return f"{job.net} at {job.side} px" if isinstance(job, ProbeJob) else ""
 
     def line(self, record: Record) -> str:
@@ -150,6 +161,7 @@ class ShownProbing:
     def table(self) -> RenderableType:
         spec = self._probing.context.spec
         query = RankingQuery(parse_objectives(spec.objective), spec.limits, metric=spec.metric)
-        board = rank_rows(self.records, query)
+        measured = self._probing.context.devices.values(spec.measured)
+        board = rank_rows(self.records, query, ExtraResults(measured=measured))
         rows = board.front[-FRONT_ROWS:]
         return nets_table(rows, "front so far", none=why_empty(board), metric=spec.metric)

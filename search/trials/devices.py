@@ -128,9 +128,9 @@ class Device:
         """Note that the job has ended, however it did."""
         self._at_work = False
 
-    def measured(self, trial: Trial, numbers: Mapping[str, Any]) -> Event:
+    def measured(self, trial: int, key: str, numbers: Mapping[str, Any]) -> Event:
         """The event of a new measurement; OperationError if those before are of another kind of machine."""
-        event = measured_event(trial.number, trial.net.key, self._image[1:], numbers)
+        event = measured_event(trial, key, self._image[1:], numbers)
         before, new = next(iter(self.known.values()), event.measurement), event.measurement
         if before.setting != new.setting:
             raise OperationError(f"latency: measured in {before.setting} before, and now in {new.setting}")
@@ -196,6 +196,12 @@ class Devices:
 
     def __bool__(self) -> bool:
         return bool(self.by_name)
+
+    @property
+    def setting_here(self) -> LatencySetting | None:
+        """How this machine measures; None where it does not."""
+        settings = (device.setting for device in self.by_name.values())
+        return next((setting for setting in settings if isinstance(setting, LatencySetting)), None)
 
     def of(self, cost: str) -> Device:
         """The device that a cost is measured on; a plain latency_ms is the unnamed one's, or this machine's."""

@@ -40,7 +40,7 @@ class Measuring(Producer):
         if result.status == Status.LOST:
             return
         if result.status == Status.OK:
-            yield device.measured(trial, result.latency)
+            yield device.measured(trial.number, trial.net.key, result.latency)
             over = search.context.limits.broken_measured(trial.net)  # as it is known by now
             if over and trial.kind != "reference":
                 self._over_in_a_row += 1
