@@ -131,7 +131,8 @@ def _store(member: Member) -> Any:
     Raises:
         GroupError: if another one died before this one came.
     """
-    _check_meeting(member)
+    if not _is_open(member):
+        raise GroupError(GONE)
     if not member.rendezvous.startswith(TCP):
         return dist.FileStore(member.rendezvous, member.world)  # pyright: ignore[reportPrivateImportUsage]
     host, _, port = member.rendezvous.removeprefix(TCP).rpartition(":")
@@ -139,10 +140,9 @@ def _store(member: Member) -> Any:
     return dist.TCPStore(host, int(port), member.world, is_first, PATIENCE, wait_for_workers=False)  # pyright: ignore[reportPrivateImportUsage]
 
 
-def _check_meeting(member: Member) -> None:
-    """Raise GroupError if the file where they meet is deleted, as by who knows that one is dead."""
-    if not (member.rendezvous.startswith(TCP) or Path(member.rendezvous).exists()):
-        raise GroupError(GONE)
+def _is_open(member: Member) -> bool:
+    """Whether the file where they meet is there; it is deleted by who knows that one is dead."""
+    return member.rendezvous.startswith(TCP) or Path(member.rendezvous).exists()
 
 
 def _meet(store: Any, member: Member, device: torch.device) -> str:
@@ -154,9 +154,8 @@ def _meet(store: Any, member: Member, device: torch.device) -> str:
     card = str(torch.cuda.get_device_properties(device).uuid) if device.type == "cuda" else "none"
     store.set(f"card {member.rank}", card)
     keys, late = [f"card {rank}" for rank in range(member.world)], time.monotonic() + PATIENCE.total_seconds()
-    while not store.check(keys):
-        _check_meeting(member)
-        if time.monotonic() > late:
+    while not (_is_open(member) and store.check(keys)):  # of a deleted file torch waits for the answer
+        if not _is_open(member) or time.monotonic() > late:
             raise GroupError(GONE)
         time.sleep(POLL_SECONDS)
     cards = {store.get(key) for key in keys}
