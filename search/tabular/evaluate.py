@@ -182,7 +182,7 @@ def bench_table(rows: list[dict[str, Any]], title: str) -> Table:
     table.caption = (
         "Full trainings spent until so much of the table's hypervolume is found: medians over seeds, quartiles below; "
         f"-: given up after {MAX_SPENT:.0f}. compute: to 99%, in trainings of the table's mean net, by MACs. "
-        "found at: the share found by so many. to 99% / random's: ratio of medians, 95 % interval below."
+        "found at: the share found by so many. / random's: ratio of medians to 99%, 95 % interval below."
     )
     table.caption_justify = "left"
     return table
@@ -191,7 +191,7 @@ def bench_table(rows: list[dict[str, Any]], title: str) -> Table:
 def heads(rows: list[dict[str, Any]]) -> tuple[str, ...]:
     """Heads of the columns that `cells` fills."""
     spent = (f"to {share:.0%} (quartiles)" for share in SHARES)
-    return "strategy", "scheduler", *spent, "compute", f"found at {rows[0]['hypervolume_at']:.0f}", "to 99% / random's"
+    return "strategy", "scheduler", *spent, "compute", f"found at {rows[0]['hypervolume_at']:.0f}", "/ random's"
 
 
 def cells(row: dict[str, Any]) -> tuple[str, ...]:
