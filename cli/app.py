@@ -105,6 +105,7 @@ def _run() -> int:
     _terminated.clear()
     before = signal.signal(signal.SIGTERM, _terminate)
     logging.basicConfig(handlers=[LogHandler()], level=logging.WARNING)
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it warns of its cache where no home can be written
     try:
         with typed_errors():
             code = app(standalone_mode=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import random
@@ -10,11 +11,12 @@ from dataclasses import replace
 from itertools import combinations, islice
 from multiprocessing import active_children
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 from tables import cells, write
 
 from alternas.archs import InputError, static_cost
@@ -441,6 +443,19 @@ def test_a_stopped_bench_ends_at_once() -> None:
     with pytest.raises(KeyboardInterrupt):
         run_benchmark(BenchmarkConfig(seeds=100), [SearcherConfig(ORACLE), SearcherConfig("tpe")], stop)
     assert not active_children()
+
+
+def test_a_table_of_long_names_breaks_no_word_at_80_columns() -> None:
+    spent = {f"spent_to_{share}_{end}": 123.4 for share in (90, 95, 99) for end in ("low", "median", "high")}
+    numbers = {"compute_to_99_median": 140.0, "hypervolume_median": 0.9, "hypervolume_at": 100.0}
+    ratios = {"times_random": 0.51, "times_random_low": 0.43, "times_random_high": 1.21}
+    names = ("evolution-per-cost", "mo-asha"), ("optuna.samplers:NSGAIIISampler", "none"), ("tpe", "asha")
+    found = [{"strategy": name, "scheduler": by, **spent, **numbers, **ratios} for name, by in names]
+    console = Console(width=80, file=io.StringIO())
+    console.print(bench_table(found, "strategies"))
+    text = cast(io.StringIO, console.file).getvalue()
+    words = {"evolution-per-cost": 1, "NSGAIIISampler": 1, "mo-asha": 1, "strategy": 1, "123-123": 9, "0.43-1.21": 3}
+    assert {word: text.split().count(word) for word in words} == words
 
 
 @pytest.mark.slow

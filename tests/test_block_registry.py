@@ -57,6 +57,13 @@ def test_a_block_gives_the_map_of_its_plan(kind: str, stride: int, style: Style)
     assert not at.skips or isinstance(block.drop_path, nn.Identity)
 
 
+def test_a_colour_of_drawings_is_of_one_kind_and_its_variants() -> None:
+    kinds: dict[str, list[str]] = {}
+    for kind, spec in BLOCKS.items():
+        kinds.setdefault(spec.style.colour.upper(), []).append(kind)
+    assert [same for same in kinds.values() if len(same) > 1] == [["basic", "bottleneck"], ["msa", "msa_a"]]
+
+
 def counted(net: Genotype) -> tuple[int, int]:
     """Parameters, and MACs by torch's own counter."""
     model = build(net, 5, 16).eval().requires_grad_(False)

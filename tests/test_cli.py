@@ -118,6 +118,21 @@ def test_data_lists_all_broken_pictures(alternas: Any) -> None:
     assert all("not a picture" in one["reason"] and one["part"] == "all" for one in told["broken"])
 
 
+def test_skipping_is_advised_where_it_helps_alone(alternas: Any) -> None:
+    set_of(cat=4, dog=4)
+    for path in Path("photos/cat").iterdir():
+        path.write_text("no picture", encoding="utf-8")
+    for search in (["data", "photos"], ["search", "all", "--data", "photos", "--trials", "1"]):
+        code, _, error = alternas(*search)
+        assert (code, "skip-broken" in error) == (2, False), "one class is left"
+        assert "images of at least 2 classes are needed, and 1 would be left without them" in error
+    for path in Path("photos/cat").iterdir():
+        path.unlink()
+    assert "skip-broken" not in alternas("data", "photos")[2], "a class that is empty, beside one other"
+    set_of(emu=4)
+    assert "--skip-broken leaves them out" in alternas("data", "photos")[2]
+
+
 def test_data_says_what_was_skipped_and_how_uneven_classes_are(alternas: Any) -> None:
     set_of(cat=5, dog=50, emu=11)
     assert json.loads(alternas("data", "photos", "--json")[1])["uneven"] == ""  # ten times are not more than ten

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -159,3 +162,14 @@ def test_the_front_command_draws_it(alternas: Any, tmp_path: Path) -> None:
         write_front(folder, tmp_path)
     with pytest.raises(InputError, match="nothing to draw, no net has been trained"):
         write_front(made_run(tmp_path / "empty", []), path)
+
+
+def test_a_home_that_cannot_be_written_is_no_message_of_matplotlib(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    lines = (
+        "import sys; sys.argv = ['alternas', '--version']; from alternas.cli.app import _run; _run(); import matplotlib"
+    )
+    home = {name: str(tmp_path / "file" / "no") for name in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME")}
+    kept = {name: value for name, value in os.environ.items() if name != "MPLCONFIGDIR"}
+    done = subprocess.run([sys.executable, "-c", lines], env=kept | home, capture_output=True, text=True, check=True)
+    assert done.stderr == ""

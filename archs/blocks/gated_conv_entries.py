@@ -57,6 +57,6 @@ GATED_CONV = BlockSpec(
     ),
     sizes=GatedSizes,
     options={"kernel": 7, "expand": 8 / 3},
-    style=BlockStyle("G", "#882255", "gated conv block"),
+    style=BlockStyle("G", "#44AA99", "gated conv block"),
     searched=True,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,16 +18,20 @@ SHOWN = 8  # classes, and pairs of classes
 def read_confusion(folder: Path, record: Record, classes: int) -> np.ndarray | None:
     """Validation images of class (row) taken for class (column), (K, K); None where the net was not trained to the end.
 
-    Raises:
-        InputError: if the file cannot be read as that.
+    Of a damaged file None too, with a warning.
     """
     path = weights_file(folder, record).with_suffix(".npz")
     if not path.exists():
         return None
-    from ..runs.arrays import read_array
+    from ..runs.arrays import read_array, unless_damaged
+
+    def fits(shape: tuple[int, ...], dtype: np.dtype) -> bool:
+        return shape == (classes, classes) and dtype.kind in "iu"
 
     expected = f"a confusion of classes, {classes}x{classes} whole numbers"
-    return read_array(path, "val", lambda shape, dtype: shape == (classes, classes) and dtype.kind in "iu", expected)
+    return unless_damaged(
+        partial(read_array, path, "val", fits, expected), f"{record.name} is shown without its classes"
+    )
 
 
 def per_class(confusion_KK: np.ndarray, classes: list[str]) -> list[dict[str, Any]]:

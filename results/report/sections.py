@@ -145,11 +145,7 @@ def drawings(run: Run, room: int) -> dict[str, str]:
 
 
 def class_parts(run: Run) -> tuple[Table | Matrix, ...]:
-    """Accuracy by class and mistakes of nets spread over the front; confusion of the recommended net.
-
-    Raises:
-        InputError: if the file of a confusion cannot be read as one.
-    """
+    """Accuracy by class and mistakes of nets spread over the front; confusion of the recommended net."""
     classes = [str(name) for name in run.data["classes"]]
     take = recommended(run.board).trial if run.rows and ACCURACY in run.board.query.objectives else None
     some = [r.trial for r in thin(run.front, MAX_NETS)]

@@ -6,6 +6,7 @@ Of many pictures a fixed sample is kept, the same for all nets of a run, so that
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,16 +34,16 @@ def right_share(folder: Path, record: Record) -> tuple[np.ndarray, np.ndarray] |
     """Labels of the pictures that are kept, and the share of the net's seeds that have each right.
 
     Of folds, each with pictures of its own, all of them in turn. None where a seed's answers are not
-    there, or its pictures are others: older runs, weights that were deleted.
-
-    Raises:
-        InputError: if a file cannot be read as that.
+    there, or its pictures are others: older runs, weights that were deleted; of a damaged file too, with a warning.
     """
     import numpy as np
 
+    from .arrays import unless_damaged
+
     if record.status != Status.OK:
         return None
-    found = [_read(path) for path in _files(folder, record)]
+    without = f"{record.name} is compared without its answers to single pictures"
+    found = [unless_damaged(partial(_read, path), without) for path in _files(folder, record)]
     kept = [answers for answers in found if answers is not None]
     if not kept or len(kept) < len(found):
         return None

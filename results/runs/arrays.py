@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from math import prod
 from pathlib import Path
 from tokenize import TokenError
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from zipfile import ZipFile
 
 from ...archs.errors import InputError
@@ -16,6 +17,20 @@ if TYPE_CHECKING:
     import numpy as np
 
 MAX_BYTES = 2**32  # of an array: the confusion of 23,000 classes
+Read = TypeVar("Read")
+log = logging.getLogger("alternas")
+
+
+def unless_damaged(read: Callable[[], Read], without: str) -> Read | None:
+    """What `read` returns, or None with a warning that ends in `without` where it raises InputError.
+
+    For arrays that a table or a page can do without.
+    """
+    try:
+        return read()
+    except InputError as error:
+        log.warning("%s; %s", error, without)
+        return None
 
 
 def has_array(path: Path, name: str) -> bool:

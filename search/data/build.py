@@ -32,7 +32,7 @@ from .dataset import (
 from .forms import describe_forms, levels_in_use, notes_of
 from .groups import group_numbers
 from .images import FORM, check_all, read_all, survey
-from .splits import SEED, Places, moments, places_of, warn_of_no_label
+from .splits import SEED, Places, moments, places_of, skip_advice, warn_of_no_label
 
 LARGEST_KEPT = 96  # px; pictures that all have one size up to this keep it
 USUAL_SIZE = (224, 224)
@@ -73,7 +73,7 @@ def build_dataset(config: DataConfig, raw: RawDataset, report: Report) -> DataSe
             read = _read_parts(config, raw, spec, report)
     total = sum(len(part.y_N) for part in raw.parts.values())
     broken = tuple(one for part in read.values() for one in part.broken)
-    notes = _skip_broken(config, broken, total)
+    notes = _skip_broken(config, broken, total, _kept_classes(read, len(raw.classes)))
     read, classes = _without_empty(config, read, raw.classes, notes)
     count_K = sum(part.split.counts(len(classes)) for part in read.values())
     warn_of_no_label(config.name, dict(zip(classes, np.atleast_1d(count_K).tolist(), strict=True)))
@@ -164,7 +164,12 @@ def _read_array(name: str, part: RawSplit) -> _ReadPart:
     return _ReadPart(Split(images, y_N), images, whole_N, form_N, broken)
 
 
-def _skip_broken(config: DataConfig, broken: tuple[Broken, ...], total: int) -> dict[str, Any]:
+def _kept_classes(parts: dict[str, _ReadPart], classes: int) -> np.ndarray:
+    """Whether each class has an image to train on that can be read, (C,)."""
+    return parts["all" if "all" in parts else "train"].split.counts(classes) > 0
+
+
+def _skip_broken(config: DataConfig, broken: tuple[Broken, ...], total: int, kept_C: np.ndarray) -> dict[str, Any]:
     """Log how many pictures are left out of a set, if any, and return the count of each part as a note.
 
     Raises:
@@ -174,7 +179,7 @@ def _skip_broken(config: DataConfig, broken: tuple[Broken, ...], total: int) -> 
         return {}
     what = f"data: {config.name}: {len(broken):,} of {total:,} pictures cannot be read"
     if not config.skip_broken:
-        raise BrokenPicturesError(what, "--skip-broken leaves them out", broken)
+        raise BrokenPicturesError(what, skip_advice(int(kept_C.sum())), broken)
     log.warning("%s: left out; alternas data lists them", what)
     return {"skipped": dict(Counter(one.part for one in broken))}
 
@@ -183,8 +188,7 @@ def _without_empty(
     config: DataConfig, parts: dict[str, _ReadPart], classes: tuple[str, ...], notes: dict[str, Any]
 ) -> tuple[dict[str, _ReadPart], tuple[str, ...]]:
     """Leave out classes that have no image to train on, if what is broken is skipped; `notes` gets their names."""
-    first = parts["all" if "all" in parts else "train"]
-    kept_C = first.split.counts(len(classes)) > 0
+    kept_C = _kept_classes(parts, len(classes))
     if kept_C.all() or not config.skip_broken:
         return parts, classes
     if not kept_C.any():

@@ -14,11 +14,19 @@ from .dataset import Moments, images_of_each
 SEED = 0  # the split belongs to the data, not to the run: runs stay comparable
 SHARES = (0.6, 0.2, 0.2)  # train, validation, test of a set in one piece
 VAL_SHARE = 0.1  # of train, where a set has no validation split
+MIN_CLASSES = 2  # that nets can tell apart
 CHUNK = 1024
 # Labels, beside those below 0, that often say that there is none: the largest of a kind of numbers, or nines.
 NO_LABEL = (255, *(2**bits - 1 for bits in (15, 16, 31, 32, 63)), 99, 999, 9999)
 Places = dict[str, tuple[str, np.ndarray]]  # of each split: its part, and the places there
 log = logging.getLogger("alternas")
+
+
+def skip_advice(kept: int, does: str = "leaves them out") -> str:
+    """Advice to skip broken pictures, where that keeps so many classes that a net can tell them apart."""
+    if kept >= MIN_CLASSES:
+        return f"--skip-broken {does}"
+    return f"images of at least {MIN_CLASSES} classes are needed, and {kept} would be left without them"
 
 
 def three_ways(y_N: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -111,11 +119,11 @@ def places_of(
     """
     first = "all" if "all" in labels else "train"
     counts = images_of_each(labels[first], len(classes))
-    if len(classes) < 2:
-        raise InputError(f"data: {name}: needs at least 2 classes, got {len(classes)}")
+    if len(classes) < MIN_CLASSES:
+        raise InputError(f"data: {name}: needs at least {MIN_CLASSES} classes, got {len(classes)}")
     if not counts.min():
         few = classes[int(counts.argmin())]
-        hint = "--skip-broken leaves out classes that have none"
+        hint = skip_advice(int((counts > 0).sum()), "leaves out classes that have none")
         raise InputError(f"data: {name}: needs images of each class; {few!r} has 0; {hint}")
     places: Places = {part: (part, np.arange(len(y_N))) for part, y_N in labels.items()}
     note, shares = "as the set has them", SHARES if first == "all" else (1 - VAL_SHARE, VAL_SHARE)

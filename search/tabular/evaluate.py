@@ -166,24 +166,32 @@ def _finite(value: float) -> float | None:
 
 
 def bench_table(rows: list[dict[str, Any]], title: str) -> Table:
-    """A row for each searcher."""
-    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
-    for number, head in enumerate(heads(rows)):
-        table.add_column(head, justify="left" if number < 2 else "right", overflow="fold")
+    """A row for each searcher, within 80 columns: its scheduler and intervals stand in a second line."""
+    table = Table(title=title, title_justify="left", header_style="bold", box=None, padding=(0, 1, 0, 0))
+    strategy, _, *others = heads(rows)
+    table.add_column(strategy, overflow="fold")
+    for head in others:
+        table.add_column(head.removesuffix(" (quartiles)"), justify="right", overflow="fold")
     for row in rows:
-        table.add_row(*cells(row))
+        strategy, scheduler, *numbers = cells(row)
+        pairs = [number.removesuffix(")").partition(" (") for number in numbers]
+        table.add_row(strategy.rpartition(":")[2], *(middle for middle, _, _ in pairs))
+        second = (f"  {scheduler}" * (scheduler != "none"), *(interval for _, _, interval in pairs))
+        if any(second):
+            table.add_row(*second)
     table.caption = (
-        "Full trainings spent until so much of the table's hypervolume is found: medians over seeds; -: given up "
-        f"after {MAX_SPENT:.0f}. compute: to 99%, in trainings of the table's mean net, by MACs. "
-        "found at: the share found by so many. to 99% / random's: ratio of medians (95 % interval)."
+        "Full trainings spent until so much of the table's hypervolume is found: medians over seeds, quartiles below; "
+        f"-: given up after {MAX_SPENT:.0f}. compute: to 99%, in trainings of the table's mean net, by MACs. "
+        "found at: the share found by so many. / random's: ratio of medians to 99%, 95 % interval below."
     )
+    table.caption_justify = "left"
     return table
 
 
 def heads(rows: list[dict[str, Any]]) -> tuple[str, ...]:
     """Heads of the columns that `cells` fills."""
     spent = (f"to {share:.0%} (quartiles)" for share in SHARES)
-    return "strategy", "scheduler", *spent, "compute", f"found at {rows[0]['hypervolume_at']:.0f}", "to 99% / random's"
+    return "strategy", "scheduler", *spent, "compute", f"found at {rows[0]['hypervolume_at']:.0f}", "/ random's"
 
 
 def cells(row: dict[str, Any]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from PIL import Image
 from ....archs.errors import InputError, short_repr
 from ....archs.pictures import Shrink, decode
 from ..dataset import DataConfig, ImageSource, RawDataset, RawSplit
-from ..splits import numbered
+from ..splits import numbered, skip_advice
 from .layout import PARTS, Layout, layout_of
 from .listing import EXTENSIONS, Listing, identity_of, is_picture
 
@@ -82,7 +82,9 @@ def read_folder(config: DataConfig) -> RawDataset:
     empty = [name for name, paths in first.items() if not paths]
     if empty and not config.skip_broken:
         what = f"{len(empty)} of {len(first)} classes hold no pictures ({', '.join(EXTENSIONS)})"
-        raise InputError(f"data: {root}: {what}: {short_repr(', '.join(empty))}; --skip-broken leaves them out")
+        raise InputError(
+            f"data: {root}: {what}: {short_repr(', '.join(empty))}; {skip_advice(len(first) - len(empty))}"
+        )
     names = sorted({*first} | {name for by_class in files.values() for name, paths in by_class.items() if paths})
     labels = {
         part: np.repeat(np.searchsorted(names, [*by_class]), [len(paths) for paths in by_class.values()])
