@@ -24,6 +24,7 @@ from alternas.search.training import recipes
 from alternas.search.training.checkpoint import read_checkpoint
 from alternas.search.training.job import JobResult, Progress, TrainJob, curve_points
 from alternas.search.training.loaders import MemoryLoader, fed
+from alternas.search.training.loss import loss_of
 from alternas.search.training.recipe import Augment, Recipe
 from alternas.spaces import RandomChooser, get
 
@@ -48,7 +49,7 @@ def job(folder: Path, net: Genotype | None = None, **changes: Any) -> TrainJob:
 
 
 def loss_with(recipe: Recipe) -> gradients.Loss:
-    return lambda forward, x, t: gradients.loss_of(recipe, forward(x).float(), t)
+    return lambda forward, x, t: loss_of(recipe, forward(x).float(), t)
 
 
 def last(events: Any) -> JobResult:

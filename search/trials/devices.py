@@ -25,7 +25,7 @@ from ...results.latency.device_command import (
     split_number,
 )
 from ...results.latency.kept import measured_event
-from ...results.latency.measurements import Measurement
+from ...results.latency.measurements import LatencySetting, Measurement
 from ...results.latency.predictor import MIN_NETS, LatencyPredictor
 from ...results.runs.events import Event, Line
 from ...results.runs.record import Record
