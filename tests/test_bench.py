@@ -415,7 +415,7 @@ def test_random_is_once_random_and_the_best_come_first() -> None:
     assert (half["times_random"], same["times_random"], never["times_random"]) == (0.5, 1.0, None)
     assert 49 / 120 <= half["times_random_low"] < 0.5 < half["times_random_high"] <= 51 / 80
     assert same["times_random_low"] < 1 < same["times_random_high"]
-    assert bench_table(found, "title").row_count == 4
+    assert bench_table(found, "title").row_count == 8  # two for each strategy
 
 
 def test_processes_play_what_one_would_run(tmp_path: Path) -> None:

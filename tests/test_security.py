@@ -139,6 +139,7 @@ def test_we_open_no_doors(monkeypatch: pytest.MonkeyPatch) -> None:
     options: Any = get_command(cli.app).commands["dashboard"].params  # type: ignore[attr-defined]
     assert next(option.default for option in options if option.name == "host") == "127.0.0.1"
     asked: dict[str, Any] = {}
+    monkeypatch.setattr(connection.ray, "is_initialized", lambda: False)  # whatever ran before in this process
     monkeypatch.setattr(connection.ray, "init", lambda address, **how: asked.update(how, address=address))
     connection.connect("")
     assert (asked["address"], asked["include_dashboard"]) == ("local", False)
