@@ -113,6 +113,18 @@ def test_every_pair_is_probed_once_and_each_cut_recorded(probed: ProbeContext) -
     assert probing.flops == sum(2 * round(pair.macs) * probed.images for pair in PAIRS)
 
 
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.6])
+def test_no_probe_is_begun_that_the_budget_does_not_allow(probed: ProbeContext, share: float) -> None:
+    """But for the first, without which there would be nothing."""
+    flops = [2 * round(pair.macs) * probed.images for pair in PAIRS]
+    budget = replace(probed.spec.run.budget, train_flops=share * sum(flops))
+    limited = replace(probed, spec=replace(probed.spec, run=replace(probed.spec.run, budget=budget)))
+    probing = run(limited)
+    assert len(probing.judged) == 1 or probing.flops <= budget.train_flops
+    left = [one for pair, one in zip(PAIRS, flops, strict=True) if pair not in probing.judged]
+    assert min(left) > budget.train_flops - probing.flops
+
+
 def test_a_log_that_is_cut_at_any_line_leads_to_the_same_state(probed: ProbeContext, tmp_path: Path) -> None:
     whole = state(run(probed))
     lines = (tmp_path / "records.jsonl").read_bytes().splitlines(keepends=True)

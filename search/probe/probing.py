@@ -183,15 +183,28 @@ class Probing(Producer):
         self._left_out.add(record.key)
 
     def _next_pair(self) -> ProbePair | None:
-        if self.flops >= self.context.spec.run.budget.train_flops:
+        """The pair that is most worth its compute, of those that the budget allows; the first may be above it."""
+        left = self.context.spec.run.budget.train_flops - self.flops
+        if left <= 0:
             return None
         if self._again:
             return self._again[0]
         under_way = {*self.running.values()}
         failed = {pair for pair, curve in self.judged.items() if not curve}
-        pairs = [pair for pair in self.context.pairs if pair not in under_way | failed]
+        left -= sum(map(self._flops_of, under_way))
+        is_first = not (self.judged or under_way)
+        pairs = [
+            pair
+            for pair in self.context.pairs
+            if pair not in under_way | failed and (is_first or pair in self.judged or self._flops_of(pair) <= left)
+        ]
         history = [(pair, curve) for pair, curve in self.judged.items() if curve]
         return self.context.order.ask(pairs, history)
+
+    def _flops_of(self, pair: ProbePair) -> float:
+        """FLOPs of a probe, at most: nothing above the limit of MACs is passed through."""
+        macs = min(pair.macs, self.context.spec.limits.get("macs", math.inf))
+        return FORWARD_FACTOR * macs * self.context.images
 
     def _record(self, job: ProbeJob, pair: ProbePair, cut: CutResult, result: JobResult) -> Record:
         deepest = max(result.cuts, key=lambda other: other.block)
