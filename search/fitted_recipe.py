@@ -11,19 +11,21 @@ import math
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..results.ranking.metric import Metric
 from ..results.ranking.picture_noise import NORMAL, paired_sd
+from ..results.ranking.quantities import BALANCED
 from ..results.runs.store import read_settings
 from .data.dataset import DataSet
 from .data.views import joined
-from .probe.crossval import LabelledPictures, fold_heads, folds_of, labelled
-from .probe.probe import BALANCED
 from .training import recipes
 from .training.recipe import Augment, Recipe
+
+if TYPE_CHECKING:
+    from .probe.crossval import LabelledPictures
 
 STEPS = 8  # an epoch, below which the default's batch is too large for the data
 SHARE, LEAST = 10, 8  # the batch then is a tenth of the pictures, to a power of two, and at least so many
@@ -102,6 +104,8 @@ def bears_flips(data: DataSet) -> bool:
     it is worse then, by more than the noise of the pictures, no. Where it is no better than guessing nothing is known,
     and pictures in colour are taken for photographs.
     """
+    from .probe.crossval import labelled  # loads torch
+
     images = joined(data.train, data.val)
     if data.several_labels or not isinstance(images.images, np.ndarray) or len(np.unique(images.y_N)) < 2:
         return data.in_chans == 3
@@ -119,6 +123,8 @@ def bears_flips(data: DataSet) -> bool:
 
 def _right(features: np.ndarray, pictures: LabelledPictures, y_N: np.ndarray) -> np.ndarray:
     """Which of the first N pictures a classifier has right that has not learned from them."""
+    from .probe.crossval import fold_heads, folds_of
+
     right_N = np.zeros(len(y_N))
     for rows, head in zip(folds_of(pictures), fold_heads(features, pictures), strict=False):
         own = rows[rows < len(y_N)]

@@ -14,6 +14,7 @@ from typing import Any
 from ..latency.device_command import LATENCY, split_number
 
 ACCURACY = "accuracy"  # or the score of the run's other metric
+BALANCED = ("balanced_accuracy", "macro_f1")  # metrics to which each class counts the same
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from ...archs.cut_network import CutNetwork
 from ...archs.files import atomic_write, check_folder
 from ...archs.timm.pooling import pooled
 from ...archs.weights import fill, save
+from ...results.ranking.quantities import BALANCED
 from ...results.runs.status import Status
 from ..data.dataset import DataSet
 from ..data.views import View, joined, seen
@@ -33,7 +34,7 @@ from .crossval import FOLDS, calibration, fold_heads, folds_of, labelled
 from .evaluate import BATCH, numbers_of, write_confusion
 from .finetune_recipe import finetuning_recipe
 from .job import FinetuneCutJob
-from .probe import BALANCED, fold_scores, score_of
+from .probe import fold_scores, score_of
 from .ridge import LinearHead
 
 TRIED_FOLDS = 2  # after which a cut that has not become better is given up

@@ -13,6 +13,7 @@ from typing import Any
 from ...archs.cost import BACKWARD_FACTOR
 from ...archs.timm_net import CutNet, net_from_dict
 from ...results.ranking.objectives import spent_on_evaluation, spent_on_training
+from ...results.ranking.quantities import BALANCED
 from ...results.runs.events import Line
 from ...results.runs.record import Record, now
 from ...results.runs.status import Status, Weights
@@ -25,7 +26,6 @@ from ..trials.work import Work
 from .crossval import FOLDS
 from .finetune_recipe import BATCH, MAX_EPOCHS, MIN_EPOCHS, finetuning_recipe
 from .job import FinetuneCutJob
-from .probe import BALANCED
 from .probing import MAX_RETRIES, Probing
 
 log = logging.getLogger("alternas")

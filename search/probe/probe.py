@@ -16,11 +16,10 @@ from ...archs.cost import FORWARD_FACTOR
 from ...archs.timm_net import POOLINGS
 from ...results.metrics import label_scores, scores
 from ...results.ranking.metric import Metric, all_numbers
+from ...results.ranking.quantities import BALANCED
 from .crossval import LabelledPictures, cross_validate, loss_of
 from .features import FeatureMatrix, MapsOf
 from .ridge import LinearHead
-
-BALANCED = ("balanced_accuracy", "macro_f1")  # metrics to which each class counts the same
 
 
 @dataclass(frozen=True)
