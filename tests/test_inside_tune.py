@@ -189,6 +189,7 @@ def made(trainable: type[TuneTrainable], config: Any) -> TuneTrainable:
 
 def test_results_have_the_same_columns_and_the_last_the_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inside_tune, "Worker", FakeWorker)
+    monkeypatch.setattr(inside_tune, "driver_files", lambda: None)  # which would start a Ray
     search = wanted()
     trainable, config = search.trainable, search.searcher.suggest("a")
     fakes.write_fates(search.folder, {})
@@ -207,6 +208,7 @@ def test_results_have_the_same_columns_and_the_last_the_outcome(monkeypatch: pyt
 def test_a_leg_of_an_earlier_driver_is_not_trained(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tuner.restore queues it again, but the search has proposed it anew."""
     monkeypatch.setattr(inside_tune, "Worker", FakeWorker)
+    monkeypatch.setattr(inside_tune, "driver_files", lambda: None)  # which would start a Ray
     search = wanted()
     assert search.trainable  # of the driver before
     config: Any = search.searcher.suggest("a")
