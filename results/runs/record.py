@@ -39,7 +39,7 @@ class Record:
     key: Name  # of the net; two spellings of one genotype share it
     genotype: dict[str, Any]  # as JSON; of one of timm's nets its name, "timm"; of a cut block, side, pooling too
     genes: dict[str, Choice]  # what the strategy chose, by gene, dormant ones included; `genotype` is the net
-    cost: dict[str, Count]  # params, macs and activation_bytes of one image
+    cost: dict[str, Count]  # of `Cost.totals`: params, macs, and bytes of activations of one image
     status: Status
     error: Text = ""  # one line, where the status is a failure or says why a net was not trained
     # on the validation split, a fraction, or the score of the run's other metric, more is better; for a duplicate, its

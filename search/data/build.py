@@ -1,4 +1,4 @@
-"""A data set built of what a reader returns: all pictures are read once, broken ones left out, splits made."""
+"""A data set built of what a reader returns: pictures are read, broken ones left out, splits made."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class _ReadPart:
 
 
 def build_dataset(config: DataConfig, raw: RawDataset, report: Report) -> DataSet:
-    """The split data set. Arrays are taken as they are; pictures are all read once, and kept where they fit.
+    """The split data set. Arrays are taken as they are; pictures are all read, and kept where they fit.
 
     Raises:
         InputError: if pictures are broken and not to be skipped, or the classes cannot be split.

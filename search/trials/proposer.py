@@ -36,7 +36,7 @@ from .trial import Trial
 MAX_PROPOSALS = 500  # in a row that need no training, before the nets near known ones are looked through
 MAX_DRAWS_WITHIN_LIMITS = 50  # random draws under limits, where one takes longer and more of them are alike
 REPEATS_BEFORE_RANDOM_DRAW = 5  # a converged strategy repeats itself
-FIRST_REFERENCE = 1_000_000  # number of a trial that the study will not come to: it proposes the same nets without
+FIRST_REFERENCE = 1_000_000  # number of a trial that a strategy will not come to: it proposes the same nets without
 
 
 class Proposer:
