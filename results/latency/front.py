@@ -55,7 +55,7 @@ def _missing(folder: Path, front: Sequence[Record], setting: Setting, needed: Se
     setting_id = setting.setting_id(input_spec(folder).image_size)
     if setting.device == "cpu":
         setting_id = f"{setting_id}/{cpu_name().replace('/', '-')}"
-    known = {m.key for m in read_latencies(folder) if m.is_of(setting_id) and None not in map(m.value, needed)}
+    known = {m.key for m in read_latencies(folder) if m.is_of(setting_id) and m.has(needed)}
     return [record for record in front if record.key not in known]
 
 

@@ -152,6 +152,10 @@ class Measurement:
         """Whether it was made in a setting, of which the beginning of the text will do."""
         return f"{self.setting}/".startswith(f"{setting_id}/")
 
+    def has(self, numbers: Iterable[str]) -> bool:
+        """Whether all of these were measured."""
+        return None not in map(self.value, numbers)
+
 
 CostValue = Annotated[float, Meta(ge=MIN_COST, le=MAX_COST)]
 OtherMs = Annotated[float, Meta(ge=0, le=MAX_COST)]  # 0 where other numbers were measured

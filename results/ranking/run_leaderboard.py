@@ -54,11 +54,10 @@ def leaderboard_of(folder: Path, query: RankingQuery | None = None) -> Leaderboa
         latencies, images = _latencies(folder, query), validation_images(folder)
         by_trial = {record.trial: record for record in records}
         right_of = cache(lambda trial: right_share(folder, by_trial[trial]))
+        by_class = _class_images(right_of, by_trial) if query.metric.kind.weighs_classes else ()
         extra = ExtraResults(
-            latencies, measured, device_settings, retrained(folder), images, lambda row: right_of(row.trial)
+            latencies, measured, device_settings, retrained(folder), images, lambda row: right_of(row.trial), by_class
         )
-        if query.metric.kind.weighs_classes:
-            extra = replace(extra, class_images=_class_images(right_of, by_trial))
         return replace(rank_rows(records, query, extra), folder=folder)
 
 

@@ -92,7 +92,7 @@ class Device:
         if event.event != "measured":
             return None
         found = event.measurement
-        return found if found.is_of(self._setting_id) and None not in map(found.value, self._numbers) else None
+        return found if found.is_of(self._setting_id) and found.has(self._numbers) else None
 
     def apply(self, line: Line, net: Net | None) -> None:
         """Take in a line, about a net that is known where it is of this search; that of another device is none."""
