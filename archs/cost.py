@@ -76,11 +76,7 @@ class Cost:
 
 
 def static_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_chans: int = 3) -> Cost:
-    """Cost of `build(genotype, num_classes, image_size, in_chans)`.
-
-    Raises:
-        InputError: if the net cannot be built at `image_size`, or a number is wrong.
-    """
+    """Cost of `build` with these arguments; InputError if the net cannot be built so, or a number is wrong."""
     check_int("head", "num_classes", num_classes, 1, MAX_CLASSES)
     acc, plan = CostAccumulator(), genotype.plan(image_size, in_chans)
     if genotype.stem.kind != "none":

@@ -65,8 +65,7 @@ _MISSING = re.compile(r"Object missing required field `(.*)`")
 def parse_json(text: str | bytes) -> Any:
     """The value of a JSON text; bytes are UTF-8, with a byte order mark or without.
 
-    Raises:
-        ValueError: if it is no JSON (NaN and Infinity are none), nested too deep, or names a field twice.
+    ValueError if it is no JSON (NaN and Infinity are none), nested too deep, or names a field twice.
     """
     try:
         whole = text if isinstance(text, str) else text.decode("utf-8-sig")
@@ -109,8 +108,7 @@ _STRICT = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse
 def read_json(path: Path, kind: type[T], read: Callable[[Path], bytes] = read_own) -> T:
     """The value in a JSON file, as `kind`. `read` opens it: a run's own files follow no link, a user's may.
 
-    Raises:
-        InputError: if it cannot be read, is no JSON or no `kind`, with file, field, rule and value.
+    InputError if it cannot be read, is no JSON or no `kind`, with file, field, rule and value.
     """
     try:
         value = parse_json(read(path))
@@ -124,10 +122,8 @@ def read_json(path: Path, kind: type[T], read: Callable[[Path], bytes] = read_ow
 def convert(value: Any, kind: type[T], where: str) -> T:
     """A value of JSON as `kind`: objects as dataclasses, lists as tuples, whole numbers as floats where those are due.
 
-    A TypedDict says what is looked at: the object itself is returned, with whatever else it holds.
-
-    Raises:
-        InputError: if it is none. Unknown fields of a dataclass are refused.
+    A TypedDict says what is looked at: the object itself is returned, with whatever else it holds. InputError if it is
+    none. Unknown fields of a dataclass are refused.
     """
     try:
         _check_names(value, kind, "")

@@ -43,8 +43,7 @@ def is_pickle(path: Path) -> bool:
 def unpickled(path: Path) -> Iterator[Path]:
     """A safetensors file with the tensors of a pickle, which is gone afterwards.
 
-    Raises:
-        InputError: if the pickle is broken, holds more than tensors, or needs too much time or memory.
+    InputError if the pickle is broken, holds more than tensors, or needs too much time or memory.
     """
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "tensors.safetensors"

@@ -49,8 +49,7 @@ def matched_names(
 ) -> dict[str, str]:
     """The file's name of each of the net's tensors; arguments as of `fitted`.
 
-    Raises:
-        InputError: if neither names, nor names behind one prefix, nor the order say so.
+    InputError if neither names, nor names behind one prefix, nor the order say so.
     """
     prefixes = _prefixes(needed, had, optional)
     if len(prefixes) > 1:

@@ -28,13 +28,9 @@ PREFIXES = ("tf", "ese", "eca", "gc", "dm", "legacy", "test", "bat", "lambda")  
 
 @dataclass(frozen=True)
 class TimmNet:
-    """One of timm's nets.
+    """One of timm's nets."""
 
-    Attributes:
-        name: of the architecture in timm, without the tag of pretrained weights.
-    """
-
-    name: str
+    name: str  # of the architecture in timm, without the tag of pretrained weights
     family: ClassVar[str] = "timm"
 
     @cached_property
@@ -51,20 +47,13 @@ class TimmNet:
 class CutNet:
     """One of timm's nets, cut after a block, pooled, with a linear head.
 
-    Attributes:
-        name: of the net in timm, with or without the tag of pretrained weights.
-        block: index among the net's `cut_points` (archs/timm/cut_points.py); nothing after it is kept.
-        side: of the images that the net sees, in pixels; not the run's.
-        pooling: of the map after the block, one of `POOLINGS`.
-
-    Raises:
-        InputError: if a value breaks a rule; whether timm has such a net is asked when it is built or counted.
+    InputError if a value breaks a rule; whether timm has such a net is asked when it is built or counted.
     """
 
-    name: str
-    block: int
-    side: int
-    pooling: str = POOLINGS[0]
+    name: str  # of the net in timm, with or without the tag of pretrained weights
+    block: int  # index among the net's `cut_points` (archs/timm/cut_points.py); nothing after it is kept
+    side: int  # of the images that the net sees, in pixels; not the run's
+    pooling: str = POOLINGS[0]  # of the map after the block, one of `POOLINGS`
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not TAGGED.fullmatch(self.name):
@@ -132,11 +121,7 @@ def side_seen(net: Net, image_size: Map) -> Map:
 
 
 def net_from_dict(data: Any) -> Net:
-    """The net of a record, of a weights file or of an export.
-
-    Raises:
-        InputError: if it is neither a genotype nor one of timm's nets, whole or cut.
-    """
+    """The net of a record, of a weights file or of an export; InputError if it is no genotype, net of timm or cut."""
     if not (isinstance(data, dict) and TIMM_FIELD in data):
         return Genotype.from_dict(data)
     name = data[TIMM_FIELD]

@@ -64,9 +64,7 @@ def build_net(
     """Build the net with fresh weights from torch's global random state; arguments as of `build`.
 
     `dropout`, which belongs to our transformer encoder, does not reach a net of timm; a cut net has its own image size.
-
-    Raises:
-        InputError: if the net cannot be built so.
+    InputError if the net cannot be built so.
     """
     if isinstance(net, Genotype):
         return build(net, num_classes, image_size, in_chans, dropout, drop_path)

@@ -24,8 +24,7 @@ SECONDS = 120.0  # for loading a file and drawing its nets; importing a large li
 def user_code_errors(what: str) -> Iterator[None]:
     """Turn any error of code that the user wrote, run inside, into one line that says where it arose.
 
-    Raises:
-        InputError: "WHAT: FILE:LINE: ERROR".
+    InputError "WHAT: FILE:LINE: ERROR".
     """
     try:
         yield
@@ -44,9 +43,7 @@ def time_limit(what: str) -> Iterator[None]:
     """End code that the user wrote, run inside, after `SECONDS`. Inside another limit, that one holds.
 
     Python hears the alarm between two of its own instructions, in the main thread alone: elsewhere there is no limit.
-
-    Raises:
-        InputError: "WHAT: FILE:LINE: takes longer than 120 s".
+    InputError "WHAT: FILE:LINE: takes longer than 120 s".
     """
     heard = signal.getsignal(signal.SIGALRM)
     if current_thread() is not main_thread() or isinstance(heard, _Alarm):

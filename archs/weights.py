@@ -60,19 +60,12 @@ def save(network: AnyNetwork, path: Path) -> str:
 
 @dataclass(frozen=True, eq=False)
 class WeightsFile:
-    """A file's tensors by their names, which lie in the file until they are used, and what it says of its net.
+    """A file's tensors by their names, which lie in the file until they are used, and what it says of its net."""
 
-    Attributes:
-        path: of the file.
-        tensors: by name.
-        ordered: whether they stand in the order of the net that was saved; safetensors files sort theirs.
-        metadata: of a safetensors file.
-    """
-
-    path: Path
-    tensors: dict[str, Tensor]
-    ordered: bool
-    metadata: dict[str, str]
+    path: Path  # of the file
+    tensors: dict[str, Tensor]  # by name
+    ordered: bool  # whether they stand in the order of the net that was saved; safetensors files sort theirs
+    metadata: dict[str, str]  # of a safetensors file
 
     def fitted(self, needed: Mapping[str, Tensor], optional: Collection[str] = ()) -> dict[str, Tensor]:
         """Its tensors for a net of this state: see `state_dicts.fitted`."""
@@ -123,8 +116,7 @@ def _open_safetensors(path: Path) -> WeightsFile:
 def describe(file: Path | WeightsFile) -> dict[str, Any] | None:
     """A file's description of its net, as JSON: genotype, num_classes, image_size, in_chans. None if nothing.
 
-    Raises:
-        InputError: if the file is no safetensors file, or what it says breaks a rule.
+    InputError if the file is no safetensors file, or what it says breaks a rule.
     """
     facts = _described(_opened(file))
     return facts and facts | {"genotype": facts["genotype"].to_dict(), "image_size": list(facts["image_size"])}
@@ -156,11 +148,7 @@ def read(file: Path | WeightsFile, genotype: Genotype | None = None, image_size:
 
 
 def fill(module: nn.Module, file: Path | WeightsFile) -> None:
-    """Give any module on the CPU the weights of a file, which must hold those and no others.
-
-    Raises:
-        InputError: if it does not.
-    """
+    """Give any module on the CPU the weights of a file; InputError unless it holds those and no others."""
     module.load_state_dict(_opened(file).fitted(module.state_dict()), assign=True)
 
 

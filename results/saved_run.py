@@ -26,11 +26,7 @@ if TYPE_CHECKING:
 
 
 def load_run(run: str | Path) -> SavedRun:
-    """A run, by its name below runs/ or its folder.
-
-    Raises:
-        InputError: if there is none.
-    """
+    """A run, by its name below runs/ or its folder; InputError if there is none."""
     return SavedRun(find_run(run if isinstance(run, str) else check_path("run", run)))
 
 
@@ -91,11 +87,7 @@ class SavedRun:
         return verdict_of(leaderboard_of(self.folder))
 
     def report(self, out: str | Path | None = None) -> Path:
-        """Write the HTML report, and return its path: report.html in the run's folder, or `out`.
-
-        Raises:
-            InputError: if the file cannot be written.
-        """
+        """Write the HTML report to `out`, or report.html in the run's folder, and return its path."""
         from .report.page import write_report
 
         return Path(write_report(self.folder, None if out is None else check_path("out", out))["page"])
@@ -143,10 +135,7 @@ class SavedNet:
         """The trained torch module, on the CPU, in evaluation mode; of a net that was retrained, its better weights.
 
         It takes normalised images (B, C, H, W): (raw - mean) / std by channel, with those of `run.data`; a cut net of
-        timm takes pictures of 0 to 1.
-
-        Raises:
-            InputError: if the net was not trained to the end, or its weights are gone.
+        timm takes pictures of 0 to 1. InputError if the net was not trained to the end, or its weights are gone.
         """
         from .runs.trained_weights import select_net, trained_network
 

@@ -50,8 +50,7 @@ def draw_option(draw: random.Random, name: str, options: tuple[Option, ...], pri
 class FixedChooser:
     """Gives back recorded genes; one that is not recorded takes its first option.
 
-    Raises:
-        InputError: if a recorded value is not among the options.
+    InputError if a recorded value is not among the options.
     """
 
     def __init__(self, genes: Mapping[str, Gene]) -> None:
@@ -67,8 +66,7 @@ class FixedChooser:
 class RecordingChooser:
     """Asks another chooser, each gene once, and remembers the answers and the options.
 
-    Raises:
-        InputError: if a gene is chosen twice with other options.
+    InputError if a gene is chosen twice with other options.
     """
 
     def __init__(self, chooser: Chooser) -> None:

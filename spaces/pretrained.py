@@ -25,27 +25,16 @@ FILE_ENDINGS = (".safetensors", ".pth", ".pt", ".bin")
 
 @dataclass(frozen=True)
 class PretrainedNet:
-    """One of timm's nets with weights.
+    """One of timm's nets with weights."""
 
-    Attributes:
-        name: timm's, with the tag of the weights.
-        side: of the pictures that it was trained on, in pixels.
-        fixed: whether it takes no other side.
-        macs: of one picture at that side.
-        params: of the whole net.
-        top1: published accuracy on ImageNet, a fraction; None if the ladder does not have the net.
-        licence: of the weights, as timm says; "unknown" if it does not.
-        source: where they are, on the Hugging Face hub.
-    """
-
-    name: str
-    side: int
-    fixed: bool
-    macs: int
-    params: int
-    top1: float | None
-    licence: str
-    source: str
+    name: str  # timm's, with the tag of the weights
+    side: int  # of the pictures that it was trained on, in pixels
+    fixed: bool  # whether it takes no other side
+    macs: int  # of one picture at that side
+    params: int  # of the whole net
+    top1: float | None  # published accuracy on ImageNet, a fraction; None if the ladder does not have the net
+    licence: str  # of the weights, as timm says; "unknown" if it does not
+    source: str  # where they are, on the Hugging Face hub
 
     @property
     def family(self) -> str:
@@ -80,8 +69,7 @@ def ladder() -> tuple[PretrainedNet, ...]:
 def files_as_names(words: Sequence[str], weights_dir: str = "") -> tuple[tuple[str, ...], str]:
     """What a person lists, files of weights by the names of their nets, and the folder of all files.
 
-    Raises:
-        InputError: if a file is not there, or files lie in several folders.
+    InputError if a file is not there, or files lie in several folders.
     """
     names, folders = list[str](), {weights_dir} - {""}
     for word in words:

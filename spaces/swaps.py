@@ -50,8 +50,7 @@ class SwapSpace:
 def swapped(net: Genotype, counts: tuple[int, ...], image: Map) -> Genotype:
     """`net` with so many MSA blocks at the end of each stage, by the build-up rule.
 
-    Raises:
-        InputError: if a stage is too shallow for its count.
+    InputError if a stage is too shallow for its count.
     """
     sides = [stage[-1].map_out for stage in net.plan(image).stages]
     largest = max(4, preset_for(image).windows[0])

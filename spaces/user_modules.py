@@ -21,17 +21,11 @@ from ..archs.errors import InputError
 
 
 class UserModule(NamedTuple):
-    """A file of the user's, as it was read.
+    """A file of the user's, as it was read."""
 
-    Attributes:
-        path: of the file.
-        content: its bytes.
-        package: where its relative imports begin; "" for none.
-    """
-
-    path: Path
-    content: bytes
-    package: str = ""
+    path: Path  # of the file
+    content: bytes  # its bytes
+    package: str = ""  # where its relative imports begin; "" for none
 
 
 class UserModules:

@@ -10,16 +10,12 @@ from ..stage import OPTIONS
 
 
 class Axis(NamedTuple):
-    """One axis of a tensor, of nested `sizes` that are sliced apart: the rows of q, k and v are 3 x heads x head_dim.
+    """One axis of a tensor, of nested `sizes` sliced apart: the rows of q, k and v are 3 x heads x head_dim."""
 
-    Attributes:
-        sizes: their product is the axis' length.
-        centred: a smaller axis is the middle of a larger one (kernels, relative positions) instead of its beginning.
-        runs: lengths of what lies beside each other in the last size; a wider layer has copies of each in its own run.
-    """
-
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...]  # their product is the axis' length
+    # a smaller axis is the middle of a larger one (kernels, relative positions) instead of its beginning
     centred: bool = False
+    # lengths of what lies beside each other in the last size; a wider layer has copies of each in its own run
     runs: tuple[int, ...] = ()
 
     @property

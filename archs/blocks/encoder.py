@@ -55,8 +55,7 @@ class TransformerEncoder(nn.Module):
     def grid_of(self, x_BCHW: Tensor) -> tuple[int, int]:
         """(height, width) of the token grid over a map.
 
-        Raises:
-            InputError: if patches do not fill the map, or the positions are those of another grid.
+        InputError if patches do not fill the map, or the positions are those of another grid.
         """
         (height, width), patch = x_BCHW.shape[2:], self.spec.patch
         if height % patch or width % patch:

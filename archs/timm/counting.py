@@ -60,8 +60,7 @@ def count_timm(
 ) -> tuple[dict[str, Any], tuple[int, int, int]]:
     """`count` of timm's model `name`, and the shape of the image it was counted with.
 
-    Raises:
-        InputError: if timm does not know the name, or the net takes no image of that size.
+    InputError if timm does not know the name, or the net takes no image of that size.
     """
 
     def counted() -> tuple[dict[str, Any], tuple[int, int, int]]:
@@ -77,8 +76,7 @@ def count_timm(
 def on_meta(name: str, measure: Callable[[], T]) -> T:
     """What `measure` finds of timm's model `name` on the meta device, or on the CPU if that cannot run it.
 
-    Raises:
-        InputError: if neither can, as the net takes no such image.
+    InputError if neither can, as the net takes no such image.
     """
     try:
         with torch.device("meta"):

@@ -25,8 +25,7 @@ from .models import create
 def cut_points(name: str) -> tuple[CutPoint, ...]:
     """All blocks of timm's net `name` that it can be cut after, in their order; the same at every image side.
 
-    Raises:
-        InputError: if timm does not know the net, or it gives no maps.
+    InputError if timm does not know the net, or it gives no maps.
     """
     return on_meta(name, lambda: _found(name))
 
@@ -74,11 +73,7 @@ def check_side(name: str, side: int) -> None:
 
 
 def num_features(name: str, block: int, pooling: str) -> int:
-    """Numbers that pooling makes of an image at a cut.
-
-    Raises:
-        InputError: if the net has no such cut.
-    """
+    """Numbers that pooling makes of an image at a cut; InputError if the net has no such cut."""
     points = cut_points(name)[: check_block(name, block) + 1]
     if pooling == "all":
         return sum(point.channels for point in points)

@@ -22,15 +22,10 @@ ENDINGS = (".safetensors", ".pth", ".pt", ".bin")
 
 @dataclass(frozen=True)
 class NetWeights:
-    """Where the weights of a net of timm are.
+    """Where the weights of a net of timm are."""
 
-    Attributes:
-        name: timm's, with the tag.
-        path: of the file: safetensors, or one of torch.save.
-    """
-
-    name: str
-    path: str
+    name: str  # timm's, with the tag
+    path: str  # of the file: safetensors, or one of torch.save
 
 
 def find_weights(name: str, weights_dir: str = "", tell: Tell | None = None) -> NetWeights:
@@ -54,8 +49,7 @@ def find_weights(name: str, weights_dir: str = "", tell: Tell | None = None) -> 
 def why_no_weights(name: str, weights_dir: str = "") -> str:
     """Why a net's weights cannot be had; "" where they are in the folder, or on the hub or in its cache.
 
-    Raises:
-        InputError: as `find_weights`.
+    InputError as `find_weights`.
     """
     config = config_of(name)
     full = f"{config.architecture}.{config.tag}" if config.tag else config.architecture
@@ -63,11 +57,7 @@ def why_no_weights(name: str, weights_dir: str = "") -> str:
 
 
 def nets_of_folder(weights_dir: str) -> list[str]:
-    """Names of timm's nets, with a tag, that a folder has a file of weights of.
-
-    Raises:
-        InputError: if there is no such folder.
-    """
+    """Names of timm's nets, with a tag, that a folder has weights of; InputError if there is no such folder."""
     _check_folder(weights_dir)
     tagged, known = set(timm.list_pretrained()), set(timm.list_models())
     stems = [path.stem for path in sorted(Path(weights_dir).iterdir()) if path.suffix in ENDINGS]

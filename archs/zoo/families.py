@@ -52,11 +52,9 @@ def alternet(
 ) -> Genotype:
     """An AlterNet: pre-activation ResNet with `msa` blocks a stage swapped by the build-up rule.
 
-    Stage i has base width `width` x 2^i and stride 1, 2, 2, ... Source: Park & Kim, ICLR 2022,
-    code models/alternet.py. The default is the CIFAR-100 net of the paper.
-
-    Raises:
-        InputError: if the tuples differ in length or a rule of the genotype is broken.
+    Stage i has base width `width` x 2^i and stride 1, 2, 2, ... Source: Park & Kim, ICLR 2022, code models/alternet.py.
+    The default is the CIFAR-100 net of the paper. InputError if the tuples differ in length or a rule of the genotype
+    is broken.
     """
     if not len(depths) == len(msa) == len(heads):
         lengths = f"depths {len(depths)}, msa {len(msa)}, heads {len(heads)}"
@@ -95,11 +93,7 @@ def bit(depth: int, width_factor: int = 1) -> Genotype:
 
 
 def vit(size: str, patch: int) -> Genotype:
-    """A ViT (Dosovitskiy et al., ICLR 2021): tiny, small, base, large or huge, with a class token.
-
-    Raises:
-        InputError: if the size is unknown.
-    """
+    """A ViT (Dosovitskiy et al., ICLR 2021) of a size: tiny, small, base, large or huge, with a class token."""
     return Genotype(Stem("none"), (), Encoder(*VITS[check_choice("vit: size", size, VITS)], patch=patch), Head("token"))
 
 

@@ -23,8 +23,7 @@ Shape = tuple[int, int]
 def attention_sites(net: nn.Module) -> list[HookPoint]:
     """The inputs of a net's attention modules, in the order of its depth, with the token grids of encoders.
 
-    Raises:
-        InputError: if it has none, or one that is neither ours nor timm's `Attention`.
+    InputError if it has none, or one that is neither ours nor timm's `Attention`.
     """
     sites = [site for site in residual_points(net) if site.op == "msa"]
     if not sites:

@@ -43,10 +43,7 @@ class HookPoint:
 def residual_points(net: nn.Module) -> list[HookPoint]:
     """The residual stream after the stem and after every conv block, MSA and MLP (Park & Kim's choice).
 
-    Takes the nets of `archs.build`, and timm's VisionTransformer and ResNet.
-
-    Raises:
-        InputError: if the net is of another kind.
+    Takes the nets of `archs.build`, and timm's VisionTransformer and ResNet. InputError if the net is of another kind.
     """
     if isinstance(net, Network):
         return list(_network_points(net))
@@ -204,10 +201,8 @@ def all_sites(net: nn.Module, x_BCHW: Tensor) -> list[HookPoint]:
     """Outputs of all innermost modules (norms and hidden units of MLPs too) and the residual stream, as they pass.
 
     Modules that only pass on (Identity, dropout) are left out, and so are tables that no image enters. One image is
-    enough: it is sent through to see the order.
-
-    Raises:
-        InputError: as `residual_points`, or if a module runs twice in one pass: its name would say two things.
+    enough: it is sent through to see the order. InputError as `residual_points`, or if a module runs twice in one pass:
+    its name would say two things.
     """
     stream = residual_points(net)
     known = {(site.module, site.side) for site in stream}

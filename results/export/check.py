@@ -29,8 +29,7 @@ MAX_LOSS = 0.01  # of accuracy: a format that loses more is warned of
 def check_folder(folder: Path, net: ExportNet, formats: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Check results of each format of `folder` by name: max_abs_difference of its logits, and see `compared`.
 
-    Raises:
-        OperationError: if a format does not load or run, or is exact and differs by `TOLERANCE` or more.
+    OperationError if a format does not load or run, or is exact and differs by `TOLERANCE` or more.
     """
     exact = [name for name in formats if format_of(name).exact]
     lower = [name for name in formats if name not in exact]
@@ -65,11 +64,7 @@ def _answers(folder: Path, images: np.ndarray, formats: Sequence[str]) -> dict[s
 
 
 def difference(name: str, theirs: np.ndarray, ours: np.ndarray) -> float:
-    """Largest absolute difference of two arrays of logits.
-
-    Raises:
-        OperationError: if it is `TOLERANCE` or more, or their shapes differ.
-    """
+    """Largest absolute difference of two arrays of logits; OperationError if it is `TOLERANCE` or more."""
     most = _apart(name, theirs, ours)
     if not most < TOLERANCE:  # nor is NaN
         raise OperationError(f"export: {name}: outputs differ by {most:.1e}, not by less than {TOLERANCE:.0e}")

@@ -25,33 +25,21 @@ BATCH = 64
 
 @dataclass(frozen=True, eq=False)
 class ScoringImages:
-    """Images, in the data's own values, that a format of lower precision is made and measured on.
+    """Images, in the data's own values, that a format of lower precision is made and measured on."""
 
-    Attributes:
-        train_NCHW: training images, to calibrate on.
-        val_NCHW: validation images.
-        y_N: what these show; (N, K) where they have several labels.
-    """
-
-    train_NCHW: np.ndarray
-    val_NCHW: np.ndarray
-    y_N: np.ndarray
+    train_NCHW: np.ndarray  # training images, to calibrate on
+    val_NCHW: np.ndarray  # validation images
+    y_N: np.ndarray  # what these show; (N, K) where they have several labels
 
 
 @dataclass(frozen=True)
 class ExportNet:
-    """A net to export, with what is known of it and the images that its formats are checked on.
+    """A net to export, with what is known of it and the images that its formats are checked on."""
 
-    Attributes:
-        network: in eval mode, float32, on the CPU.
-        facts: what config.json says: name, classes, mean, std, image_size, in_chans and more.
-        images_NCHW: to check on, in the data's own values; two or more.
-        scoring: what formats of lower precision are calibrated and measured on; None where there is no data.
-    """
-
-    network: AnyNetwork
-    facts: Mapping[str, Any]
-    images_NCHW: np.ndarray
+    network: AnyNetwork  # in eval mode, float32, on the CPU
+    facts: Mapping[str, Any]  # what config.json says: name, classes, mean, std, image_size, in_chans and more
+    images_NCHW: np.ndarray  # to check on, in the data's own values; two or more
+    # what formats of lower precision are calibrated and measured on; None where there is no data
     scoring: ScoringImages | None = None
 
     def normalised(self, images_NCHW: np.ndarray) -> Tensor:

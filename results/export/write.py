@@ -85,8 +85,7 @@ def _scoring(
 ) -> ScoringImages | None:
     """The images for formats of lower precision; None if there is no such format among `names`.
 
-    Raises:
-        InputError: if they cannot be had, or the net's logits mean nothing.
+    InputError if they cannot be had, or the net's logits mean nothing.
     """
     lower = [name for name in names if not format_of(name).exact]
     if not lower:
@@ -251,11 +250,7 @@ def _must_be_free(out: Path) -> None:
 
 
 def write_formats(net: ExportNet, draft: Path, names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Fill the new folder `draft`; return what is known of each format.
-
-    Raises:
-        OperationError: naming the format that cannot be written.
-    """
+    """Fill the new folder `draft`; return what is known of each format. OperationError names one that fails."""
     draft.mkdir()
     save(net.network, draft / "weights.safetensors")
     if isinstance(net.network, Network):

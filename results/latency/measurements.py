@@ -71,8 +71,7 @@ class LatencySetting:
     def parse(cls, text: str) -> LatencySetting:
         """The setting that "cuda/32/float16" spells; parts left out, at the end or between, are cpu/1/float32/eager/1.
 
-        Raises:
-            InputError: if a part is none, or they do not go together.
+        InputError if a part is none, or they do not go together.
         """
         parts, names = [part.strip() for part in text.split("/")], [field.name for field in fields(cls)]
         if len(parts) > len(names):
@@ -108,11 +107,7 @@ SHORT = Effort(repeats=2, warm_s=0.1, least_s=0.1, most_s=1.0)  # of the nets of
 def latency_settings(
     device: str, batch: str, dtype: str, compiled: bool, graph: bool, onnx: bool, threads: int
 ) -> list[LatencySetting]:
-    """Every batch size of a comma list with every dtype of another.
-
-    Raises:
-        InputError: if a value is unknown or they do not go together.
-    """
+    """Every batch size of a comma list with every dtype of another; InputError if one is unknown or does not fit."""
     flags = {"compile": compiled, "graph": graph, "onnx": onnx}
     runtime, *more = [name for name, wanted in flags.items() if wanted] or ["eager"]
     if more:

@@ -36,11 +36,7 @@ class Limits(dict[str, float]):
 
     @classmethod
     def of_run(cls, folder: Path) -> Limits:
-        """The limits of a run.
-
-        Raises:
-            InputError: if its run.json is broken.
-        """
+        """The limits of a run; InputError if its run.json is broken."""
         limits = read_settings(folder).get("settings", {}).get("limits") or {}
         for name in limits:
             if not is_number_of_device(name):

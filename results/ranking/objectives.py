@@ -101,10 +101,8 @@ class RankingQuery:
 def parse_objectives(text: str | Sequence[str]) -> tuple[str, ...]:
     """Two or three objectives, accuracy first, of "accuracy,macs,latency_ms" or of a list; "macs" is "accuracy,macs".
 
-    "" is none: the run's own. Other names are metrics, which `RankingQuery.checked` looks for in a run.
-
-    Raises:
-        InputError: if one is named twice, or there are not two or three.
+    "" is none: the run's own. Other names are metrics, which `RankingQuery.checked` looks for in a run. InputError if
+    one is named twice, or there are not two or three.
     """
     asked = list(filter(None, check_texts("objectives", text)))
     named = [f"-{name}" if _falls(name.removeprefix("train_")) else name for name in asked]

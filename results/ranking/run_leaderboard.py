@@ -27,22 +27,14 @@ from .verdict import RECOMMENDED, pick, recommended
 
 
 def best_trial(folder: Path, how: str = RECOMMENDED) -> int:
-    """The trial of the `recommended` net of a run's front, or of that which `pick` takes, under the run's own limits.
-
-    Raises:
-        InputError: as `pick`.
-    """
+    """The trial of a run's front, under its own limits, that `recommended` or `pick` takes; InputError as theirs."""
     board = leaderboard_of(folder)
     row = recommended(board) if how == RECOMMENDED else pick(board.front, how, board.query.cost)
     return row.trial
 
 
 def leaderboard_of(folder: Path, query: RankingQuery | None = None) -> Leaderboard:
-    """A run's leaderboard; objectives left out are the run's own, and its own limits hold too.
-
-    Raises:
-        InputError: if the run is broken, or latencies are asked for that were not measured.
-    """
+    """A run's leaderboard, on its own objectives by default, within its limits too; InputError if the run is broken."""
     query, records = query or RankingQuery(), read_records(folder)
     limits = Limits.of_run(folder)
     tighter = {name: min(most, limits.get(name, most)) for name, most in query.limits.items()}
@@ -86,8 +78,7 @@ def _latencies(folder: Path, query: RankingQuery) -> dict[str, Measurement]:
 def _on_devices(folder: Path, query: RankingQuery) -> tuple[dict[str, dict[str, float]], list[str]]:
     """What is asked for of devices, by objective and key, and the settings that it was measured in.
 
-    Raises:
-        InputError: if a device has measured nothing, and the run's search does not say that it will.
+    InputError if a device has measured nothing, and the run's search does not say that it will.
     """
     wanted = query.on_devices
     measured = read_latencies(folder) if wanted else []
@@ -109,8 +100,7 @@ def _on_devices(folder: Path, query: RankingQuery) -> tuple[dict[str, dict[str, 
 def device_of(folder: Path, cost: str) -> tuple[str, str]:
     """Name of the number that a cost of a run is, and the setting that its search measures it in; "" if it is counted.
 
-    Raises:
-        InputError: if no device of the search measures it.
+    InputError if no device of the search measures it.
     """
     settings, (number, name) = read_settings(folder).get("settings", {}), split_number(cost)
     if cost != LATENCY and not name:

@@ -90,11 +90,7 @@ def range_of(metric: str) -> tuple[float, float]:
 def paired(
     before: Mapping[int, float], after: Mapping[int, float], within: tuple[float, float] = ANY, resolution: float = 0.0
 ) -> MeanCI:
-    """Differences after - before of the seeds that both have, and their interval, cut to `within`.
-
-    Raises:
-        InputError: if they have none in common.
-    """
+    """Differences after - before of the seeds that both have, at least one, and their interval, cut to `within`."""
     common = sorted(before.keys() & after.keys())
     if not common:
         raise InputError(f"paired difference: no seed in common, got {sorted(before)} and {sorted(after)}")

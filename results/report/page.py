@@ -177,11 +177,7 @@ def _both_sizes(plot: Plot) -> tuple[str, str]:
 
 
 def _json(value: Any) -> str:
-    """JSON that can stand in a script element whatever its strings hold.
-
-    Raises:
-        InputError: if a number is not finite, which no record of a search holds.
-    """
+    """JSON that can stand in a script element whatever its strings hold; InputError if a number is not finite."""
     try:
         return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     except ValueError as error:

@@ -50,11 +50,7 @@ def _score(record: Record) -> float:
 
 
 def trained_weights(home: Path, record: Record) -> Path:
-    """The file of a trained net's final weights, which must be those that its record is of.
-
-    Raises:
-        InputError: if the net was not trained to the end, or its weights are gone or have changed since.
-    """
+    """The file of a trained net's final weights; InputError if there is none, or it is not the record's any more."""
     if record.status not in (Status.OK, Status.DUPLICATE):
         raise InputError(f"trial {record.trial}: was not trained to the end (status {record.status})")
     path = weights_file(home, record)
@@ -68,11 +64,7 @@ def trained_weights(home: Path, record: Record) -> Path:
 
 
 def trained_network(home: Path, record: Record) -> AnyNetwork:
-    """A trained net of a run with its final weights, in training mode.
-
-    Raises:
-        InputError: if it has none, or they are not its.
-    """
+    """A trained net of a run with its final weights, in training mode; errors as `trained_weights`."""
     path, net, facts = trained_weights(home, record), net_from_dict(record.genotype), facts_of(home, record)
     size = as_map(facts["image_size"])
     if isinstance(net, Genotype):
@@ -89,11 +81,7 @@ def trained_head(home: Path, record: Record) -> Path | None:
 
 
 def facts_of(home: Path, record: Record) -> dict[str, Any]:
-    """Facts about the data in run.json, with the classes that the net was trained on.
-
-    Raises:
-        InputError: if it does not say.
-    """
+    """Facts about the data in run.json, with the classes that the net was trained on; InputError if it does not say."""
     facts = read_data_facts(home)
     classes = record.data.get("classes") or range(len(facts["classes"]))
     return facts | {"classes": [facts["classes"][i] for i in classes]}

@@ -155,8 +155,7 @@ def places_of(
 def labelled(name: str, labels: dict[str, Sequence[Any]]) -> dict[str, np.ndarray]:
     """Leave out the parts that have no labels, and log them; None and -1 count as none.
 
-    Raises:
-        InputError: if a part has labels for some of its pictures only, or train has none.
+    InputError if a part has labels for some of its pictures only, or train has none.
     """
     with_labels = {}
     for part, values in labels.items():
@@ -176,10 +175,8 @@ def numbered(
     """Number the classes alike in all parts as y_N, int64 from 0, in the order of the first part; and name them.
 
     Labels are places in their part's `names`; of a part without names they are the names. Without any names they are
-    numbered in their order.
-
-    Raises:
-        InputError: if a label has no name, there are fewer than two classes, or a part has one that train lacks.
+    numbered in their order. InputError if a label has no name, there are fewer than two classes, or a part has one that
+    train lacks.
     """
     if any(len(names.get(part, ())) for part in labels):
         y, classes = _by_name(name, labels, names)

@@ -18,18 +18,13 @@ from .study_nets import StudySetting, with_grid
 
 @dataclass(frozen=True)
 class Study:
-    """A study.
+    """A study."""
 
-    Attributes:
-        about: one sentence, for lists.
-        source: who asked it first, and where.
-        plan: its trainings; those with factors are rows of its table, the others serve them.
-        plots: of its table; where the metrics depend on the data, a function.
-    """
-
-    about: str
-    source: str
+    about: str  # one sentence, for lists
+    source: str  # who asked it first, and where
+    # its trainings; those with factors are rows of its table, the others serve them
     plan: Callable[[StudySetting], Iterator[Training]]
+    # of its table; where the metrics depend on the data, a function
     plots: PlotSpec | Callable[[StudySetting], PlotSpec]
 
     def plot(self, setting: StudySetting) -> PlotSpec:
