@@ -135,14 +135,7 @@ def net_from_dict(data: Any) -> Net:
 def net_cost(net: Net, num_classes: int, image_size: ImageSize, in_chans: int = 3) -> Cost | CountedCost:
     """Cost of a net: of a genotype in closed form; one of timm's is counted, with torch and timm.
 
-    Args:
-        net: which one.
-        num_classes: width of the logits.
-        image_size: side in pixels, or (height, width); a cut net has its own.
-        in_chans: channels of the image.
-
-    Raises:
-        InputError: if the net cannot be built at that size, or timm does not know it.
+    `image_size` is a side in pixels, or (height, width); a cut net has its own. InputError if it cannot be built so.
     """
     if isinstance(net, Genotype):
         return static_cost(net, num_classes, image_size, in_chans)

@@ -21,16 +21,7 @@ class TimmNetwork(nn.Module):
     """x_BCHW -> logits (B, num_classes): a net of timm with fresh weights, and what `Network` says of itself.
 
     Its tensors have timm's names and no others, so that what is saved of it loads with timm's `load_state_dict`.
-
-    Args:
-        net: which one, as `genotype` says then.
-        num_classes: width of the logits.
-        image_size: side in pixels, or (height, width).
-        in_chans: channels of the image.
-        drop_path: stochastic depth, as timm's nets have it.
-
-    Raises:
-        InputError: if timm does not know the net, or refuses the numbers.
+    InputError if timm does not know the net, or refuses the numbers.
     """
 
     def __init__(

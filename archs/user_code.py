@@ -92,11 +92,7 @@ def blamed(error: BaseException) -> str:
 
 
 def users_line(frames: Iterable[tuple[FrameType, int]]) -> str:
-    """The last of these frames that is the user's code, as "FILE:LINE: "; "" if none is.
-
-    Args:
-        frames: with their lines, the innermost last.
-    """
+    """The last of these frames that is the user's code, as "FILE:LINE: "; "" if none is."""
     places = [(frame.f_code.co_filename, line) for frame, line in frames if _is_users(frame.f_globals, frame.f_code)]
     return f"{_near(places[-1][0])}:{places[-1][1]}: " if places else ""
 

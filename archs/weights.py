@@ -46,11 +46,7 @@ FIELDS = tuple(field.name for field in fields(Description))
 
 
 def save(network: AnyNetwork, path: Path) -> str:
-    """Write the net's weights and what it is, whole or not at all; the same net gives the same bytes.
-
-    Returns:
-        the file's `digest`.
-    """
+    """Write the net's weights and what it is, whole or not at all, and return the file's `digest`."""
     state = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
     description = {name: getattr(network, name) for name in FIELDS} | {"genotype": network.genotype.to_dict()}
     content = to_bytes(state, {NAME: json.dumps(description, sort_keys=True)})
@@ -76,15 +72,7 @@ class WeightsFile:
 
 
 def open_weights(path: Path, pickles: bool = False) -> WeightsFile:
-    """The tensors of a file.
-
-    Args:
-        path: a safetensors file.
-        pickles: whether it may be one of `torch.save` instead, which a process of its own reads.
-
-    Raises:
-        InputError: if it is neither.
-    """
+    """The tensors of a safetensors file, or with `pickles` of `torch.save`'s, which a process of its own reads."""
     if path.is_dir():
         raise _wrong(path, "is a folder, not a file")
     if not path.is_file():
@@ -125,13 +113,8 @@ def describe(file: Path | WeightsFile) -> dict[str, Any] | None:
 def read(file: Path | WeightsFile, genotype: Genotype | None = None, image_size: ImageSize | None = None) -> Network:
     """The network of a file, in float32 and in training mode, as `build` leaves it.
 
-    Args:
-        file: the file, or what `open_weights` made of it.
-        genotype: what a file without a description is of; one with a description is checked against it.
-        image_size: of a file without a description; one with a description knows its own.
-
-    Raises:
-        InputError: if the file does not hold exactly the weights of that net.
+    `genotype` and `image_size` are of a file without a description; one with a description is checked against the
+    genotype. InputError if the file does not hold exactly the weights of that net.
     """
     file = _opened(file)
     facts = _described(file)

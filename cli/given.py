@@ -13,15 +13,10 @@ from .command import COMMANDS, Option
 
 
 def checked(values: Mapping[str, Any], command: str, file: str = "") -> dict[str, Any]:
-    """The values that a command takes, by its parameters' names.
+    """The values that a command takes, by its parameters' names, from those of options as they are typed.
 
-    Args:
-        values: by the options' names, as they are typed.
-        command: its name.
-        file: where they stand, for messages; "" is Python.
-
-    Raises:
-        InputError: if there is no such option, or a value is of the wrong kind.
+    `file` is where they stand, for messages; "" is Python. InputError if there is no such option, or a value does not
+    fit.
     """
     options, where, found = options_of(command), f"config: {file}: " if file else "", dict[str, Any]()
     for name, value in values.items():

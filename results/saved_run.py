@@ -50,11 +50,7 @@ class SavedRun:
         return read_data_facts(self.folder)
 
     def front(self, objectives: str | Sequence[str] = "") -> pd.DataFrame:
-        """Pareto front: the rows of `alternas front --json`, indexed by trial; the columns of docs/reading-a-front.md.
-
-        Args:
-            objectives: what nets are ranked on, as --objectives or a list of them; "" is the run's own.
-        """
+        """Pareto front: the rows of `alternas front --json`, indexed by trial; objectives as --objectives or a list."""
         import pandas as pd
 
         board = leaderboard_of(self.folder, RankingQuery(parse_objectives(objectives)))
@@ -72,14 +68,7 @@ class SavedRun:
         return SavedNet(self, trial)
 
     def best(self, pick: str = "recommended") -> SavedNet:
-        """The net of the front that the verdict recommends and an export takes.
-
-        Args:
-            pick: recommended, accuracy, gain or cheapest.
-
-        Raises:
-            InputError: if no trained net qualifies.
-        """
+        """The net of the front that the verdict recommends, or with most accuracy or gain, or the cheapest."""
         return SavedNet(self, best_trial(self.folder, pick))
 
     def verdict(self) -> list[str]:

@@ -87,14 +87,10 @@ def files_as_names(words: Sequence[str], weights_dir: str = "") -> tuple[tuple[s
 def find_nets(words: str = "") -> tuple[list[PretrainedNet], list[str]]:
     """The nets that a person lists, and the words among them that are none of timm's, such as RUN:TRIAL.
 
-    A pattern with a dot is compared with names that have a tag. Without one it is compared with architectures, each of
-    which has the ladder's weights, or else those that timm takes by default.
-
-    Args:
-        words: names and patterns such as mobilenetv4* with commas between them; none is the ladder.
-
-    Raises:
-        InputError: if a name or pattern fits none of timm's nets that have weights.
+    Words are names and patterns such as mobilenetv4* with commas between them; none is the ladder. A pattern with a dot
+    is compared with names that have a tag. Without one it is compared with architectures, each of which has the
+    ladder's weights, or else those that timm takes by default. InputError if one fits none of timm's nets that have
+    weights.
     """
     if not words.strip():
         return list(ladder()), []

@@ -120,12 +120,7 @@ def _only_class(what: str, module: ModuleType) -> Any:
 def check(space: Any, what: str, image_size: ImageSize, draws: int = DRAWS) -> Options:
     """Draw random nets, each twice, and return the genes' options, in the order they are chosen.
 
-    Args:
-        space: anything with a method `sample(chooser)`.
-        what: the space, as messages begin.
-
-    Raises:
-        InputError: naming the gene or the rule that a net breaks.
+    `space` is anything with a method `sample(chooser)`; InputError names the gene or the rule that a net breaks.
     """
     chooser = RandomChooser(0)
     _, first = draw(space, what, chooser, image_size)

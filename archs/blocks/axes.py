@@ -29,15 +29,9 @@ class Axis(NamedTuple):
 
 
 def tensor_axes(b: Block, name: str, dims: int) -> tuple[Axis, ...]:
-    """The axes of one tensor of a block.
+    """The axes of one tensor of a block, of its state dict; KeyError if the block's entry does not name its layer.
 
-    Args:
-        b: the block.
-        name: of the tensor in the module's state dict.
-        dims: its number of axes. A bias or a running statistic has the first of its layer's, a step count none.
-
-    Raises:
-        KeyError: if the block's entry does not name the tensor's layer.
+    A bias or a running statistic has the first of its layer's, a step count none: `dims` tells.
     """
     axes = b.form.axes
     names = (axes[name] if name in axes else axes[name.rpartition(".")[0]]).split()

@@ -29,9 +29,7 @@ def flop_counter() -> FlopCounterMode:
 def count(model: nn.Module, shape: tuple[int, int, int]) -> dict[str, Any]:
     """`params`, `macs`, and `by_place` (the model's children) and `by_kind` (conv, linear, attention).
 
-    Args:
-        model: any, on any device, the meta device too; left in eval mode, without gradients.
-        shape: (channels, height, width) of one image.
+    Of any model on any device, meta too, and one image (channels, height, width); left in eval mode, without gradients.
     """
     first = next(model.parameters())
     model.eval().requires_grad_(False)

@@ -35,14 +35,8 @@ def trunk(
 ) -> nn.Module:
     """timm's net `name` without its classifier, for images of `side` x `side` pixels; None takes its own side.
 
-    Args:
-        name: in timm, with or without the tag of weights.
-        side: of images. Tables of positions in `state` are resampled to it, as timm does that.
-        state: weights of the whole net by timm's names, at the net's own side; None draws fresh ones.
-        drop_path: stochastic depth, as timm's nets have it.
-
-    Raises:
-        InputError: if timm does not know the net, or it takes no such images or weights.
+    `state` are weights of the whole net at its own side, whose tables of positions are resampled as timm does; None
+    draws fresh ones. InputError if timm does not know the net, or it takes no such images or weights.
     """
     more = {} if state is None else {"pretrained_cfg_overlay": {"state_dict": dict(state)}}
     size = None if side is None else (side, side)

@@ -38,13 +38,7 @@ def prune(model: nn.Module, point: CutPoint) -> None:
 
 
 def maps_at(model: nn.Module, points: Sequence[CutPoint], x_BCHW: Tensor) -> list[Tensor]:
-    """Maps x_BCHW of a net at some of its cut points, in one forward pass of normalised images.
-
-    Args:
-        model: one of timm's, whole or cut at the last of the points.
-        points: of it, in their order.
-        x_BCHW: three channels, normalised as the net was trained.
-    """
+    """Maps of a net, whole or cut at the last of the points, at its cut points, in one pass of normalised x_BCHW."""
     indices = sorted({point.index for point in points})
     inner = [point for point in points if point.chain and not _ends_at(model, point)]
     with watched(model, [point.place for point in inner], lambda _, output: output) as calls:

@@ -31,14 +31,8 @@ class NetWeights:
 def find_weights(name: str, weights_dir: str = "", tell: Tell | None = None) -> NetWeights:
     """The file of a net's weights: in the folder, if there is one, else in the hub's cache, else downloaded.
 
-    Args:
-        name: timm's, with the tag or without.
-        weights_dir: folder of files that are called as timm calls the net, with the tag or without.
-        tell: given a line before anything is downloaded.
-
-    Raises:
-        InputError: if timm does not know the name, or there is no such folder.
-        OperationError: if it is not in the folder and cannot be had from the hub.
+    Files of the folder are called as timm calls the net, with the tag or without. InputError if timm does not know the
+    name, or there is no such folder; OperationError if the file cannot be had.
     """
     config = config_of(name)
     full = f"{config.architecture}.{config.tag}" if config.tag else config.architecture
@@ -79,17 +73,10 @@ def _in_folder(config: Any, full: str, weights_dir: str) -> Path | None:
 
 
 def load_into(model: nn.Module, source: NetWeights) -> tuple[str, ...]:
-    """Give a whole net of timm its weights; the first conv is adapted to the net's channels as timm does.
+    """Give a net of timm, on the CPU, its weights; the first conv is adapted to the net's channels as timm does.
 
-    Args:
-        model: as `create` makes it, for any classes, channels and image size, on the CPU.
-        source: of the same net.
-
-    Returns:
-        Names of the tensors of the last layer that stay as they are: the file has them for other classes or not at all.
-
-    Raises:
-        InputError: if the file is broken, of another net, or holds NaN.
+    Returns names of the last layer's tensors that stay as they are: the file has them for other classes or not at all.
+    InputError if the file is broken, of another net, or holds NaN.
     """
     return load_tensors(model, open_weights(Path(source.path), pickles=True))
 

@@ -100,11 +100,8 @@ def vit(size: str, patch: int) -> Genotype:
 def vit_hybrid(size: str, depths: tuple[int, ...], patch: int = 1) -> Genotype:
     """A ResNet+ViT of the ViT paper: a BiT trunk (post-activation, SAME padding) before the encoder.
 
-    Args:
-        size: as of `vit`.
-        depths: of the trunk's stages: none for the root alone, four for stride 32, and (3, 4, 9),
-            stage 4 moved into stage 3, for stride 16.
-        patch: side of the patch of the trunk's map.
+    Depths of the trunk's stages: none for the root alone, four for stride 32, and (3, 4, 9), stage 4 moved into stage
+    3, for stride 16. `patch` is of the trunk's map.
     """
     stages = tuple(Stage("bottleneck", depth, 64 * 2**i, 1 if i == 0 else 2) for i, depth in enumerate(depths))
     style = Style("post", "group") if stages else PREACTIVATION

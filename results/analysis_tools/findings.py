@@ -65,13 +65,7 @@ def measured(
 ) -> Finding:
     """The mean of a sample with its t interval; None and NaN are left out, and without values there is none.
 
-    Args:
-        name: of what is measured.
-        values: the sample.
-        over: what it is a sample of.
-        words: verdicts above and below 0.
-        within: the range that values must lie in.
-        more: unit and resolution.
+    `words` are verdicts above and below 0, `within` bounds the values, `more` are unit and resolution.
     """
     known = [float(value) for value in values if value is not None and math.isfinite(value)]
     if not known:

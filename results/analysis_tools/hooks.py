@@ -242,12 +242,8 @@ def measured_stream(
 ) -> list[tuple[HookPoint, dict[str, Any], Tensor, Tensor | None]]:
     """A measure of the residual stream's maps, see `mean_over_images`, which needs at least `least` pixels a side.
 
-    Returns:
-        Of each site with such a map: the site, its columns in a table, the measure, and what it changed since the site
-        before; None where the map then had another shape and a change means nothing.
-
-    Raises:
-        InputError: if no site has them.
+    Of each site with such a map: the site, its columns in a table, the measure, and what it changed since the site
+    before; None where the map then had another shape and a change means nothing. InputError if no site has such a map.
     """
     every = residual_points(net)
     shapes = map_shapes(net, every, images)

@@ -166,10 +166,7 @@ class Clean:
 def block_changes(rows: Rows, name: str, change: Callable[[Mapping[str, Any]], float]) -> list[Finding]:
     """What conv blocks, MSAs and MLPs do to a measure of the map that passes, of those that keep the map's shape.
 
-    Args:
-        rows: one for each site of the residual stream, with columns `op` and `change`, None where the shape differs.
-        name: of the measure; "NAME, conv" and so on are the findings.
-        change: of a row.
+    Rows are of the sites of the residual stream, with `change` None where the shape differs; findings are "NAME, OP".
     """
     known = [row for row in rows if row["op"] != "stem" and row["change"] is not None]
     ops = dict.fromkeys(row["op"] for row in rows if row["op"] != "stem")

@@ -80,18 +80,9 @@ def _apart(name: str, theirs: np.ndarray, ours: np.ndarray) -> float:
 def compared(name: str, theirs_NK: np.ndarray, ours_NK: np.ndarray, y_N: np.ndarray | None) -> dict[str, Any]:
     """Agreement and accuracy of a format of lower precision, beside the net in float32.
 
-    Args:
-        name: of the format.
-        theirs_NK: its logits.
-        ours_NK: the net's.
-        y_N: what the images show, (N, K) where they have several labels; None where nobody knows.
-
-    Returns:
-        images; agreement, the share of images of the same class, or of labels with the same answer; and where y is
-        known accuracy (map, of several labels), the net's own as float_accuracy, and what is lost as accuracy_loss.
-
-    Raises:
-        OperationError: if a logit is not finite, or shapes differ.
+    Images; agreement, the share of images of the same class, or of labels with the same answer; and where y, (N, K) of
+    several labels, is known accuracy (map, of several labels), the net's own as float_accuracy, and what is lost as
+    accuracy_loss. OperationError if a logit is not finite, or shapes differ.
     """
     most = _apart(name, theirs_NK, ours_NK)
     if not np.isfinite(most):

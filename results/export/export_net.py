@@ -73,13 +73,10 @@ def export_net_of(
     images: np.ndarray | None = None,
     scoring: ScoringImages | None = None,
 ) -> ExportNet:
-    """A copy of the net for export.
+    """A copy of the net for export; `about` goes over what the net itself says.
 
-    Args:
-        network: left as it is.
-        about: what is known of it, over what the net itself says and the least that may be said of its data.
-        images: to check on, (N, C, H, W) in the data's own values; None makes random ones.
-        scoring: what formats of lower precision are calibrated and measured on.
+    Images, to check on, are (N, C, H, W) in the data's own values; None makes random ones. `scoring` is what formats of
+    lower precision are calibrated and measured on.
     """
     network = copy.deepcopy(network).cpu().float().eval()
     size, channels = network.image_size, network.in_chans

@@ -187,16 +187,10 @@ def devices_in(settings: Mapping[str, Any], where: str) -> dict[str, DeviceComma
 def measured_on(
     measured: Iterable[Measurement], device: str, own: DeviceCommand | None = None, where: str = ""
 ) -> list[Measurement]:
-    """Measurements on a device, by its name: all in one setting.
+    """Measurements on a device, by its name in any case: all in one setting.
 
-    Args:
-        measured: of a run.
-        device: its name, in any case.
-        own: the device of the run's search, whose command goes before others of that name.
-        where: the run, for the message.
-
-    Raises:
-        InputError: if several commands have measured under that name.
+    The command of `own`, the device of the run's search, goes before others of that name; `where` is the run, for the
+    message. InputError if several commands have measured under that name.
     """
     found = [m for m in measured if m.setting.lower().startswith(f"{device.lower()}/")]
     if own:

@@ -202,15 +202,9 @@ def settings_in(measured: Iterable[Measurement]) -> list[str]:
 def latencies_of(measured: Iterable[Measurement], selector: str = "", where: str = "") -> dict[str, Measurement]:
     """The latest measurement of each net, by key, in the one setting that the selector means.
 
-    Args:
-        measured: of a run.
-        selector: a setting, DEVICE/BATCH/DTYPE/RUNTIME/THREADS/SIDE/MACHINE, or so much of it as tells it from
-            the others: parts left out at the end, or empty, may be any: "cpu/1", "//bfloat16". "" is all right if
-            there is one.
-        where: the run, for the message.
-
-    Raises:
-        InputError: if that is no setting, or several.
+    A selector is DEVICE/BATCH/DTYPE/RUNTIME/THREADS/SIDE/MACHINE, or so much of it as tells it from the others: parts
+    left out at the end, or empty, may be any: "cpu/1", "//bfloat16". "" is all right if there is one. `where` is the
+    run, for the message. InputError if that is no setting, or several.
     """
     measured = list(measured)
     known = settings_in(measured)

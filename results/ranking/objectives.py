@@ -81,14 +81,7 @@ class RankingQuery:
         ]
 
     def checked(self, recorded: Collection[str]) -> RankingQuery:
-        """The same, with the metric that ranks called accuracy.
-
-        Args:
-            recorded: metrics that a run's records hold; none where nothing is trained yet.
-
-        Raises:
-            InputError: if an objective is unknown or named twice.
-        """
+        """The same, with the metric that ranks called accuracy; InputError if one is not `recorded`, or twice."""
         named = [ACCURACY if column(name) == self.metric.name else name for name in self.objectives]
         if recorded:
             known = (ACCURACY, *costs())

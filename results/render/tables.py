@@ -57,13 +57,7 @@ def nets_table(
 ) -> RenderableType:
     """Rows of a leaderboard as a table; columns that say nothing about these rows are left out.
 
-    Args:
-        rows: as `ranking.front.rank_rows` makes them.
-        title: over the table.
-        others: objectives beside accuracy, a column each: costs, and metrics of the run.
-        ranks: whether to say the rank.
-        none: what is said under the title in place of a table without rows.
-        metric: what the nets are ranked by; None is accuracy.
+    `others` are objectives beside accuracy, a column each; `none` is said in place of a table without rows.
     """
     metric = metric or Metric()
     if not rows:

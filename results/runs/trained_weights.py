@@ -23,18 +23,10 @@ from .store import read_data_facts, read_records, weights_file
 
 
 def select_net(run: Path, trial: int | None = None, how: str = "recommended") -> tuple[Path, Record]:
-    """The folder and the record of the weights to take.
+    """The folder and the record of the weights to take of a trial, or of that of the front that `how` picks.
 
     Of a net that the search has trained on the weights that are better on validation; those of its best retraining
-    where they are as good, for retraining begins with nothing.
-
-    Args:
-        run: folder of the run.
-        trial: which net; None takes from the front, under the run's own limits, the one that `how` picks.
-        how: recommended, accuracy, gain or cheapest.
-
-    Raises:
-        InputError: if there is no such net.
+    where they are as good, for retraining begins with nothing. InputError if there is no such net.
     """
     named = find_trial(run, best_trial(run, how) if trial is None else trial)
     record = better_weights(read_records(run), named)

@@ -217,11 +217,7 @@ def _describe(config: DataConfig, spec: ImageSpec, parts: dict[str, _ReadPart], 
 
 
 def _usual_size(name: str, sizes: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """The size that pictures are read at where nobody says: that of all of them if it is small, else their median side.
-
-    Args:
-        sizes: height and width of some of its pictures.
-    """
+    """The size that pictures are read at where nobody says: that of all if it is small, else their median side."""
     if not sizes:
         return USUAL_SIZE
     if len(set(sizes)) == 1 and max(sizes[0]) <= LARGEST_KEPT:

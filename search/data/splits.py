@@ -62,11 +62,6 @@ def iterative_split(
 
     Iterative stratification (Sechidis, Tsoumakas & Vlahavas, ECML PKDD 2011): label by label, of those that are left
     the rarest first, each group, the largest first, goes where the label is missing most; at last those without any.
-
-    Args:
-        y_NK: 1 where an image has a label.
-        shares: of the images in each split.
-        group_N: number of each image's group, from 0; None is a group for each.
     """
     group_N = np.arange(len(y_NK)) if group_N is None else group_N
     random, size_G = np.random.default_rng(SEED), np.bincount(group_N)
@@ -107,15 +102,10 @@ def places_of(
 ) -> tuple[Places, str]:
     """Choose the images of each split, as (part, places); the second value says in words where they come from.
 
-    A class of few images has one in train and, of two or more, one in validation; classes that a split lacks are
-    logged.
-
-    Args:
-        labels: y_N by part: "all", or "train" with or without "val" and "test"; (N, K) of several labels.
-        groups: number of each image's group, by part; a split that is made here keeps each whole.
-
-    Raises:
-        InputError: if there are fewer than two classes, or train has no image of one.
+    Labels are y_N by part, "all", or "train" with or without "val" and "test", (N, K) of several labels. A class of few
+    images has one in train and, of two or more, one in validation; classes that a split lacks are logged. A split that
+    is made here keeps each of the groups whole. InputError if there are fewer than two classes, or train has no image
+    of one.
     """
     first = "all" if "all" in labels else "train"
     counts = images_of_each(labels[first], len(classes))

@@ -83,9 +83,8 @@ def study_parts(
 def reference(name: str, net: StudyNet, nets: Sequence[StudyNet]) -> StudyNet | None:
     """The net that another is held against; of another seed, if there is one: equal seeds begin with equal weights.
 
-    Args:
-        name: "cka" takes the last of its panel, such as the one trained on all data; "cka_between" the largest net of
-            its family of the same label; other analyses take none.
+    "cka" takes the last of its panel, such as the one trained on all data; "cka_between" the largest net of its family
+    of the same label; other analyses take none.
     """
     candidates: list[StudyNet] = []
     if name == "cka":

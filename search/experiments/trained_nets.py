@@ -74,13 +74,9 @@ class AnalysisContext:
     minibatches: int  # of training images, for each net
 
     def analysis_input(self, net: TrainedNet) -> AnalysisInput:
-        """A net with its weights, and batches of its part of the training data, augmented by its recipe but not mixed.
+        """A trained net, and batches of its part of the training data, augmented by its recipe but not mixed.
 
-        Args:
-            net: trained to the end.
-
-        Raises:
-            InputError: if the weights are gone or are not the record's net's, or the record has no recipe.
+        InputError if the weights are gone or are not the record's net's, or the record has no recipe.
         """
         weights = trained_weights(net.home, net.record)
         device, recipe = self.images.x_NCHW.device, net.recipe
