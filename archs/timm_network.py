@@ -45,12 +45,7 @@ class TimmNetwork(nn.Module):
 
 
 def build_net(
-    net: Net,
-    num_classes: int,
-    image_size: ImageSize,
-    in_chans: int = 3,
-    dropout: float = 0.0,
-    drop_path: float = 0.0,
+    net: Net, num_classes: int, image_size: ImageSize, in_chans: int = 3, dropout: float = 0.0, drop_path: float = 0.0
 ) -> AnyNetwork:
     """Build the net with fresh weights from torch's global random state; arguments as of `build`.
 

@@ -19,15 +19,7 @@ from typing import IO, Any
 from ...archs.children import ended_after
 from ...archs.cost import MAX_COST, MIN_COST
 from ..runs.status import Status
-from .device_command import (
-    LATENCY,
-    TIMEOUT_SECONDS,
-    DeviceCommand,
-    DeviceError,
-    Latency,
-    Setting,
-    read_numbers,
-)
+from .device_command import LATENCY, TIMEOUT_SECONDS, DeviceCommand, DeviceError, Latency, Setting, read_numbers
 from .measurements import FULL, Effort
 from .on_this_machine import exported, measure
 

@@ -35,12 +35,7 @@ WARM_CALLS = 3  # before a CUDA graph is captured: cuDNN chooses its kernels
 BUSY = 0.5  # load of other processes, over cores, that makes a measurement doubtful
 
 
-def measure(
-    network: nn.Module,
-    shape: tuple[int, int, int],
-    setting: LatencySetting,
-    effort: Effort = FULL,
-) -> Latency:
+def measure(network: nn.Module, shape: tuple[int, int, int], setting: LatencySetting, effort: Effort = FULL) -> Latency:
     """Latency of a network for images of `shape` (channels, height, width).
 
     The network is moved and converted. Images are random, weights whatever they are: neither changes the time. With
