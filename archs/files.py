@@ -150,10 +150,7 @@ def file_digest(path: Path) -> str:
 
 
 def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
-    """Shape and type of the array in an .npy file open at its beginning, before memory is taken for it.
-
-    KeyError, TypeError, ValueError, SyntaxError if it has no header of an array.
-    """
+    """Shape and type of the array in an open .npy file, before memory is taken for it; `UNREADABLE` if it has none."""
     from numpy.lib import format as npy
 
     headers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}

@@ -41,10 +41,7 @@ def fitted(
 def matched_names(
     needed: Mapping[str, Tensor], had: Mapping[str, Tensor], ordered: bool = False, optional: Collection[str] = ()
 ) -> dict[str, str]:
-    """The file's name of each of the net's tensors; arguments as of `fitted`.
-
-    InputError if neither names, nor names behind one prefix, nor the order say so.
-    """
+    """The file's name of each of the net's tensors, by names, a prefix or the order; arguments as of `fitted`."""
     prefixes = _prefixes(needed, had, optional)
     if len(prefixes) > 1:
         raise InputError(f"holds the net {len(prefixes)} times, behind {_listed(prefixes)}: keep one of them")

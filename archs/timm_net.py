@@ -45,10 +45,7 @@ class TimmNet:
 
 @dataclass(frozen=True)
 class CutNet:
-    """One of timm's nets, cut after a block, pooled, with a linear head.
-
-    InputError if a value breaks a rule; whether timm has such a net is asked when it is built or counted.
-    """
+    """One of timm's nets, asked for when it is built or counted, cut after a block, pooled, with a linear head."""
 
     name: str  # of the net in timm, with or without the tag of pretrained weights
     block: int  # index among the net's `cut_points` (archs/timm/cut_points.py); nothing after it is kept

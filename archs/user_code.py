@@ -22,10 +22,7 @@ SECONDS = 120.0  # for loading a file and drawing its nets; importing a large li
 
 @contextmanager
 def user_code_errors(what: str) -> Iterator[None]:
-    """Turn any error of code that the user wrote, run inside, into one line that says where it arose.
-
-    InputError "WHAT: FILE:LINE: ERROR".
-    """
+    """Turn any error of user code run inside into an InputError in one line, "WHAT: FILE:LINE: ERROR"."""
     try:
         yield
     except (KeyboardInterrupt, Overtime):  # Ctrl-C and SIGTERM, and the alarm of `time_limit`

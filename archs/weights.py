@@ -102,10 +102,7 @@ def _open_safetensors(path: Path) -> WeightsFile:
 
 
 def describe(file: Path | WeightsFile) -> dict[str, Any] | None:
-    """A file's description of its net, as JSON: genotype, num_classes, image_size, in_chans. None if nothing.
-
-    InputError if the file is no safetensors file, or what it says breaks a rule.
-    """
+    """A file's description of its net, as JSON, by `FIELDS`; None without one. InputError if it breaks a rule."""
     facts = _described(_opened(file))
     return facts and facts | {"genotype": facts["genotype"].to_dict(), "image_size": list(facts["image_size"])}
 

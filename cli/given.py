@@ -36,10 +36,7 @@ def options_of(command: str) -> dict[str, Option]:
 
 
 def take_config(context: Any, _: Any, file: str) -> None:
-    """Let the values of a file stand in for options that are not on the command line.
-
-    InputError if it cannot be read, an option is unknown, or a value is of the wrong kind.
-    """
+    """Let the values of a file stand in for options that are not on the command line; errors as of `checked`."""
     if file:
         context.default_map = checked(read_config(file), context.info_name, file)
 

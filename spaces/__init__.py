@@ -82,10 +82,7 @@ __all__ = [
 
 
 def get(name: str, image_size: ImageSize) -> Space:
-    """The named space with the options that suit `image_size`.
-
-    InputError if the name is unknown or the space does not allow the image size.
-    """
+    """The named space with the options that suit `image_size`; InputError if there is none."""
     return SPACES[check_choice("space", name, SPACES)](image_size)
 
 

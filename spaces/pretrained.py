@@ -67,10 +67,7 @@ def ladder() -> tuple[PretrainedNet, ...]:
 
 
 def files_as_names(words: Sequence[str], weights_dir: str = "") -> tuple[tuple[str, ...], str]:
-    """What a person lists, files of weights by the names of their nets, and the folder of all files.
-
-    InputError if a file is not there, or files lie in several folders.
-    """
+    """What a person lists, files of weights by the names of their nets, and the one folder that all files lie in."""
     names, folders = list[str](), {weights_dir} - {""}
     for word in words:
         path = Path(word)

@@ -48,10 +48,7 @@ class SwapSpace:
 
 
 def swapped(net: Genotype, counts: tuple[int, ...], image: Map) -> Genotype:
-    """`net` with so many MSA blocks at the end of each stage, by the build-up rule.
-
-    InputError if a stage is too shallow for its count.
-    """
+    """`net` with so many MSA blocks at the end of each stage, by the build-up rule; InputError if it is too shallow."""
     sides = [stage[-1].map_out for stage in net.plan(image).stages]
     largest = max(4, preset_for(image).windows[0])
     stages = []

@@ -134,10 +134,7 @@ def check(space: Any, what: str, image_size: ImageSize, draws: int = DRAWS) -> O
 
 
 def draw(space: Any, what: str, chooser: Chooser, image_size: ImageSize) -> tuple[Genotype, RecordingChooser]:
-    """A net, its genes and their options.
-
-    InputError if `sample` raises anything, or gives what is no net for such images.
-    """
+    """A net, its genes and their options; InputError if `sample` fails, or gives no net for such images."""
     memo = RecordingChooser(chooser)
     with user_code_errors(what):
         net = space.sample(_GeneCheck(memo))

@@ -121,10 +121,7 @@ def find_neighbours(file: UserModule) -> dict[str, UserModule]:
 
 
 def _imported(file: UserModule) -> Iterator[tuple[str, int]]:
-    """Modules that a file's import statements may name, packages before what is in them, with the line.
-
-    In `from a import b`, b may be a module.
-    """
+    """Modules that a file's imports may name, as `b` in `from a import b`, packages first, with the line."""
     for node in ast.walk(ast.parse(file.content, str(file.path))):
         if isinstance(node, ast.Import):
             named = [alias.name for alias in node.names]
@@ -149,10 +146,7 @@ def _beside(folder: Path, name: str) -> Path | None:
 
 
 def _installed(name: str, near: Path) -> bool:
-    """Whether a top-level module is Python's own, or found elsewhere than in the neighbour's file.
-
-    Of packages without an `__init__.py`, which any folder might be, those that pip has installed.
-    """
+    """Whether a top-level module is Python's own or installed, elsewhere than in the neighbour's file."""
     folder = (near.parent.parent if near.name == "__init__.py" else near.parent).resolve()
     elsewhere = [entry for entry in sys.path if Path(entry).resolve() != folder]
     specs = [PathFinder.find_spec(name, elsewhere)]

@@ -48,10 +48,7 @@ class TransformerEncoder(nn.Module):
         return self.pool(self.encode(self.embed(x_BCHW), grid))
 
     def grid_of(self, x_BCHW: Tensor) -> tuple[int, int]:
-        """(height, width) of the token grid over a map.
-
-        InputError if patches do not fill the map, or the positions are those of another grid.
-        """
+        """(height, width) of the token grid over a map; InputError if patches or positions do not fit it."""
         (height, width), patch = x_BCHW.shape[2:], self.spec.patch
         if height % patch or width % patch:
             raise InputError(f"encoder: patch {patch} does not divide a {height}x{width} map")

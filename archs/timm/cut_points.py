@@ -23,10 +23,7 @@ from .models import create
 
 @lru_cache(maxsize=256)
 def cut_points(name: str) -> tuple[CutPoint, ...]:
-    """All blocks of timm's net `name` that it can be cut after, in their order; the same at every image side.
-
-    InputError if timm does not know the net, or it gives no maps.
-    """
+    """All blocks of timm's net `name` that it can be cut after, in order; InputError if there are none."""
     return on_meta(name, lambda: _found(name))
 
 
@@ -50,10 +47,7 @@ def trunk(
 
 
 def check_side(name: str, side: int) -> None:
-    """Raise InputError if timm's net `name` takes no weights of its own side at `side` pixels, as timm resamples them.
-
-    Nets of convs take all sides, most vision transformers too; LeViT's tables of attention fit one side alone.
-    """
+    """Raise InputError if timm's net `name` takes no weights of its own side at `side` pixels, as LeViT's tables."""
     config = timm.get_pretrained_cfg(name)
     if config is None or not config.fixed_input_size or config.input_size[-1] == side:
         return

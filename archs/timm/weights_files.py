@@ -41,10 +41,7 @@ def find_weights(name: str, weights_dir: str = "", tell: Tell | None = None) -> 
 
 
 def why_no_weights(name: str, weights_dir: str = "") -> str:
-    """Why a net's weights cannot be had; "" where they are in the folder, or on the hub or in its cache.
-
-    InputError as `find_weights`.
-    """
+    """Why a net's weights cannot be had; "" where they can, in the folder, its cache or on the hub."""
     config = config_of(name)
     full = f"{config.architecture}.{config.tag}" if config.tag else config.architecture
     return "" if _in_folder(config, full, weights_dir) else why_missing(config)

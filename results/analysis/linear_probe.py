@@ -144,10 +144,7 @@ def every_second(y_N: Tensor) -> Tensor:
 
 
 def analyse(subject: AnalysisInput, shots: int = 10, draws: int = 3, batch: int = 64) -> AnalysisResult:
-    """Accuracy of linear probes after the stem and after every block, a mean over `draws` of training images.
-
-    Of each class every second image is for training, the others for testing.
-    """
+    """Accuracy of linear probes after the stem and every block, over `draws` of every second image of a class."""
     images, sites = subject.images, residual_points(subject.net)
     train_N, rows = every_second(images.y_N), []
     for (place, kind), f_ND in features_of(subject.net, sites, images.inputs(batch)).items():

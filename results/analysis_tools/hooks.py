@@ -179,10 +179,7 @@ def entering(
 
 @contextmanager
 def listening(net: nn.Module, sites: Sequence[HookPoint]) -> Iterator[dict[str, Tensor]]:
-    """Activations at `sites` in the last call of `net`, by the site's name, as clones.
-
-    Clones keep their graph where gradients are on.
-    """
+    """Activations at `sites` in the last call of `net`, by the site's name, cloned with their graph."""
     values: dict[str, Tensor] = {}
     with seeing(net, sites, lambda site, value: values.update({site.name: value.clone()})):
         yield values

@@ -27,10 +27,7 @@ MAX_LOSS = 0.01  # of accuracy: a format that loses more is warned of
 
 
 def check_folder(folder: Path, net: ExportNet, formats: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Check results of each format of `folder` by name: max_abs_difference of its logits, and see `compared`.
-
-    OperationError if a format does not load or run, or is exact and differs by `TOLERANCE` or more.
-    """
+    """Check results of each format, see `difference` and `compared`; OperationError if one does not run."""
     exact = [name for name in formats if format_of(name).exact]
     lower = [name for name in formats if name not in exact]
     found = {}

@@ -103,10 +103,7 @@ def write_int8(net: ExportNet, folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def float_file(net: ExportNet, folder: Path) -> Iterator[Path]:
-    """The float32 ONNX file of the net: the folder's own if it is there, else a temporary one.
-
-    RuntimeError if it is too large for one file, or torch cannot express it in ONNX.
-    """
+    """The float32 ONNX file of the net, the folder's own or a temporary one; RuntimeError if that cannot be written."""
     if _is_large(net):
         raise RuntimeError(f"its weights are more than {MAX_BYTES:,} bytes, which one file of ONNX does not hold")
     if (folder / FILE).exists():

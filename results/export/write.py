@@ -75,10 +75,7 @@ def export_net(
 def _scoring(
     names: Sequence[str], facts: Mapping[str, Any], images_of: ImagesOf | None, home: Path, record: Record
 ) -> ScoringImages | None:
-    """The images for formats of lower precision; None if there is no such format among `names`.
-
-    InputError if they cannot be had, or the net's logits mean nothing.
-    """
+    """The images for formats of lower precision; None without such a format. InputError if they cannot be had."""
     lower = [name for name in names if not format_of(name).exact]
     if not lower:
         return None

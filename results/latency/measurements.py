@@ -69,10 +69,7 @@ class LatencySetting:
 
     @classmethod
     def parse(cls, text: str) -> LatencySetting:
-        """The setting that "cuda/32/float16" spells; parts left out, at the end or between, are cpu/1/float32/eager/1.
-
-        InputError if a part is none, or they do not go together.
-        """
+        """The setting that "cuda/32/float16" spells; parts left out, at the end or between, are the defaults."""
         parts, names = [part.strip() for part in text.split("/")], [field.name for field in fields(cls)]
         if len(parts) > len(names):
             raise InputError(f"latency: DEVICE/BATCH/DTYPE/RUNTIME/THREADS, got {short_repr(text)}")

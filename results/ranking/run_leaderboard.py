@@ -76,10 +76,7 @@ def _latencies(folder: Path, query: RankingQuery) -> dict[str, Measurement]:
 
 
 def _on_devices(folder: Path, query: RankingQuery) -> tuple[dict[str, dict[str, float]], list[str]]:
-    """What is asked for of devices, by objective and key, and the settings that it was measured in.
-
-    InputError if a device has measured nothing, and the run's search does not say that it will.
-    """
+    """What is asked for of devices, by objective and key, and the settings; InputError of one that has no number."""
     wanted = query.on_devices
     measured = read_latencies(folder) if wanted else []
     own = devices_in(read_settings(folder).get("settings", {}), folder.name) if wanted else {}
@@ -98,10 +95,7 @@ def _on_devices(folder: Path, query: RankingQuery) -> tuple[dict[str, dict[str, 
 
 
 def device_of(folder: Path, cost: str) -> tuple[str, str]:
-    """Name of the number that a cost of a run is, and the setting that its search measures it in; "" if it is counted.
-
-    InputError if no device of the search measures it.
-    """
+    """Name of the number that a cost is, and the setting that the run's search measures it in; "" if it is counted."""
     settings, (number, name) = read_settings(folder).get("settings", {}), split_number(cost)
     if cost != LATENCY and not name:
         return number, ""
@@ -113,10 +107,7 @@ def device_of(folder: Path, cost: str) -> tuple[str, str]:
 
 
 def validation_images(folder: Path) -> int:
-    """Images that the accuracies of a run are measured on; 0 if its run.json does not say.
-
-    Those for training are among them where nets are cross-validated.
-    """
+    """Images that the accuracies of a run are measured on, all where it has folds; 0 if run.json does not say."""
     facts = read_settings(folder)
     images = read_data_facts(folder).get("images", {}) if facts.get("data") else {}
     folds = facts.get("settings", {}).get("folds", 0)

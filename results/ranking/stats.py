@@ -87,10 +87,7 @@ def paired(
 
 
 def verdict(difference: MeanCI) -> str:
-    """Verdict on a difference of something that should be high: "better", "worse" or "undecided".
-
-    Undecided: the interval contains 0, or there is none.
-    """
+    """Verdict on a difference of something that should be high: "better", "worse", or "undecided" if it may be 0."""
     if difference.low is None or difference.high is None or difference.low <= 0 <= difference.high:
         return "undecided"
     return "better" if difference.low > 0 else "worse"

@@ -104,10 +104,7 @@ def find_arch(
 
 
 def recorded_cut(arch: str, image_size: str = "") -> tuple[CutNet, InputSpec] | None:
-    """The cut of a pretrained net that RUN:TRIAL names, and the run's input; None where it names no cut.
-
-    InputError if there is no such net, or an image size is given that is not its own.
-    """
+    """The cut of a pretrained net that RUN:TRIAL names, at its own size, and the run's input; None of other nets."""
     run, trial = run_and_trial(arch)
     net = None if trial is None else net_from_dict(find_trial(find_run(run), trial).genotype)
     if not isinstance(net, CutNet):

@@ -84,10 +84,7 @@ def has_gain(rows: Sequence[RankedNet]) -> bool:
 
 @dataclass(frozen=True)
 class _Column:
-    """A column: its name, its cells, whether the name is one of a field, and whether its cells stay on one line.
-
-    Others take `lines` at the most.
-    """
+    """A column: whether its name is a field's, whether its cells stay on one line, else the most lines they take."""
 
     name: str
     cells: Sequence[str]

@@ -157,10 +157,7 @@ def open_run(folder: Path, query: RankingQuery | None = None) -> Run:
 
 
 def elapsed(records: Sequence[Record]) -> list[float] | None:
-    """Seconds from the start of a run to the end of each of its nets; None if a record does not say when it ended.
-
-    A clock that was set back stands still until it has caught up.
-    """
+    """Seconds from the start of a run to the end of each net, never falling; None if a record says no end."""
     if not records or not all(r.finished_at for r in records):
         return None
     start = min(map(began, records))

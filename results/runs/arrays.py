@@ -22,10 +22,7 @@ log = logging.getLogger("alternas")
 
 
 def unless_damaged(read: Callable[[], Read], without: str) -> Read | None:
-    """What `read` returns, or None with a warning that ends in `without` where it raises InputError.
-
-    For arrays that a table or a page can do without.
-    """
+    """What `read` returns, or where it raises InputError None, with a warning that ends in `without`."""
     try:
         return read()
     except InputError as error:

@@ -104,10 +104,7 @@ def mean_of(group: Iterable[Record]) -> float:
 
 
 def retrainings(records: Iterable[Record], metric: Metric) -> dict[str, dict[str, Any]]:
-    """Results of retraining by the net's key, as columns RETRAINED; of several recipes that of the best mean.
-
-    `retrained_test` is the mean over seeds on test of the run's metric: a value, not a score.
-    """
+    """Results of retraining by the net's key, as columns RETRAINED, of the best recipe; the test's as values."""
     best: dict[str, dict[str, Any]] = {}
     for group in by_net(records):
         key, over_seeds = group[0].key, mean_ci([r.accuracy for r in group if r.accuracy is not None])

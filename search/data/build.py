@@ -56,10 +56,7 @@ class _ReadPart:
 
 
 def build_dataset(config: DataConfig, raw: RawDataset, report: Report) -> DataSet:
-    """The split data set. Arrays are taken as they are; pictures are all read, and kept where they fit.
-
-    InputError if pictures are broken and not to be skipped, or the classes cannot be split.
-    """
+    """The split data set. Arrays are taken as they are; pictures are all read, and kept where they fit."""
     sources = {name: part.images for name, part in raw.parts.items() if not isinstance(part.images, np.ndarray)}
     spec = _spec(config, list(sources.values())) if sources else None
     if spec is None:
@@ -169,10 +166,7 @@ def _kept_classes(parts: dict[str, _ReadPart], classes: int) -> np.ndarray:
 
 
 def _skip_broken(config: DataConfig, broken: tuple[Broken, ...], total: int, kept_C: np.ndarray) -> dict[str, Any]:
-    """Log how many pictures are left out of a set, if any, and return the count of each part as a note.
-
-    BrokenPicturesError if they are not to be skipped.
-    """
+    """Log how many pictures are left out of a set, if they may be, and return the count of each part as a note."""
     if not broken:
         return {}
     what = f"data: {config.name}: {len(broken):,} of {total:,} pictures cannot be read"

@@ -143,10 +143,7 @@ def places_of(
 
 
 def labelled(name: str, labels: dict[str, Sequence[Any]]) -> dict[str, np.ndarray]:
-    """Leave out the parts that have no labels, and log them; None and -1 count as none.
-
-    InputError if a part has labels for some of its pictures only, or train has none.
-    """
+    """The parts with labels, at least train; None and -1 count as none. InputError if part of a part has labels."""
     with_labels = {}
     for part, values in labels.items():
         missing = sum(value is None or value == -1 for value in values)
@@ -185,10 +182,7 @@ def numbered(
 
 
 def warn_of_no_label(name: str, count_of: Mapping[str, int]) -> None:
-    """Warn of classes or labels named by a number that often says that there is none; -1 and 1 alone are two classes.
-
-    `count_of`: images of each class or label.
-    """
+    """Warn of classes, by their images, named by a number that often means none; -1 and 1 alone are two classes."""
     numbers = sorted(int(label) for label in count_of if label.isascii() and label.removeprefix("-").isdigit())
     if not numbers or len(count_of) < 2 or numbers == [-1, 1]:
         return

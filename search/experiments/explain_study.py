@@ -42,10 +42,7 @@ class StudyNet(TrainedNet):
 
 
 def study_nets(run: Path, data: DataSet) -> list[StudyNet]:
-    """The nets of a study that were trained on all classes, in the order of their trainings.
-
-    InputError if there is none.
-    """
+    """The nets of a study that were trained on all classes, in the order of their trainings; at least one."""
     name = read_settings(run)["settings"]["study"]
     records = [r for r in read_records(run) if r.status == Status.OK and r.factors and not r.data.get("classes")]
     if not records:

@@ -95,10 +95,7 @@ def retrain(config: Retrain, console: Console) -> list[Record]:
 
 
 def unseen_seeds(records: Sequence[Record], count: int) -> list[int]:
-    """The first so many seeds that no net of the search was trained with: those made nets look good.
-
-    One list for all nets, so that they can be compared seed by seed.
-    """
+    """The first seeds, for all nets, that no net of the search was trained with: those made nets look good."""
     seen = {seed for r in records for seed in (r.seed, *map(int, r.accuracies))}
     return [seed for seed in range(count + len(seen)) if seed not in seen][:count]
 

@@ -32,10 +32,7 @@ class Study:
 
 
 def data_sizes(setting: StudySetting) -> Iterator[Training]:
-    """Each family on each share of the data, for equally many steps: only the variety of the images differs.
-
-    A share is drawn anew for each seed, smaller ones within larger ones.
-    """
+    """Each family on shares of the data, smaller within larger ones, for equally many steps."""
     for share, family in product(setting.shares, setting.families):
         yield from setting.repeated(setting.net(family, "m"), {"net": family, "fraction": share}, share=share)
 
@@ -138,10 +135,7 @@ def skips(setting: StudySetting) -> Iterator[Training]:
 
 
 def masked(setting: StudySetting) -> Iterator[Training]:
-    """Pre-training sees all images and no labels.
-
-    From scratch is trained as long as the fine-tuning, and once more twice as long: the compute of both together.
-    """
+    """Pre-training without labels, then fine-tuning; from scratch as long as that, and twice as long, as both are."""
     net = setting.net("vit", "m")
     twice = {"recipe": replace(setting.recipe, epochs=2 * setting.recipe.epochs), "steps": 2 * setting.steps}
     for seed in range(setting.seeds):

@@ -65,10 +65,7 @@ def train(config: Train, console: Console) -> tuple[Path, list[Record]]:
 
 
 def named_net(arch: str, image_size: Map, recipe: Recipe) -> Net:
-    """The net of a zoo name, a genotype's .json file, RUN:TRIAL or timm:NAME, to be trained from fresh weights.
-
-    InputError if there is none, or timm's cannot have the recipe's stochastic depth.
-    """
+    """The net of a zoo name, .json file, RUN:TRIAL or timm:NAME, for fresh weights; InputError if there is none."""
     if not arch.startswith(TIMM):
         return find_arch(arch, "x".join(map(str, image_size)))[0]
     net = TimmNet(arch.removeprefix(TIMM))

@@ -151,10 +151,7 @@ def objective_of(net: nn.Module, recipe: Recipe, weight_K: Tensor | None = None)
 
 
 def cached(path: Path, measure: Callable[[], Any]) -> Any:
-    """What this edition cached in the JSON file, whose name has its number, or what `measure` returns, then cached.
-
-    InputError if the file is there and is no JSON.
-    """
+    """What this edition cached in the JSON file, whose name gets its number, or what `measure` returns, then cached."""
     path = path.with_suffix(f".{EDITION}.json")
     if path.exists():
         try:

@@ -35,10 +35,7 @@ def part_of(name: str) -> str | None:
 
 
 def parts_among(what: str, names: Iterable[str]) -> dict[str, str]:
-    """The names that stand for train, val and test, by part; none if none does. The plain names come first.
-
-    InputError if two stand for one part, or none for train.
-    """
+    """The names of train, val and test, by part, plain names first; none if none is. InputError if two are one part."""
     parts, names = dict[str, str](), list(names)
     for part, known in PARTS.items():
         plain = [name for name in names if name.lower() in known]
