@@ -103,9 +103,7 @@ def picture_moments(
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """(mean, std) by channel that make raw values the pictures of 0 to 1 that cut nets take: (raw - mean) / std.
 
-    Args:
-        mean, std: of the data, in raw values.
-        white_level: raw value of white; 0 where there is none, and 0 to 1 is two deviations to both sides then.
+    Where the raw value of white is not known, 0, 0 to 1 is two deviations to both sides of the data's mean.
     """
     if white_level:
         return (0.0,) * len(mean), (white_level,) * len(mean)

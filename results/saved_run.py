@@ -31,12 +31,7 @@ def load_run(run: str | Path) -> SavedRun:
 
 
 class SavedRun:
-    """A run in its folder, of a search or an experiment.
-
-    Attributes:
-        folder: of the run, absolute.
-        spec: the run as commands take it, its name below runs/ or its path.
-    """
+    """A run in its absolute `folder`, of a search or an experiment; `spec` is the run as commands take it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.spec = folder.resolve(), as_argument(folder)
@@ -92,15 +87,7 @@ class SavedRun:
 
 
 class SavedNet:
-    """One net of a run.
-
-    Attributes:
-        run: that it is of.
-        trial: its number there.
-        record: what the run holds of it.
-        genotype: its architecture; of a reference which net of timm it is.
-        spec: RUN:TRIAL, as commands take it.
-    """
+    """One net of a `run`, by its `trial`: the `record`, the `genotype`, or timm's net, and `spec`, RUN:TRIAL."""
 
     def __init__(self, run: SavedRun, trial: int) -> None:
         self.run, self.trial, self.spec = run, trial, f"{run.spec}:{trial}"

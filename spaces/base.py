@@ -100,11 +100,6 @@ class Space(Protocol):
 
 class JointSpace:
     """A space whose nets are drawn together with genes of their training's recipe, which change no net.
-
-    Attributes:
-        nets: the space of the nets alone.
-        tuned: what recipe genes may be, by name; see `archs.candidate`.
-        own: those of the recipe itself.
     """
 
     def __init__(self, nets: Space, tuned: Mapping[str, tuple[Gene, ...]], own: Genes) -> None:

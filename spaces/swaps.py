@@ -16,14 +16,7 @@ SWAPS = "swaps"  # the space of the net whose weights a search starts from
 
 
 class SwapSpace:
-    """Genes: msa by stage, the MSA blocks that the build-up rule puts there.
-
-    Attributes:
-        identity: the net by its key: another one is another space.
-
-    Raises:
-        InputError: if the net has attention already, or no stage of two blocks.
-    """
+    """Genes: msa by stage, the MSA blocks that the build-up rule puts there. `identity` is the net by its key."""
 
     name = SWAPS
 

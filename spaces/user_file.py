@@ -35,16 +35,9 @@ Options = dict[str, tuple[Gene, ...]]
 
 
 class FileSpace:
-    """The space in a file, checked when it is made, and again with every net drawn.
+    """The space in a file, with `options` of every gene, checked when it is made, and again with every net drawn.
 
-    Attributes:
-        name: of the file.
-        source: its text.
-        neighbours: the texts of the modules beside it that it imports, by path from its folder.
-        options: of every gene.
-
-    Raises:
-        InputError: if the file does not load, holds no space or several, breaks the contract, or takes for ever.
+    InputError if the file does not load, holds no space or several, breaks the contract, or takes for ever.
     """
 
     def __init__(self, file: str, image_size: ImageSize) -> None:

@@ -29,15 +29,9 @@ class UserModule(NamedTuple):
 
 
 class UserModules:
-    """A space file with its neighbours.
+    """A space file's text, and those of the modules beside it that it or these import, by path from its folder.
 
-    Attributes:
-        source: the file's text.
-        neighbours: the text of each module beside it that it imports, or that these import, by path from its folder.
-
-    Raises:
-        InputError: if a neighbour has the name of an installed module.
-        SyntaxError: if one of them does not parse.
+    InputError if one has the name of an installed module; SyntaxError if one does not parse.
     """
 
     def __init__(self, path: Path, content: bytes) -> None:

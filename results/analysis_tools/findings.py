@@ -22,28 +22,17 @@ UNDECIDED = "undecided"
 
 @dataclass(frozen=True)
 class Finding:
-    """A number with its 95 % interval and verdict.
+    """A number with its 95 % interval and verdict."""
 
-    Attributes:
-        name: what is measured; two nets are compared by findings of one name.
-        value: None where it could not be measured; then the verdict says why.
-        low, high: bounds of the interval; None where there is none.
-        verdict: in a word or two; "" where nothing is judged.
-        unit: of the value.
-        over: what the value is the mean of, such as "images", and `n` how many.
-        resolution: the smallest step that the value can make.
-        net: that it is of.
-    """
-
-    name: str
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    verdict: str = ""
+    name: str  # what is measured; two nets are compared by findings of one name
+    value: float | None = None  # None where it could not be measured; then the verdict says why
+    low: float | None = None  # bound of the interval; None where there is none
+    high: float | None = None  # likewise
+    verdict: str = ""  # in a word or two; "" where nothing is judged
     unit: str = ""
-    over: str = ""
-    n: int = 1
-    resolution: float = 0.0
+    over: str = ""  # what the value is the mean of, such as "images"
+    n: int = 1  # how many of these
+    resolution: float = 0.0  # the smallest step that the value can make
     net: str = ""
 
 

@@ -122,12 +122,7 @@ class Latency:
 
 
 class DeviceError(Exception):
-    """A net was not measured.
-
-    Attributes:
-        status: unreachable, the device is not there; timeout; oom; infeasible, the net does not run there; or error,
-            the command printed no number.
-    """
+    """A net was not measured: the device is unreachable, timeout, oom, infeasible, or error, no number was printed."""
 
     def __init__(self, status: Status, message: str) -> None:
         super().__init__(message)

@@ -83,17 +83,11 @@ class LatencySetting:
 
 @dataclass(frozen=True)
 class Effort:
-    """How long a net is measured, and until its figures agree how well.
+    """How long a net is measured, and until its figures agree how well."""
 
-    Attributes:
-        repeats: runs of a device's command at least; of two runs both must agree.
-        warm_s: seconds of warm-up on this machine,
-        least_s, most_s: and of measuring.
-    """
-
-    repeats: int = 3
-    warm_s: float = 0.3
-    least_s: float = 0.5
+    repeats: int = 3  # runs of a device's command at least; of two runs both must agree
+    warm_s: float = 0.3  # seconds of warm-up on this machine
+    least_s: float = 0.5  # and of measuring
     most_s: float = 10.0
 
 

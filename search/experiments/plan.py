@@ -115,12 +115,8 @@ class ExperimentContext:
 class PlanTrials(Producer):
     """The trials of a plan. Opened on a folder that has some of them, it takes up what is left.
 
-    A training that starts from another's weights waits for it.
-
-    Attributes:
-        plan: the trainings so far, by identity.
-        ended: their records, by identity.
-        live: trials under way, by number.
+    A training that starts from another's weights waits for it. `plan` are the trainings so far and `ended` their
+    records, by identity, `live` the trials under way.
     """
 
     def __init__(self, plan: Sequence[Training], context: ExperimentContext, store: Store) -> None:
