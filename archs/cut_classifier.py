@@ -21,10 +21,7 @@ HEAD = ("head.weight", "head.bias")
 class PictureInput(nn.Module):
     """Pictures x_BCHW of 0 to 1, grey or in colour, of any size -> x_BCHW as a pretrained net takes them.
 
-    Attributes:
-        size: (height, width) that others are resized to, with antialiasing.
-        mean, std: of the net's training pictures, by channel.
-        interpolation: "bilinear" or "bicubic", as the net's own evaluation resizes.
+    Others than of (height, width) are resized as its own evaluation does; mean and std are of its training pictures.
     """
 
     mean_C11: Tensor
@@ -43,13 +40,7 @@ class PictureInput(nn.Module):
 
 
 class CutTrunk(nn.Module):
-    """Pictures x_BCHW of 0 to 1 -> maps x_BCHW of a net of timm at its cut points, in one forward pass.
-
-    Args:
-        model: timm's net, whole or cut at the last of the points.
-        points: those that maps are given of, in their order.
-        picture: what the net does to pictures first.
-    """
+    """Pictures x_BCHW of 0 to 1 -> maps x_BCHW of a net of timm at its cut points, in their order, in one pass."""
 
     def __init__(self, model: nn.Module, points: Sequence[CutPoint], picture: PictureInput) -> None:
         super().__init__()
@@ -63,12 +54,6 @@ class CutClassifier(nn.Module):
     """Pictures x_BCHW of 0 to 1 -> logits (B, num_classes).
 
     Its tensors are the trunk's by timm's names, `head.weight` and `head.bias`.
-
-    Args:
-        trunk: cut after its last point.
-        pooling: of its maps.
-        num_features: that pooling makes of them.
-        num_classes: width of the logits.
     """
 
     def __init__(self, trunk: CutTrunk, pooling: str, num_features: int, num_classes: int) -> None:

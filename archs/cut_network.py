@@ -19,13 +19,8 @@ CHANNELS = (1, 3)  # of pictures: grey ones have the same value in all three of 
 def cut_trunk(name: str, side: int, state: Weights | None = None) -> CutTrunk:
     """A whole net of timm in eval mode, which gives the maps of all its `cut_points` of pictures from 0 to 1.
 
-    Args:
-        name: in timm, with or without the tag of weights.
-        side: of the images that it sees, in pixels; pictures of other sizes are resized.
-        state: weights of the whole net by timm's names, at the net's own side; None draws fresh ones.
-
-    Raises:
-        InputError: if timm does not know the net, or it takes no such images or weights.
+    Pictures are resized to `side`; `state`, by timm's names, is at the net's own side, None draws fresh weights.
+    InputError if timm does not know the net, or it takes no such images or weights.
     """
     model = trunk(name, side, state)
     return CutTrunk(model, cut_points(name), picture_input(model, side)).eval()
@@ -42,17 +37,7 @@ class CutNetwork(CutClassifier):
     """Pictures x_BCHW of 0 to 1 -> logits (B, num_classes): what a cut net is, and what `Network` says of itself.
 
     Pictures are (raw - mean) / std with the numbers of `picture_moments`: the net normalises them as its trunk was
-    trained, and resizes those that are not of its side. `picture` holds how.
-
-    Args:
-        net: which one, as `genotype` says then.
-        num_classes: width of the logits.
-        in_chans: channels of the pictures, 1 or 3.
-        state: weights of the whole net by timm's names, at the net's own side; None draws fresh ones.
-        drop_path: stochastic depth, as timm's nets have it.
-
-    Raises:
-        InputError: if timm does not know the net, it has no such cut, or takes no such images or weights.
+    trained, and resizes those that are not of its side. `picture` holds how. `state` and errors as of `cut_trunk`.
     """
 
     def __init__(

@@ -28,13 +28,9 @@ PREFIXES = ("tf", "ese", "eca", "gc", "dm", "legacy", "test", "bat", "lambda")  
 
 @dataclass(frozen=True)
 class TimmNet:
-    """One of timm's nets.
+    """One of timm's nets."""
 
-    Attributes:
-        name: of the architecture in timm, without the tag of pretrained weights.
-    """
-
-    name: str
+    name: str  # of the architecture in timm, without the tag of pretrained weights
     family: ClassVar[str] = "timm"
 
     @cached_property
@@ -49,22 +45,12 @@ class TimmNet:
 
 @dataclass(frozen=True)
 class CutNet:
-    """One of timm's nets, cut after a block, pooled, with a linear head.
+    """One of timm's nets, asked for when it is built or counted, cut after a block, pooled, with a linear head."""
 
-    Attributes:
-        name: of the net in timm, with or without the tag of pretrained weights.
-        block: index among the net's `cut_points` (archs/timm/cut_points.py); nothing after it is kept.
-        side: of the images that the net sees, in pixels; not the run's.
-        pooling: of the map after the block, one of `POOLINGS`.
-
-    Raises:
-        InputError: if a value breaks a rule; whether timm has such a net is asked when it is built or counted.
-    """
-
-    name: str
-    block: int
-    side: int
-    pooling: str = POOLINGS[0]
+    name: str  # of the net in timm, with or without the tag of pretrained weights
+    block: int  # index among the net's `cut_points` (archs/timm/cut_points.py); nothing after it is kept
+    side: int  # of the images that the net sees, in pixels; not the run's
+    pooling: str = POOLINGS[0]  # of the map after the block, one of `POOLINGS`
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not TAGGED.fullmatch(self.name):
@@ -117,9 +103,7 @@ def picture_moments(
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """(mean, std) by channel that make raw values the pictures of 0 to 1 that cut nets take: (raw - mean) / std.
 
-    Args:
-        mean, std: of the data, in raw values.
-        white_level: raw value of white; 0 where there is none, and 0 to 1 is two deviations to both sides then.
+    Where the raw value of white is not known, 0, 0 to 1 is two deviations to both sides of the data's mean.
     """
     if white_level:
         return (0.0,) * len(mean), (white_level,) * len(mean)
@@ -132,11 +116,7 @@ def side_seen(net: Net, image_size: Map) -> Map:
 
 
 def net_from_dict(data: Any) -> Net:
-    """The net of a record, of a weights file or of an export.
-
-    Raises:
-        InputError: if it is neither a genotype nor one of timm's nets, whole or cut.
-    """
+    """The net of a record, of a weights file or of an export; InputError if it is no genotype, net of timm or cut."""
     if not (isinstance(data, dict) and TIMM_FIELD in data):
         return Genotype.from_dict(data)
     name = data[TIMM_FIELD]
@@ -150,14 +130,7 @@ def net_from_dict(data: Any) -> Net:
 def net_cost(net: Net, num_classes: int, image_size: ImageSize, in_chans: int = 3) -> Cost | CountedCost:
     """Cost of a net: of a genotype in closed form; one of timm's is counted, with torch and timm.
 
-    Args:
-        net: which one.
-        num_classes: width of the logits.
-        image_size: side in pixels, or (height, width); a cut net has its own.
-        in_chans: channels of the image.
-
-    Raises:
-        InputError: if the net cannot be built at that size, or timm does not know it.
+    `image_size` is a side in pixels, or (height, width); a cut net has its own. InputError if it cannot be built so.
     """
     if isinstance(net, Genotype):
         return static_cost(net, num_classes, image_size, in_chans)

@@ -90,10 +90,7 @@ def plain_resnet(preset: SpacePreset, stem: str, baseline: tuple[str, int, tuple
 
 
 class AlterNetSpace(PresetSpace):
-    """AlterNets by the build-up rule. Genes: block, width; by stage depth, msa, heads, window.
-
-    A stage whose map is large and has no window that divides it has no MSA blocks.
-    """
+    """AlterNets by the build-up rule, where a window suits. Genes: block, width; by stage depth, msa, heads, window."""
 
     name = "alternet"
 
@@ -131,10 +128,7 @@ class AlterNetSpace(PresetSpace):
 
 
 class HybridSpace(PresetSpace):
-    """ResNet trunks followed by a transformer encoder.
-
-    Genes: block, width, depth by stage, trunk (stages used), patch, embed_dim, encoder_depth, mlp_ratio, pool.
-    """
+    """Genes: block, width, depth by stage, trunk (stages used), patch, embed_dim, encoder_depth, mlp_ratio, pool."""
 
     name = "hybrid"
 

@@ -25,27 +25,16 @@ FILE_ENDINGS = (".safetensors", ".pth", ".pt", ".bin")
 
 @dataclass(frozen=True)
 class PretrainedNet:
-    """One of timm's nets with weights.
+    """One of timm's nets with weights."""
 
-    Attributes:
-        name: timm's, with the tag of the weights.
-        side: of the pictures that it was trained on, in pixels.
-        fixed: whether it takes no other side.
-        macs: of one picture at that side.
-        params: of the whole net.
-        top1: published accuracy on ImageNet, a fraction; None if the ladder does not have the net.
-        licence: of the weights, as timm says; "unknown" if it does not.
-        source: where they are, on the Hugging Face hub.
-    """
-
-    name: str
-    side: int
-    fixed: bool
-    macs: int
-    params: int
-    top1: float | None
-    licence: str
-    source: str
+    name: str  # timm's, with the tag of the weights
+    side: int  # of the pictures that it was trained on, in pixels
+    fixed: bool  # whether it takes no other side
+    macs: int  # of one picture at that side
+    params: int  # of the whole net
+    top1: float | None  # published accuracy on ImageNet, a fraction; None if the ladder does not have the net
+    licence: str  # of the weights, as timm says; "unknown" if it does not
+    source: str  # where they are, on the Hugging Face hub
 
     @property
     def family(self) -> str:
@@ -78,11 +67,7 @@ def ladder() -> tuple[PretrainedNet, ...]:
 
 
 def files_as_names(words: Sequence[str], weights_dir: str = "") -> tuple[tuple[str, ...], str]:
-    """What a person lists, files of weights by the names of their nets, and the folder of all files.
-
-    Raises:
-        InputError: if a file is not there, or files lie in several folders.
-    """
+    """What a person lists, files of weights by the names of their nets, and the one folder that all files lie in."""
     names, folders = list[str](), {weights_dir} - {""}
     for word in words:
         path = Path(word)
@@ -99,14 +84,10 @@ def files_as_names(words: Sequence[str], weights_dir: str = "") -> tuple[tuple[s
 def find_nets(words: str = "") -> tuple[list[PretrainedNet], list[str]]:
     """The nets that a person lists, and the words among them that are none of timm's, such as RUN:TRIAL.
 
-    A pattern with a dot is compared with names that have a tag. Without one it is compared with architectures, each of
-    which has the ladder's weights, or else those that timm takes by default.
-
-    Args:
-        words: names and patterns such as mobilenetv4* with commas between them; none is the ladder.
-
-    Raises:
-        InputError: if a name or pattern fits none of timm's nets that have weights.
+    Words are names and patterns such as mobilenetv4* with commas between them; none is the ladder. A pattern with a dot
+    is compared with names that have a tag. Without one it is compared with architectures, each of which has the
+    ladder's weights, or else those that timm takes by default. InputError if one fits none of timm's nets that have
+    weights.
     """
     if not words.strip():
         return list(ladder()), []

@@ -35,16 +35,9 @@ Options = dict[str, tuple[Gene, ...]]
 
 
 class FileSpace:
-    """The space in a file, checked when it is made, and again with every net drawn.
+    """The space in a file, with `options` of every gene, checked when it is made, and again with every net drawn.
 
-    Attributes:
-        name: of the file.
-        source: its text.
-        neighbours: the texts of the modules beside it that it imports, by path from its folder.
-        options: of every gene.
-
-    Raises:
-        InputError: if the file does not load, holds no space or several, breaks the contract, or takes for ever.
+    InputError if the file does not load, holds no space or several, breaks the contract, or takes for ever.
     """
 
     def __init__(self, file: str, image_size: ImageSize) -> None:
@@ -120,12 +113,7 @@ def _only_class(what: str, module: ModuleType) -> Any:
 def check(space: Any, what: str, image_size: ImageSize, draws: int = DRAWS) -> Options:
     """Draw random nets, each twice, and return the genes' options, in the order they are chosen.
 
-    Args:
-        space: anything with a method `sample(chooser)`.
-        what: the space, as messages begin.
-
-    Raises:
-        InputError: naming the gene or the rule that a net breaks.
+    `space` is anything with a method `sample(chooser)`; InputError names the gene or the rule that a net breaks.
     """
     chooser = RandomChooser(0)
     _, first = draw(space, what, chooser, image_size)
@@ -139,11 +127,7 @@ def check(space: Any, what: str, image_size: ImageSize, draws: int = DRAWS) -> O
 
 
 def draw(space: Any, what: str, chooser: Chooser, image_size: ImageSize) -> tuple[Genotype, RecordingChooser]:
-    """A net, its genes and their options.
-
-    Raises:
-        InputError: if `sample` raises anything, or gives what is no net for such images.
-    """
+    """A net, its genes and their options; InputError if `sample` fails, or gives no net for such images."""
     memo = RecordingChooser(chooser)
     with user_code_errors(what):
         net = space.sample(_GeneCheck(memo))

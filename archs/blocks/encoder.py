@@ -22,14 +22,9 @@ LN_EPS = LAYER_EPS
 
 
 class TransformerEncoder(nn.Module):
-    """x_BCHW -> z_BC: patches of the map become tokens; z is the class token or the tokens' mean.
+    """x_BCHW -> z_BC: patches of the map become tokens on a grid (height, width); z is the class token or their mean.
 
-    Args:
-        encoder: sizes and positions.
-        channels: channels of the map.
-        grid: (height, width) of the token grid.
-        token: whether there is a class token, read as z.
-        dropout: after the position embedding, the attention and each layer of the MLP.
+    Dropout follows the position embedding, the attention and each layer of the MLP.
     """
 
     def __init__(self, encoder: Encoder, channels: int, grid: tuple[int, int], token: bool, dropout: float) -> None:
@@ -53,11 +48,7 @@ class TransformerEncoder(nn.Module):
         return self.pool(self.encode(self.embed(x_BCHW), grid))
 
     def grid_of(self, x_BCHW: Tensor) -> tuple[int, int]:
-        """(height, width) of the token grid over a map.
-
-        Raises:
-            InputError: if patches do not fill the map, or the positions are those of another grid.
-        """
+        """(height, width) of the token grid over a map; InputError if patches or positions do not fit it."""
         (height, width), patch = x_BCHW.shape[2:], self.spec.patch
         if height % patch or width % patch:
             raise InputError(f"encoder: patch {patch} does not divide a {height}x{width} map")

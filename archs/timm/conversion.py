@@ -35,20 +35,12 @@ BLOCK_KINDS = {
 
 
 def load(name: str, pretrained: bool = True, num_classes: int | None = None) -> Network:
-    """timm's model `name` as one of our networks, with its weights (downloaded if `pretrained`).
-
-    Raises:
-        InputError: if timm does not know the name, or the net has no genotype.
-    """
+    """timm's model `name`, downloaded if `pretrained`, as one of our networks; InputError if there is none such."""
     return convert(create(name, pretrained, num_classes=num_classes))
 
 
 def convert(model: Any) -> Network:
-    """One of timm's models as one of our networks, with its weights and outputs.
-
-    Raises:
-        InputError: if the net has a part that no genotype has.
-    """
+    """One of timm's models as our network, with weights and outputs; InputError if a part of it is in no genotype."""
     first = next(model.parameters())
     need(first.device.type != "meta", "no weights: it is on the meta device")
     genotype, patches = read(model), getattr(model, "patch_embed", None)
@@ -78,11 +70,7 @@ def _by_name(ours: dict[str, Tensor], theirs: dict[str, Tensor], genotype: Genot
 
 
 def to_timm(network: Network) -> dict[str, Tensor]:
-    """The network's weights by the names and shapes of timm's model of the same net.
-
-    Raises:
-        InputError: if timm has no such net, naming the part that it does not have.
-    """
+    """The weights by names and shapes of timm's model of the same net; InputError, with the part, if timm has none."""
     net = network.genotype
     if (name := by_order_name(net)) is not None:
         return given_over(network, name)

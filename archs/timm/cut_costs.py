@@ -14,11 +14,7 @@ from .cuts import CutPoint, prune, stage_maps, watched
 
 @lru_cache(maxsize=1024)
 def trunk_costs(name: str, side: int) -> tuple[tuple[int, int], ...]:
-    """(parameters, MACs) of an image of `side` x `side` pixels at each cut of timm's net `name`, without a head.
-
-    Raises:
-        InputError: if timm does not know the net, or it takes no such images, or its weights do not.
-    """
+    """(parameters, MACs) at each cut of timm's net `name`, headless, of a picture of `side`; errors as of `trunk`."""
     check_side(name, side)
     return on_meta(name, lambda: _counted(cut_points(name), name, side))
 

@@ -23,11 +23,7 @@ from .models import create
 
 @lru_cache(maxsize=256)
 def cut_points(name: str) -> tuple[CutPoint, ...]:
-    """All blocks of timm's net `name` that it can be cut after, in their order; the same at every image side.
-
-    Raises:
-        InputError: if timm does not know the net, or it gives no maps.
-    """
+    """All blocks of timm's net `name` that it can be cut after, in order; InputError if there are none."""
     return on_meta(name, lambda: _found(name))
 
 
@@ -36,14 +32,8 @@ def trunk(
 ) -> nn.Module:
     """timm's net `name` without its classifier, for images of `side` x `side` pixels; None takes its own side.
 
-    Args:
-        name: in timm, with or without the tag of weights.
-        side: of images. Tables of positions in `state` are resampled to it, as timm does that.
-        state: weights of the whole net by timm's names, at the net's own side; None draws fresh ones.
-        drop_path: stochastic depth, as timm's nets have it.
-
-    Raises:
-        InputError: if timm does not know the net, or it takes no such images or weights.
+    `state` are weights of the whole net at its own side, whose tables of positions are resampled as timm does; None
+    draws fresh ones. InputError if timm does not know the net, or it takes no such images or weights.
     """
     more = {} if state is None else {"pretrained_cfg_overlay": {"state_dict": dict(state)}}
     size = None if side is None else (side, side)
@@ -57,10 +47,7 @@ def trunk(
 
 
 def check_side(name: str, side: int) -> None:
-    """Raise InputError if timm's net `name` takes no weights of its own side at `side` pixels, as timm resamples them.
-
-    Nets of convs take all sides, most vision transformers too; LeViT's tables of attention fit one side alone.
-    """
+    """Raise InputError if timm's net `name` takes no weights of its own side at `side` pixels, as LeViT's tables."""
     config = timm.get_pretrained_cfg(name)
     if config is None or not config.fixed_input_size or config.input_size[-1] == side:
         return
@@ -74,11 +61,7 @@ def check_side(name: str, side: int) -> None:
 
 
 def num_features(name: str, block: int, pooling: str) -> int:
-    """Numbers that pooling makes of an image at a cut.
-
-    Raises:
-        InputError: if the net has no such cut.
-    """
+    """Numbers that pooling makes of an image at a cut; InputError if the net has no such cut."""
     points = cut_points(name)[: check_block(name, block) + 1]
     if pooling == "all":
         return sum(point.channels for point in points)

@@ -40,10 +40,8 @@ def create(
 ) -> nn.Module:
     """timm's model `name`; what is None is left to timm, and `image_size` where the net takes any.
 
-    Stochastic depth of `drop_path` is timm's own. `more` are further arguments of `timm.create_model`.
-
-    Raises:
-        InputError: if timm does not know the name or refuses the numbers.
+    Stochastic depth of `drop_path` is timm's own. `more` are further arguments of `timm.create_model`. InputError if
+    timm does not know the name or refuses the numbers.
     """
     known, tagged = timm.list_models(), timm.list_pretrained()
     if name not in known and name not in tagged:

@@ -33,12 +33,7 @@ HEAD = "head.safetensors"
 
 
 def card(facts: Mapping[str, Any], layout: Sequence[str]) -> str:
-    """The card's text.
-
-    Args:
-        facts: what config.json says.
-        layout: the net, a line a part.
-    """
+    """The card's text, of what config.json says; `layout` is the net, a line a part."""
     parts = [
         f"---\n{front_matter(facts)}---\n",
         f"# {markdown_text(facts['name'])}\n\n{_origin(facts)}\n",

@@ -29,13 +29,8 @@ BATCH = 32
 def quantize(source: Path, target: Path, x_NCHW: np.ndarray) -> int:
     """Write the int8 net of the float32 net in `source` to `target`; return how many images it is calibrated on.
 
-    Args:
-        source: of one file, with an input `images`.
-        target: of the int8 net.
-        x_NCHW: calibration images, normalised; fewer are used where their maps would not fit into memory.
-
-    Raises:
-        RuntimeError: if onnxruntime cannot.
+    The source is one file with an input `images`. Of the normalised images fewer are used where their maps would not
+    fit into memory. RuntimeError if onnxruntime cannot.
     """
     from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process

@@ -75,14 +75,9 @@ def more_modules(net: Genotype) -> list[str]:
 
 
 def source_of(network: AnyNetwork, more: str, pictures: bool) -> tuple[str, list[tuple[str, str]]]:
-    """The sources that build a net, by `build()`: torch alone, or torch and timm where a part of it is timm's.
+    """The sources that build a net, by `build()`, and their sections, each with its use; torch, and where needed timm.
 
-    Args:
-        more: code that stands after them, whose names are kept too.
-        pictures: whether it opens files of pictures.
-
-    Returns:
-        The text, and the sections of it, each with its use.
+    `more` is code that stands after them, whose names are kept too; `pictures` whether it opens files of pictures.
     """
     names, without = ["pictures"] * pictures, set[str]()
     used = _names(ast.parse(more))

@@ -60,9 +60,8 @@ class Comparison:
 def compare(names: Sequence[str], query: RankingQuery) -> Comparison:
     """Compare two runs or more; objectives left out are those of the first.
 
-    Raises:
-        InputError: if they were not trained and validated on the same images, are ranked by different metrics, or
-            there are fewer than two.
+    InputError if they were not trained and validated on the same images, are ranked by different metrics, or there are
+    fewer than two.
     """
     paths = [find_run(name) for name in names]
     if len({folder.resolve() for folder in paths}) < max(2, len(names)):

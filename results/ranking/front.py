@@ -167,11 +167,7 @@ def costs_of_net(record: Record, by_trial: Mapping[int, Record], extra: ExtraRes
 
 
 def _row(record: Record, query: RankingQuery, costs: Mapping[str, float | None], again: Mapping[str, Any]) -> RankedNet:
-    """A net before it is ranked, with the results of retraining it.
-
-    Raises:
-        InputError: if a metric has the name of another column.
-    """
+    """A net before it is ranked, with its retrainings; InputError if a metric has the name of another column."""
     seeds, measured = list(record.accuracies.values()), validation_metrics(record, query.metric)
     named = [column(name) for name in query.metrics]
     assert record.accuracy is not None

@@ -81,14 +81,7 @@ class RankingQuery:
         ]
 
     def checked(self, recorded: Collection[str]) -> RankingQuery:
-        """The same, with the metric that ranks called accuracy.
-
-        Args:
-            recorded: metrics that a run's records hold; none where nothing is trained yet.
-
-        Raises:
-            InputError: if an objective is unknown or named twice.
-        """
+        """The same, with the metric that ranks called accuracy; InputError if one is not `recorded`, or twice."""
         named = [ACCURACY if column(name) == self.metric.name else name for name in self.objectives]
         if recorded:
             known = (ACCURACY, *costs())
@@ -101,10 +94,8 @@ class RankingQuery:
 def parse_objectives(text: str | Sequence[str]) -> tuple[str, ...]:
     """Two or three objectives, accuracy first, of "accuracy,macs,latency_ms" or of a list; "macs" is "accuracy,macs".
 
-    "" is none: the run's own. Other names are metrics, which `RankingQuery.checked` looks for in a run.
-
-    Raises:
-        InputError: if one is named twice, or there are not two or three.
+    "" is none: the run's own. Other names are metrics, which `RankingQuery.checked` looks for in a run. InputError if
+    one is named twice, or there are not two or three.
     """
     asked = list(filter(None, check_texts("objectives", text)))
     named = [f"-{name}" if _falls(name.removeprefix("train_")) else name for name in asked]

@@ -26,16 +26,11 @@ def cost_facts(
     batch: int = 1,
     images: int | None = None,
 ) -> tuple[dict[str, Any], RenderableType]:
-    """One net's costs, for JSON and for the terminal.
+    """The costs of a zoo name, a genotype's .json file, RUN:TRIAL or timm:NAME, for JSON and for the terminal.
 
-    Args:
-        arch: a zoo name, a genotype's .json file, RUN:TRIAL, or timm:NAME.
-        image_size, classes, channels: "" and None take the run's, timm's, or ImageNet's.
-        batch: images of the training step whose memory is estimated.
-        images: images of a whole training, epochs counted, whose compute is wanted.
-
-    Raises:
-        InputError: if there is no such net or a number is wrong.
+    Sizes left out are the run's, timm's, or ImageNet's; `batch` is of a training step, whose memory is estimated,
+    `images` of a whole training, epochs counted, whose compute is wanted. InputError if there is no such net or a
+    number is wrong.
     """
     for name, value in (("classes", classes), ("channels", channels), ("batch", batch), ("images", images)):
         if value is not None:

@@ -94,10 +94,7 @@ def linear_ticks(low: float, high: float, most: int) -> list[float]:
 
 
 def placed_labels(shown: Sequence[Series], x: Axis, y: Axis) -> list[str]:
-    """Labels as text, none on another or on a labelled point: the longest, which say most, first.
-
-    Empty ones and those without room are left out.
-    """
+    """Labels that find room, none on another or on a labelled point: the longest, which say most, first."""
     labelled = [series for series in shown if series.labels]
     points = [
         (x.at(a), y.at(b), label)

@@ -38,11 +38,7 @@ FIGURE = (760, 420)  # pixels of a picture of its own
 
 
 def write_front(folder: Path, path: Path, query: RankingQuery | None = None) -> None:
-    """Write the plot of a run's front as an SVG picture that follows the reader's light or dark scheme.
-
-    Raises:
-        InputError: if the run cannot be read, no net is on the front, or the file cannot be written.
-    """
+    """Write the plot of a run's front as an SVG picture; InputError if it is empty, or the file cannot be written."""
     run = open_run(folder, query)
     if not run.rows:
         raise InputError(f"svg: nothing to draw, {why_empty(run.board)}")

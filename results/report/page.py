@@ -54,15 +54,10 @@ DESK_PLOT, PHONE_PLOT = (590, 330), (358, 280)  # of the others
 
 
 def write_report(folder: Path, out: Path | None = None, assets: Path | None = None) -> dict[str, Any]:
-    """Write the report of a run; return its path and key numbers.
+    """Write the report of a run to `out`, or report.html in its folder; return its path and key numbers.
 
-    Args:
-        folder: of the run.
-        out: the page; without it, report.html in the run's folder. What is there is replaced.
-        assets: folder for the numbers of every plot and table as CSV and Parquet.
-
-    Raises:
-        InputError: if the run cannot be read or a file cannot be written.
+    `assets` is a folder for the numbers of every plot and table. InputError if the run or a file is not to be read or
+    written.
     """
     run, path = open_run(folder), out or folder / "report.html"
     changes = hypervolumes(run)
@@ -177,11 +172,7 @@ def _both_sizes(plot: Plot) -> tuple[str, str]:
 
 
 def _json(value: Any) -> str:
-    """JSON that can stand in a script element whatever its strings hold.
-
-    Raises:
-        InputError: if a number is not finite, which no record of a search holds.
-    """
+    """JSON that can stand in a script element whatever its strings hold; InputError if a number is not finite."""
     try:
         return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     except ValueError as error:

@@ -72,10 +72,7 @@ def hypervolumes(run: Run) -> list[Change]:
 
 
 def curves_plot(run: Run) -> Plot:
-    """Validation accuracy, or another metric, while nets train; the front's in colour, a sample of the others in grey.
-
-    Over the share of each net's steps: those of one that was trained on are many times those of others.
-    """
+    """Validation scores over the share of each net's steps; the front's in colour, a sample of the others in grey."""
     front = {r.trial for r in run.front}
     nets = [r for r in run.records if run.best_of.get(r.trial, r.trial) == r.trial and _curve(run, r)[0]]
     others, shown = [r for r in nets if r.trial not in front], [r for r in run.front if _curve(run, r)[0]]

@@ -194,10 +194,8 @@ def _matrix(known: dict[int, np.ndarray], trial: int | None, classes: list[str])
 def explained_parts(run: Run) -> Iterator[Picture | Table]:
     """A picture and a table of findings for each analysis of `alternas explain`; none where nothing was explained.
 
-    The first pictures, up to MAX_BYTES of them; of the others where they are.
-
-    Raises:
-        InputError: if what is there cannot be read.
+    The first pictures, up to MAX_BYTES of them; of the others where they are. InputError if what is there cannot be
+    read.
     """
     folder, room = run.folder / FOLDER, MAX_BYTES
     for part in read_index(folder)["analyses"] if (folder / INDEX).exists() else []:

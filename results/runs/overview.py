@@ -72,11 +72,7 @@ def list_runs(folder: Path = RUNS) -> list[dict[str, Any]]:
 
 
 def run_row(folder: Path) -> dict[str, Any]:
-    """The row of one run, see `list_runs`.
-
-    Raises:
-        InputError: if it cannot be read.
-    """
+    """The row of one run, see `list_runs`; InputError if it cannot be read."""
     check_own(folder)
     facts = read_settings(folder)
     settings = facts.get("settings", {})

@@ -137,11 +137,7 @@ class Record:
         return asdict(self)
 
     def to_line(self) -> bytes:
-        """The record as a line of records.jsonl.
-
-        Raises:
-            InputError: if it could not be read again.
-        """
+        """The record as a line of records.jsonl; InputError if it could not be read again."""
         line = json.dumps(self.to_dict()).encode()
         try:
             self.from_line(line)
@@ -151,20 +147,12 @@ class Record:
 
     @classmethod
     def from_line(cls, line: bytes) -> Record:
-        """The record of a line.
-
-        Raises:
-            ValueError: if it is no JSON, has another format, a field is missing or unknown, or a value is invalid.
-        """
+        """The record of a line; ValueError if it is no JSON, or as `from_dict`."""
         return cls.from_dict(parse_line(line))
 
     @classmethod
     def from_dict(cls, data: Any) -> Record:
-        """Rebuild from `to_dict`.
-
-        Raises:
-            InputError: if it has another format, a field is missing or unknown, or a value is invalid.
-        """
+        """Rebuild from `to_dict`; InputError if its format is another, or a field missing, unknown or invalid."""
         if isinstance(data, dict):
             check_format("record", data)
         convert(data, cls, "")

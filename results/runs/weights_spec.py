@@ -57,26 +57,22 @@ class LoadedWeights:
 
 @dataclass(frozen=True)
 class WeightsSpec:
-    """Weights as a command names them.
+    """Weights as a command names them."""
 
-    Attributes:
-        text: timm:NAME, FILE.safetensors, an exported folder, RUN (the net that an export of it takes), or RUN:TRIAL
-            (retrained, if it was).
-        arch: what a file holds that does not say it (one that does is checked): a zoo name, a genotype's .json
-            file, RUN:TRIAL, or timm:NAME for timm's state dict.
-        image_size: of timm's net, or of a file that does not say it. The others keep their own: `resized` changes it.
-    """
-
+    # timm:NAME, FILE.safetensors, an exported folder, RUN (the net that an export of it takes), or RUN:TRIAL
+    # (retrained, if it was)
     text: str
+    # what a file holds that does not say it (one that does is checked): a zoo name, a genotype's .json file, RUN:TRIAL,
+    # or timm:NAME for timm's state dict
     arch: str = ""
+    # of timm's net, or of a file that does not say it. The others keep their own: `resized` changes it.
     image_size: ImageSize | None = None
 
     def find(self) -> LoadedWeights:
         """The trained net.
 
-        Raises:
-            InputError: if there is no such thing, or it is not what it should be.
-            OperationError: if timm's weights cannot be downloaded.
+        InputError if there is no such thing, or it is not what it should be; OperationError if timm's weights cannot be
+        downloaded.
         """
         text, arch = self.text, self.arch
         size = None if self.image_size is None else as_map(self.image_size)

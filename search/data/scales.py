@@ -33,11 +33,7 @@ class _Values:
 
 
 def check_scales(where: str, parts: dict[str, np.ndarray]) -> None:
-    """Refuse splits x_NCHW of which one has values of another scale than the first; warn of such images in one split.
-
-    Raises:
-        InputError: if most values of one are at least 8 times as large, or only one has negative ones.
-    """
+    """Refuse splits x_NCHW of which one has another scale or sign than the first; warn of such images in one."""
     (first, x_NCHW), *others = parts.items()
     values = _values_of(x_NCHW)
     for part, of in others:

@@ -42,20 +42,13 @@ from .plan import ExperimentContext, PlanTrials, Training
 
 @dataclass(frozen=True)
 class ExperimentConfig:
-    """Settings that all experiments share: nets are trained on some data by a recipe, with several seeds.
+    """Settings that all experiments share: nets are trained on some data by a recipe, with several seeds."""
 
-    Attributes:
-        data: that all of it is trained on.
-        seeds: number of trainings of each net.
-        name: of the run; "" derives it from the inputs.
-        run: where, for how long, and which trackers are told.
-    """
-
-    data: DataConfig
+    data: DataConfig  # that all of it is trained on
     recipe: Recipe
-    seeds: int
-    name: str
-    run: RunConfig
+    seeds: int  # number of trainings of each net
+    name: str  # of the run; "" derives it from the inputs
+    run: RunConfig  # where, for how long, and which trackers are told
 
     def __post_init__(self) -> None:
         check_count("seeds", self.seeds, most=MAX_SEEDS)
@@ -72,9 +65,8 @@ class ExperimentConfig:
 def run_experiment(plan: Sequence[Training], context: ExperimentContext, console: Console) -> list[Record]:
     """Train what of the plan is not trained yet. Returns the records in its order: of all, unless the time was over.
 
-    Raises:
-        InputError: if the folder holds trainings on other data, or a recipe or net does not fit the data.
-        OperationError: if workers do not start or everything fails.
+    InputError if the folder holds trainings on other data, or a recipe or net does not fit the data; OperationError if
+    workers do not start or everything fails.
     """
     data, folder = context.data, context.folder
     if context.trainer:

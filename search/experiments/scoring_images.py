@@ -19,11 +19,7 @@ MAX_SCORED = 5000  # validation images: beyond, the noise of the choice is below
 
 
 def scoring_images(home: Path, record: Record, console: Console) -> ScoringImages:
-    """Images of the part of its data that a net was trained on; the same ones each time, none of the test split.
-
-    Raises:
-        InputError: if the data cannot be read, or are others now.
-    """
+    """Images of the part of its data that a net was trained on, always the same, none of the test split."""
     try:
         data = seen(data_of(home, console), TrainedNet("", home, record).view)
     except InputError as error:

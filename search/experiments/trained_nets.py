@@ -67,25 +67,16 @@ class TrainedNet:
 
 @dataclass(frozen=True, eq=False)
 class AnalysisContext:
-    """What the nets of a run are analysed on.
-
-    Attributes:
-        images: of the validation split, the same ones each time, with black 0 and white 1.
-        minibatches: of training images, for each net.
-    """
+    """What the nets of a run are analysed on."""
 
     data: DataSet
-    images: Images
-    minibatches: int
+    images: Images  # of the validation split, the same ones each time, with black 0 and white 1
+    minibatches: int  # of training images, for each net
 
     def analysis_input(self, net: TrainedNet) -> AnalysisInput:
-        """A net with its weights, and batches of its part of the training data, augmented by its recipe but not mixed.
+        """A trained net, and batches of its part of the training data, augmented by its recipe but not mixed.
 
-        Args:
-            net: trained to the end.
-
-        Raises:
-            InputError: if the weights are gone or are not the record's net's, or the record has no recipe.
+        InputError if the weights are gone or are not the record's net's, or the record has no recipe.
         """
         weights = trained_weights(net.home, net.record)
         device, recipe = self.images.x_NCHW.device, net.recipe
@@ -160,11 +151,7 @@ def objective_of(net: nn.Module, recipe: Recipe, weight_K: Tensor | None = None)
 
 
 def cached(path: Path, measure: Callable[[], Any]) -> Any:
-    """What this edition cached in the JSON file, whose name has its number, or what `measure` returns, then cached.
-
-    Raises:
-        InputError: if the file is there and is no JSON.
-    """
+    """What this edition cached in the JSON file, whose name gets its number, or what `measure` returns, then cached."""
     path = path.with_suffix(f".{EDITION}.json")
     if path.exists():
         try:

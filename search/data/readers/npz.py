@@ -44,11 +44,8 @@ def read_npz(config: DataConfig) -> RawDataset:
     `x`, `y` give the part "all"; `x_train`, `y_train` (or `X_train`, or `train_images`, `train_labels`), and the same
     for val and test, or other words for them, give these.
 
-    Nothing is unpacked before its shape and size are right. An image is
-    broken if a value of it is not finite.
-
-    Raises:
-        InputError: if the file is not of that form.
+    Nothing is unpacked before its shape and size are right. An image is broken if a value of it is not finite.
+    InputError if the file is not of that form.
     """
     path = Path(config.name)
     if path.exists() and not path.is_file():  # a FIFO would be waited for
