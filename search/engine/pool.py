@@ -64,7 +64,7 @@ class _Running:
 
     @property
     def rendezvous(self) -> str:
-        """Where its workers meet, or those of one step of a bank; "" for a worker that is alone."""
+        """Where its workers meet; "" for a worker that is alone."""
         return self.job.member.rendezvous if isinstance(self.job, TrainJob | SupernetJob) else ""
 
 
@@ -220,19 +220,17 @@ class Pool:
             self._hurry_others(running, event.error)
         return None if running.streams else self._end(running, broken=False)
 
-    def _hurry_others(self, failed: _Running, why: str) -> None:
+    def _hurry_others(self, running: _Running, why: str) -> None:
         """The workers that share a job with one that failed learn of it when they next exchange gradients, or never."""
-        for running in set(self._running.values()):
-            if failed.rendezvous and running.rendezvous == failed.rendezvous:
-                running.deadline = min(running.deadline, time.monotonic() + PARTING_SECONDS)
-                for rank in running.streams.values():
-                    running.results.setdefault(rank, JobResult(running.job.id, Status.LOST, error=why))
+        running.deadline = min(running.deadline, time.monotonic() + PARTING_SECONDS)
+        for rank in running.streams.values():
+            running.results.setdefault(rank, JobResult(running.job.id, Status.LOST, error=why))
 
     def _end(self, running: _Running, broken: bool) -> JobResult | None:
         """Take a job from its workers, which are replaced if they are broken. None of one that is tried once more."""
         for stream in running.streams:
             del self._running[stream]
-        if isinstance(running.job, TrainJob) and running.rendezvous:
+        if running.rendezvous:
             Path(running.rendezvous).unlink(missing_ok=True)  # nobody waits there any more
         group, fed = running.group, running.result.how.get("fed")
         if fed and not self._starved:

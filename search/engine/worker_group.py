@@ -12,6 +12,7 @@ import ray
 from ray.util import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from ..training.bank_jobs import SupernetJob
 from ..training.job import Job, TrainJob
 from ..training.member import Member
 from .driver_files import DriverFiles
@@ -38,7 +39,7 @@ class WorkerGroup:
         Args:
             local: whether all workers are on the driver's machine.
         """
-        if len(self.workers) == 1 or not isinstance(job, TrainJob):
+        if len(self.workers) == 1 or not isinstance(job, TrainJob | SupernetJob):
             return [job]
         meet = Path(job.checkpoint).with_name(RENDEZVOUS + secrets.token_hex(8))
         meet.parent.mkdir(parents=True, exist_ok=True)

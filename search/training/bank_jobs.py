@@ -12,12 +12,7 @@ from ...results.ranking.metric import Metric
 from .member import ALONE, Member
 from .recipe import Recipe
 
-
-@dataclass(frozen=True)
-class BankJobId:
-    """What tells the jobs of a segment of the bank's training apart: the rank of the worker."""
-
-    rank: int
+BANK_JOB = -1  # the id of a part of the bank's training, which is of no trial
 
 
 @dataclass(frozen=True)
@@ -55,8 +50,8 @@ class SupernetJob:
     metric: Metric = field(default_factory=Metric)
 
     @property
-    def id(self) -> BankJobId:
-        return BankJobId(self.member.rank)
+    def id(self) -> int:
+        return BANK_JOB
 
     @property
     def stop_step(self) -> int:
@@ -66,11 +61,6 @@ class SupernetJob:
     def state_at(self, step: int) -> Path:
         """The file of the training's state at a step."""
         return Path(f"{self.checkpoint}-{step}.pt")
-
-    @property
-    def progress_steps(self) -> int:
-        """Optimiser steps between two points of the learning curve."""
-        return len(self.nets)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...archs.errors import check_choice
 from ...archs.timm_net import Net
@@ -14,21 +14,13 @@ from ...results.ranking.metric import Metric
 from ...results.runs.status import Status
 from ..data.views import WHOLE, View
 from ..probe.job import CutResult, FinetuneCutJob, ProbeJob
-from .bank_jobs import BankJobId, EvaluateJob, SupernetJob
+from .bank_jobs import EvaluateJob, SupernetJob
 from .freezing import FREEZE_POLICIES
 from .member import ALONE, Member
 from .recipe import Recipe
 from .trainer_file import TrainerFile
 
-
-class Workers(NamedTuple):
-    """Workers that have no job, and workers that will be there soon."""
-
-    idle: int = 1
-    starting: int = 0
-
-
-JobId = int | BankJobId  # the number of the trial that a job is for, or a part of the bank's training
+JobId = int  # the number of the trial that a job is for, or `BANK_JOB`
 
 
 @dataclass(frozen=True)
