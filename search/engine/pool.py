@@ -40,22 +40,16 @@ PARTING_SECONDS = 30.0  # that workers have to end once one with which they shar
 
 @dataclass(eq=False)
 class _Running:
-    """A job, the workers that have it, when it must be done, and what is known of it.
-
-    Attributes:
-        streams: of events, of the workers that have not ended, and the rank of each.
-        results: of those that have ended, and what is said of others that do not end in time.
-        alone: whether no other worker uses the card.
-        step: of the last sign of life.
-    """
+    """A job, the workers that have it, when it must be done, and what is known of it."""
 
     group: WorkerGroup
     job: Job
     deadline: float
-    streams: dict[Any, int]
-    alone: bool = False
+    streams: dict[Any, int]  # of events, of the workers that have not ended, and the rank of each
+    alone: bool = False  # whether no other worker uses the card
+    # of those that have ended, and what is said of others that do not end in time
     results: dict[int, JobResult] = field(default_factory=dict)
-    step: int = 0
+    step: int = 0  # of the last sign of life
 
     @property
     def result(self) -> JobResult:

@@ -34,20 +34,13 @@ LEAST_SECONDS = 1.0  # left until all is done
 
 @dataclass
 class Running:
-    """A job at a worker.
-
-    Attributes:
-        known: what it takes.
-        began: when its worker was free for it.
-        is_first: whether its worker may still have had to start.
-        tick: the last point of its curve.
-    """
+    """A job at a worker."""
 
     job: Job
-    known: Known | None
-    began: float
-    is_first: bool
-    tick: Progress | None = None
+    known: Known | None  # what it takes
+    began: float  # when its worker was free for it
+    is_first: bool  # whether its worker may still have had to start
+    tick: Progress | None = None  # the last point of its curve
 
     @property
     def share(self) -> float:

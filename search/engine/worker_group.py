@@ -23,15 +23,10 @@ RENDEZVOUS = "rendezvous-"  # beginning of the names of files by which the worke
 
 @dataclass(eq=False, frozen=True)
 class WorkerGroup:
-    """Workers that start and end together; the first one does alone what needs one device.
+    """Workers that start and end together; the first one does alone what needs one device."""
 
-    Attributes:
-        workers: Ray actors.
-        placement: what Ray reserves for them together; None for one.
-    """
-
-    workers: Sequence[Any]
-    placement: Any = None
+    workers: Sequence[Any]  # Ray actors
+    placement: Any = None  # what Ray reserves for them together; None for one
 
     def shared(self, job: Job, local: bool) -> list[Job]:
         """What each worker is asked: a training is for all of them, every other job for the first.
