@@ -39,7 +39,7 @@ from .run_facts import taken_records, write_facts, write_run_json
 from .spec import SearchSpec
 from .summary import announce, conclude
 from .tracking.view import TrackingView, trackers
-from .training.job import JobResult, Progress, Workers
+from .training.job import JobResult, Progress
 from .trials.devices import Devices
 from .trials.front_finetuning import FrontFinetuning
 from .trials.measuring import Measuring
@@ -183,7 +183,7 @@ def run_loop(driver: Driver, executor: Executor, view: ProgressView, seconds: fl
     while time.monotonic() - began < seconds:
         driver.check_folder()
         found = Idle.WAIT
-        while executor.idle and not isinstance(found := driver.next(Workers(executor.idle, executor.starting)), Idle):
+        while executor.idle and not isinstance(found := driver.next(), Idle):
             executor.submit(found)
             view.started(found)
         if found is Idle.OVER:

@@ -102,7 +102,6 @@ class BankState(TypedDict, total=False):
     seconds: Amount
     device: str
     predicted: dict[str, Number]
-    steps_a_second: dict[str, Amount]
     train_flops: Amount
     eval_flops: Amount
     budget: dict[str, Number]

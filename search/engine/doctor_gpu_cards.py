@@ -65,11 +65,7 @@ def _check_losses(losses: list[float], alone: list[float]) -> None:
 
 
 def _received(pipe: Any, seconds: float) -> Any:
-    """What a process says.
-
-    Raises:
-        OperationError: if it says nothing in time, or ends.
-    """
+    """What a process says; OperationError if it says nothing in time, or ends."""
     try:
         if pipe.poll(seconds):
             return pipe.recv()

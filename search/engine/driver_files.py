@@ -78,15 +78,10 @@ class FileServer:
 
 @dataclass(frozen=True)
 class DriverFiles:
-    """The files of a driver, as workers get at them. Errors of the driver's disk are raised here.
+    """The files of a driver, as workers get at them. Errors of the driver's disk are raised here."""
 
-    Attributes:
-        server: the actor.
-        node: of the driver.
-    """
-
-    server: Any
-    node: str
+    server: Any  # the actor
+    node: str  # of the driver
 
     @property
     def are_here(self) -> bool:

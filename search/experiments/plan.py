@@ -27,7 +27,7 @@ from ..data.dataset import DataSet
 from ..data.views import WHOLE, View, seen
 from ..pretrained import Pretrained
 from ..run_config import RunConfig
-from ..training.job import FewShot, InitWeights, JobId, JobResult, TrainJob, Workers
+from ..training.job import FewShot, InitWeights, JobId, JobResult, TrainJob
 from ..training.recipe import Recipe
 from ..training.trainer_file import TrainerFile
 from ..trials.live import LiveTrials
@@ -150,7 +150,7 @@ class PlanTrials(Producer):
         trial = self.live.get(job) if isinstance(job, int) else None
         return self.plan[trial.record_fields["training_id"]] if trial else None
 
-    def next(self, workers: Workers) -> TrainJob | Record | Idle:
+    def next(self) -> TrainJob | Record | Idle:
         """The next training whose start is there; the record of one whose start has failed."""
         if trial := self.live.next_queued():
             return self._job(trial)

@@ -20,7 +20,7 @@ from ...results.runs.record import Record, now
 from ...results.runs.status import Status
 from ...results.runs.store import Store, weights_file
 from ..strategies.probe_order import ProbePair
-from ..training.job import JobResult, Workers
+from ..training.job import JobResult
 from ..trials.producer import Idle, Producer
 from .context import ProbeContext
 from .job import CutResult, ProbeJob
@@ -64,7 +64,7 @@ class Probing(Producer):
         """FLOPs of all probes so far: 2 x MACs x pictures of the deepest cut of each."""
         return sum(FORWARD_FACTOR * r.cost["macs"] * r.runtime.get("evaluated", 0) for r in self.records.values())
 
-    def next(self, workers: Workers) -> ProbeJob | Record | Idle:
+    def next(self) -> ProbeJob | Record | Idle:
         """A cut to record, else the probe of the next pair that is worth it."""
         if self._unwritten:
             return self._unwritten.popleft()

@@ -47,24 +47,16 @@ class Node:
 
 @dataclass(frozen=True)
 class Step:
-    """A net of a path and what became of it.
+    """A net of a path and what became of it."""
 
-    Attributes:
-        start: number of the path, from 0.
-        msa: MSA blocks by stage.
-        parent_key: of the net that it is compared with; "" where a path starts.
-        accuracy: None unless trained.
-        difference: accuracy minus the parent's, over the seeds that both have; None unless both are trained.
-        verdict: "start", "accepted", "rejected", "undecided", "pending", "stopped", "failed", or "over limit".
-    """
-
-    start: int
-    msa: tuple[int, ...]
+    start: int  # number of the path, from 0
+    msa: tuple[int, ...]  # MSA blocks by stage
     key: str
-    parent_key: str
-    accuracy: float | None
+    parent_key: str  # of the net that it is compared with; "" where a path starts
+    accuracy: float | None  # None unless trained
+    # accuracy minus the parent's, over the seeds that both have; None unless both are trained
     difference: MeanCI | None
-    verdict: str
+    verdict: str  # "start", "accepted", "rejected", "undecided", "pending", "stopped", "failed", or "over limit"
 
 
 class BuildUpRules:

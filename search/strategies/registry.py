@@ -18,15 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StrategyEntry:
-    """A strategy, and what a search must know of it.
+    """A strategy, and what a search must know of it."""
 
-    Attributes:
-        made: its class in this folder, "module:Class", made of a `StrategyContext`; "" is a sampler of Optuna's.
-        planned: whether it follows a plan of its own: no gene of its nets is set by others.
-    """
-
-    made: str = ""
-    planned: bool = False
+    made: str = ""  # its class in this folder, "module:Class", made of a `StrategyContext`; "" is a sampler of Optuna's
+    planned: bool = False  # whether it follows a plan of its own: no gene of its nets is set by others
 
 
 STRATEGIES = {

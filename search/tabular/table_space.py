@@ -19,16 +19,12 @@ Values = tuple[Gene, ...]
 
 @dataclass(frozen=True)
 class TableNet:
-    """A combination of genes, where a search has a genotype.
-
-    Attributes:
-        distance: share of the genes that must change to make a net of the table of it; 0 if it is one.
-    """
+    """A combination of genes, where a search has a genotype."""
 
     family: ClassVar[str] = "table"
     key: str
     genes: tuple[tuple[str, Gene], ...]
-    distance: float
+    distance: float  # share of the genes that must change to make a net of the table of it; 0 if it is one
 
     def to_dict(self) -> dict[str, Any]:
         return dict(self.genes)

@@ -24,17 +24,11 @@ ERASED_RATIO = (0.3, 1 / 0.3)
 
 @dataclass(frozen=True)
 class Draws:
-    """Random numbers for each image of a batch, of which those of one device's own images are taken.
+    """Random numbers for each image of a batch, of which those of one device's own images are taken."""
 
-    Attributes:
-        generator: on the CPU; how far it moves on depends on the size of the whole batch alone.
-        images: of the whole batch.
-        own: the device's places in it; None for all.
-    """
-
-    generator: Generator
-    images: int
-    own: Tensor | None = None
+    generator: Generator  # on the CPU; how far it moves on depends on the size of the whole batch alone
+    images: int  # of the whole batch
+    own: Tensor | None = None  # the device's places in it; None for all
 
     def uniform(self, *rows: int) -> Tensor:
         """(*rows, B), from 0 to below 1."""

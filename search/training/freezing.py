@@ -7,18 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class FreezePolicy:
-    """Which parts of a net that starts from weights are frozen, and how fast inherited parts learn.
+    """Which parts of a net that starts from weights are frozen, and how fast inherited parts learn."""
 
-    Attributes:
-        share: share of its blocks, counted from the head, that is trained with all that follows them; the rest is
-            fully frozen, including BatchNorm statistics. 0 trains the head alone.
-        rate: learning rate of inherited parts, as a share of the recipe's; new parts have the recipe's own.
-        new: whether only the head and parts that are new, or did not fit, are trained.
-    """
-
+    # share of its blocks, counted from the head, that is trained with all that follows them; the rest is fully frozen,
+    # including BatchNorm statistics. 0 trains the head alone
     share: float = 1.0
-    rate: float = 1.0
-    new: bool = False
+    rate: float = 1.0  # learning rate of inherited parts, as a share of the recipe's; new parts have the recipe's own
+    new: bool = False  # whether only the head and parts that are new, or did not fit, are trained
 
 
 FREEZE_POLICIES = {

@@ -62,21 +62,13 @@ class Group:
         return total.view_as(losses), bool(failures)
 
     def total(self, x: Tensor) -> Tensor:
-        """The sum over all workers.
-
-        Raises:
-            GroupError: if a worker is gone.
-        """
+        """The sum over all workers; GroupError if a worker is gone."""
         if self.member.world > 1:
             self._sum(x)
         return x
 
     def joined(self, own: Tensor) -> Tensor:
-        """What the workers have of something long, one part after the other.
-
-        Raises:
-            GroupError: if a worker is gone.
-        """
+        """What the workers have of something long, one part after the other; GroupError if a worker is gone."""
         if self.member.world == 1:
             return own
         parts: list[Any] = [None] * self.member.world
@@ -85,11 +77,7 @@ class Group:
         return torch.cat(parts).to(own.device)
 
     def take_over(self, tensors: Iterable[Tensor]) -> None:
-        """Give all workers what the first one has in these.
-
-        Raises:
-            GroupError: if a worker is gone.
-        """
+        """Give all workers what the first one has in these; GroupError if a worker is gone."""
         with _all_are_group_errors():
             for tensor in tensors if self.member.world > 1 else ():
                 dist.broadcast(tensor, 0)

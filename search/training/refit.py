@@ -30,17 +30,11 @@ REFIT_IMAGES = 8192  # training images, at most, that it is fitted on
 
 @dataclass(frozen=True)
 class Refitted:
-    """A net whose last layer was fitted in closed form.
+    """A net whose last layer was fitted in closed form."""
 
-    Attributes:
-        kept: whether the net has that layer now; else it has its own again.
-        scores: of the net as it is now, on validation.
-        images: that went through the net for it.
-    """
-
-    kept: bool
-    scores: Scores
-    images: int
+    kept: bool  # whether the net has that layer now; else it has its own again
+    scores: Scores  # of the net as it is now, on validation
+    images: int  # that went through the net for it
 
 
 def refit(evaluation: Evaluation, recipe: Recipe, before: Scores | LabelScores) -> Refitted | None:

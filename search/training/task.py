@@ -119,11 +119,7 @@ TASKS = {"classes": Task, "patches": MaskedPatchTask}
 
 
 def task_of(name: str, recipe: Recipe, data: DataSet) -> Task:
-    """The task of that name; classes are labels where pictures have several.
-
-    Raises:
-        InputError: if the name is unknown.
-    """
+    """The task of that name; classes are labels where pictures have several; InputError if the name is unknown."""
     task = TASKS[check_choice("task", name, TASKS)]
     return (LabelsTask if task is Task and data.several_labels else task)(recipe, data)
 

@@ -209,11 +209,7 @@ class TrainContext:
         return JobResult(self._job.id, status, self.step, curve=tuple(self._curve), **changes)
 
     def _resume(self) -> None:
-        """Go on from the job's checkpoint.
-
-        Raises:
-            InputError: if it is of another training.
-        """
+        """Go on from the job's checkpoint; InputError if it is of another training."""
         whole = load_state(self._job, self._loader.data, self.device)
         if whole is None:
             self._broken = True
@@ -223,11 +219,7 @@ class TrainContext:
 
 
 def _number(name: str, value: Any) -> float:
-    """A metric's value.
-
-    Raises:
-        InputError: if it is none, or finite and so large that a record cannot hold it.
-    """
+    """A metric's value; InputError if it is none, or finite and so large that a record cannot hold it."""
     try:
         number = float(value.detach() if isinstance(value, torch.Tensor) else value)
     except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: a tensor of several values

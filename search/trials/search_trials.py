@@ -18,7 +18,7 @@ from ...results.runs.store import Store
 from ...spaces import plain_genes
 from ..context import SearchContext
 from ..training.bank_jobs import EvaluateJob
-from ..training.job import Job, JobResult, TrainJob, Workers
+from ..training.job import Job, JobResult, TrainJob
 from ..training.recipe import Recipe
 from .admission import Admission
 from .baselines import choose_baselines, choose_references, planned_beside
@@ -119,7 +119,7 @@ class SearchTrials(Producer):
         """End the search: paused trials become pruned."""
         return [trial.finish(Status.PRUNED) for trial in self.live.values() if trial.paused]
 
-    def next(self, workers: Workers) -> Job | Line | Idle:
+    def next(self) -> Job | Line | Idle:
         """The job of a free worker, or the line of a trial that starts, goes on, or needs none.
 
         Baselines and references wait for the search once they have had their share of the time.

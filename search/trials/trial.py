@@ -27,61 +27,36 @@ BUDGET_SHARE = 0.5  # of the full budget; as good after a third of it on average
 
 @dataclass(frozen=True)
 class Parent:
-    """A trained net that others may inherit from.
+    """A trained net that others may inherit from."""
 
-    Attributes:
-        start: its weights, and the steps spent on them and on what they came from.
-        trial: its number; None of one from outside of the run, whose FLOPs are not known.
-        flops: of training them, and what they came from; None where that is not known.
-        net: its genotype; None of one from outside of the run.
-        accuracy: on validation.
-    """
-
-    start: InitWeights
-    trial: int | None = None
-    flops: int | None = None
+    start: InitWeights  # its weights, and the steps spent on them and on what they came from
+    trial: int | None = None  # its number; None of one from outside of the run, whose FLOPs are not known
+    flops: int | None = None  # of training them, and what they came from; None where that is not known
     features: Traits = frozenset()
-    net: Genotype | None = None
-    accuracy: float = 0.0
+    net: Genotype | None = None  # its genotype; None of one from outside of the run
+    accuracy: float = 0.0  # on validation
 
 
 @dataclass
 class Trial:
-    """One net under way. Jobs train it from rung to rung; at each it is paused until the scheduler promotes it.
+    """One net under way. Jobs train it from rung to rung; at each it is paused until the scheduler promotes it."""
 
-    Attributes:
-        number: unique in its run.
-        kind: "search", "baseline", "reference", "retrain" or "study".
-        net: its genotype, or one of timm's nets.
-        genes: as the sampler drew them.
-        rung_steps: steps at which it stops to be compared, rising; the last is its full budget.
-        record_fields: fields of its record that are known beforehand.
-        parent: the trained net whose weights it inherits; None for fresh ones.
-        rung_accuracies: at each rung passed.
-        promoted: number of rungs that the scheduler promoted it from.
-        paused: whether it waits at the last of the rungs passed.
-        retries: workers lost on it.
-        results_by_seed: results at full budget.
-        weights: how it comes by them, one of `Weights`.
-        started_at: when its first job did, as records have it; "" before that job has ended.
-    """
-
-    number: int
-    kind: str
-    net: Net
-    genes: Genes
+    number: int  # unique in its run
+    kind: str  # "search", "baseline", "reference", "retrain" or "study"
+    net: Net  # its genotype, or one of timm's nets
+    genes: Genes  # as the sampler drew them
     cost: Cost | CountedCost
-    rung_steps: tuple[int, ...]
-    record_fields: dict[str, Any]
-    parent: Parent | None = None
-    rung_accuracies: list[float] = field(default_factory=list)
-    promoted: int = 0
-    paused: bool = False
-    retries: int = 0
+    rung_steps: tuple[int, ...]  # steps at which it stops to be compared, rising; the last is its full budget
+    record_fields: dict[str, Any]  # fields of its record that are known beforehand
+    parent: Parent | None = None  # the trained net whose weights it inherits; None for fresh ones
+    rung_accuracies: list[float] = field(default_factory=list)  # at each rung passed
+    promoted: int = 0  # number of rungs that the scheduler promoted it from
+    paused: bool = False  # whether it waits at the last of the rungs passed
+    retries: int = 0  # workers lost on it
     last_result: JobResult | None = None
-    results_by_seed: dict[int, JobResult] = field(default_factory=dict)
-    weights: str = Weights.ALONE
-    started_at: str = ""
+    results_by_seed: dict[int, JobResult] = field(default_factory=dict)  # results at full budget
+    weights: str = Weights.ALONE  # how it comes by them, one of `Weights`
+    started_at: str = ""  # when its first job did, as records have it; "" before that job has ended
 
     @property
     def key(self) -> str:

@@ -11,16 +11,11 @@ class Work:
 
     A step takes time of its own beside that of its FLOPs, and so does the start of a training. So a share that holds in
     FLOPs and in steps holds in seconds too, whatever the machine.
-
-    Attributes:
-        flops: 6 x MACs x images.
-        steps: optimiser steps.
-        trainings: how many are begun, each up to its next stop.
     """
 
-    flops: float = 0.0
-    steps: float = 0.0
-    trainings: float = 0.0
+    flops: float = 0.0  # 6 x MACs x images
+    steps: float = 0.0  # optimiser steps
+    trainings: float = 0.0  # how many are begun, each up to its next stop
 
     def __add__(self, other: Work) -> Work:
         return Work(self.flops + other.flops, self.steps + other.steps, self.trainings + other.trainings)
