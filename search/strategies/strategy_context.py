@@ -101,7 +101,7 @@ class Observation:
     """A net and its accuracy: what strategies learn from.
 
     Attributes:
-        trial: its number in the study.
+        trial: its number in the run.
         rung: of the scheduler, where it was measured; `FULL_TRAINING` at the end.
         repeats: number of trainings whose mean the accuracy is.
     """

@@ -85,7 +85,7 @@ class Proposer:
         ]
 
     def references(self, nets: Mapping[TimmNet, CountedCost]) -> list[Trial]:
-        """Trials of those of timm's nets that have no record, under numbers that the study does not use."""
+        """Trials of those of timm's nets that have no record, under numbers that no other trial has."""
         context, recorded = self._context, {r.key: r.trial for r in self._records if r.kind == "reference"}
         missing = [(net, cost) for net, cost in nets.items() if net.key not in recorded]
         first = 1 + max(recorded.values(), default=FIRST_REFERENCE - 1)
