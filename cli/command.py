@@ -52,8 +52,8 @@ LISTS = {
     "analyses": ", ".join(ANALYSES), "formats": ", ".join(FORMATS), "device_formats": ", ".join(MODEL_FORMS),
     "costs": ", ".join(costs()), "static_costs": ", ".join(static_costs()),
     "class_metrics": ", ".join(class_metrics()), "label_metrics": ", ".join(label_metrics()),
-    "data": FORMS, "strategies": ", ".join(STRATEGIES), "schedulers": ", ".join(SCHEDULERS), "trackers": ", ".join(PACKAGES),
-    "tables": ", ".join(TABLES),
+    "data": FORMS, "strategies": ", ".join(STRATEGIES), "schedulers": ", ".join(SCHEDULERS),
+    "trackers": ", ".join(PACKAGES), "tables": ", ".join(TABLES),
 }  # fmt: skip
 
 

@@ -101,7 +101,7 @@ def search(
         run=running.config(
             train_flops=max_train_flops or math.inf,
             patience=patience,
-            measuring_seconds=measuring.latency_timeout,
+            device_timeout_s=measuring.latency_timeout,
             baselines=baselines,
         ),
         rungs=rungs or RUNGS,

@@ -262,7 +262,7 @@ def test_the_entry_of_a_scheduler_is_all_that_it_goes_by(monkeypatch: pytest.Mon
     monkeypatch.setitem(SCHEDULERS, "first-come", lambda results: list(range(len(results))))
     assert sent_on(Scheduler("first-come"), waiting, last=False) == 0
     assert Scheduler("none").promoted(waiting, last=True) == []
-    with pytest.raises(InputError, match="scheduler: .*mo-asha"):
+    with pytest.raises(InputError, match="unknown value 'first'; known: none, mo-asha, asha"):
         Scheduler("first")
 
 

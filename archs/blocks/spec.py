@@ -79,6 +79,7 @@ class BlockSpec:
         branches: what it adds to the residual stream; nothing where it has no shortcut at all.
         style: how it is drawn.
         searched: whether the spaces `modern` and `free` draw it.
+        prior: how often `modern` does at random, against others of the same gene; measured in spaces/priors.py.
     """
 
     name: str
@@ -96,6 +97,7 @@ class BlockSpec:
     branches: tuple[Branch, ...] = (Branch("conv"),)
     style: BlockStyle = field(default=BlockStyle(), repr=False)
     searched: bool = field(default=False, repr=False)
+    prior: float = field(default=1.0, repr=False)
 
     def form(self, order: str) -> BlockForm:
         """Its form in nets of this order of activation."""
