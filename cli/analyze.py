@@ -64,10 +64,10 @@ def bench(
 ) -> None:
     """Benchmark strategies on a table of trained nets, in minutes and without training."""
     from ..results.render.terminal import Console
-    from ..search.spec import RUNGS
     from ..search.tabular.evaluate import BenchmarkConfig, bench_table, rows, run_benchmark
     from ..search.tabular.evaluate import plot as draw
     from ..search.tabular.simulated import SearcherConfig, searchers
+    from ..search.trials.schedulers import RUNGS
 
     check_count("seeds", seeds, most=MAX_SEEDS)
     check_count("workers", workers, most=10_000)

@@ -25,6 +25,8 @@ from ..results.ranking.quantities import class_metrics, costs, label_metrics, qu
 from ..search.data.readers.registry import FORMS
 from ..search.strategies.registry import STRATEGIES
 from ..search.tabular.published import TABLES
+from ..search.tracking.tracker import PACKAGES
+from ..search.trials.schedulers import SCHEDULERS
 from . import complete, values
 
 NAMES = {  # options that are not typed as their parameter is called
@@ -50,7 +52,8 @@ LISTS = {
     "analyses": ", ".join(ANALYSES), "formats": ", ".join(FORMATS), "device_formats": ", ".join(MODEL_FORMS),
     "costs": ", ".join(costs()), "static_costs": ", ".join(static_costs()),
     "class_metrics": ", ".join(class_metrics()), "label_metrics": ", ".join(label_metrics()),
-    "data": FORMS, "strategies": ", ".join(STRATEGIES), "tables": ", ".join(TABLES),
+    "data": FORMS, "strategies": ", ".join(STRATEGIES), "schedulers": ", ".join(SCHEDULERS),
+    "trackers": ", ".join(PACKAGES), "tables": ", ".join(TABLES),
 }  # fmt: skip
 
 

@@ -77,8 +77,9 @@ def search(
     """Run an architecture search; the same command again resumes it."""
     from ..results.ranking.metric import parse_metric
     from ..search.data.readers.registry import find_reader
-    from ..search.spec import RUNGS, SearchSpec
+    from ..search.spec import SearchSpec
     from ..search.training.trainer_file import read_trainer
+    from ..search.trials.schedulers import RUNGS
 
     file, several_labels = read_trainer(trainer) if trainer else None, False
     if file and file.images:
@@ -100,7 +101,7 @@ def search(
         run=running.config(
             train_flops=max_train_flops or math.inf,
             patience=patience,
-            measuring_seconds=measuring.latency_timeout,
+            device_timeout_s=measuring.latency_timeout,
             baselines=baselines,
         ),
         rungs=rungs or RUNGS,

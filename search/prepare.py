@@ -128,7 +128,7 @@ def devices_of(
         name: Device(
             cost_fn, settings.setting_of(name), image, classes,
             # what such a device prints beside is kept too
-            tuple(dict.fromkeys([*wanted, *others.get(name, [])])), settings.run.budget.measuring_seconds,
+            tuple(dict.fromkeys([*wanted, *others.get(name, [])])), settings.run.budget.device_timeout_s,
         )
         for name, wanted in numbers.items()
     }  # fmt: skip

@@ -217,4 +217,4 @@ def _measure_front(settings: SearchSpec, folder: Path, devices: Devices = Device
     }
     if not (asked or devices):
         asked = {LatencySetting(): [LATENCY]}
-    measure_front(folder, settings.objective, asked, settings.run.budget.measuring_seconds)
+    measure_front(folder, settings.objective, asked, settings.run.budget.device_timeout_s)

@@ -19,7 +19,8 @@ class Budget:
         hours: time limit of this command.
         train_flops: limit on the FLOPs of all trainings, 6 x MACs x images; then no trial is started or promoted.
         patience: nets in a row without growth of the front after which a search proposes no more; None for no end.
-        measuring_seconds: time limit of one run of a command that measures a net on a device.
+        device_timeout_s: most seconds of one run of a device's command. A limit like the others, so not of the
+            `DeviceCommand`, which a run must keep.
         baselines: share of `hours` after which baselines and references wait until the search's nets have been
             trained; 0 trains no baselines.
     """
@@ -28,14 +29,14 @@ class Budget:
     hours: float = math.inf
     train_flops: float = math.inf
     patience: int | None = None
-    measuring_seconds: float = TIMEOUT_SECONDS
+    device_timeout_s: float = TIMEOUT_SECONDS
     baselines: float = 0.25
 
     def __post_init__(self) -> None:
         if not 0 <= self.baselines <= 1:
             raise InputError(f"baselines: must be a share from 0 to 1, got {self.baselines}")
         limits = {"trial-minutes": self.trial_minutes, "max-hours": self.hours, "max-train-flops": self.train_flops}
-        limits["latency-timeout"] = self.measuring_seconds
+        limits["latency-timeout"] = self.device_timeout_s
         for name, most in limits.items():
             if not most > 0:
                 raise InputError(f"{name}: must be above 0, got {most}")

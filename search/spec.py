@@ -26,13 +26,12 @@ from .run_config import RunConfig
 from .strategies.registry import find_strategy
 from .training.recipe import Recipe
 from .training.trainer_file import TrainerFile
+from .trials.schedulers import ETA, RUNGS
 
 if TYPE_CHECKING:
     from ..results.runs.weights_spec import WeightsSpec
     from .known_nets import StartWith
 
-RUNGS = (1 / 8, 1 / 4, 1 / 2)
-ETA = 1.5
 MAX_FOLDS = 20
 MAX_TRAININGS = 1e6  # of a supernet
 PLAIN_FACTS = (  # fields that run.json keeps as they are

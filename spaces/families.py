@@ -14,7 +14,7 @@ from ..archs.parts import POOLS
 from .base import Chooser, Gene, RecordingChooser, options_of
 from .fit import MODERN_STEMS, PLAIN_STEMS, make_stem, maps_of, pixels, varied, window_of
 from .presets import SpacePreset, preset_for
-from .priors import MODERN
+from .priors import modern_priors
 
 
 def convs() -> tuple[str, ...]:
@@ -183,11 +183,11 @@ class ModernSpace(AlterNetSpace):
 
     name = "modern"
     stems = MODERN_STEMS
-    priors = MODERN
 
     def __init__(self, image_size: ImageSize, preset: SpacePreset | None = None) -> None:
         super().__init__(image_size, preset)
         self.convs, self.attentions = convs(), attentions()
+        self.priors = modern_priors(self.convs, self.attentions)
 
     def sample(self, chooser: Chooser) -> Genotype:
         net = super().sample(chooser)
@@ -227,14 +227,13 @@ class AllSpace:
     """Genes: family, and every gene of the resnet, alternet, hybrid and modern spaces."""
 
     name = "all"
-    priors = MODERN
 
     def __init__(self, image_size: ImageSize, preset: SpacePreset | None = None) -> None:
         self.alternet = AlterNetSpace(image_size, preset)
         self.hybrid = HybridSpace(image_size, preset)
         self.modern = ModernSpace(image_size, preset)
         self.spaces = {space.name: space for space in (ResNetSpace(image_size, preset), self.alternet, self.hybrid)}
-        self.spaces[self.modern.name] = self.modern
+        self.spaces[self.modern.name], self.priors = self.modern, self.modern.priors
         self._options = {name: o for space in self.spaces.values() for name, o in options_of(space).items()}
 
     def sample(self, chooser: Chooser) -> Genotype:

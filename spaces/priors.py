@@ -1,4 +1,4 @@
-"""Priors of the modern nets' options: how often each is drawn at random, against others of its gene. Never walls.
+"""Priors of modern nets: how often each kind of block and option is drawn at random, against others. Never walls.
 
 A prior is exp(term / 0.03), from 1/2 to 2. The term is what an option adds to a net's accuracy beside its cost, as the
 mean of two data sets (`cue`, `clutter`) at 16 px: 51 and 44 random nets of at most 3 M MACs, 312 steps each. It holds
@@ -9,13 +9,20 @@ benchmarks/README.md.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from ..archs.blocks.spec import BLOCKS
 from .base import Priors
 
-MODERN: Priors = {
-    "conv": {"convnext": 0.5, "gated_conv": 0.82, "mbconv": 1.38, "residual": 1.31, "uib": 1.36},
-    "attention": {"linear": 0.8, "msa": 0.5, "transformer": 1.08},
+OPTIONS: Priors = {
     "mlp_ratio": {1.0: 0.93, 2.0: 0.96, 3.0: 0.98, 4.0: 0.99},
     "kernel": {3: 0.84, 5: 1.09, 7: 0.83},
     "expand": {2.0: 0.86, 3.0: 1.17, 4.0: 1.15, 6.0: 0.65},
     "se": {0.0: 1.27, 0.25: 1.49},
 }
+
+
+def modern_priors(convs: Iterable[str], attentions: Iterable[str]) -> Priors:
+    """Priors of a modern net's genes: of its kinds of blocks as their entries say, where "residual" is "basic"."""
+    conv = {kind: BLOCKS["basic" if kind == "residual" else kind].prior for kind in convs}
+    return {"conv": conv, "attention": {kind: BLOCKS[kind].prior for kind in attentions}} | dict(OPTIONS)

@@ -26,7 +26,7 @@ from alternas.search.strategies.strategy_context import NetCosts, StrategyContex
 from alternas.search.summary import announce
 from alternas.search.training.job import JobResult, Point, TrainJob
 from alternas.search.trials import live, schedulers
-from alternas.search.trials.schedulers import SCHEDULERS, RungResult, RungTable, Scheduler
+from alternas.search.trials.schedulers import SCHEDULERS, RungResult, RungTable, Scheduler, by_accuracy
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.search.trials.work import Work
 from alternas.spaces import get, members
@@ -250,11 +250,20 @@ def test_pareto_promotes_the_better_ones() -> None:
 def test_asha_looks_at_accuracy_alone() -> None:
     waiting = [RungResult(0, 0.5, 10, True), RungResult(1, 0.9, 1000, True), RungResult(2, 0.9, 10, True)]
     waiting.append(RungResult(3, 0.95, 10**6, True))
-    assert Scheduler("asha").order(waiting) == [3, 1, 2, 0]
+    assert by_accuracy(waiting) == [3, 1, 2, 0]
     assert sent_on(Scheduler("asha"), waiting, last=False) == 3
     assert sent_on(Scheduler(), waiting, last=False) != 1, "a net that is as good for a hundredth stands before it"
     gone = [dataclasses.replace(s, paused=s.trial != 3) for s in waiting]
     assert sent_on(Scheduler("asha"), gone, last=False) == 1
+
+
+def test_the_entry_of_a_scheduler_is_all_that_it_goes_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = [RungResult(i, accuracy, 10, True) for i, accuracy in enumerate([0.5, 0.9, 0.4])]
+    monkeypatch.setitem(SCHEDULERS, "first-come", lambda results: list(range(len(results))))
+    assert sent_on(Scheduler("first-come"), waiting, last=False) == 0
+    assert Scheduler("none").promoted(waiting, last=True) == []
+    with pytest.raises(InputError, match="unknown value 'first'; known: none, mo-asha, asha"):
+        Scheduler("first")
 
 
 def test_rungs_and_eta_are_the_users() -> None:

@@ -22,7 +22,7 @@ from alternas.search.trials.forecast import Forecast
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.search.trials.work import Work
 from alternas.spaces import FixedChooser, get, random_net
-from fakes import RECIPE, STEPS, FakeExecutor, fake_accuracy, price, run_loop
+from fakes import RECIPE, STEPS, FakeExecutor, SilentView, driver_of, fake_accuracy, price, run_loop
 
 Open = Callable[..., SearchTrials]
 A_STEP = 6 * RECIPE.batch_size  # FLOPs of a MAC in an optimiser step
@@ -64,6 +64,29 @@ def test_a_scheduler_makes_it_less(open_controller: Open) -> None:
     share = 1 / 8 + (1 / 8) / 1.5 + (1 / 4) / 1.5**2 + (1 / 2) / 1.5**3
     expected = A_STEP * STEPS * (sum(price(net).macs for net in controller.baselines) * 2 + share * nets)
     assert Forecast(controller).left()["alone"].flops == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_build_up_ends_before_its_trials_are_used(open_controller: Open) -> None:
+    """All that it tries helps, so that what is foretold at most is trained; of a run that is resumed too."""
+
+    def fate(job: TrainJob) -> JobResult:
+        blocks = sum(len(stage.places) for stage in job.genotype.stages)
+        return JobResult(job.id, "ok", job.stop_step, 0.5 + 0.01 * blocks)
+
+    controller = open_controller(get("alternet", 8), trials=100, strategy="buildup")
+    executor, foretold = FakeExecutor(1, fate), Forecast(controller)
+    nets, flops = foretold.nets, foretold.left()["alone"].flops
+    driver = driver_of(controller)
+    for _ in range(len(controller.baselines) * 2 + 3):  # its ResNets, and three nets that it tries
+        job = driver.next()
+        assert isinstance(job, TrainJob)
+        driver.take(fate(job))
+    resumed = open_controller(get("alternet", 8), trials=100, strategy="buildup")
+    assert Forecast(resumed).nets == nets
+    assert run_loop(resumed, executor, SilentView())
+    assert len(resumed.store.records) == nets < 100
+    ended = open_controller(get("alternet", 8), trials=100, strategy="buildup")
+    assert Forecast(ended).left()["alone"].flops == 0 < flops
 
 
 @pytest.mark.parametrize("polish", [0.0, 0.4])
@@ -201,8 +224,6 @@ def test_time_left_is_right_within_a_factor(open_controller: Open, clock: list[f
 
 def test_what_runs_counts_as_far_as_it_has_come(open_controller: Open, clock: list[float]) -> None:
     """One tick a second, a sixteenth of a training: seconds left are FLOPs left over FLOPs a second."""
-    from fakes import driver_of
-
     controller = open_controller(get("resnet", 8), trials=2)
     console = Console(file=io.StringIO(), width=200, force_terminal=True)
     view = LiveView(ShownSearch(controller), console)

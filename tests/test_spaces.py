@@ -11,6 +11,7 @@ from typing import ClassVar
 import pytest
 
 from alternas.archs import Genotype, InputError, Stage, static_cost, zoo
+from alternas.archs.blocks.spec import BLOCKS
 from alternas.archs.layout import ImageSize
 from alternas.spaces import (
     SPACES,
@@ -239,6 +240,15 @@ def test_priors_are_of_options_and_no_walls(name: str, size: int) -> None:
 
 def test_which_spaces_have_priors() -> None:
     assert {name for name in SPACES if priors_of(get(name, 32))} == {"all", "edge", "mobile", "modern"}
+
+
+def test_kinds_of_blocks_have_the_priors_of_their_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As measured (option_priors.json); a kind that is entered later needs no second list."""
+    measured = {"convnext": 0.5, "gated_conv": 0.82, "mbconv": 1.38, "residual": 1.31, "uib": 1.36}
+    assert priors_of(get("all", 16))["conv"] == measured
+    assert priors_of(get("modern", 16))["attention"] == {"linear": 0.8, "msa": 0.5, "transformer": 1.08}
+    monkeypatch.setitem(BLOCKS, "other", replace(BLOCKS["convnext"], name="other", prior=1.9))
+    assert priors_of(get("modern", 16))["conv"] == measured | {"other": 1.9}
 
 
 def test_options_are_drawn_as_often_as_their_priors_say() -> None:

@@ -137,7 +137,7 @@ RESULT = {"metrics": {"nll": 0.5}, "curve": [], "seconds": 1.0, "device": "cpu",
 
 def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:
     written = [
-        Event("strategy", 1, study={"learned": [3, [0.5]]}),
+        Event("strategy", 1, run_notes={"learned": [3, [0.5]]}),
         Event("started", 1, key="a", genes={"width": 4}),
         record(0),
         Event("paused", 1, step=4, accuracy=0.5, result=RESULT),

@@ -59,4 +59,5 @@ GATED_CONV = BlockSpec(
     options={"kernel": 7, "expand": 8 / 3},
     style=BlockStyle("G", "#44AA99", "gated conv block"),
     searched=True,
+    prior=0.82,
 )

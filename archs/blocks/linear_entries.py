@@ -77,4 +77,5 @@ LINEAR = BlockSpec(
     branches=(Branch("msa", "attn", "mlp"), Branch("mlp", "mlp")),
     style=BlockStyle("L", "#882255", "linear attention, feed-forward network"),
     searched=True,
+    prior=0.8,
 )

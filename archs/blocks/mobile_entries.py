@@ -119,6 +119,7 @@ UIB = BlockSpec(
     projected=False,
     style=BlockStyle("U", "#8C6D31", "inverted bottleneck"),
     searched=True,
+    prior=1.36,
 )
 
 

@@ -54,6 +54,7 @@ MBCONV = BlockSpec(
     options={"kernel": 3, "expand": 4.0, "se": 0.25},
     style=BlockStyle("M", "#009E73", "MBConv block"),
     searched=True,
+    prior=1.38,
 )
 
 
@@ -89,6 +90,7 @@ CONVNEXT = BlockSpec(
     options={"kernel": 7, "expand": 4.0, "layer_scale": 0.0},
     style=BlockStyle("N", "#56B4E9", "ConvNeXt block"),
     searched=True,
+    prior=0.5,
 )
 
 
@@ -118,4 +120,5 @@ TRANSFORMER = BlockSpec(
     branches=(Branch("msa", "attn", "norm2"), Branch("mlp", "mlp")),
     style=BlockStyle("T", "#CC79A7", "transformer layer (MSA, MLP)"),
     searched=True,
+    prior=1.08,
 )

@@ -53,6 +53,7 @@ BASIC = BlockSpec(
     ),
     modern=False,
     style=BlockStyle("C", "#0072B2", "basic conv block"),
+    prior=1.31,
 )
 
 
@@ -119,6 +120,7 @@ MSA = BlockSpec(
     modern=False,
     style=BlockStyle("A", "#D55E00", "MSA block"),
     searched=True,
+    prior=0.5,
 )
 
 

@@ -74,6 +74,8 @@ class BlockSpec:
     branches: tuple[Branch, ...] = (Branch("conv"),)
     style: BlockStyle = field(default=BlockStyle(), repr=False)  # how it is drawn
     searched: bool = field(default=False, repr=False)  # whether the spaces `modern` and `free` draw it
+    # how often `modern` does at random, against others of the same gene; measured in spaces/priors.py
+    prior: float = field(default=1.0, repr=False)
 
     def form(self, order: str) -> BlockForm:
         """Its form in nets of this order of activation."""

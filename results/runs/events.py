@@ -44,8 +44,8 @@ class Event:
     accuracy: Number = 0.0  # paused
     started_at: Text = ""  # paused: when its first job began
     result: dict[str, Any] = field(default_factory=dict)  # paused: fields of its record; measured: numbers; bank: state
-    study: dict[str, Any] = field(default_factory=dict)  # strategy: notes of the run
-    attrs: dict[str, Any] = field(default_factory=dict)  # strategy: notes of the trial
+    run_notes: dict[str, Any] = field(default_factory=dict)  # strategy: what it notes of the run
+    trial_notes: dict[str, Any] = field(default_factory=dict)  # strategy: what it notes of the trial
     net: Name = ""  # started, measured: key of the net alone
     family: Text = ""  # started
 

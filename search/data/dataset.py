@@ -27,7 +27,7 @@ Moments = tuple[tuple[float, ...], tuple[float, ...]]  # mean and standard devia
 class DataConfig:
     """Request for a data set: which one, and how it is read."""
 
-    name: str = "digits"  # digits, cue, clutter-small, a set of torchvision's, a folder, an .npz file, hfds/...
+    name: str  # digits, cue, clutter-small, a set of torchvision's, a folder, an .npz file, hfds/...
     image_size: tuple[int, int] | None = None  # (height, width) to bring pictures to; None leaves it to the data
     loader: str = "auto"  # "memory" (one array on the device), "stream" (read while training), or "auto"
     skip_broken: bool = False  # leave out what cannot be read, and count it, instead of refusing the set

@@ -147,6 +147,23 @@ class BuildUp:
     def expected(self, history: History) -> Mapping[int, float]:
         return {}
 
+    def left(self, history: History) -> int:
+        """The most nets that it has yet to propose: as if all that is not known helped."""
+        self._read(history)
+        new = {node.key for node in self._starts if self._status(node) == "new"}
+
+        def look(node: Node, grown: Node) -> tuple[MeanCI | None, str]:
+            if (status := self._status(grown)) == "ok" and self._status(node) == "ok":
+                return self._judge(node, grown)
+            if status == "new":
+                new.add(grown.key)
+            return None, "accepted" if status in ("ok", "new", "pending") else status
+
+        for node in self._starts:
+            if self._status(node) in ("ok", "new", "pending"):
+                greedy_path(node, len(node.msa), self._rules.grow, look)
+        return len(new)
+
     def steps(self, history: History) -> list[Step]:
         """The paths so far, one after the other, each from its start."""
         self._read(history)

@@ -97,8 +97,8 @@ class History:
             if line.kind == "reference":
                 return
         elif line.event == "strategy":
-            self.notes |= line.study
-            self._noted.setdefault(line.trial, {}).update(line.attrs)
+            self.notes |= line.run_notes
+            self._noted.setdefault(line.trial, {}).update(line.trial_notes)
             return
         trial = self._trial(line.trial)
         match line:
@@ -121,10 +121,10 @@ class History:
         """End a baseline that is not trained."""
         self.trials[number].state = State.FAIL
 
-    def note(self, study: Mapping[str, Any], trial: Mapping[str, Any] | None = None) -> None:
+    def note(self, of_run: Mapping[str, Any], of_trial: Mapping[str, Any] | None = None) -> None:
         """Have the log keep what a strategy must not forget, of the run and of the trial that it proposes."""
-        self._news.setdefault("study", {}).update(study)
-        self._news.setdefault("attrs", {}).update(trial or {})
+        self._news.setdefault("run_notes", {}).update(of_run)
+        self._news.setdefault("trial_notes", {}).update(of_trial or {})
 
     def take_news(self) -> dict[str, Any]:
         """What was noted since the last call, as fields of an event."""

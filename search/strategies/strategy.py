@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ...spaces import Genes
 from .history import History
@@ -28,4 +28,13 @@ class Strategy(Protocol):
 
         The scheduler compares nets that wait at a rung by them if it has those of all; else by what they had there.
         """
+        ...
+
+
+@runtime_checkable
+class Plan(Strategy, Protocol):
+    """A strategy that knows how many nets it comes to: the forecast goes by that where more trials were asked for."""
+
+    def left(self, history: History) -> int:
+        """The most nets that it has yet to propose."""
         ...

@@ -91,7 +91,7 @@ class NetFeatures:
 class Observation:
     """A net and its accuracy: what strategies learn from."""
 
-    trial: int  # its number in the study
+    trial: int  # its number in the run
     genes: Genes
     features: NetFeatures
     accuracy: float

@@ -1,4 +1,4 @@
-"""One search on the table: the real controller and strategies, workers that look results up, a clock that jumps."""
+"""One search on the table: its trials, driver and strategies are real, its workers look results up, its clock jumps."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from ..context import SearchContext
 from ..data.dataset import DataConfig
 from ..net_limits import NetLimits
 from ..run import run_loop, search_driver
-from ..spec import ETA, RUNGS, SearchSpec
+from ..spec import SearchSpec
 from ..strategies.registry import STRATEGIES, check_strategy
 from ..strategies.strategy_context import NetCosts, StrategyContext
 from ..training.job import Job, JobId, JobResult, Progress, TrainJob
 from ..training.recipe import Recipe
 from ..training.recipes import get as recipe
-from ..trials.schedulers import SCHEDULERS, Scheduler
+from ..trials.schedulers import ETA, RUNGS, SCHEDULERS, Scheduler
 from ..trials.search_trials import SearchTrials
 from .benchmark_table import TabularBenchmark
 from .table_space import TableNet, TableNets, TableSpace

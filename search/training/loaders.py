@@ -26,6 +26,7 @@ from .recipe import Augment, Recipe
 
 Batch = tuple[Tensor, Tensor]
 ORDER, AUGMENT, NOISE, MIX = range(4)  # streams of random numbers
+RAW = (0.0, 1 / 255)  # mean and deviation of pictures of 0 to 1; timm's loader scales both by 255: none is changed
 WAITED_SHARE = 0.2  # of a training's time; a loader that is waited for longer than that is reported
 
 
@@ -209,7 +210,8 @@ class StreamLoader:
         from timm.data.loader import PrefetchLoader  # importing timm takes seconds
 
         channels, batches = self.data.in_chans, map(self._tensors, read)
-        return iter(PrefetchLoader(batches, (0.0,) * channels, (1 / 255,) * channels, channels, self.device))  # pyright: ignore[reportArgumentType]
+        mean, std = ((moment,) * channels for moment in RAW)
+        return iter(PrefetchLoader(batches, mean, std, channels, self.device))  # pyright: ignore[reportArgumentType]
 
     def _tensors(self, arrays: Arrays) -> Batch:
         x_BCHW, y_B = map(torch.from_numpy, arrays)

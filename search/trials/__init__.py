@@ -1,1 +1,1 @@
-"""Trials: proposal, controller, early-stopping schedulers, latencies, the Optuna study. Knows no Ray."""
+"""What a search trains next: proposals, limits, schedulers, weights, measuring, finetuning. No Ray, no torch."""

@@ -121,10 +121,15 @@ class Forecast:
     @property
     def _nets_to_begin(self) -> float:
         """Nets of the search that will be begun."""
+        return self._nets_wanted * self._affordable_share()
+
+    @property
+    def _nets_wanted(self) -> int:
+        """Nets to begin where compute has no limit: as many as were asked for, as far as there are any."""
         trials = self._trials
         if trials.proposed_all:
             return 0
-        return max(0, self._context.settings.trials - trials.started) * self._affordable_share()
+        return round(max(0, min(self._context.settings.trials - trials.started, trials.proposer.left)))
 
     def _affordable_share(self) -> float:
         """The share of what is wanted that the limit on compute is enough for, with what trains the front on."""
@@ -136,13 +141,9 @@ class Forecast:
 
     def _wanted(self) -> Work:
         """What nets to begin and to promote take where compute has no limit."""
-        trials, settings, steps = (
-            self._trials,
-            self._context.settings,
-            self._context.scheduler.rungs(self._context.steps),
-        )
-        begun, nets = trials.started, settings.trials
-        to_begin = 0 if trials.proposed_all else max(0, nets - begun)
+        trials, settings = self._trials, self._context.settings
+        steps = self._context.scheduler.rungs(self._context.steps)
+        begun, to_begin = trials.started, self._nets_wanted
         total = begun + to_begin
         live = [trial for trial in trials.live.values() if part_of(trial) == "search"]
         passed, macs = Counter(self._tally.promotions), Counter(self._tally.promoted_macs)

@@ -5,6 +5,7 @@ It does not decide what becomes of a trial.
 
 from __future__ import annotations
 
+import math
 import random
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -29,6 +30,7 @@ from ..context import SearchContext
 from ..strategies.history import History
 from ..strategies.registry import find_strategy, make_strategy
 from ..strategies.start import MAX_NETS, first_nets
+from ..strategies.strategy import Plan
 from ..strategies.strategy_context import fits
 from .live import LiveTrials
 from .trial import Trial
@@ -85,7 +87,7 @@ class Proposer:
         ]
 
     def references(self, nets: Mapping[TimmNet, CountedCost]) -> list[Trial]:
-        """Trials of those of timm's nets that have no record, under numbers that the study does not use."""
+        """Trials of those of timm's nets that have no record, under numbers that no other trial has."""
         context, recorded = self._context, {r.key: r.trial for r in self._records if r.kind == "reference"}
         missing = [(net, cost) for net, cost in nets.items() if net.key not in recorded]
         first = 1 + max(recorded.values(), default=FIRST_REFERENCE - 1)
@@ -126,6 +128,11 @@ class Proposer:
     def waits(self) -> bool:
         """Whether the strategy's plan has no net to propose before a result comes, if at all."""
         return self.planned and self.strategy.propose(self._history, self._history.next_number) is None
+
+    @property
+    def left(self) -> float:
+        """The most nets that may still be proposed, where the strategy's plan says so."""
+        return self.strategy.left(self._history) if isinstance(self.strategy, Plan) else math.inf
 
     def propose(self, started: int, repeats: int) -> Trial | None:
         """The net that the strategy proposes; None if it has none, for now or, once `exhausted`, at all.

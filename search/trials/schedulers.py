@@ -1,20 +1,21 @@
 """Early-stopping schedulers: ASHA (Li et al., arXiv:1810.05934) and MO-ASHA (Schmucker et al., arXiv:2106.12639).
 
-A scheduler says at which steps (rungs) trials pause, and which of the paused ones are promoted to the next rung.
+A scheduler says at which steps (rungs) trials pause, and which of the paused ones are promoted to the next rung. A new
+one is a function that orders the results at a rung, and its entry in `SCHEDULERS`.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...archs.errors import InputError, check_choice
 from ...results.ranking.pareto import pareto_ranks
-from ..spec import ETA, RUNGS
 
-SCHEDULERS = ("none", "mo-asha", "asha")
+RUNGS = (1 / 8, 1 / 4, 1 / 2)  # shares of the budget at which nets are compared
+ETA = 1.5  # 1 in so many is promoted
 MAX_COMPARED = 500  # results at a rung, the last to come, among which the best are promoted
 
 
@@ -28,13 +29,37 @@ class RungResult:
     paused: bool
 
 
+def by_accuracy(results: Sequence[RungResult]) -> list[int]:
+    """ASHA's order: indices of the results, the most accurate first."""
+    return sorted(range(len(results)), key=lambda i: (-results[i].accuracy, results[i].trial))
+
+
+def by_front(results: Sequence[RungResult]) -> list[int]:
+    """MO-ASHA's order: by non-dominated rank on (accuracy, cost), then by the area that each adds to its front."""
+    points = [(result.accuracy, math.log10(result.cost)) for result in results]
+    ranks, costs = pareto_ranks(points), [cost for _, cost in points]
+    fronts: dict[int, list[int]] = {}
+    for i in sorted(range(len(points)), key=costs.__getitem__):
+        fronts.setdefault(ranks[i], []).append(i)
+    added: dict[int, float] = {}  # area that each adds to its front between its neighbours there
+    for front in fronts.values():
+        added |= {front[0]: math.inf, front[-1]: math.inf}  # the two ends always come first
+        for before, i, after in zip(front, front[1:], front[2:], strict=False):
+            added[i] = (points[i][0] - points[before][0]) * (points[after][1] - points[i][1])
+    return sorted(range(len(points)), key=lambda i: (ranks[i], -added[i], results[i].trial))
+
+
+Order = Callable[[Sequence[RungResult]], list[int]]
+SCHEDULERS: dict[str, Order | None] = {"none": None, "mo-asha": by_front, "asha": by_accuracy}
+
+
 @dataclass(frozen=True)
 class Scheduler:
     """Trial scheduler: decides where trials pause and which of them are promoted, by successive halving.
 
-    Trials pause at rungs, which are shares of the budget, and the best 1 in `eta` of each rung is promoted. MO-ASHA
-    sorts them by non-dominated rank on (accuracy, cost), then by the area that each adds to its front. Promotion is
-    decided anew whenever a worker is free; a trial that is passed over may still be promoted later.
+    Trials pause at rungs, which are shares of the budget, and the best 1 in `eta` of each rung is promoted, in the
+    order of the scheduler. Promotion is decided anew whenever a worker is free; a trial that is passed over may still
+    be promoted later.
 
     Raises:
         InputError: if the name is unknown, the shares do not rise between 0 and 1, or eta is 1 or less.
@@ -46,7 +71,8 @@ class Scheduler:
     eta: float = ETA
 
     def __post_init__(self) -> None:
-        if check_choice("scheduler", self.name, SCHEDULERS) == "none":
+        check_choice("scheduler", self.name, SCHEDULERS)
+        if self.order is None:
             return
         if not self.shares or not all(0 < a < b for a, b in zip(self.shares, (*self.shares[1:], 1.0), strict=True)):
             shown = ", ".join(f"{share:g}" for share in self.shares) or "none"
@@ -54,9 +80,14 @@ class Scheduler:
         if not 1 < self.eta <= 1000:
             raise InputError(f"eta: must be above 1 and at most 1000, got {self.eta:g}")
 
+    @property
+    def order(self) -> Order | None:
+        """How it sorts the results at a rung; None where no trial pauses."""
+        return SCHEDULERS[self.name]
+
     def rungs(self, steps: int) -> tuple[int, ...]:
         """The steps at which trials pause, rising; the last is the full budget."""
-        shares = () if self.name == "none" else self.shares
+        shares = self.shares if self.order else ()
         return tuple(sorted({max(1, math.ceil(share * steps)) for share in (*shares, 1.0)}))
 
     def promoted(self, results: Sequence[RungResult], last: bool) -> list[int]:
@@ -66,23 +97,8 @@ class Scheduler:
         """
         # A fraction of a trial is rounded down while better ones may come, up once none will.
         most = len(results) / self.eta
-        return self.order(results)[: math.ceil(most) if last else math.floor(most)]
-
-    def order(self, results: Sequence[RungResult]) -> list[int]:
-        """Indices of the trials, the best first."""
-        if self.name == "asha":
-            return sorted(range(len(results)), key=lambda i: (-results[i].accuracy, results[i].trial))
-        points = [(result.accuracy, math.log10(result.cost)) for result in results]
-        ranks, costs = pareto_ranks(points), [cost for _, cost in points]
-        fronts: dict[int, list[int]] = {}
-        for i in sorted(range(len(points)), key=costs.__getitem__):
-            fronts.setdefault(ranks[i], []).append(i)
-        added: dict[int, float] = {}  # area that each adds to its front between its neighbours there
-        for front in fronts.values():
-            added |= {front[0]: math.inf, front[-1]: math.inf}  # the two ends always come first
-            for before, i, after in zip(front, front[1:], front[2:], strict=False):
-                added[i] = (points[i][0] - points[before][0]) * (points[after][1] - points[i][1])
-        return sorted(range(len(points)), key=lambda i: (ranks[i], -added[i], results[i].trial))
+        order = self.order(results) if self.order else []
+        return order[: math.ceil(most) if last else math.floor(most)]
 
 
 class RungTable:
