@@ -16,6 +16,7 @@ from .timm.cuts import CutPoint, maps_at
 from .timm.pooling import pooled
 
 HEAD = ("head.weight", "head.bias")
+GREY = (0.299, 0.587, 0.114)  # shares of red, green and blue in a picture without colours (ITU-R BT.601)
 
 
 class PictureInput(nn.Module):
@@ -36,6 +37,8 @@ class PictureInput(nn.Module):
     def forward(self, x_BCHW: Tensor) -> Tensor:
         if x_BCHW.shape[2:] != self.size:
             x_BCHW = F.interpolate(x_BCHW, self.size, mode=self.interpolation, antialias=True).clamp(0, 1)
+        if x_BCHW.shape[1] > len(self.mean):
+            x_BCHW = (x_BCHW * x_BCHW.new_tensor(GREY)[:, None, None]).sum(1, keepdim=True)
         return (x_BCHW - self.mean_C11) / self.std_C11  # one channel becomes three
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -62,6 +63,34 @@ class Network(nn.Module):
         if self.norm is not None:
             x_BCHW = F.relu(self.norm(x_BCHW))
         return x_BCHW if self.last_conv is None else self.last_conv(x_BCHW)
+
+    def forward_intermediates(self, x_BCHW: Tensor, indices: Sequence[int] | None = None, **_: Any) -> list[Tensor]:
+        """Maps x_BCHW after each block, at last the one that the head pools; some of them by their numbers.
+
+        This and the next have the names and arguments of timm's nets, as far as cuts use them (archs/timm/cuts.py).
+        """
+        maps, x_BCHW = list[Tensor](), self.stem(x_BCHW)
+        for stage in self.stages:
+            for block in stage.children():
+                x_BCHW = block(x_BCHW)
+                maps.append(x_BCHW)
+        if self.encoder is not None:
+            maps += self.encoder.maps(self.normed(x_BCHW))
+        elif self.norm is not None or self.last_conv is not None:
+            maps.append(self.normed(x_BCHW))
+        return maps if indices is None else [maps[index] for index in indices]
+
+    def prune_intermediate_layers(self, indices: Sequence[int], **_: Any) -> None:
+        """Drop, in place, the head and all that the map with the largest of these numbers does not need."""
+        keep, self.head = max(indices) + 1, nn.Identity()
+        for stage in self.stages:
+            blocks = len(list(stage.children()))
+            del stage[keep:]  # pyright: ignore[reportIndexIssue] - a Sequential
+            keep = max(0, keep - blocks)
+        if keep == 0:
+            self.norm = self.last_conv = self.encoder = None
+        elif self.encoder is not None:
+            self.encoder.prune(keep)
 
     @property
     def classifier(self) -> nn.Linear:

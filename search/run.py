@@ -80,6 +80,8 @@ def search_cuts(spec: SearchSpec, console: Console) -> Path:
     context, ended = prepare_probe(spec, console), False
     with locked(context.folder):
         write_run_json(context.folder, context.data, settings=context.run_settings, trials=spec.trials)
+        for own in context.own:
+            own.weights.save()
         with closing(Store(context.folder)) as store:
             probing = Probing(context, store)
             finetuning = CutFinetuning(probing, store)

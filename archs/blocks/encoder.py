@@ -61,10 +61,11 @@ class TransformerEncoder(nn.Module):
         """The map's N patches row by row, x_BNC: before class token and positions."""
         return self.proj(x_BCHW).flatten(2).transpose(1, 2)
 
-    def encode(self, x_BTC: Tensor, grid: tuple[int, int]) -> Tensor:
+    def encode(self, x_BTC: Tensor, grid: tuple[int, int], outputs: list[Tensor] | None = None) -> Tensor:
         """Patches x_BNC, as `embed` gives them, of a token grid (`grid_of`) -> x_BTC after the last norm.
 
-        One name for all that passes: another would keep a tensor alive through all layers.
+        One name for all that passes: another would keep a tensor alive through all layers. What each block gives is
+        added to `outputs`.
         """
         mask_TT = self._mask(grid, x_BTC.device)
         if self.cls_token is not None:
@@ -77,7 +78,22 @@ class TransformerEncoder(nn.Module):
             if i == 0:
                 x_BTC = self.drop(x_BTC)
             x_BTC = block(x_BTC, mask_TT, table if relative else None)
+            if outputs is not None:
+                outputs.append(x_BTC)
         return self.norm(x_BTC)
+
+    def maps(self, x_BCHW: Tensor) -> list[Tensor]:
+        """Maps x_BCHW of the patches' tokens after each block, at last after the norm."""
+        grid, outputs = self.grid_of(x_BCHW), list[Tensor]()
+        outputs.append(self.encode(self.embed(x_BCHW), grid, outputs))
+        return [x_BTC[:, -grid[0] * grid[1] :].mT.unflatten(2, grid).contiguous() for x_BTC in outputs]
+
+    def prune(self, keep: int) -> None:
+        """Drop, in place, all that the first so many of its `maps` do not need."""
+        if keep <= len(self.blocks):
+            self.norm = nn.Identity()
+        del self.blocks[keep:]
+        del self.positions[max(1, keep) :]
 
     def pool(self, x_BTC: Tensor) -> Tensor:
         """z_BC: the class token, or the mean of the tokens where there is none."""

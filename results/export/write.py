@@ -110,6 +110,7 @@ def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
         "classes": data["classes"],
         "several_labels": "positives" in data,
         **_moments(data, record),
+        **({"white_level": data["white_level"]} if "white_level" in data else {}),
         "pictures": "pictures" in data.get("notes", {}),
         "levels": data.get("notes", {}).get("levels", list(LEVELS)),
         "versions": record.versions,

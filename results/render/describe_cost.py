@@ -65,7 +65,7 @@ def _own_facts(net: Genotype, spec: InputSpec, batch: int) -> tuple[dict[str, An
 def _cut_facts(net: CutNet, spec: InputSpec, classes: int | None) -> tuple[dict[str, Any], list[RenderableType]]:
     totals = net_cost(net, classes or spec.classes, spec.image_size).totals()
     facts = totals | {"key": net.key, "family": net.family, "image_size": [net.side] * 2} | net.to_dict()
-    where = f"timm's {net.name} cut after block {net.block} at {net.side} px, pooled by {net.pooling}"
+    where = f"{net.source} cut after block {net.block} at {net.side} px, pooled by {net.pooling}"
     return facts, [plain(f"{where}: {costs_text(totals)}")]
 
 

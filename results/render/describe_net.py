@@ -120,7 +120,7 @@ def draw_trial(folder: Path, trial: int) -> RenderableType:
     metric = run_metric(folder)
     accuracy = "" if record.accuracy is None else f", validation {metric.name} {metric.text(record.accuracy)}"
     net = net_from_dict(record.genotype)
-    name = f"{record.family} {record.key}" if isinstance(net, Genotype) else f"timm's {net.name}"
+    name = f"{record.family} {record.key}" if isinstance(net, Genotype) else net.source
     title = f"trial {trial} of {folder.name}: {name}, {record.status}{accuracy}"
     known = summary_line(folder, record.key, metric)
     head = plain(*filter(None, (title, record.error, _start_line(record), _better_line(folder, record, metric), known)))
@@ -168,13 +168,14 @@ def _start_line(record: Record) -> str:
 
 
 def _timm_lines(net: TimmNet | CutNet, record: Record) -> RenderableType:
-    """Costs of a net of timm, in place of a drawing, and where it is cut."""
+    """Costs of a pretrained net, in place of a drawing, and where it is cut."""
     costs = costs_text(record.cost)
     cut, size = "", ""
     if isinstance(net, CutNet):
         cut = f"cut after block {net.block} at {net.side} px, pooled by {net.pooling}; "
         size = f" --image-size {net.side}"
-    return plain(f"{cut}{costs}; its parts: alternas cost {TIMM}{net.name}{size}", style="dim")
+    parts = f"; its parts: alternas cost {TIMM}{net.name}{size}" if net.source != net.name else ""
+    return plain(f"{cut}{costs}{parts}", style="dim")
 
 
 def svg_trial(folder: Path, trial: int, path: Path) -> None:

@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from ...archs.errors import InputError, check_choice, short_repr
 from ...archs.genotype import TIMM_FIELD
+from ...archs.own_net import OWN_FIELD
 from ...archs.json_files import Choice, Count, Number, Share, Text, Whole, convert, parse_line
 from .status import RECORDED, Status, Weights
 
@@ -97,6 +98,7 @@ class Record:
         """Its family; of timm's nets the name there, and of a cut one its side."""
         name = str(self.genotype.get(TIMM_FIELD, "")).split(".")[0]
         if self.is_cut:
+            name = name or self.genotype[OWN_FIELD]["name"]
             return f"{name} {self.genotype['side']}px"
         return f"timm:{name}" if name else self.family
 

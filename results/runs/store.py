@@ -80,6 +80,7 @@ class DataFacts(TypedDict):
     classes: Annotated[list[str], Meta(min_length=1, max_length=MAX_CLASSES)]
     mean: list[Number]
     std: list[Amount]
+    white_level: NotRequired[Amount]
     split: NotRequired[str]
     pictures: NotRequired[str]
     notes: NotRequired[dict[str, Any]]

@@ -65,7 +65,7 @@ class Scheduler:
         InputError: if the name is unknown, the shares do not rise between 0 and 1, or eta is 1 or less.
     """
 
-    # of `SCHEDULERS`: "asha" sorts by accuracy alone, for comparison; "none" has no rung before the last
+    # of `SCHEDULERS`; "none" has no rung before the last
     name: str = "mo-asha"
     shares: tuple[float, ...] = RUNGS
     eta: float = ETA
