@@ -270,9 +270,9 @@ def test_how_a_net_came_by_its_weights(boards: list[tuple[str, Leaderboard]]) ->
     said_so = 0
     for _, board in boards:
         row = recommended(board) if above_chance(board) else None
-        said = [
-            line for line in verdict_of(board) if line.startswith(("It began", "It was trained on once the others"))
-        ]
+        ways = (" began with weights", " was trained on once the others")
+        said = [line for line in verdict_of(board) if any(way in line for way in ways)]
+        assert all(f"et {row.trial} " in line for line in said if row)
         assert len(said) == (row is not None and row.weights != "alone")
         if row and said and row.steps_in_all:
             said_so += 1

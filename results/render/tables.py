@@ -78,8 +78,8 @@ def nets_table(
 
 
 def has_gain(rows: Sequence[RankedNet]) -> bool:
-    """Whether there is something to say of gains: nets that were trained might have one."""
-    return any(row.weights != "frozen" for row in rows)
+    """Whether there is something to say of gains, which cuts of pretrained nets have none of."""
+    return any(not row.is_cut for row in rows)
 
 
 @dataclass(frozen=True)
