@@ -1,7 +1,8 @@
 """Nets of timm by their names there, beside `Genotype`: `TimmNet`, a whole one, and `CutNet`, one cut after a block.
 
-A search trains whole ones as references, and judges cuts of pretrained ones, of our own nets too. They have a key, a family and a cost as
-genotypes have them, and no genes: what works on stages and blocks refuses them. No torch before one is counted.
+A search trains whole ones as references, and judges cuts of pretrained ones, of our own nets too. They have a key, a
+family and a cost as genotypes have them, and no genes: what works on stages and blocks refuses them. No torch before
+one is counted.
 """
 
 from __future__ import annotations

@@ -99,8 +99,7 @@ class Space(Protocol):
 
 
 class JointSpace:
-    """A space whose nets are drawn together with genes of their training's recipe, which change no net.
-    """
+    """A space whose nets are drawn together with genes of their training's recipe, which change no net."""
 
     def __init__(self, nets: Space, tuned: Mapping[str, tuple[Gene, ...]], own: Genes) -> None:
         if taken := sorted(options_of(nets).keys() & tuned.keys()):
