@@ -89,18 +89,13 @@ class Space(Protocol):
         """Draw every gene from `chooser`, always the same names and options; the net is valid."""
         ...
 
-    def size(self) -> int | None:
-        """Number of distinct nets; None where nobody has counted them."""
-        ...
-
     def baselines(self) -> tuple[Genotype, ...]:
         """Plain ResNets, cheapest first, of which every search trains some for comparison: those that span it."""
         ...
 
 
 class JointSpace:
-    """A space whose nets are drawn together with genes of their training's recipe, which change no net.
-    """
+    """A space whose nets are drawn together with genes of their training's recipe, which change no net."""
 
     def __init__(self, nets: Space, tuned: Mapping[str, tuple[Gene, ...]], own: Genes) -> None:
         if taken := sorted(options_of(nets).keys() & tuned.keys()):
@@ -113,10 +108,6 @@ class JointSpace:
         for name, choices in self.tuned.items():
             chooser.choose(name, choices)
         return net
-
-    def size(self) -> int | None:
-        nets = self.nets.size()
-        return None if nets is None else nets * prod(map(len, self.tuned.values()))
 
     def baselines(self) -> tuple[Genotype, ...]:
         return self.nets.baselines()

@@ -210,7 +210,7 @@ def weights_name(key: str, weights: str) -> str:
 
 
 class Store:
-    """The one writer of a run: `records` of all ended trials, and `lines`, the log as it was when the run was opened."""
+    """The one writer of a run: `records` of all ended trials, and `lines`, the log as it was when opened."""
 
     def __init__(self, folder: Path, records: Iterable[Record] = ()) -> None:
         """Open a run; one that has no record yet begins with `records`, all of them or none."""
