@@ -9,9 +9,9 @@ from typing import Any
 
 from ..archs.errors import InputError
 from ..results.render.tables import short
-from ..results.render.terminal import print_json, print_lines, print_listing, print_text
+from ..results.render.terminal import print_json, print_lines, print_listing
 from .command import command
-from .options import console_for, run_and_trial_of
+from .options import console_for, print_result, run_and_trial_of
 from .values import Amount
 
 
@@ -61,10 +61,7 @@ def cost(
     if svg:
         cost_svg(arch, svg, image_size, classes, channels)
     facts, drawing = cost_facts(arch, image_size, classes, channels, batch, images)
-    if as_json:
-        print_json(facts)
-    else:
-        print_text(drawing)
+    print_result(as_json, facts, lambda: drawing)
 
 
 @command()
