@@ -27,7 +27,7 @@ def export(
 ) -> None:
     """Export the best net as a folder that needs no alternas: weights, model card, chosen formats."""
     from ..results.export.write import export_net, summary_lines
-    from ..search.experiments.scoring_images import scoring_images
+    from ..search.experiments.trained_nets import scoring_images
 
     folder, trial = run_and_trial_of(run, trial)
     if trial is not None and pick:
