@@ -89,10 +89,6 @@ class Space(Protocol):
         """Draw every gene from `chooser`, always the same names and options; the net is valid."""
         ...
 
-    def size(self) -> int | None:
-        """Number of distinct nets; None where nobody has counted them."""
-        ...
-
     def baselines(self) -> tuple[Genotype, ...]:
         """Plain ResNets, cheapest first, of which every search trains some for comparison: those that span it."""
         ...
@@ -112,10 +108,6 @@ class JointSpace:
         for name, choices in self.tuned.items():
             chooser.choose(name, choices)
         return net
-
-    def size(self) -> int | None:
-        nets = self.nets.size()
-        return None if nets is None else nets * prod(map(len, self.tuned.values()))
 
     def baselines(self) -> tuple[Genotype, ...]:
         return self.nets.baselines()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
 
 from ..archs import Genotype, InputError
 from ..archs.layout import ImageSize, Map, as_map
@@ -32,9 +31,6 @@ class SwapSpace:
         stages = enumerate(self._net.stages, start=1)
         counts = [chooser.choose(f"msa{number}", tuple(range(stage.depth // 2 + 1))) for number, stage in stages]
         return swapped(self._net, tuple(counts), self._image)
-
-    def size(self) -> int:
-        return prod(stage.depth // 2 + 1 for stage in self._net.stages)
 
     def baselines(self) -> tuple[Genotype, ...]:
         return (self._net,)

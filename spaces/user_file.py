@@ -1,7 +1,7 @@
 """`FileSpace`: a user-defined space from a file, and the contract checks for all spaces.
 
 The file holds one class, made with the image size, (height, width) in pixels. It has a method `sample(chooser)` that
-returns a `Genotype`; `baselines()` and `size()` if it wants others than ours. Whatever it does wrong is one line.
+returns a `Genotype`; `baselines()` if it wants others than ours. Whatever it does wrong is one line.
 
 The contract, checked on random nets before a search stands on a space, and on every net of a user's own: a gene has a
 name and options that never change, every gene is chosen for every net, and the genes alone decide which net it is.
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +23,7 @@ from ..archs.errors import short_repr
 from ..archs.json_files import Integer, Number, Text, convert
 from ..archs.layout import ImageSize, as_map
 from ..archs.user_code import time_limit, user_code_errors
-from .base import Chooser, FixedChooser, Gene, Genes, Option, RandomChooser, RecordingChooser, members
+from .base import Chooser, FixedChooser, Gene, Genes, Option, RandomChooser, RecordingChooser
 from .families import ResNetSpace
 from .user_modules import UserModules
 
@@ -75,19 +74,6 @@ class FileSpace:
             net, memo = draw(self._own, self._what, FixedChooser(genes), self._image_size)
         check_options(self._what, self.options, memo.options)
         return net
-
-    def size(self) -> int | None:
-        """Distinct nets: counted where that takes seconds, else as the class says, or None."""
-        with time_limit(self._what):
-            if math.prod(len(choices) for choices in self.options.values()) <= COUNTED:
-                return sum(1 for _ in members(self))
-            if not hasattr(self._own, "size"):
-                return None
-            with user_code_errors(self._what):
-                size = self._own.size()
-        if not isinstance(size, int):
-            raise InputError(f"{self._what}: size() must return a whole number, got {short_repr(size)}")
-        return size
 
     def baselines(self) -> tuple[Genotype, ...]:
         """The file's own, or those of the resnet space."""

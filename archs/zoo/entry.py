@@ -16,7 +16,7 @@ class Entry:
     make: Callable[[ImageSize], Genotype]  # makes it at an image size
     about: str  # what it is, where it comes from, and what differs
     timm: str = ""  # its name in timm at 224 px, if it is there
-    # whether timm's tensors stand in the order of ours, and so weights are taken over (timm/by_order.py)
+    # whether timm's tensors stand in the order of ours, and so weights are taken over (timm/conversion.py)
     by_order: bool = False
 
 

@@ -75,11 +75,6 @@ class Metric:
         return "points" if self.is_accuracy else f"hundredths of {self.name}"
 
     @property
-    def score_name(self) -> str:
-        """Name of the score: "-nll" of NLL."""
-        return f"-{self.name}" if self.minimize else self.name
-
-    @property
     def is_known(self) -> bool:
         """Whether it is one of our own trainer's for classes, of which its range is known."""
         return self.name in class_metrics() or self.name.startswith(RECALL)

@@ -77,7 +77,7 @@ def _latencies(folder: Path, query: RankingQuery) -> dict[str, Measurement]:
 
 def _on_devices(folder: Path, query: RankingQuery) -> tuple[dict[str, dict[str, float]], list[str]]:
     """What is asked for of devices, by objective and key, and the settings; InputError of one that has no number."""
-    wanted = query.on_devices
+    wanted = [name for name in dict.fromkeys((*query.objectives, *query.limits)) if is_number_of_device(name)]
     measured = read_latencies(folder) if wanted else []
     own = devices_in(read_settings(folder).get("settings", {}), folder.name) if wanted else {}
     values, device_settings = dict[str, dict[str, float]](), list[str]()

@@ -17,7 +17,7 @@ from ..ranking.verdict import recommended, verdict_of
 from ..render.tables import gain_text, short
 from ..runs.nets import trained_nets
 from .assets import write_assets
-from .elements import Picture, Plot, Section
+from .elements import Picture, Plot, Section, is_empty
 from .front_plot import front_plots
 from .genes import attention_plot, common_table, importance_parts
 from .marks import style
@@ -41,7 +41,7 @@ from .sections import (
     explained_parts,
     leaderboard_table,
     net_columns,
-    page_rows,
+    net_row,
     provenance_tables,
 )
 from .svg import matrix_svg, plot_svg
@@ -125,7 +125,8 @@ def _page(run: Run, sections: list[Section], numbers: dict[str, Any]) -> str:
         for name in ("template.html", "style.css", "page.js")
     )
     columns = [run.metric.name if name == "accuracy" else name for name in net_columns()]
-    nets = {"columns": columns, "costs": static_costs(), "genes": run.genes, "rows": page_rows(run)}
+    rows = [[*net_row(run, r), [run.used(r).get(name) for name in run.genes]] for r in run.nets]
+    nets = {"columns": columns, "costs": static_costs(), "genes": run.genes, "rows": rows}
     data: dict[str, Any] = {"nets": nets}
     taken = recommended(run.board).trial if run.rows else None
     data["take"] = next((i for i, r in enumerate(run.nets) if r.trial == taken), 0)
@@ -154,14 +155,14 @@ def _page(run: Run, sections: list[Section], numbers: dict[str, Any]) -> str:
 
 def _filled(sections: list[Section]) -> list[Section]:
     """The sections without their empty parts; sections with nothing left are dropped."""
-    kept = [Section(s.title, tuple(part for part in s.parts if not part.is_empty)) for s in sections]
+    kept = [Section(s.title, tuple(part for part in s.parts if not is_empty(part))) for s in sections]
     return [section for section in kept if section.parts]
 
 
 def _empty(sections: list[Section]) -> list[tuple[str, str]]:
     """Titles of the parts that are not shown, and why."""
     parts = [part for section in sections for part in section.parts if not isinstance(part, Picture)]
-    return [(part.title, part.caption) for part in parts if part.is_empty]
+    return [(part.title, part.caption) for part in parts if is_empty(part)]
 
 
 def _both_sizes(plot: Plot) -> tuple[str, str]:

@@ -118,11 +118,6 @@ def _note(run: Run, row: RankedNet | None) -> str | None:
     return "; ".join(notes) or None
 
 
-def page_rows(run: Run) -> list[list[Any]]:
-    """Every net with its genes at the end, in the order of the run's genes; None for those it does not use."""
-    return [[*net_row(run, r), [run.used(r).get(name) for name in run.genes]] for r in run.nets]
-
-
 def drawings(run: Run, room: int) -> dict[str, str]:
     """Pictures by key, up to `room` bytes of them: of the front and the baselines, then of the others by rank."""
     front = {r.trial for r in run.front}

@@ -200,6 +200,25 @@ def parse_row(path: Path, label: str, number: int, line: bytes) -> Line:
         raise InputError(f"{path}: line {number} is broken ({error})") from None
 
 
+class LogReader:
+    """Reads a run's records.jsonl while another process may append to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path, self._label = folder / "records.jsonl", label_of(folder)
+        self._lines = self._bytes = 0  # read so far
+
+    def new(self) -> list[Line]:
+        """The lines since the last call; InputError if one is broken. A torn last one is yet to come."""
+        if not self._path.exists():
+            return []
+        with open_own(self._path) as file:
+            file.seek(self._bytes)
+            *lines, _ = file.read().split(b"\n")
+        first = self._lines + 1
+        self._lines, self._bytes = self._lines + len(lines), self._bytes + sum(len(line) + 1 for line in lines)
+        return [parse_row(self._path, self._label, number, line) for number, line in enumerate(lines, start=first)]
+
+
 def weights_file(folder: Path, record: Record) -> Path:
     """Where a net's final weights are kept: by its training, or in a search by its key and how it came by them."""
     return folder / "weights" / f"{weights_name(record.training_id or record.key, record.weights)}.safetensors"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -67,9 +66,6 @@ class TableSpace:
         if values in self._listed or not self.rows:
             return 0.0
         return int((self._codes != self._code(values)).sum(axis=1).min()) / len(values)
-
-    def size(self) -> int:
-        return len(self.rows) or math.prod(map(len, self._options.values()))
 
     def baselines(self) -> tuple[Genotype, ...]:
         return ()

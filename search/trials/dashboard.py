@@ -39,7 +39,8 @@ def recorded_study(folder: Path) -> BaseStorage:
 
     storage = StudyMemory()
     study = optuna.create_study(storage=storage, study_name=folder.name, directions=DIRECTIONS)
-    study.set_metric_names([board.query.metric.score_name, board.query.cost])
+    metric = board.query.metric
+    study.set_metric_names([f"{'-' * metric.minimize}{metric.name}", board.query.cost])
     history, spread = History(options, cost_of), distributions(options)
     for line in (*board.records, *events):
         history.apply(line)
