@@ -28,8 +28,8 @@ from .finetuning_plan import (
 )
 from .live import LiveTrials
 from .tally import RunTally, part_of, work_of
-from .whole_weights import has_whole_weights
-from .work import Work
+from .trial import Work
+from .weight_sources import has_whole_weights
 
 
 class Finetuning:

@@ -15,7 +15,7 @@ from ...archs.cost import FORWARD_FACTOR, training_flops
 from ...results.ranking.pareto import front_of, min_max, normalized_cost, useful_from
 from ...results.runs.record import Record
 from ..training.job import MIN_CURVE_POINTS
-from .work import Work
+from .trial import Work
 
 MAX_NETS = 4  # of the front: more of them would each be trained for less
 MAX_TRAININGS = 4.0  # full trainings that a net is trained on for, at most,

@@ -17,8 +17,7 @@ from .baselines import heirs, typical_macs
 from .finetuning_plan import Candidate
 from .search_trials import SearchTrials
 from .tally import part_of, work_of
-from .trial import BUDGET_SHARE, Trial
-from .work import Work
+from .trial import BUDGET_SHARE, Trial, Work
 
 PRIOR_NETS = 4  # that what is expected of a net counts as, beside the nets that the strategy has begun
 ALONE, BANK, SHARED = "alone", "bank", "shared"  # kinds of work, which take different times
