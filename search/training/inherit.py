@@ -224,8 +224,7 @@ class InitializedNet:
 def init_weights(net: AnyNetwork, start: InitWeights | None) -> InitializedNet:
     """Give a fresh net its first weights, and freeze what is not trained. Those of timm start fresh.
 
-    Raises:
-        InputError: if the weights cannot be read.
+    Raises InputError if the weights cannot be read.
     """
     if start is None:
         return InitializedNet()

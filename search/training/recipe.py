@@ -149,8 +149,7 @@ class Recipe:
     def from_dict(cls, data: Any) -> Recipe:
         """Rebuild from `to_dict`; fields left out take their defaults.
 
-        Raises:
-            InputError: if a field is unknown, missing or wrong.
+        Raises InputError if a field is unknown, missing or wrong.
         """
         return convert(data, cls, "recipe")
 

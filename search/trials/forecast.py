@@ -114,12 +114,10 @@ class Forecast:
         return count if trials.shared.is_by_count else trials.shared.affordable
 
     def _to_come(self) -> Work:
-        """Nets to begin and legs of those that will be promoted, as far as the limit on compute lets them come."""
         return self._wanted() * self._affordable_share()
 
     @property
     def _nets_to_begin(self) -> float:
-        """Nets of the search that will be begun."""
         trials = self._trials
         if trials.proposed_all:
             return 0
@@ -168,7 +166,6 @@ class Forecast:
         return wanted * (1 - (1 - BUDGET_SHARE) * heir_share)
 
     def _of_net(self, macs: float, steps: float) -> Work:
-        """Steps of nets of so many MACs."""
         return Work(training_flops(macs, steps, self._context.settings.recipe.batch_size), steps)
 
     def _net_macs(self, live: list[Trial], to_begin: int) -> float:
@@ -195,6 +192,5 @@ class Forecast:
         return [(net, Work(net.flops(steps), steps, 1)) for net, steps in waiting]
 
     def _candidate(self, trial: Trial) -> Candidate:
-        """A plain ResNet that has not ended, as it will be."""
         macs, images = float(trial.cost.macs), trial.record_fields["recipe"]["batch_size"]
         return Candidate(macs, macs, 0.0, trial.total_steps, images, is_plain=True)

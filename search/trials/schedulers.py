@@ -36,8 +36,7 @@ class Scheduler:
     sorts them by non-dominated rank on (accuracy, cost), then by the area that each adds to its front. Promotion is
     decided anew whenever a worker is free; a trial that is passed over may still be promoted later.
 
-    Raises:
-        InputError: if the name is unknown, the shares do not rise between 0 and 1, or eta is 1 or less.
+    Raises InputError if the name is unknown, the shares do not rise between 0 and 1, or eta is 1 or less.
     """
 
     # of `SCHEDULERS`: "asha" sorts by accuracy alone, for comparison; "none" has no rung before the last

@@ -135,9 +135,8 @@ class Trial:
     def start(self, settings: SearchSpec, folder: Path, curve_points: int) -> TrainJob:
         """Its next job: up to the next rung; a baseline, a reference or a further seed in one go.
 
-        Args:
-            settings: of the search, with the recipe of this trial.
-            curve_points: over a full budget; where a net is trained on the fewest.
+        `settings`: of the search, with the recipe of this trial. `curve_points`: over a full budget; where a net is
+        trained on the fewest.
         """
         repeat = len(self.results_by_seed)
         seed = settings.seed + repeat
