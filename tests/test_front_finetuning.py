@@ -24,9 +24,8 @@ from alternas.search.trials.forecast import Forecast
 from alternas.search.trials.front_finetuning import FrontFinetuning
 from alternas.search.trials.producer import Idle
 from alternas.search.trials.search_trials import SearchTrials
-from alternas.search.trials.trial import Parent
+from alternas.search.trials.trial import Parent, Work
 from alternas.search.trials.weight_sources import RATE, FromOutside
-from alternas.search.trials.work import Work
 from alternas.spaces import get
 from fakes import RECIPE, STEPS, FakeExecutor, SilentView, fake_accuracy, run_loop
 

@@ -67,8 +67,7 @@ class Pool:
 
     Where latencies are measured on this machine (in `setting`), it is one worker, which trains and measures in turn.
 
-    Raises:
-        InputError: if the cluster is not there or cannot hold a worker.
+    Raises InputError if the cluster is not there or cannot hold a worker.
     """
 
     def __init__(self, resources: Resources, data: DataSet, most: int, setting: LatencySetting | None = None) -> None:
@@ -248,7 +247,6 @@ class Pool:
                 self._run(group, job, alone=True)
 
     def _restart(self, group: WorkerGroup) -> None:
-        """Replace a group."""
         self._starting = {ref: of for ref, of in self._starting.items() if of is not group}
         self._cards.pop(group, None)
         group.end()

@@ -102,7 +102,6 @@ class ProgressCounts:
             self._learn(self._pace, running, (running.share or 1.0) if running.is_first else 1.0)
 
     def _learn(self, pace: Pace, running: Running, share: float) -> None:
-        """Take in what a share of a job took."""
         if running.known and share:
             kind, work = running.known
             pace.add(kind, work * share, running.seconds)
@@ -140,7 +139,6 @@ class ProgressCounts:
         return max((bulk - sum(last)) / self._workers + end, longest, 0.0 if self.shown.done else LEAST_SECONDS)
 
     def _first_pace(self) -> Pace:
-        """The pace of the jobs that run, before one has ended."""
         pace = Pace()
         for running in self.running.values():
             self._learn(pace, running, running.share)
@@ -251,7 +249,6 @@ class LiveView(ProgressCounts):
         return Text(" · ".join(parts))
 
     def _left(self) -> list[str]:
-        """How much work is left, and how long that takes."""
         work, seconds = f"about {short(self.work_left())} FLOP left", self.seconds_left()
         if seconds is None:
             return [work, "workers are starting" if not self.running else "no rate yet"]

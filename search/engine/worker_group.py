@@ -31,14 +31,12 @@ class WorkerGroup:
     def shared(self, job: Job, local: bool) -> list[Job]:
         """What each worker is asked: a training is for all of them, every other job for the first.
 
-        Args:
-            local: whether all workers are on the driver's machine.
+        `local`: whether all workers are on the driver's machine.
         """
         if len(self.workers) == 1 or not isinstance(job, TrainJob | SupernetJob):
             return [job]
         meet = Path(job.checkpoint).with_name(RENDEZVOUS + secrets.token_hex(8))
         meet.parent.mkdir(parents=True, exist_ok=True)
-        meet.touch()
         members = (Member(rank, len(self.workers), str(meet), local) for rank in range(len(self.workers)))
         return [replace(job, member=member) for member in members]
 
@@ -53,8 +51,7 @@ class WorkerGroup:
 def open_workers(worker: type, resources: Resources, threads: int, files: DriverFiles | None = None) -> WorkerGroup:
     """Start the workers of a trial, with so many threads each: on one node where one has room for them.
 
-    Args:
-        files: of the driver, for those that may be on other nodes.
+    `files`: of the driver, for those that may be on other nodes.
     """
     cpus, gpus = resources.cpus, resources.gpus_of_worker
     kind: Any = ray.remote(num_cpus=cpus, num_gpus=gpus)(worker)

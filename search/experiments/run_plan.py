@@ -27,6 +27,7 @@ from ..data.load import load_at
 from ..data.views import WHOLE
 from ..driver import Driver
 from ..engine.resources import check_one_device
+from ..engine.shown import Shown
 from ..fitted_recipe import DecidedRecipe, decided_recipe
 from ..run import drive
 from ..run_config import RunConfig
@@ -36,7 +37,7 @@ from ..training import recipes
 from ..training.job import Job
 from ..training.recipe import Recipe, check_devices, check_on
 from ..trials.forecast import ALONE, Known
-from ..trials.work import Work
+from ..trials.trial import Work
 from .plan import ExperimentContext, PlanTrials, Training
 
 
@@ -128,7 +129,7 @@ def _check_same_plan(context: ExperimentContext) -> None:
         raise InputError(f"{folder} holds other trainings: {'; '.join(differing)}; {hint}")
 
 
-class ShownPlan:
+class ShownPlan(Shown):
     """A plan in the live view."""
 
     def __init__(self, trials: PlanTrials) -> None:
@@ -162,9 +163,6 @@ class ShownPlan:
     def left(self) -> Mapping[str, Work]:
         plan, ended = self.trials.plan, self.trials.ended
         return {ALONE: sum((self._work(t) for i, t in plan.items() if i not in ended), Work())}
-
-    def last(self) -> Iterable[Known]:
-        return ()
 
     def known(self) -> Iterable[tuple[str, Work, float]]:
         plan = self.trials.plan

@@ -17,7 +17,7 @@ from ...results.runs.store import plain_name, run_folder
 from ...results.runs.weights_spec import WeightsSpec
 from ..pretrained import starting_from
 from ..references import check_drop_path
-from ..training.freezing import FREEZE_POLICIES
+from ..training.job import FREEZE_POLICIES
 from ..training.recipe import Recipe
 from .plan import ExperimentContext, repeated
 from .run_plan import ExperimentConfig, run_experiment

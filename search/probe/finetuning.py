@@ -22,7 +22,7 @@ from ..training.job import JobResult
 from ..trials.compute_budget import finetuning_ratio
 from ..trials.finetuning_plan import HOPEFUL, Candidate, thinned
 from ..trials.producer import Idle, Producer
-from ..trials.work import Work
+from ..trials.trial import Work
 from .crossval import FOLDS
 from .finetune_recipe import BATCH, MAX_EPOCHS, MIN_EPOCHS, finetuning_recipe
 from .job import FinetuneCutJob

@@ -8,7 +8,7 @@ heads.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -21,6 +21,7 @@ from ...results.ranking.stats import CHANGE, MeanCI, paired, verdict
 from ...spaces import FixedChooser, Genes, RecordingChooser, options_of, plain_genes
 from ...spaces.base import SHIFTED, neighbors
 from .history import History, PastTrial, State, TrialReader
+from .strategy import Strategy
 from .strategy_context import StrategyContext, candidate_baselines
 
 N = TypeVar("N")
@@ -110,7 +111,7 @@ def _shape(net: Genotype) -> tuple[object, ...]:
     return net.stem, stages, net.encoder, net.head, net.style
 
 
-class BuildUp:
+class BuildUp(Strategy):
     """One greedy path from each baseline, all side by side; depends on the history's trials alone.
 
     Baselines that are no trials of it are proposed first.
@@ -143,9 +144,6 @@ class BuildUp:
         self._read(history)
         waiting = (self._greedy_path(number)[1] for number in range(len(self._starts)))
         return next((node.genes for node in waiting if node), None)
-
-    def expected(self, history: History) -> Mapping[int, float]:
-        return {}
 
     def left(self, history: History) -> int:
         """The most nets that it has yet to propose: as if all that is not known helped."""
@@ -190,7 +188,6 @@ class BuildUp:
         return (None, status) if status != "ok" else judge(self._ended[node.key], self._ended[grown.key], self._context)
 
     def _read(self, history: History) -> None:
-        """Note the trials of each net."""
         for trial in self._reader.newly_ended(history):
             if trial.key:
                 self._ended[trial.key] = max(self._ended.get(trial.key, trial), trial, key=_worth)

@@ -64,9 +64,8 @@ class ProbeOrder:
     def ask(self, pairs: Sequence[ProbePair], history: Sequence[tuple[ProbePair, Curve]]) -> ProbePair | None:
         """The pair to probe next; None if all are probed, or the last probes have added too little.
 
-        Args:
-            pairs: all that there are, those of the history among them; those of failed probes must be left out.
-            history: probed pairs and their curves, in their order.
+        `pairs`: all that there are, those of the history among them; those of failed probes must be left out.
+        `history`: probed pairs and their curves, in their order.
         """
         probed = {pair for pair, _ in history}
         left = [pair for pair in pairs if pair not in probed]
@@ -192,7 +191,6 @@ class Encoder:
 
 
 def _words(pair: ProbePair) -> set[str]:
-    """Of the tag of its weights."""
     return set(pair.name.partition(".")[2].split("_"))
 
 

@@ -58,11 +58,8 @@ def check_strategy(name: str) -> None:
 def make_strategy(name: str, context: StrategyContext, past: int = 0) -> Strategy:
     """The named strategy, or the Optuna sampler at "package.module:Class".
 
-    Args:
-        past: number of trials that the run's log has: Optuna's samplers must not repeat their draws.
-
-    Raises:
-        InputError: if there is none.
+    `past`: number of trials that the run's log has: Optuna's samplers must not repeat their draws. Raises InputError if
+    there is none.
     """
     check_strategy(name)
     module, _, kind = find_strategy(name).made.partition(":")

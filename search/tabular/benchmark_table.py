@@ -53,8 +53,7 @@ class Entry:
 class TabularBenchmark:
     """A landscape: a space, and the nets of it that were trained.
 
-    Raises:
-        InputError: if there is nothing to search: one net only, one cost only, no accuracy above the floor.
+    Raises InputError if there is nothing to search: one net only, one cost only, no accuracy above the floor.
     """
 
     name: str

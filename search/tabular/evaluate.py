@@ -55,8 +55,7 @@ def run_benchmark(
 ) -> dict[SearcherConfig, list[Trace]]:
     """Run every searcher with every seed; `report` hears of each that is done.
 
-    Raises:
-        InputError: if there is no such table, or a scheduler stops nets where the table has no readings yet.
+    Raises InputError if there is no such table, or a scheduler stops nets where the table has no readings yet.
     """
     table = config.table()  # errors here, not in a worker
     for searcher in searchers:

@@ -96,15 +96,6 @@ def erased(x_BCHW: Tensor, share: float, draws: Draws) -> Tensor:
     return torch.where(_inside(x_BCHW, y_B, x_B, high_B, wide_B), draws.noise(x_BCHW), x_BCHW)
 
 
-def cut_out(x_BCHW: Tensor, side: int, draws: Draws) -> Tensor:
-    """A square of zeros around a random pixel of each image, cut off at the border (DeVries & Taylor, 2017)."""
-    batch, _, height, width = x_BCHW.shape
-    y_B = draws.whole(0, height) - side // 2
-    x_B = draws.whole(0, width) - side // 2
-    sides = torch.full((batch,), side)
-    return x_BCHW.masked_fill(_inside(x_BCHW, y_B, x_B, sides, sides), 0.0)
-
-
 def mixed(x_BCHW: Tensor, y_B: Tensor, classes: int, how: Augment, seed: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """Images mixed with those of the batch in reverse, and shares of the classes t_BK; y (B, K) of several labels.
 

@@ -27,8 +27,7 @@ from ...archs.timm_net import CutNet
 from ...archs.timm_network import AnyNetwork
 from ...archs.weights import fill, read
 from .channel_order import sort_channels
-from .freezing import FREEZE_POLICIES
-from .job import InitWeights
+from .job import FREEZE_POLICIES, InitWeights
 from .net2net import CopyCount, Linear, channel_map, copy_module, copy_stem, copy_tokens, spread
 from .net2net_blocks import copy_block
 
@@ -225,8 +224,7 @@ class InitializedNet:
 def init_weights(net: AnyNetwork, start: InitWeights | None) -> InitializedNet:
     """Give a fresh net its first weights, and freeze what is not trained. Those of timm start fresh.
 
-    Raises:
-        InputError: if the weights cannot be read.
+    Raises InputError if the weights cannot be read.
     """
     if start is None:
         return InitializedNet()

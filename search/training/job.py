@@ -15,12 +15,32 @@ from ...results.runs.status import Status
 from ..data.views import WHOLE, View
 from ..probe.job import CutResult, FinetuneCutJob, ProbeJob
 from .bank_jobs import EvaluateJob, SupernetJob
-from .freezing import FREEZE_POLICIES
 from .member import ALONE, Member
 from .recipe import Recipe
 from .trainer_file import TrainerFile
 
 JobId = int  # the number of the trial that a job is for, or `BANK_JOB`
+
+
+@dataclass(frozen=True)
+class FreezePolicy:
+    """Which parts of a net that starts from weights are frozen, and how fast inherited parts learn."""
+
+    # share of its blocks, counted from the head, that is trained with all that follows them; the rest is fully frozen,
+    # including BatchNorm statistics. 0 trains the head alone
+    share: float = 1.0
+    rate: float = 1.0  # learning rate of inherited parts, as a share of the recipe's; new parts have the recipe's own
+    new: bool = False  # whether only the head and parts that are new, or did not fit, are trained
+
+
+FREEZE_POLICIES = {
+    "none": FreezePolicy(),  # as fine-tuning in Dosovitskiy et al., ICLR 2021, and Kolesnikov et al., ECCV 2020
+    "none-low-lr": FreezePolicy(1.0, 0.1),
+    "three-quarters": FreezePolicy(0.25, 0.1),
+    "half": FreezePolicy(0.5, 0.1),
+    "backbone": FreezePolicy(0.0, 0.1),
+    "inherited": FreezePolicy(new=True),
+}
 
 
 @dataclass(frozen=True)

@@ -96,13 +96,11 @@ class JobFiles:
             self._theirs[file], self._known[file] = theirs, _stamp(file)
 
     def _all(self) -> list[Path]:
-        """All files here that are whole."""
         found = self._folder.rglob("*") if self._folder else ()
         return [path for path in found if path.is_file() and path.suffix != ".part"]
 
 
 def _inputs(job: Job) -> list[str]:
-    """What a job goes on from, as far as it is there."""
     match job:
         case TrainJob(start=start):
             return [job.checkpoint, *([start.weights] if start else [])]

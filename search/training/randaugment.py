@@ -41,9 +41,7 @@ class RandAugment:
     def __call__(self, x_BCHW: Tensor, draws: Draws, fill: tuple[float, ...] = (128.0,)) -> Tensor:
         """`x_BCHW` augmented: 1 or 3 channels of whole numbers from 0 to 255, as floats.
 
-        Args:
-            draws: of the batch.
-            fill: what moves in from outside, a value a channel or one for all.
+        `draws`: of the batch. `fill`: what moves in from outside, a value a channel or one for all.
         """
         return apply(x_BCHW, self.draw(draws), fill)
 

@@ -40,7 +40,6 @@ class Augment:
     ra_magnitude: Annotated[float, Meta(ge=0, le=10)] = 0.0  # how strong they are, 0 to 10
     ra_magnitude_std: Annotated[float, Meta(ge=0, le=100)] = 0.0  # standard deviation of the noise on that
     ra_increasing: bool = False  # whether a larger magnitude always changes more
-    cutout: Pixels = 0  # side in pixels of a square set to the mean colour (DeVries & Taylor, 2017)
     reprob: Share = 0.0  # share of images with a box of noise, random erasing (Zhong et al., 2017; as timm's)
     mixup: Rate = 0.0  # alpha of mixup (Zhang et al., 2018)
     cutmix: Rate = 0.0  # alpha of CutMix (Yun et al., 2019); with both, each takes half of the batches
@@ -52,13 +51,13 @@ class Augment:
     @property
     def any(self) -> bool:
         """Whether anything happens at all."""
-        sizes = (self.rrc_min_scale, self.pad, self.flip, self.ra_num_ops, self.cutout, self.reprob)
+        sizes = (self.rrc_min_scale, self.pad, self.flip, self.ra_num_ops, self.reprob)
         return any(sizes) or self.mixes
 
     @property
     def changes_pixels(self) -> bool:
         """Whether images are more than moved and mirrored, before they are mixed."""
-        return any((self.rrc_min_scale, self.ra_num_ops, self.cutout, self.reprob))
+        return any((self.rrc_min_scale, self.ra_num_ops, self.reprob))
 
     @property
     def mixes(self) -> bool:
@@ -150,8 +149,7 @@ class Recipe:
     def from_dict(cls, data: Any) -> Recipe:
         """Rebuild from `to_dict`; fields left out take their defaults.
 
-        Raises:
-            InputError: if a field is unknown, missing or wrong.
+        Raises InputError if a field is unknown, missing or wrong.
         """
         return convert(data, cls, "recipe")
 

@@ -140,12 +140,8 @@ class MaskedPatches(nn.Module):
     None: optimisers, gradient clipping and GradScaler pass over such parameters, and leave them as they
     are, undecayed.
 
-    Args:
-        network: a net with an encoder; its weights are what is kept.
-        black, white: of the images it will see, by channel, normalised.
-
-    Raises:
-        InputError: if the net has no encoder, too many channels, or a single patch.
+    `network`: a net with an encoder; its weights are what is kept. `black`, `white`: of the images it will see, by
+    channel, normalised. Raises InputError if the net has no encoder, too many channels, or a single patch.
     """
 
     black_C11: Tensor

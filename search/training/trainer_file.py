@@ -71,9 +71,8 @@ class TrainerFile:
 def read_trainer(file: str) -> TrainerFile:
     """Read a training of the user's own.
 
-    Raises:
-        InputError: if the file cannot be read or parsed, has not one function `train(context)`, or a constant of it
-            is none.
+    Raises InputError if the file cannot be read or parsed, has not one function `train(context)`, or a constant of it
+    is none.
     """
     what, path = f"trainer {file}", Path(file)
     if path.suffix != ".py":

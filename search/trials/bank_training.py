@@ -99,7 +99,6 @@ class BankTraining(Producer):
                 file.unlink(missing_ok=True)
 
     def _segment(self) -> SupernetJob:
-        """The next part of the bank's training."""
         settings, start, total = self._settings, self.progress["step"], self._budget.steps
         stop = min(total, start + math.ceil(total / SEGMENTS))
         watches = self._budget.watches
@@ -145,7 +144,6 @@ class BankTraining(Producer):
         return self._advanced(result)
 
     def _advanced(self, result: JobResult) -> dict[str, Any]:
-        """The state at a new step."""
         before, share = self.progress["step"], self._settings.recipe.batch_size / NETS_A_STEP
         nets = [net for step in range(before, result.step) for net in self._sampler.nets(step, NETS_A_STEP)]
         macs = [self._sampler.macs(net) for net in nets]

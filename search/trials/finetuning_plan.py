@@ -15,7 +15,7 @@ from ...archs.cost import FORWARD_FACTOR, training_flops
 from ...results.ranking.pareto import front_of, min_max, normalized_cost, useful_from
 from ...results.runs.record import Record
 from ..training.job import MIN_CURVE_POINTS
-from .work import Work
+from .trial import Work
 
 MAX_NETS = 4  # of the front: more of them would each be trained for less
 MAX_TRAININGS = 4.0  # full trainings that a net is trained on for, at most,
@@ -58,9 +58,7 @@ Share = tuple[Candidate, int]  # a net, and the steps that it is trained on for
 def plan_finetuning(chosen: Sequence[Candidate], plain: Sequence[Candidate], limits: FinetuningLimits) -> list[Share]:
     """The nets to train on and the steps of each: the search's own, then the ResNets.
 
-    Args:
-        chosen: nets of the front, as `thinned` leaves them.
-        plain: all plain ResNets.
+    `chosen`: nets of the front, as `thinned` leaves them. `plain`: all plain ResNets.
     """
     own = _own_shares([net for net in chosen if not net.was_trained_on], limits)
     lengths = [(net.cost, net.steps) for net in chosen] + [(net.cost, net.steps + steps) for net, steps in own]

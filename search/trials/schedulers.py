@@ -61,8 +61,7 @@ class Scheduler:
     order of the scheduler. Promotion is decided anew whenever a worker is free; a trial that is passed over may still
     be promoted later.
 
-    Raises:
-        InputError: if the name is unknown, the shares do not rise between 0 and 1, or eta is 1 or less.
+    Raises InputError if the name is unknown, the shares do not rise between 0 and 1, or eta is 1 or less.
     """
 
     # of `SCHEDULERS`; "none" has no rung before the last

@@ -1,4 +1,4 @@
-"""`Trial`: one net from its first job to its record. `Parent`: what it may begin with."""
+"""`Trial`: one net from its first job to its record. `Parent`: what it may begin with. `Work`: what trainings take."""
 
 from __future__ import annotations
 
@@ -19,10 +19,33 @@ from ..data.views import fold_view
 from ..spec import SearchSpec
 from ..strategies.strategy_context import Traits
 from ..training.job import MIN_CURVE_POINTS, InitWeights, JobResult, TrainJob
-from .work import Work
 
 BASELINE_SEEDS = 2  # trainings of a baseline: what the seed noise of a run is estimated from
 BUDGET_SHARE = 0.5  # of the full budget; as good after a third of it on average: benchmarks/results/inherit.json
+
+
+@dataclass(frozen=True)
+class Work:
+    """An amount of training.
+
+    A step takes time of its own beside that of its FLOPs, and so does the start of a training. So a share that holds in
+    FLOPs and in steps holds in seconds too, whatever the machine.
+    """
+
+    flops: float = 0.0  # 6 x MACs x images
+    steps: float = 0.0  # optimiser steps
+    trainings: float = 0.0  # how many are begun, each up to its next stop
+
+    def __add__(self, other: Work) -> Work:
+        return Work(self.flops + other.flops, self.steps + other.steps, self.trainings + other.trainings)
+
+    def __mul__(self, times: float) -> Work:
+        return Work(self.flops * times, self.steps * times, self.trainings * times)
+
+    def __sub__(self, other: Work) -> Work:
+        """What is left of it; nothing is less than none."""
+        flops, steps = max(0.0, self.flops - other.flops), max(0.0, self.steps - other.steps)
+        return Work(flops, steps, max(0.0, self.trainings - other.trainings))
 
 
 @dataclass(frozen=True)
@@ -112,9 +135,8 @@ class Trial:
     def start(self, settings: SearchSpec, folder: Path, curve_points: int) -> TrainJob:
         """Its next job: up to the next rung; a baseline, a reference or a further seed in one go.
 
-        Args:
-            settings: of the search, with the recipe of this trial.
-            curve_points: over a full budget; where a net is trained on the fewest.
+        `settings`: of the search, with the recipe of this trial. `curve_points`: over a full budget; where a net is
+        trained on the fewest.
         """
         repeat = len(self.results_by_seed)
         seed = settings.seed + repeat
