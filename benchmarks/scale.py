@@ -1,12 +1,13 @@
-"""Scale without a cluster: 64 workers kept busy by one driver, and a run of 10,000 records, resumed, ranked, reported.
+"""Scale without a cluster: 64 workers kept busy by one driver, and a run of 10,000 records, opened, ranked, reported.
 
     python benchmarks/scale.py                 # all parts and strategies: most of an hour on 2 cores
     python benchmarks/scale.py busy            # 64 workers with jobs of 10 s that import no torch
-    python benchmarks/scale.py records random  # resume, front, report and memory of the driver at 10,000 records
+    python benchmarks/scale.py records random  # the driver at 10,000 and 100,000 records; front and report of the first
 
-The workers are real Ray actors on one node that claims 64 CPUs; their jobs sleep. The driver, controller, study and
-records are those of a search. Busy is the share of the time between the first start of a job and the moment when
-nothing new is given out, in which workers had a job.
+The workers are real Ray actors on one node that claims 64 CPUs; their jobs sleep. The driver, its trials and the log
+are those of a search. A run of 100,000 records is that of 10,000 ten times, under other numbers and keys. Beside wall
+time stands the CPU time of the process, which other work on the machine changes less. Busy is the share of the time
+between the first start of a job and the moment when nothing new is given out, in which workers had a job.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from alternas.results.runs.status import Status
 
 WORKERS, SECONDS, ROUNDS, TICKS = sized(64, 2), sized(10.0, 0.2), sized(4, 2), 16
 RECORDS, REPEATS = sized(10_000, 20), sized(3, 1)
+TIMES = 10  # as many records in the run that tells how memory grows
 STRATEGIES = sized(["random", "evolution"], ["random"])
 
 
@@ -86,8 +88,8 @@ def fancied(net: Any) -> float:
     return min(1.0, 1 - 30 / static_cost(net, 10, 8, 1).macs ** 0.5 + luck)
 
 
-def controller_of(folder: Path, strategy: str, trials: int) -> tuple[Any, Any]:
-    """The controller of a run in `folder`, and its store."""
+def trials_of(folder: Path, strategy: str, most: int) -> tuple[Any, Any]:
+    """The trials of a search in `folder`, and its store."""
     from alternas.archs import static_cost
     from alternas.results.runs.store import Store
     from alternas.search.context import SearchContext
@@ -104,7 +106,7 @@ def controller_of(folder: Path, strategy: str, trials: int) -> tuple[Any, Any]:
         data=data,
         recipe=recipe,
         name="scale",
-        trials=trials,
+        trials=most,
         strategy=strategy,
         scheduler="none",
         inherit=False,
@@ -129,13 +131,13 @@ def busy(strategy: str) -> dict[str, Any]:
     cluster: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": WORKERS})
     try:
         with tempfile.TemporaryDirectory() as folder:
-            controller, store = controller_of(Path(folder), strategy, WORKERS * ROUNDS)
+            trials, store = trials_of(Path(folder), strategy, WORKERS * ROUNDS)
             clock: Any = Clock()
             data: Any = SimpleNamespace()
             with closing(store), closing(pool.Pool(Resources(cluster.address, gpus=0.0), data, WORKERS)) as workers:
                 while workers.starting:  # start-up is not what is measured
                     workers.poll(1.0)
-                run_loop(search_driver(controller), workers, clock)
+                run_loop(search_driver(trials), workers, clock)
             return {"busy": round(clock.busy(), 4), "jobs": sum(change == 1 for _, change in clock.events)}
     finally:
         cluster.shutdown()
@@ -147,9 +149,9 @@ def fill(folder: Path, strategy: str) -> None:
     from alternas.search.run import search_driver
     from alternas.search.training.job import JobResult, Point, TrainJob
 
-    controller, store = controller_of(folder, strategy, RECORDS)
+    trials, store = trials_of(folder, strategy, RECORDS)
     curve = tuple(Point(step, 1 / step, 0.5) for step in range(1, TICKS + 1))
-    driver = search_driver(controller)
+    driver = search_driver(trials)
     with closing(store):
         while isinstance(job := driver.next(), TrainJob):
             driver.take(
@@ -164,37 +166,59 @@ def fill(folder: Path, strategy: str) -> None:
 
 
 def resume(folder: Path, strategy: str) -> None:
-    """In a process of its own: seconds until the first new job is there, and the driver's memory then."""
+    """In a process of its own: seconds until a run is open, and its first new job there; the driver's memory then."""
     from alternas.search.run import search_driver
     from alternas.search.training.job import TrainJob
 
-    began = time.monotonic()
-    controller, store = controller_of(folder, strategy, 2 * RECORDS)
+    began, worked = time.monotonic(), time.process_time()
+    trials, store = trials_of(folder, strategy, 10**6)
     with closing(store):
-        assert isinstance(search_driver(controller).next(), TrainJob)
-        found = {"seconds": time.monotonic() - began, "records": len(store.records)}
+        found = {"opened": time.monotonic() - began, "opened_cpu": time.process_time() - worked}
+        assert isinstance(search_driver(trials).next(), TrainJob)
+        found |= {"first_job": time.monotonic() - began, "records": len(store.records)}
     rollup = Path("/proc/self/smaps_rollup").read_text(encoding="utf-8")
     private = sum(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Private_"))
     found |= {"private_mb": private / 1024, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
     print(json.dumps(found | {"torch": "torch" in sys.modules}))
 
 
+def multiply(folder: Path) -> None:
+    """Make the run `TIMES` as long: its nets again, under other numbers and keys."""
+    path = folder / "records.jsonl"
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    first = 1 + max(row["trial"] for row in rows)
+    searched = {row["trial"] for row in rows if row.get("kind", "search") == "search"}
+    with path.open("a", encoding="utf-8") as file:
+        for turn in range(1, TIMES):
+            for row in rows:
+                if row["trial"] in searched and row.get("kind") != "baseline":
+                    other = {name: f"{turn:x}{row[name][1:]}" for name in ("key", "net") if name in row}
+                    file.write(json.dumps(row | other | {"trial": row["trial"] + turn * first}) + "\n")
+
+
+def opened(folder: Path, strategy: str) -> dict[str, Any]:
+    """What opening a run takes, in processes of their own."""
+    again = [sys.executable, __file__, "resume", str(folder), strategy, *["--tiny"] * TINY]
+    runs = [json.loads(subprocess.run(again, check=True, capture_output=True, text=True).stdout)
+            for _ in range(REPEATS)]  # fmt: skip
+    found: dict[str, Any] = {name: summary([r[name] for r in runs]) for name in ("opened", "opened_cpu", "first_job")}
+    most = {name: max(r[name] for r in runs) for name in ("private_mb", "peak_mb")}
+    return found | most | {name: runs[0][name] for name in ("records", "torch")}
+
+
 def records(strategy: str) -> dict[str, Any]:
-    """Resume and front of a run of 10,000 records."""
+    """Opening a run of 10,000 records and one of 100,000; front and report of the first."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) / "runs" / "big"
         folder.mkdir(parents=True)
         fill(folder, strategy)
-        again = [sys.executable, __file__, "resume", str(folder), strategy, *["--tiny"] * TINY]
-        resumed = [json.loads(subprocess.run(again, check=True, capture_output=True, text=True).stdout)
-                   for _ in range(REPEATS)]  # fmt: skip
+        first = opened(folder, strategy)
         fronts = [walled(scratch, "front", "big", "--json") for _ in range(REPEATS)]
         reports = [walled(scratch, "report", "big", "--json") for _ in range(REPEATS)]
-        size = (folder / "report.html").stat().st_size / 1e6
-        memory = {name: max(r[name] for r in resumed) for name in ("private_mb", "peak_mb")}
-        seconds = summary([r["seconds"] for r in resumed])
-        found = {"resume_seconds": seconds, "front_seconds": summary(fronts), "report_seconds": summary(reports)}
-        return found | {"report_mb": size, "torch": resumed[0]["torch"]} | memory
+        shown: dict[str, Any] = {"front_seconds": summary(fronts), "report_seconds": summary(reports)}
+        shown["report_mb"] = (folder / "report.html").stat().st_size / 1e6
+        multiply(folder)
+        return {"opened": first, "opened_ten_times": opened(folder, strategy)} | shown
 
 
 def walled(scratch: str, *command: str) -> float:

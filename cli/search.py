@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..archs.errors import InputError
@@ -15,9 +16,11 @@ from .values import Amount, Costs
 if TYPE_CHECKING:
     from ..archs.timm_net import TimmNet
     from ..results.latency.measurements import LatencySetting
+    from ..results.ranking.metric import Metric
     from ..results.runs.weights_spec import WeightsSpec
     from ..search.known_nets import StartWith
     from ..search.spec import ProbeSpec, SearchSpec, Supernet
+    from ..search.training.trainer_file import TrainerFile
 
 
 def run_search(spec: SearchSpec, as_json: bool) -> None:
@@ -32,6 +35,73 @@ def run_search(spec: SearchSpec, as_json: bool) -> None:
         print_lines("", f"export the best:  alternas export {folder.name} --out {folder.name}-best")
 
 
+@dataclass(frozen=True)
+class BudgetOptions:
+    """When a search ends, beside its trials."""
+
+    max_train_flops: Amount | None = None
+    patience: int | None = None
+    baselines: float = 0.25
+
+
+@dataclass(frozen=True)
+class MetricOptions:
+    """What nets are ranked by."""
+
+    metric: str = ""
+    minimize: bool = False
+    chance: float | None = None
+    min_accuracy: float | None = None
+
+    def of(self, has_trainer: bool, several_labels: bool) -> Metric:
+        """Raise InputError as `parse_metric`."""
+        from ..results.ranking.metric import parse_metric
+
+        return parse_metric(self.metric, self.minimize, has_trainer, several_labels, self.chance, self.min_accuracy)
+
+
+@dataclass(frozen=True)
+class ProbeOptions:
+    """Which pretrained nets are cut and judged."""
+
+    nets: tuple[str, ...] | None = None
+    weights_dir: str = ""
+
+    def of(self, space: str, trials: int | None) -> ProbeSpec | None:
+        """None where the space is of nets that are trained; InputError where options do not go with the space."""
+        from ..search.spec import ProbeSpec
+        from ..spaces import PRETRAINED
+        from ..spaces.pretrained import files_as_names
+
+        if space != PRETRAINED and (self.nets or self.weights_dir):
+            name = "nets" if self.nets else "weights-dir"
+            raise InputError(f"{name}: is of space {PRETRAINED!r}; leave it out, or search that one, got {space!r}")
+        if space != PRETRAINED:
+            return None
+        if trials is not None:
+            ends = "--patience, --max-train-flops or --max-hours"
+            rule = f"a probe judges all cuts of a net at once, and {ends} end the search; leave it out"
+            raise InputError(f"trials: {rule}")
+        return ProbeSpec(*files_as_names(self.nets or (), self.weights_dir))
+
+
+@dataclass(frozen=True)
+class StartOptions:
+    """Trained weights that every net begins with."""
+
+    weights: str = ""
+    arch: str = ""
+    from_size: tuple[int, int] | None = None
+
+    def spec(self) -> WeightsSpec | None:
+        """None where nets begin with fresh ones."""
+        from ..results.runs.weights_spec import WeightsSpec
+
+        if not self.weights and (self.arch or self.from_size):
+            raise InputError("arch and from-size: say what the file of --from holds; give --from")
+        return WeightsSpec(self.weights, self.arch, self.from_size) if self.weights else None
+
+
 @command(resumes=True, then=run_search)
 def search(
     space: str = "all",
@@ -41,6 +111,10 @@ def search(
     running: RunOptions,
     measuring: DeviceOptions,
     limits: LimitOptions,
+    budget: BudgetOptions,
+    ranking: MetricOptions,
+    probe: ProbeOptions,
+    start: StartOptions,
     data: str = DEFAULT,
     trials: int | None = None,
     name: str = "",
@@ -58,101 +132,48 @@ def search(
     objective: Costs = ("macs",),
     latency: LatencySetting | None = None,
     seed: int = 0,
-    max_train_flops: Amount | None = None,
     trainer: str = "",
-    patience: int | None = None,
-    baselines: float = 0.25,
     with_nets: tuple[TimmNet, ...] | None = None,
-    nets: tuple[str, ...] | None = None,
-    weights_dir: str = "",
-    weights: str = "",
-    arch: str = "",
-    from_size: tuple[int, int] | None = None,
     as_json: bool = False,
-    metric: str = "",
-    minimize: bool = False,
-    chance: float | None = None,
-    min_accuracy: float | None = None,
 ) -> SearchSpec:
     """Run an architecture search; the same command again resumes it."""
-    from ..results.ranking.metric import parse_metric
-    from ..search.data.readers.registry import find_reader
     from ..search.spec import SearchSpec
     from ..search.training.trainer_file import read_trainer
     from ..search.trials.schedulers import RUNGS
 
-    file, several_labels = read_trainer(trainer) if trainer else None, False
-    if file and file.images:
-        if data != DEFAULT or images.image_size:
-            given = "image-size" if images.image_size else "data"
-            raise InputError(f"{given}: {file.name} brings its own images, of IMAGE_SIZE; leave it out")
-        data = file.name
-    else:
-        several_labels = find_reader(data).several_labels
     if alone and supernet:
         raise InputError("alone: the nets of a supernet share weights; leave one of the two out")
-    asked = {"trials": trials, "inherit": False if alone else None, "polish": polish}
+    file = read_trainer(trainer) if trainer else None
+    data, several_labels = _pictures(data, file, images)
     recipe, genes = training.tuned_on(data, tune or ())
+    flops = budget.max_train_flops or math.inf
+    limited = {"train_flops": flops, "patience": budget.patience, "baselines": budget.baselines}
+    if_given = {"trials": trials, "inherit": False if alone else None, "polish": polish}  # else as default.py has it
     return SearchSpec(
-        space=space,
-        data=images.of(data),
-        recipe=recipe,
-        name=name,
-        run=running.config(
-            train_flops=max_train_flops or math.inf,
-            patience=patience,
-            device_timeout_s=measuring.latency_timeout,
-            baselines=baselines,
-        ),
-        rungs=rungs or RUNGS,
-        eta=eta,
-        costs=objective,
-        limits=limits.limits(),
-        metric=parse_metric(metric, minimize, bool(file), several_labels, chance, min_accuracy),
-        latency=latency,
-        devices=measuring.devices(),
-        seed=seed,
-        repeats=repeats,
-        strategy=strategy,
-        scheduler=scheduler,
-        folds=folds,
-        supernet=supernet,
-        tune=genes,
-        trainer=file,
-        start_with=start_with,
-        references=with_nets or (),
-        pretrained=_pretrained(weights, arch, from_size),
-        probe=_probe(space, nets, weights_dir, trials),
-        **{field: given for field, given in asked.items() if given is not None},
-    )
+        space=space, data=images.of(data), recipe=recipe, name=name, seed=seed, repeats=repeats, folds=folds,
+        run=running.config(device_timeout_s=measuring.latency_timeout, **limited),
+        strategy=strategy, scheduler=scheduler, rungs=rungs or RUNGS, eta=eta, supernet=supernet, tune=genes,
+        costs=objective, limits=limits.limits(), metric=ranking.of(bool(file), several_labels),
+        latency=latency, devices=measuring.devices(), trainer=file,
+        start_with=start_with, references=with_nets or (), pretrained=start.spec(), probe=probe.of(space, trials),
+        **{field: given for field, given in if_given.items() if given is not None},
+    )  # fmt: skip
 
 
-def _probe(space: str, nets: tuple[str, ...] | None, weights_dir: str, trials: int | None) -> ProbeSpec | None:
-    from ..search.spec import ProbeSpec
-    from ..spaces import PRETRAINED
-    from ..spaces.pretrained import files_as_names
+def _pictures(data: str, file: TrainerFile | None, images: ImageOptions) -> tuple[str, bool]:
+    """The data set's name, which a training of the user's own may bring, and whether its pictures have several labels.
 
-    if space == PRETRAINED:
-        if trials is not None:
-            ends = "--patience, --max-train-flops or --max-hours"
-            raise InputError(
-                f"trials: a probe judges all cuts of a net at once, and {ends} end the search; leave it out"
-            )
-        return ProbeSpec(*files_as_names(nets or (), weights_dir))
-    if nets or weights_dir:
-        name = "nets" if nets else "weights-dir"
-        raise InputError(f"{name}: is of space {PRETRAINED!r}; leave it out, or search that one, got {space!r}")
-    return None
+    Raises:
+        InputError: if the training brings its own images and others are asked for, or there is no such data set.
+    """
+    from ..search.data.readers.registry import find_reader
 
-
-def _pretrained(weights: str, arch: str, from_size: tuple[int, int] | None) -> WeightsSpec | None:
-    if not weights:
-        if arch or from_size:
-            raise InputError("arch and from-size: say what the file of --from holds; give --from")
-        return None
-    from ..results.runs.weights_spec import WeightsSpec
-
-    return WeightsSpec(weights, arch, from_size)
+    if not (file and file.images):
+        return data, find_reader(data).several_labels
+    if data != DEFAULT or images.image_size:
+        given = "image-size" if images.image_size else "data"
+        raise InputError(f"{given}: {file.name} brings its own images, of IMAGE_SIZE; leave it out")
+    return file.name, False
 
 
 @command()

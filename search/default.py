@@ -4,6 +4,7 @@
 | --- | --- | --- |
 | strategy | `evolution` (strategies/evolution.py, asked by trials/proposer.py); `evolution-per-cost` where a limit on compute ends the search | 95 % of the hypervolume for .40 to .64 of TPE's trainings on three tables (docs/strategies.md); worth by FLOPs where these end it |
 | first nets | one cheap net of each kind of block, seven at most (strategies/start.py) | else a kind may never be trained: hypervolume .618 for 6e11 FLOPs, .580 without (seed 3; docs/log.md, 11-25) |
+| data | `clutter-small` (`DEFAULT` in data/readers/registry.py) | tells nets apart in minutes on two cores (docs/data.md) |
 | trials | 16; without end where compute ends the search | what a laptop trains in minutes |
 | weights | of the most alike trained net, and half of the training then (trials/weight_sources.py) | .580 likewise, .465 from fresh ones |
 | scheduler | `mo-asha` from 32 trials on, else none | a net begun then takes half a training; of fewer nets too few are promoted (docs/strategies.md) |

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -18,20 +17,19 @@ from ..results.ranking.metric import class_of
 from ..results.ranking.quantities import cost_value, quantity
 from ..results.runs.bank_progress import read_about, read_progress
 from ..results.runs.record import Record, versions
-from ..results.runs.run_spec import parse_run_spec
-from ..results.runs.store import find_run, has_trained, read_records, read_settings, run_folder
+from ..results.runs.store import find_run, read_records, read_settings, run_folder
 from ..spaces import FileSpace, JointSpace, Space, SwapSpace
 from .context import SearchContext
 from .data.dataset import DataSet
 from .data.load import load_showing, one_class_each
 from .data.views import fold_view, seen
-from .default import UNLIMITED
 from .fitted_recipe import DecidedRecipe, decided_recipe
 from .known_nets import GeneFinder, KnownNets, find_known_nets, noted_genes, trained_alike
 from .net_limits import NetLimits
 from .pretrained import Pretrained, load_pretrained
 from .references import count_references
-from .spec import SearchSpec, differences
+from .run_facts import check_same_run, differences, previous_settings
+from .spec import SearchSpec
 from .strategies.registry import check_strategy, is_own
 from .supernet.budget import MIN_BATCH
 from .supernet.draws import NetSampler
@@ -238,45 +236,3 @@ def _check_limits(space: Space, settings: SearchSpec, data: DataSet, cost_fn: Ca
         costs = " and ".join(f"{cost_value(cost, totals)} {cost}" for cost in settings.limits.static)
         rule = f"no net of space {space.name!r} at {size} px was found that keeps all limits; the nearest has {costs}"
         raise InputError(f"{' and '.join(f'max-{cost}' for cost in settings.limits.static)}: {rule}")
-
-
-def check_same_run(folder: Path, spec: SearchSpec, settings: dict[str, Any]) -> None:
-    """Raise InputError if the run in `folder` is another search. One that has trained nothing yet may be any."""
-    if not (folder / "run.json").exists():
-        if has_trained(folder):
-            raise InputError(f"run {spec.name!r}: has records but no run.json with its settings; choose another --name")
-        return
-    trials, differing = read_settings(folder).get("trials", 0), changed_settings(folder, settings)
-    if not has_trained(folder):
-        return
-    if differing:
-        hint = "choose another --name for a new search, or repeat the old settings to resume"
-        raise InputError(f"run {spec.name!r} exists with other settings: {'; '.join(differing)}; {hint}")
-    if spec.trials < trials < UNLIMITED:  # else no number was asked for: its compute ended it
-        rule = f"it can be resumed with more trials, not with fewer: {trials} there, {spec.trials} here"
-        raise InputError(f"run {spec.name!r} exists: {rule}")
-
-
-def changed_settings(folder: Path, settings: dict[str, Any]) -> list[str]:
-    """A line for each setting of the run in `folder` that is another now. A path in another spelling is the same."""
-    old = previous_settings(folder)
-    if old.get("data_split") == settings["data_split"]:
-        old = old | {"data": settings["data"]}  # the same images, split alike, wherever they lie
-    for name in ("start_with", "bank"):
-        if old.get(name) and settings.get(name) and _led_to(old[name]) == _led_to(settings[name]):
-            old = old | {name: settings[name]}
-    return differences(old, settings)
-
-
-def _led_to(text: str) -> tuple[Path, int | None]:
-    """The run's folder and the trial that a text names, or the file."""
-    try:
-        folder, trial = parse_run_spec(text)
-    except (InputError, OSError):  # OSError: nets written out make no name of a file
-        return Path(os.path.realpath(text)), None
-    return folder.resolve(), trial
-
-
-def previous_settings(folder: Path) -> dict[str, Any]:
-    """The settings of an existing run; InputError if `run.json` cannot be read."""
-    return read_settings(folder).get("settings", {})

@@ -291,15 +291,3 @@ def _check_costs(costs: tuple[str, ...], devices: tuple[DeviceCommand, ...]) -> 
             raise InputError(f"objective {cost}: {rule}; devices: {', '.join(known) or 'none'}")
     if len({*costs}) < len(costs):
         raise InputError(f"objective: each cost once, got {', '.join(costs)}")
-
-
-def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:
-    """A line for each setting that differs, nested ones with a dot."""
-    lines = []
-    for name in sorted(old.keys() | new.keys()):
-        a, b = old.get(name), new.get(name)
-        if isinstance(a, dict) and isinstance(b, dict):
-            lines += differences(a, b, f"{prefix}{name}.")
-        elif a != b:
-            lines.append(f"{prefix}{name} is {a!r} there, {b!r} here")
-    return lines

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..archs.blocks.spec import BLOCKS
-from .base import Priors
+from .base import Gene, Priors
 
 OPTIONS: Priors = {
     "mlp_ratio": {1.0: 0.93, 2.0: 0.96, 3.0: 0.98, 4.0: 0.99},
@@ -24,5 +24,6 @@ OPTIONS: Priors = {
 
 def modern_priors(convs: Iterable[str], attentions: Iterable[str]) -> Priors:
     """Priors of a modern net's genes: of its kinds of blocks as their entries say, where "residual" is "basic"."""
-    conv = {kind: BLOCKS["basic" if kind == "residual" else kind].prior for kind in convs}
-    return {"conv": conv, "attention": {kind: BLOCKS[kind].prior for kind in attentions}} | dict(OPTIONS)
+    conv: dict[Gene, float] = {kind: BLOCKS["basic" if kind == "residual" else kind].prior for kind in convs}
+    attention: dict[Gene, float] = {kind: BLOCKS[kind].prior for kind in attentions}
+    return {"conv": conv, "attention": attention, **OPTIONS}

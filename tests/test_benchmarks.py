@@ -11,13 +11,19 @@ import pytest
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 SCRIPTS = sorted(path.stem for path in BENCHMARKS.glob("*.py") if path.stem not in ("machine", "known_sets"))
+MOST_SECONDS = 550  # of a script, before pytest ends the test and says nothing of what it was at
 PARTS = {"table": ("train", "pack")}  # of those that must be told what to do
 
 
 def run(folder: Path, name: str, *words: str) -> None:
     command = [sys.executable, str(BENCHMARKS / f"{name}.py"), *words, "--tiny"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+    with (folder / "errors.txt").open("w+", encoding="utf-8") as errors:
+        try:
+            code = subprocess.run(command, cwd=folder, stderr=errors, stdout=errors, timeout=MOST_SECONDS).returncode
+        except subprocess.TimeoutExpired:
+            code = f"none after {MOST_SECONDS} s"
+        errors.seek(0)
+        assert code == 0, f"exit code {code}: {errors.read()[-3000:]}"
 
 
 def published() -> dict[Path, int]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from alternas.archs import Genotype
 from alternas.archs.timm_net import TimmNet
 from alternas.results.render.terminal import Console
 from alternas.search.engine import progress
@@ -70,6 +71,7 @@ def test_a_build_up_ends_before_its_trials_are_used(open_controller: Open) -> No
     """All that it tries helps, so that what is foretold at most is trained; of a run that is resumed too."""
 
     def fate(job: TrainJob) -> JobResult:
+        assert isinstance(job.genotype, Genotype)
         blocks = sum(len(stage.places) for stage in job.genotype.stages)
         return JobResult(job.id, "ok", job.stop_step, 0.5 + 0.01 * blocks)
 

@@ -31,8 +31,7 @@ from ..engine.shown import Shown
 from ..fitted_recipe import DecidedRecipe, decided_recipe
 from ..run import drive
 from ..run_config import RunConfig
-from ..run_facts import write_run_json
-from ..spec import differences
+from ..run_facts import differences, write_run_json
 from ..training import recipes
 from ..training.job import Job
 from ..training.recipe import Recipe, check_devices, check_on

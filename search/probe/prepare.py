@@ -21,8 +21,9 @@ from ...spaces.pretrained import PretrainedNet, find_nets
 from ..data.dataset import DataSet
 from ..data.load import load_showing, one_class_each
 from ..data.readers.registry import find_reader
-from ..prepare import check_same_run, devices_of
+from ..prepare import devices_of
 from ..pretrained import OwnWeights, load_own
+from ..run_facts import check_same_run
 from ..spec import ProbeSpec, SearchSpec
 from ..strategies.probe_order import ProbePair
 from .context import ProbeContext
