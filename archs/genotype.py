@@ -23,6 +23,7 @@ from .stage import Stage
 
 FAMILIES = ("resnet", "alternet", "hybrid", "vit", "modern")
 TIMM_FIELD = "timm"  # the one field in a record's genotype of a net of timm; see `timm_net`
+OWN_FIELD = "own"  # instead of it where one of our own nets is cut; see `own_net`
 MAX_STAGES = 64
 MAX_BLOCKS = 1024  # three times ResNet-1001's; a module takes up to 170 kB beside its weights
 
@@ -125,6 +126,8 @@ class Genotype(Part):
         """Rebuild from `to_dict`; absent fields take their default. InputError if one is unknown or breaks a rule."""
         if isinstance(data, Mapping) and TIMM_FIELD in data:
             raise InputError(f"genotype: timm's net {short_repr(data[TIMM_FIELD])} has none, and this needs one")
+        if isinstance(data, Mapping) and OWN_FIELD in data:
+            raise InputError("genotype: a net that is cut after a block has none, and this needs one")
         return convert(data, cls, "genotype")
 
     @classmethod

@@ -9,10 +9,9 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from .errors import InputError
-from .genotype import Genotype
+from .genotype import OWN_FIELD, Genotype
 from .json_files import Amount, Number, check_fields, convert
 
-OWN_FIELD = "own"  # of a record's genotype, where the cut net is none of timm's
 Channels = Annotated[tuple[Number, ...], Meta(min_length=1, max_length=3)]
 
 
@@ -66,5 +65,5 @@ class OwnNet:
 
 
 def own_net_from_dict(data: Any) -> OwnNet:
-    """Rebuild from `to_dict`; InputError if a field is missing or breaks a rule."""
-    return convert(data, OwnNet, "cut net")
+    """Rebuild the net under OWN_FIELD of a cut net's JSON; InputError if a field is missing or breaks a rule."""
+    return convert(data[OWN_FIELD], OwnNet, "cut net")

@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 
 from .cost import BACKWARD_FACTOR, Cost, static_cost
 from .errors import InputError, check_choice, check_int, short_repr
-from .genotype import TIMM_FIELD, Genotype
+from .genotype import OWN_FIELD, TIMM_FIELD, Genotype
 from .layout import ImageSize, Map, as_map
-from .own_net import OWN_FIELD, OwnNet, own_net_from_dict
+from .own_net import OwnNet, own_net_from_dict
 
 TIMM = "timm:"  # of its name, where people name nets
 NAME = re.compile(r"\w{1,100}", re.ASCII)
@@ -140,7 +140,7 @@ def side_seen(net: Net, image_size: Map) -> Map:
 def net_from_dict(data: Any) -> Net:
     """The net of a record, of a weights file or of an export; InputError if it is no genotype, net of timm or cut."""
     if isinstance(data, dict) and set(data) == {OWN_FIELD, *CUT_FIELDS}:
-        return CutNet(own_net_from_dict(data[OWN_FIELD]), data["block"], data["side"], data["pooling"])
+        return CutNet(own_net_from_dict(data), data["block"], data["side"], data["pooling"])
     if not (isinstance(data, dict) and TIMM_FIELD in data):
         return Genotype.from_dict(data)
     name = data[TIMM_FIELD]

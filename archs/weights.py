@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from .errors import InputError, short_repr
 from .files import atomic_write, digest
-from .genotype import Genotype
+from .genotype import OWN_FIELD, TIMM_FIELD, Genotype
 from .json_files import convert, parse_json
 from .layout import ImageSize, as_map
 from .network import Network, build
@@ -149,7 +149,11 @@ def _described(file: WeightsFile) -> dict[str, Any] | None:
     if len(text) > MAX_DESCRIPTION:
         raise _wrong(path, f"its description has {len(text):,} characters, at most {MAX_DESCRIPTION:,} are read")
     try:
-        facts = convert(parse_json(text), Description, "its description")
+        said = parse_json(text)
+        net = said.get("genotype") if isinstance(said, dict) else None
+        if isinstance(net, dict) and {TIMM_FIELD, OWN_FIELD} & net.keys():
+            Genotype.from_dict(net)  # which says that it has none
+        facts = convert(said, Description, "its description")
     except InputError as error:
         raise _wrong(path, error) from None
     except ValueError:

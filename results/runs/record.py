@@ -12,9 +12,8 @@ from typing import Annotated, Any, TypedDict
 from msgspec import Meta
 
 from ...archs.errors import InputError, check_choice, short_repr
-from ...archs.genotype import TIMM_FIELD
+from ...archs.genotype import OWN_FIELD, TIMM_FIELD
 from ...archs.json_files import Choice, Count, Number, Share, Text, Whole, convert, parse_line
-from ...archs.own_net import OWN_FIELD
 from .status import RECORDED, Status, Weights
 
 KINDS = ("search", "baseline", "reference", "retrain", "study")
