@@ -194,6 +194,19 @@ def test_tables_can_be_read_without_javascript(run: Path, report: Page) -> None:
     assert ("span", "--scheduler") in report.texts, "no line of a browser ends behind its hyphens"
 
 
+def test_cuts_are_judged_and_have_no_gain(tmp_path: Path) -> None:
+    """Nothing is said of a curve, a column or a training that cuts of pretrained nets have none of."""
+    cut = {"genotype": {"timm": "resnet18.a1_in1k", "side": 48}, "genes": {}, "curve": [], "weights": "frozen"}
+    rows = [row | cut | {"key": str(row["trial"]), "kind": "search"} for row in drawn_records(40)]
+    folder = made_run(tmp_path / "cuts", rows)
+    write_report(folder, tmp_path / "page.html")
+    page = Page(tmp_path / "page.html")
+    assert re.search(r"\d+ cuts judged, \d+ on the front", page.said)
+    for absent in ("dashed curve", "Gain:", "Rising:"):
+        assert absent not in page.said
+    assert page.data["undrawn"] == [*range(len(page.data["nets"]["rows"]))], "their code is timm's"
+
+
 def test_every_plot_and_table_has_a_caption_and_what_is_empty_none(report: Page) -> None:
     headings = [tag for tag, _ in report.tags if tag == "h3"]
     captions = [attrs for _, attrs in report.tags if attrs.get("class") == "caption"]
