@@ -75,10 +75,11 @@ def _caption(run: Run) -> str:
         ties = ties if noise.knows_seeds else "that of seeds is not known, nor which nets are tied."
     else:
         bars, ties = "There are no bars: too few nets were trained again", "the seed noise is not known."
+    curve = f"Nets {above} the dashed curve beat plain ResNets of their cost. " if _baseline_curve(run) else ""
     return (
         f"A point is a net: {up} is {better}, left is cheaper. The line is the front: no net is both {better} "
-        f"and cheaper. {bars}; {ties} Nets {above} the dashed curve beat plain ResNets of their cost. Hover or tap "
-        "for a net's facts and drawing, click to hold it; a name in the legend hides or shows its nets."
+        f"and cheaper. {bars}; {ties} {curve}Hover or tap for a net's facts and drawing, click to hold it; a name in "
+        "the legend hides or shows its nets."
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from functools import partial
+from html import escape
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -110,10 +111,17 @@ def _summary(run: Run, numbers: dict[str, Any]) -> str:
     how = ", ".join(f"{name} {settings[name]}" for name in ("strategy", "scheduler", "objective") if name in settings)
     best = f", best {run.metric.name} {run.metric.text(numbers['best_accuracy'])}" if run.rows else ""
     return (
-        f"{what}{f' ({how})' if how else ''}. {numbers['records']} records, {numbers['trained']} nets trained to the "
-        f"end, {numbers['front']} on the front{best}, hypervolume {numbers['hypervolume']:.4f}, "
+        f"{what}{f' ({how})' if how else ''}. {numbers['records']} records, {numbers['trained']} {run.counted_as}, "
+        f"{numbers['front']} on the front{best}, hypervolume {numbers['hypervolume']:.4f}, "
         f"{numbers['seconds']:.0f} s of training."
     )
+
+
+def _unbroken(text: str) -> str:
+    """A text as HTML in which options and intervals stay whole: a browser breaks lines behind any hyphen."""
+    whole = '<span class="whole">{}</span>'
+    words = [whole.format(escape(word)) if word.startswith("--") else escape(word) for word in text.split(" ")]
+    return " ".join(words).replace("± ", "±&nbsp;")
 
 
 def _page(run: Run, sections: list[Section], numbers: dict[str, Any]) -> str:
@@ -129,12 +137,14 @@ def _page(run: Run, sections: list[Section], numbers: dict[str, Any]) -> str:
     nets = {"columns": columns, "costs": static_costs(), "genes": run.genes, "rows": rows}
     data: dict[str, Any] = {"nets": nets}
     taken = recommended(run.board).trial if run.rows else None
+    data["undrawn"] = [i for i, r in enumerate(run.nets) if run.net(r) is None]
     data["take"] = next((i for i, r in enumerate(run.nets) if r.trial == taken), 0)
     verdict, shown, left_out = verdict_of(run.board), _filled(sections), _empty(sections)
     render = partial(
         Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(template).render,
         name=run.name,
         verdict=verdict,
+        unbroken=_unbroken,
         summary=_summary(run, numbers),
         command=command_of(run.run_json) or "not recorded in run.json",
         sections=shown,
@@ -192,6 +202,6 @@ def _cell_text(metric: str, name: str, row: dict[str, Any]) -> str:
         return short(value)
     if name == "retrained" and row.get("retrained_sd") is not None:
         return f"{value:.4f} ± {row['retrained_sd']:.4f}"
-    if name in (metric, "±", "retrained", "test"):
+    if name in (metric, "±", "nested", "retrained", "test"):
         return f"{value:.4f}"
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -99,6 +99,11 @@ class Run:
         return self.folder.resolve().name
 
     @property
+    def counted_as(self) -> str:
+        """What the rows of the leaderboard are called where they are counted."""
+        return "cuts judged" if self.rows and all(row.is_cut for row in self.rows) else "nets trained to the end"
+
+    @property
     def settings(self) -> dict[str, Any]:
         settings = self.run_json.get("settings")
         return settings if isinstance(settings, dict) else {}

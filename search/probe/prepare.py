@@ -48,7 +48,7 @@ def prepare_probe(spec: SearchSpec, console: Console) -> ProbeContext:
     data = _load(spec, console)
     for name in (each.net.name for each in own if each.net.data == data.name):
         line = (
-            f"{name} was trained on {data.name}: of pictures that it knows its cuts are more accurate than of new ones"
+            f"{name} was trained on {data.name}: its cuts are more accurate on pictures that it knows than on new ones"
         )
         console.print(line, highlight=False, soft_wrap=True)
     side = max(data.image_size) if spec.data.image_size else LARGEST_SIDE
