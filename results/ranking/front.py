@@ -30,6 +30,7 @@ from ..runs.record import Record
 from ..runs.retrained import retrainings
 from ..runs.status import Status
 from ..runs.store import read_data_facts
+from .expected import expected_scores
 from .limits import Limits
 from .metric import Metric, score_range, trained_scores, validation_metrics
 from .nested import nested_scores
@@ -120,6 +121,8 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
         row.gain, row.gain_bound = gain(row.accuracy, row.costs[query.cost], curve)
 
     rows = with_ranks(rows, query, noise, extra.right_of)
+    expected = expected_scores(records, noise, extra.right_of) if noise else {}
+    rows = [replace(row, expected=expected.get(row.trial)) for row in rows]
     missing, over = {name: n for name, n in unknown.items() if n}, len(known) - len(rows)
     return Leaderboard(query, rows, noise, missing, over, records, extra)
 

@@ -15,7 +15,7 @@ from .chance import above_chance, chance_of, guess_text, interval_ends, interval
 from .front import Leaderboard
 from .quantities import ACCURACY, LATENCY, quantity
 from .ranked_net import RankedNet
-from .remarks import number_range, recipe_epochs, sentence, why_empty
+from .remarks import expected_text, nested_text, number_range, recipe_epochs, sentence, why_empty
 from .ties import paired_width, why_unknown
 
 RECOMMENDED = "recommended"
@@ -235,23 +235,12 @@ def _measured_again(board: Leaderboard, row: RankedNet) -> list[str]:
     if row.kind != "search" or len(board.rows) == 1:
         return []
     if row.nested is not None:
-        return [_nested(board, row, row.nested)]
-    lucky = f"Best of {len(board.rows)}, so in part the luckiest"
+        return [nested_text(board, row, row.nested)]
+    lucky = f"Best of {len(board.rows)}, so in part the luckiest{expected_text(board, row)}"
     if recipe_epochs(board) is None:
         return [f"{lucky}."]
     command = f"alternas retrain {shlex.quote(as_argument(board.folder))} --trials {row.trial}"
     return [f"{lucky}; to measure it anew, and on test: {command}"]
-
-
-def _nested(board: Leaderboard, row: RankedNet, nested: float) -> str:
-    """What to expect of new pictures, where nets were cross-validated."""
-    metric, folds = board.query.metric, len(row.folds)
-    name = "accuracy" if metric.is_accuracy else metric.name
-    how = f"the best net of at most its cost, chosen on {folds - 1} folds and judged on the one left"
-    lucky = f"; its own is that of the luckiest of {len(board.rows)}" * (
-        metric.text(nested) != metric.text(row.accuracy)
-    )
-    return f"Expect {name} {metric.text(nested)} of new pictures: {how}{lucky}."
 
 
 def _doubts(board: Leaderboard, row: RankedNet) -> list[str]:
