@@ -76,11 +76,7 @@ class Cost:
 
 
 def static_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_chans: int = 3) -> Cost:
-    """Cost of `build(genotype, num_classes, image_size, in_chans)`.
-
-    Raises:
-        InputError: if the net cannot be built at `image_size`, or a number is wrong.
-    """
+    """Cost of `build` with these arguments; InputError if the net cannot be built so, or a number is wrong."""
     check_int("head", "num_classes", num_classes, 1, MAX_CLASSES)
     acc, plan = CostAccumulator(), genotype.plan(image_size, in_chans)
     if genotype.stem.kind != "none":
@@ -104,10 +100,7 @@ def static_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_
 
 @lru_cache(maxsize=4096)  # a net has stages that are alike, and a search looks at many nets that differ in one
 def _stage(stage: Stage, style: Style, c_in: int, at: Map, input_kept: bool) -> CostAccumulator:
-    """Cost of a stage after a map `at` of `c_in` channels, wherever it stands.
-
-    Blocks of one kind after the first are alike, and counted once.
-    """
+    """Cost of a stage after a map `at`, wherever it stands; of blocks that are alike one is counted."""
     acc, alike = CostAccumulator("", input_kept), dict[tuple[str, bool], CostAccumulator]()
     for i, block in enumerate(stage_layout("", stage, style, c_in, at)):
         name = block.kind, acc.input_kept

@@ -11,10 +11,7 @@ PROC = Path("/proc/self")
 
 
 def usable_cpus() -> int:
-    """CPUs of its affinity (`taskset`, SLURM, a cpuset), of which a cgroup's quota (`docker run --cpus`) allows a part.
-
-    A part of a CPU is none, but there is always one.
-    """
+    """CPUs of its affinity (`taskset`, SLURM) that a cgroup's quota (`docker run --cpus`) allows; at least one."""
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, int(min([bound, *_quotas()])))
 

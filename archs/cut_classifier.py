@@ -16,15 +16,13 @@ from .timm.cuts import CutPoint, maps_at
 from .timm.pooling import pooled
 
 HEAD = ("head.weight", "head.bias")
+GREY = (0.299, 0.587, 0.114)  # shares of red, green and blue in a picture without colours (ITU-R BT.601)
 
 
 class PictureInput(nn.Module):
     """Pictures x_BCHW of 0 to 1, grey or in colour, of any size -> x_BCHW as a pretrained net takes them.
 
-    Attributes:
-        size: (height, width) that others are resized to, with antialiasing.
-        mean, std: of the net's training pictures, by channel.
-        interpolation: "bilinear" or "bicubic", as the net's own evaluation resizes.
+    Others than of (height, width) are resized as its own evaluation does; mean and std are of its training pictures.
     """
 
     mean_C11: Tensor
@@ -39,17 +37,13 @@ class PictureInput(nn.Module):
     def forward(self, x_BCHW: Tensor) -> Tensor:
         if x_BCHW.shape[2:] != self.size:
             x_BCHW = F.interpolate(x_BCHW, self.size, mode=self.interpolation, antialias=True).clamp(0, 1)
+        if x_BCHW.shape[1] > len(self.mean):
+            x_BCHW = (x_BCHW * x_BCHW.new_tensor(GREY)[:, None, None]).sum(1, keepdim=True)
         return (x_BCHW - self.mean_C11) / self.std_C11  # one channel becomes three
 
 
 class CutTrunk(nn.Module):
-    """Pictures x_BCHW of 0 to 1 -> maps x_BCHW of a net of timm at its cut points, in one forward pass.
-
-    Args:
-        model: timm's net, whole or cut at the last of the points.
-        points: those that maps are given of, in their order.
-        picture: what the net does to pictures first.
-    """
+    """Pictures x_BCHW of 0 to 1 -> maps x_BCHW of a net of timm at its cut points, in their order, in one pass."""
 
     def __init__(self, model: nn.Module, points: Sequence[CutPoint], picture: PictureInput) -> None:
         super().__init__()
@@ -63,12 +57,6 @@ class CutClassifier(nn.Module):
     """Pictures x_BCHW of 0 to 1 -> logits (B, num_classes).
 
     Its tensors are the trunk's by timm's names, `head.weight` and `head.bias`.
-
-    Args:
-        trunk: cut after its last point.
-        pooling: of its maps.
-        num_features: that pooling makes of them.
-        num_classes: width of the logits.
     """
 
     def __init__(self, trunk: CutTrunk, pooling: str, num_features: int, num_classes: int) -> None:

@@ -12,10 +12,7 @@ class Features(nn.Module):
 
     It holds the network itself, so training it trains the network. The last map of the stages is normalised where the
     net has a norm there; the stem's map comes first only where there is no stage.
-
-    Attributes:
-        channels: of each map.
-        strides: pixels of the image's height to a pixel of each map; upwards where that is no whole number.
+    `channels` and `strides` are of each map: pixels of the image's height to one of the map, upwards.
     """
 
     def __init__(self, network: Network) -> None:

@@ -34,11 +34,8 @@ UNREADABLE = (OSError, EOFError, KeyError, TypeError, ValueError, RuntimeError, 
 def open_own(path: Path, mode: str = "rb", buffering: int = -1) -> Any:
     """`open` for the bytes of a run's file: a regular one, nothing that a link, FIFO or device in its place leads to.
 
-    A link in the last part of `path` is not followed; `check_own` looks at the folders.
-
-    Raises:
-        InputError: if it is there and is not a regular file.
-        OSError: if it cannot be opened.
+    A link in the last part of `path` is not followed; `check_own` looks at the folders. InputError if it is there and
+    is not a regular file; OSError if it cannot be opened.
     """
     return open(path, mode, buffering, opener=_open_regular)
 
@@ -84,10 +81,8 @@ def check_own(folder: Path) -> None:
 def atomic_write(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Write a file by way of another beside it, which takes the place of a link; its folder is made.
 
-    On disk when this returns, its name included: a power cut leaves the old file or the new one, whole.
-
-    Raises:
-        OSError: if it cannot be written; nothing is left of it then. Its filename is `path`, where it had none.
+    On disk when this returns, its name included: a power cut leaves the old file or the new one, whole. OSError if it
+    cannot be written; nothing is left of it then. Its filename is `path`, where it had none.
     """
     make_folder(path.parent)
     part = path.with_name(f"{path.name}.part")
@@ -155,11 +150,7 @@ def file_digest(path: Path) -> str:
 
 
 def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
-    """Shape and type of the array in an .npy file open at its beginning, before memory is taken for it.
-
-    Raises:
-        KeyError, TypeError, ValueError, SyntaxError: if it has no header of an array.
-    """
+    """Shape and type of the array in an open .npy file, before memory is taken for it; `UNREADABLE` if it has none."""
     from numpy.lib import format as npy
 
     headers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}

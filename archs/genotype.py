@@ -23,17 +23,14 @@ from .stage import Stage
 
 FAMILIES = ("resnet", "alternet", "hybrid", "vit", "modern")
 TIMM_FIELD = "timm"  # the one field in a record's genotype of a net of timm; see `timm_net`
+OWN_FIELD = "own"  # instead of it where one of our own nets is cut; see `own_net`
 MAX_STAGES = 64
 MAX_BLOCKS = 1024  # three times ResNet-1001's; a module takes up to 170 kB beside its weights
 
 
 @dataclass(frozen=True, repr=False)
 class Genotype(Part):
-    """One network, checked when it is made against every rule that needs no image size.
-
-    Raises:
-        InputError: naming stage, field, rule and values.
-    """
+    """One network; InputError, with stage, field, rule and values, if it breaks a rule that needs no image size."""
 
     stem: Stem
     stages: tuple[Stage, ...] = ()
@@ -65,11 +62,7 @@ class Genotype(Part):
             raise InputError("head: norm and conv are of nets without an encoder, got one")
 
     def plan(self, image_size: ImageSize, in_chans: int = 3) -> Layout:
-        """Lay the net out at `image_size` (one side, or height and width, in pixels).
-
-        Raises:
-            InputError: if a window or patch does not divide its map.
-        """
+        """Lay the net out at a side, or (height, width), in px; InputError if a window or patch divides no map."""
         return layout(self.stem, self.stages, self.encoder, self.style, self.head, image_size, in_chans)
 
     def check(self, image_size: ImageSize) -> None:
@@ -130,13 +123,11 @@ class Genotype(Part):
 
     @classmethod
     def from_dict(cls, data: Any) -> Genotype:
-        """Rebuild from `to_dict`. Unknown fields are refused, absent ones take their default.
-
-        Raises:
-            InputError: if a field is unknown, missing, of the wrong type or breaks a rule, or the net is one of timm's.
-        """
+        """Rebuild from `to_dict`; absent fields take their default. InputError if one is unknown or breaks a rule."""
         if isinstance(data, Mapping) and TIMM_FIELD in data:
             raise InputError(f"genotype: timm's net {short_repr(data[TIMM_FIELD])} has none, and this needs one")
+        if isinstance(data, Mapping) and OWN_FIELD in data:
+            raise InputError("genotype: a net that is cut after a block has none, and this needs one")
         return convert(data, cls, "genotype")
 
     @classmethod

@@ -54,11 +54,7 @@ def page() -> str:
 
 
 def field_rows(part: type[Any]) -> list[Row]:
-    """Field, default, what is allowed and what it means, of each field of a part.
-
-    Raises:
-        KeyError: if the docstring explains a field nowhere.
-    """
+    """Field, default, what is allowed and what it means, of each field of a part."""
     said = meanings(part) | ({name: option.about for name, option in OPTIONS.items()} if part is Stage else {})
     return [
         {

@@ -63,11 +63,7 @@ _MISSING = re.compile(r"Object missing required field `(.*)`")
 
 
 def parse_json(text: str | bytes) -> Any:
-    """The value of a JSON text; bytes are UTF-8, with a byte order mark or without.
-
-    Raises:
-        ValueError: if it is no JSON (NaN and Infinity are none), nested too deep, or names a field twice.
-    """
+    """The value of a JSON text, in UTF-8; ValueError if it is none, nested too deep, or names a field twice."""
     try:
         whole = text if isinstance(text, str) else text.decode("utf-8-sig")
         return _STRICT.decode(whole)
@@ -107,11 +103,7 @@ _STRICT = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse
 
 
 def read_json(path: Path, kind: type[T], read: Callable[[Path], bytes] = read_own) -> T:
-    """The value in a JSON file, as `kind`. `read` opens it: a run's own files follow no link, a user's may.
-
-    Raises:
-        InputError: if it cannot be read, is no JSON or no `kind`, with file, field, rule and value.
-    """
+    """The value in a JSON file, as `kind`; InputError if it is none. A run's own files follow no link: `read_own`."""
     try:
         value = parse_json(read(path))
     except InputError:
@@ -124,10 +116,8 @@ def read_json(path: Path, kind: type[T], read: Callable[[Path], bytes] = read_ow
 def convert(value: Any, kind: type[T], where: str) -> T:
     """A value of JSON as `kind`: objects as dataclasses, lists as tuples, whole numbers as floats where those are due.
 
-    A TypedDict says what is looked at: the object itself is returned, with whatever else it holds.
-
-    Raises:
-        InputError: if it is none. Unknown fields of a dataclass are refused.
+    A TypedDict says what is looked at: the object itself is returned, with whatever else it holds. InputError if it is
+    none. Unknown fields of a dataclass are refused.
     """
     try:
         _check_names(value, kind, "")
@@ -160,10 +150,7 @@ def check_fields(value: Any, where: str) -> None:
 
 @cache
 def _checker(kind: type) -> tuple[type, list[str], dict[str, tuple[str, ...]]]:
-    """A type with a dataclass's fields, which msgspec makes of one; those that may be converted; names that are known.
-
-    msgspec takes a dataclass's instance as it is, and is fast where it has seen the type before.
-    """
+    """A struct of a dataclass's fields, as msgspec takes instances unchecked; those to be converted; known names."""
     hints = get_type_hints(kind, include_extras=True)
     row = [(field.name, hints[field.name]) for field in fields(kind)]
     converted = [n for n, h in row if "float" in str(h) or "tuple" in str(h)]

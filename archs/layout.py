@@ -21,10 +21,7 @@ Map = tuple[int, int]
 
 @dataclass(frozen=True)
 class Block:
-    """One residual block in place. Maps are (height, width); `window` is resolved, never 0.
-
-    A kind with other sizes has a subclass of its own, `sizes` of its entry.
-    """
+    """One residual block in place, or of a kind's own subclass; maps are (height, width), `window` is never 0."""
 
     place: str
     kind: str
@@ -172,10 +169,7 @@ def layout(
 
 @lru_cache(maxsize=4096)  # a search looks at many nets that differ in one stage
 def stage_layout(place: str, stage: Stage, style: Style, c_in: int, at: Map) -> tuple[Block, ...]:
-    """The blocks of a stage after a map `at` of `c_in` channels; InputError if a window does not divide its map.
-
-    Those of a kind after the first are one object.
-    """
+    """The blocks of a stage after a map `at`, alike ones one object; InputError if a window does not divide its map."""
     blocks, alike = [_block(place, stage.kinds[0], stage, style, c_in, stage.stride, at)], dict[str, Block]()
     for kind in stage.kinds[1:]:
         if kind not in alike:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -63,6 +64,34 @@ class Network(nn.Module):
             x_BCHW = F.relu(self.norm(x_BCHW))
         return x_BCHW if self.last_conv is None else self.last_conv(x_BCHW)
 
+    def forward_intermediates(self, x_BCHW: Tensor, indices: Sequence[int] | None = None, **_: Any) -> list[Tensor]:
+        """Maps x_BCHW after each block, at last the one that the head pools; some of them by their numbers.
+
+        This and the next have the names and arguments of timm's nets, as far as cuts use them (archs/timm/cuts.py).
+        """
+        maps, x_BCHW = list[Tensor](), self.stem(x_BCHW)
+        for stage in self.stages:
+            for block in stage.children():
+                x_BCHW = block(x_BCHW)
+                maps.append(x_BCHW)
+        if self.encoder is not None:
+            maps += self.encoder.maps(self.normed(x_BCHW))
+        elif self.norm is not None or self.last_conv is not None:
+            maps.append(self.normed(x_BCHW))
+        return maps if indices is None else [maps[index] for index in indices]
+
+    def prune_intermediate_layers(self, indices: Sequence[int], **_: Any) -> None:
+        """Drop, in place, the head and all that the map with the largest of these numbers does not need."""
+        keep, self.head = max(indices) + 1, nn.Identity()
+        for stage in self.stages:
+            blocks = len(list(stage.children()))
+            del stage[keep:]  # pyright: ignore[reportIndexIssue] - a Sequential
+            keep = max(0, keep - blocks)
+        if keep == 0:
+            self.norm = self.last_conv = self.encoder = None
+        elif self.encoder is not None:
+            self.encoder.prune(keep)
+
     @property
     def classifier(self) -> nn.Linear:
         """The linear layer that makes the logits."""
@@ -90,20 +119,11 @@ def build(
     dropout: float = 0.0,
     drop_path: float = 0.0,
 ) -> Network:
-    """Build the net with fresh weights from torch's global random state.
+    """Build the net for a side in pixels, or (height, width), with fresh weights from torch's global random state.
 
-    Args:
-        genotype: the net.
-        num_classes: width of the logits.
-        image_size: side in pixels, or (height, width).
-        in_chans: channels of the image.
-        dropout: of a transformer encoder, as the ViT paper's. It and `drop_path` belong to a
-            training, not to the net: neither is part of the genotype.
-        drop_path: stochastic depth of the last residual block; it grows linearly from 0 (Huang et
-            al., ECCV 2016; Park & Kim's code counts blocks over all stages, as here).
-
-    Raises:
-        InputError: if the net cannot be built at `image_size`, or a number is wrong.
+    `dropout`, of a transformer encoder as in the ViT paper, and `drop_path` belong to a training: neither is part of
+    the genotype. `drop_path` is that of the last residual block and grows linearly from 0 (Huang et al., ECCV 2016;
+    Park & Kim's code counts blocks over all stages, as here). InputError if the net cannot be built so.
     """
     for name, rate in (("dropout", dropout), ("drop_path", drop_path)):
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < 1:
@@ -119,16 +139,8 @@ def resized(network: Network, image_size: ImageSize, dropout: float = 0.0, drop_
     """`network` built anew for `image_size` from its weights, with its device, dtype, mode and frozen parameters.
 
     Position embeddings are interpolated by their place in the image (Dosovitskiy et al., ICLR 2021, section 3.2), and
-    so are the tables of windows.
-
-    Args:
-        network: any network that `build` made.
-        image_size: side in pixels, or (height, width).
-        dropout, drop_path: as of `build`.
-
-    Raises:
-        InputError: if the net cannot be built at `image_size`, or has relative positions in its
-            encoder: their 1-D offsets mean other distances on another grid.
+    so are the tables of windows. InputError if the net cannot be built so, or has relative positions in its encoder:
+    their 1-D offsets mean other distances on another grid.
     """
     net = network.genotype
     new = build(net, network.num_classes, image_size, network.in_chans, dropout, drop_path)

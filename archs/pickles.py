@@ -41,11 +41,7 @@ def is_pickle(path: Path) -> bool:
 
 @contextmanager
 def unpickled(path: Path) -> Iterator[Path]:
-    """A safetensors file with the tensors of a pickle, which is gone afterwards.
-
-    Raises:
-        InputError: if the pickle is broken, holds more than tensors, or needs too much time or memory.
-    """
+    """A safetensors file, gone afterwards, with the tensors of a pickle; InputError if it is not that within limits."""
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "tensors.safetensors"
         command = [sys.executable, "-P", "-m", __name__, str(path.absolute()), str(target)]

@@ -41,26 +41,19 @@ TOO_LARGE = f"has more than {MAX_PIXELS:,} pixels, the most that are read of one
 
 @dataclass(frozen=True)
 class ImageSpec:
-    """Form that every picture is brought to.
+    """Form that every picture is brought to."""
 
-    Attributes:
-        size: (height, width).
-        channels: 1 or 3.
-        levels: values of pictures of more than 8 bits that become 0 and 255; those beyond are cut off.
-    """
-
-    size: tuple[int, int]
-    channels: int
+    size: tuple[int, int]  # (height, width)
+    channels: int  # 1 or 3
+    # values of pictures of more than 8 bits that become 0 and 255; those beyond are cut off
     levels: tuple[int, int] = LEVELS
 
 
 def decode(file: str | os.PathLike[str] | IO[bytes], shrink: Shrink | None = None) -> Image:
     """Decode the picture in a file, in its own mode; of several pages or frames, counted in `info`, the first.
 
-    `shrink` is given the picture when only its header is read, and may ask its decoder for a smaller one.
-
-    Raises:
-        OSError, ValueError, SyntaxError and what else Pillow raises: if it is broken.
+    `shrink` is given the picture when only its header is read, and may ask its decoder for a smaller one. OSError,
+    ValueError, SyntaxError and what else Pillow raises if it is broken.
     """
     import PIL.Image
 
@@ -126,10 +119,8 @@ def is_sideways(image: Image) -> bool:
 def to_mode(image: Image, channels: int, levels: tuple[int, int] = LEVELS) -> Image:
     """Turn the picture upright, as its EXIF orientation says, and convert it to 8 bits: RGB for 3 channels, L for 1.
 
-    `levels` become 0 and 255 where it has more than 8 bits.
-
-    Raises:
-        ValueError: if its mode is none that a camera or a drawing has.
+    `levels` become 0 and 255 where it has more than 8 bits. ValueError if its mode is none that a camera or a drawing
+    has.
     """
     import numpy as np
     import PIL.Image
@@ -164,10 +155,7 @@ def _turn(image: Image) -> str | None:
 def fit(image: Image, spec: ImageSpec) -> Image:
     """Resize the picture just to cover the size of `spec`, cut out the middle, and convert it to its channels.
 
-    Nothing is resampled where one side fits already.
-
-    Raises:
-        ValueError: as `to_mode` does.
+    Nothing is resampled where one side fits already. ValueError as `to_mode` does.
     """
     import PIL.Image
 

@@ -23,16 +23,11 @@ Multiple = Annotated[float, Meta(ge=0, le=64)]
 
 
 class Option(NamedTuple):
-    """A field of stages that blocks of some kinds have.
+    """A field of stages that blocks of some kinds have."""
 
-    Attributes:
-        about: its meaning.
-        side: of a kernel's side, "odd" (0, too, of kinds that say so) or "odd or 0"; "" of what is none.
-        nests: whether blocks that differ in it alone share weights, the smaller one's a slice of the larger one's.
-    """
-
-    about: str
-    side: str = ""
+    about: str  # its meaning
+    side: str = ""  # of a kernel's side, "odd" (0, too, of kinds that say so) or "odd or 0"; "" of what is none
+    # whether blocks that differ in it alone share weights, the smaller one's a slice of the larger one's
     nests: bool = True
 
 

@@ -22,16 +22,10 @@ NAMED = 3  # tensors that an error names
 def fitted(
     needed: Mapping[str, Tensor], had: Mapping[str, Tensor], ordered: bool = False, optional: Collection[str] = ()
 ) -> dict[str, Tensor]:
-    """Tensors of a file by the net's names, in the net's number types, with memory of their own.
+    """Tensors of a file by the names of the state `needed`, in its number types, with memory of their own.
 
-    Args:
-        needed: the net's state.
-        had: the file's.
-        ordered: whether the file keeps its tensors in the order of the net that they are of; then names may differ.
-        optional: names that the net or the file may have alone, such as those of a last layer.
-
-    Raises:
-        InputError: if they are another net's, or hold NaN or infinity.
+    Names may differ where the file keeps its tensors `ordered` as the net does; `optional` are names that either may
+    have alone, such as those of a last layer. InputError if they are another net's, or hold NaN or infinity.
     """
     names = matched_names(needed, had, ordered, optional)
     _check(needed, had, names)
@@ -47,11 +41,7 @@ def fitted(
 def matched_names(
     needed: Mapping[str, Tensor], had: Mapping[str, Tensor], ordered: bool = False, optional: Collection[str] = ()
 ) -> dict[str, str]:
-    """The file's name of each of the net's tensors; arguments as of `fitted`.
-
-    Raises:
-        InputError: if neither names, nor names behind one prefix, nor the order say so.
-    """
+    """The file's name of each of the net's tensors, by names, a prefix or the order; arguments as of `fitted`."""
     prefixes = _prefixes(needed, had, optional)
     if len(prefixes) > 1:
         raise InputError(f"holds the net {len(prefixes)} times, behind {_listed(prefixes)}: keep one of them")

@@ -21,16 +21,7 @@ class TimmNetwork(nn.Module):
     """x_BCHW -> logits (B, num_classes): a net of timm with fresh weights, and what `Network` says of itself.
 
     Its tensors have timm's names and no others, so that what is saved of it loads with timm's `load_state_dict`.
-
-    Args:
-        net: which one, as `genotype` says then.
-        num_classes: width of the logits.
-        image_size: side in pixels, or (height, width).
-        in_chans: channels of the image.
-        drop_path: stochastic depth, as timm's nets have it.
-
-    Raises:
-        InputError: if timm does not know the net, or refuses the numbers.
+    InputError if timm does not know the net, or refuses the numbers.
     """
 
     def __init__(
@@ -54,19 +45,12 @@ class TimmNetwork(nn.Module):
 
 
 def build_net(
-    net: Net,
-    num_classes: int,
-    image_size: ImageSize,
-    in_chans: int = 3,
-    dropout: float = 0.0,
-    drop_path: float = 0.0,
+    net: Net, num_classes: int, image_size: ImageSize, in_chans: int = 3, dropout: float = 0.0, drop_path: float = 0.0
 ) -> AnyNetwork:
     """Build the net with fresh weights from torch's global random state; arguments as of `build`.
 
     `dropout`, which belongs to our transformer encoder, does not reach a net of timm; a cut net has its own image size.
-
-    Raises:
-        InputError: if the net cannot be built so.
+    InputError if the net cannot be built so.
     """
     if isinstance(net, Genotype):
         return build(net, num_classes, image_size, in_chans, dropout, drop_path)

@@ -22,11 +22,7 @@ SECONDS = 120.0  # for loading a file and drawing its nets; importing a large li
 
 @contextmanager
 def user_code_errors(what: str) -> Iterator[None]:
-    """Turn any error of code that the user wrote, run inside, into one line that says where it arose.
-
-    Raises:
-        InputError: "WHAT: FILE:LINE: ERROR".
-    """
+    """Turn any error of user code run inside into an InputError in one line, "WHAT: FILE:LINE: ERROR"."""
     try:
         yield
     except (KeyboardInterrupt, Overtime):  # Ctrl-C and SIGTERM, and the alarm of `time_limit`
@@ -44,9 +40,7 @@ def time_limit(what: str) -> Iterator[None]:
     """End code that the user wrote, run inside, after `SECONDS`. Inside another limit, that one holds.
 
     Python hears the alarm between two of its own instructions, in the main thread alone: elsewhere there is no limit.
-
-    Raises:
-        InputError: "WHAT: FILE:LINE: takes longer than 120 s".
+    InputError "WHAT: FILE:LINE: takes longer than 120 s".
     """
     heard = signal.getsignal(signal.SIGALRM)
     if current_thread() is not main_thread() or isinstance(heard, _Alarm):
@@ -95,11 +89,7 @@ def blamed(error: BaseException) -> str:
 
 
 def users_line(frames: Iterable[tuple[FrameType, int]]) -> str:
-    """The last of these frames that is the user's code, as "FILE:LINE: "; "" if none is.
-
-    Args:
-        frames: with their lines, the innermost last.
-    """
+    """The last of these frames that is the user's code, as "FILE:LINE: "; "" if none is."""
     places = [(frame.f_code.co_filename, line) for frame, line in frames if _is_users(frame.f_globals, frame.f_code)]
     return f"{_near(places[-1][0])}:{places[-1][1]}: " if places else ""
 

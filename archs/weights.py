@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from .errors import InputError, short_repr
 from .files import atomic_write, digest
-from .genotype import Genotype
+from .genotype import OWN_FIELD, TIMM_FIELD, Genotype
 from .json_files import convert, parse_json
 from .layout import ImageSize, as_map
 from .network import Network, build
@@ -46,11 +46,7 @@ FIELDS = tuple(field.name for field in fields(Description))
 
 
 def save(network: AnyNetwork, path: Path) -> str:
-    """Write the net's weights and what it is, whole or not at all; the same net gives the same bytes.
-
-    Returns:
-        the file's `digest`.
-    """
+    """Write the net's weights and what it is, whole or not at all, and return the file's `digest`."""
     state = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
     description = {name: getattr(network, name) for name in FIELDS} | {"genotype": network.genotype.to_dict()}
     content = to_bytes(state, {NAME: json.dumps(description, sort_keys=True)})
@@ -60,19 +56,12 @@ def save(network: AnyNetwork, path: Path) -> str:
 
 @dataclass(frozen=True, eq=False)
 class WeightsFile:
-    """A file's tensors by their names, which lie in the file until they are used, and what it says of its net.
+    """A file's tensors by their names, which lie in the file until they are used, and what it says of its net."""
 
-    Attributes:
-        path: of the file.
-        tensors: by name.
-        ordered: whether they stand in the order of the net that was saved; safetensors files sort theirs.
-        metadata: of a safetensors file.
-    """
-
-    path: Path
-    tensors: dict[str, Tensor]
-    ordered: bool
-    metadata: dict[str, str]
+    path: Path  # of the file
+    tensors: dict[str, Tensor]  # by name
+    ordered: bool  # whether they stand in the order of the net that was saved; safetensors files sort theirs
+    metadata: dict[str, str]  # of a safetensors file
 
     def fitted(self, needed: Mapping[str, Tensor], optional: Collection[str] = ()) -> dict[str, Tensor]:
         """Its tensors for a net of this state: see `state_dicts.fitted`."""
@@ -83,15 +72,7 @@ class WeightsFile:
 
 
 def open_weights(path: Path, pickles: bool = False) -> WeightsFile:
-    """The tensors of a file.
-
-    Args:
-        path: a safetensors file.
-        pickles: whether it may be one of `torch.save` instead, which a process of its own reads.
-
-    Raises:
-        InputError: if it is neither.
-    """
+    """The tensors of a safetensors file, or with `pickles` of `torch.save`'s, which a process of its own reads."""
     if path.is_dir():
         raise _wrong(path, "is a folder, not a file")
     if not path.is_file():
@@ -121,11 +102,7 @@ def _open_safetensors(path: Path) -> WeightsFile:
 
 
 def describe(file: Path | WeightsFile) -> dict[str, Any] | None:
-    """A file's description of its net, as JSON: genotype, num_classes, image_size, in_chans. None if nothing.
-
-    Raises:
-        InputError: if the file is no safetensors file, or what it says breaks a rule.
-    """
+    """A file's description of its net, as JSON, by `FIELDS`; None without one. InputError if it breaks a rule."""
     facts = _described(_opened(file))
     return facts and facts | {"genotype": facts["genotype"].to_dict(), "image_size": list(facts["image_size"])}
 
@@ -133,13 +110,8 @@ def describe(file: Path | WeightsFile) -> dict[str, Any] | None:
 def read(file: Path | WeightsFile, genotype: Genotype | None = None, image_size: ImageSize | None = None) -> Network:
     """The network of a file, in float32 and in training mode, as `build` leaves it.
 
-    Args:
-        file: the file, or what `open_weights` made of it.
-        genotype: what a file without a description is of; one with a description is checked against it.
-        image_size: of a file without a description; one with a description knows its own.
-
-    Raises:
-        InputError: if the file does not hold exactly the weights of that net.
+    `genotype` and `image_size` are of a file without a description; one with a description is checked against the
+    genotype. InputError if the file does not hold exactly the weights of that net.
     """
     file = _opened(file)
     facts = _described(file)
@@ -156,11 +128,7 @@ def read(file: Path | WeightsFile, genotype: Genotype | None = None, image_size:
 
 
 def fill(module: nn.Module, file: Path | WeightsFile) -> None:
-    """Give any module on the CPU the weights of a file, which must hold those and no others.
-
-    Raises:
-        InputError: if it does not.
-    """
+    """Give any module on the CPU the weights of a file; InputError unless it holds those and no others."""
     module.load_state_dict(_opened(file).fitted(module.state_dict()), assign=True)
 
 
@@ -181,7 +149,11 @@ def _described(file: WeightsFile) -> dict[str, Any] | None:
     if len(text) > MAX_DESCRIPTION:
         raise _wrong(path, f"its description has {len(text):,} characters, at most {MAX_DESCRIPTION:,} are read")
     try:
-        facts = convert(parse_json(text), Description, "its description")
+        said = parse_json(text)
+        net = said.get("genotype") if isinstance(said, dict) else None
+        if isinstance(net, dict) and {TIMM_FIELD, OWN_FIELD} & net.keys():
+            Genotype.from_dict(net)  # which says that it has none
+        facts = convert(said, Description, "its description")
     except InputError as error:
         raise _wrong(path, error) from None
     except ValueError:

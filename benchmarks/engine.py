@@ -197,9 +197,6 @@ class _NoBaselines:
         chooser.choose("net", tuple(range(len(self.members))))
         return next(self._next)
 
-    def size(self) -> int:
-        return len(self.members) if self.members else self._space.size() or 0
-
     def baselines(self) -> tuple[Any, ...]:
         return ()
 

@@ -1,4 +1,4 @@
-"""Other ways to find cuts of pretrained nets, by the same forward FLOPs: Optuna's samplers, whole nets, LogME.
+"""Other ways to find cuts of pretrained nets, by the same forward FLOPs: Optuna's samplers, NePS, whole nets, LogME.
 
     python benchmarks/probe_rivals.py [stamps cells] [--stamps /usr/share/tuxpaint/stamps]
 
@@ -8,20 +8,24 @@ trial of Optuna's judges one cut, for the FLOPs up to it: net and side by name, 
 nets begins with the best published accuracy at the largest side. All judge by the same cross-validation, and stop where
 the FLOPs are spent that alternas's search takes. What counts is the hypervolume (mean held-back score over log MACs of
 what cross-validation picks) over three thirds and the seeds. LogME (You et al., ICML 2021) scores features without a
-classifier: by how well it ranks all cuts. With --tiny pictures and weights are random.
+classifier: by how well it ranks all cuts. With --tiny pictures and weights are random. NePS takes its own environment,
+for its networkx and pandas are older than ours: `pip install neural-pipeline-search`; without it its row is left out.
 """
 
 from __future__ import annotations
 
 import math
+import random
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 import optuna
+import torch
 from machine import keep, options, sized
 from pretrained import HELD_BACK, METRICS, NETS, SIDES, batches, lite, rank_correlation, read
 from threadpoolctl import threadpool_limits
@@ -42,6 +46,7 @@ CELLS = 240
 Row = dict[str, Any]
 Table = dict[tuple[int, int, int], Row]  # by net, side and block
 Chosen = list[Row]
+Proposals = Generator[tuple[int, int, float], tuple[float, float], None]  # net, side, depth; score, log MACs
 
 
 def main() -> None:
@@ -68,8 +73,9 @@ def compared(name: str, asked: Namespace) -> Row:
         found.setdefault("alternas", []).append(volume(own, table))
         found.setdefault("all cuts", []).append(volume(rows, table))
         found.setdefault("whole nets", []).append(volume(whole_nets(table, flops), table))
+        nets, sides = (sorted({key[at] for key in table}) for at in (0, 1))
         for way, make in SAMPLERS.items():
-            tried = [by_hand(table, make(seed), flops) for seed in SEEDS]
+            tried = [by_hand(table, make(seed, nets, sides), flops) for seed in SEEDS]
             found.setdefault(way, []).extend(volume(chosen, table) for chosen in tried)
     return {
         "FLOPs": [round(flops) for flops in spent],
@@ -128,23 +134,48 @@ def of_pair(table: Table, number: int, side: int) -> Chosen:
     return [row for key, row in table.items() if key[:2] == (number, side)]
 
 
-def by_hand(table: Table, sampler: optuna.samplers.BaseSampler, flops: float) -> Chosen:
-    """The cuts that a study judges; those that it has judged before cost nothing."""
-    study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
-    nets, sides = (sorted({key[at] for key in table}) for at in (0, 1))
+def by_hand(table: Table, proposals: Proposals, flops: float) -> Chosen:
+    """The cuts that a sampler judges; those that it has judged before cost nothing."""
     judged = dict[tuple[int, int, int], Row]()
+    number, side, depth = next(proposals)
     for _ in range(MAX_TRIALS):
-        trial = study.ask()
-        number, side = trial.suggest_categorical("net", nets), trial.suggest_categorical("side", sides)
         blocks = len(of_pair(table, number, side))
-        key = number, side, min(blocks - 1, int(blocks * trial.suggest_float("depth", 0, 1)))
+        key = number, side, min(blocks - 1, int(blocks * depth))
         row = table[key]
         if key not in judged and row["flops"] > flops:
             break
         flops -= 0 if key in judged else row["flops"]
         judged[key] = row
-        study.tell(trial, [row["cv"], math.log10(row["macs"])])
+        number, side, depth = proposals.send((row["cv"], math.log10(row["macs"])))
     return [*judged.values()]
+
+
+def by_optuna(sampler: optuna.samplers.BaseSampler, nets: list[int], sides: list[int]) -> Proposals:
+    """What a study of two directions asks for."""
+    study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
+    while True:
+        trial = study.ask()
+        net, side = trial.suggest_categorical("net", nets), trial.suggest_categorical("side", sides)
+        study.tell(trial, (yield net, side, trial.suggest_float("depth", 0, 1)))
+
+
+def by_neps(seed: int, nets: list[int], sides: list[int]) -> Proposals:
+    """What NePS takes by itself for three hyperparameters asks for: Bayesian optimisation, here of two objectives."""
+    import neps  # pyright: ignore[reportMissingImports]
+    from neps.optimizers.algorithms import bayesian_optimization  # pyright: ignore[reportMissingImports]
+
+    for seeded in (torch.manual_seed, np.random.seed, random.seed):
+        seeded(seed)
+    genes: dict[str, Any] = {
+        name: neps.HPOCategorical(choices) if len(choices) > 1 else neps.HPOConstant(choices[0])
+        for name, choices in {"net": nets, "side": sides}.items()
+    }
+    space = neps.SearchSpace(genes | {"depth": neps.HPOFloat(0, 1)})
+    chooser = neps.AskAndTell(bayesian_optimization(space))
+    while True:
+        trial = chooser.ask()
+        score, cost = yield trial.config["net"], trial.config["side"], trial.config["depth"]
+        chooser.tell(trial, {"objective_to_minimize": [1 - score, cost]})
 
 
 def whole_nets(table: Table, flops: float) -> Chosen:
@@ -193,12 +224,12 @@ def logme(f_NF: np.ndarray, y_N: np.ndarray) -> float:
     return total / len(np.unique(y_N))
 
 
-SAMPLERS: dict[str, Callable[[int], optuna.samplers.BaseSampler]] = {
-    "GPSampler": lambda seed: optuna.samplers.GPSampler(seed=seed),
-    "TPE": lambda seed: optuna.samplers.TPESampler(seed=seed, multivariate=True),
-    "NSGA-II": lambda seed: optuna.samplers.NSGAIISampler(seed=seed, population_size=20),
-    "random": lambda seed: optuna.samplers.RandomSampler(seed=seed),
-}
+SAMPLERS: dict[str, Callable[[int, list[int], list[int]], Proposals]] = {
+    "GPSampler": lambda seed, *of: by_optuna(optuna.samplers.GPSampler(seed=seed), *of),
+    "TPE": lambda seed, *of: by_optuna(optuna.samplers.TPESampler(seed=seed, multivariate=True), *of),
+    "NSGA-II": lambda seed, *of: by_optuna(optuna.samplers.NSGAIISampler(seed=seed, population_size=20), *of),
+    "random": lambda seed, *of: by_optuna(optuna.samplers.RandomSampler(seed=seed), *of),
+} | ({"NePS": by_neps} if find_spec("neps") else {})
 
 
 if __name__ == "__main__":

@@ -59,36 +59,24 @@ LISTS = {
 
 @dataclass(frozen=True)
 class Option:
-    """An argument or option of a command.
+    """An argument or option of a command."""
 
-    Attributes:
-        parameter: of the function, with what typer makes of it.
-        name: as it is typed, without dashes.
-        kind: type of its value, where nothing is parsed.
-        parse: makes its value, of the name and of what was typed or of what Python or a `--config` file gives.
-    """
-
-    parameter: Parameter
-    name: str
+    parameter: Parameter  # of the function, with what typer makes of it
+    name: str  # as it is typed, without dashes
     help: str
-    kind: Any
+    kind: Any  # type of its value, where nothing is parsed
+    # makes its value, of the name and of what was typed or of what Python or a `--config` file gives
     parse: Callable[[str, Any], Any] | None
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command.
-
-    Attributes:
-        run: takes the values of its options by their parameters' names.
-        resumes: whether the same words again resume what they began.
-        options: its arguments and options.
-    """
+    """A command."""
 
     name: str
-    run: Callable[..., Any]
-    resumes: bool
-    options: list[Option]
+    run: Callable[..., Any]  # takes the values of its options by their parameters' names
+    resumes: bool  # whether the same words again resume what they began
+    options: list[Option]  # its arguments and options
 
     @property
     def examples(self) -> list[str]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from functools import cache, partial
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from ..archs.errors import InputError
 from ..results.render.tables import short
-from ..results.render.terminal import print_json, print_lines, print_listing, print_text
+from ..results.render.terminal import print_json, print_lines, print_listing
 from .command import command
-from .options import console_for, run_and_trial_of
+from .options import console_for, print_result, run_and_trial_of
 from .values import Amount
 
 
@@ -26,7 +27,7 @@ def export(
 ) -> None:
     """Export the best net as a folder that needs no alternas: weights, model card, chosen formats."""
     from ..results.export.write import export_net, summary_lines
-    from ..search.experiments.scoring_images import scoring_images
+    from ..search.experiments.trained_nets import scoring_images
 
     folder, trial = run_and_trial_of(run, trial)
     if trial is not None and pick:
@@ -60,10 +61,7 @@ def cost(
     if svg:
         cost_svg(arch, svg, image_size, classes, channels)
     facts, drawing = cost_facts(arch, image_size, classes, channels, batch, images)
-    if as_json:
-        print_json(facts)
-    else:
-        print_text(drawing)
+    print_result(as_json, facts, lambda: drawing)
 
 
 @command()
@@ -80,7 +78,7 @@ def archs(*, grammar: bool = False, as_json: bool = False) -> None:
 
 @command()
 def spaces(space: str = "", *, image_size: tuple[int, int] | None = None, as_json: bool = False) -> None:
-    """List the search spaces, how many distinct nets they hold, and what the cheapest and the most expensive cost."""
+    """List the search spaces, how much their genes can say, and what the cheapest and the most expensive net cost."""
     from ..archs import static_cost
     from ..spaces import SPACES, ends, find, is_file, options_of
 
@@ -89,7 +87,8 @@ def spaces(space: str = "", *, image_size: tuple[int, int] | None = None, as_jso
     for name in [space] if space else SPACES:
         for height, width in [image_size] if image_size else [(side, side) for side in usual]:
             at = find(name, (height, width))
-            facts: dict[str, Any] = {"genes": len(options_of(at)), "nets": at.size()}
+            options = options_of(at)
+            facts: dict[str, Any] = {"genes": len(options), "combinations": prod(map(len, options.values()))}
             cost = cache(lambda net, size=(height, width): static_cost(net, 10, size))
             for kind in ("macs", "params"):
                 least, most = ends(at, lambda net, kind=kind, cost=cost: getattr(cost(net), kind))
@@ -100,9 +99,6 @@ def spaces(space: str = "", *, image_size: tuple[int, int] | None = None, as_jso
 
 def _ranges(row: dict[str, Any]) -> dict[str, Any]:
     """The row with short numbers, and each range in one column."""
-    names = ("space", "image_size", "genes", "nets")
-    shown = {name: row[name] for name in names}
-    if row["nets"] and row["nets"] >= 10**6:
-        shown["nets"] = f"{row['nets']:.3g}"
     ranges = {kind: f"{short(row[f'least_{kind}'])} to {short(row[f'most_{kind}'])}" for kind in ("macs", "params")}
-    return shown | {"MACs": ranges["macs"], "params": ranges["params"]}
+    shown = {name: row[name] for name in ("space", "image_size", "genes")}
+    return shown | {"combinations": short(row["combinations"]), "MACs": ranges["macs"], "params": ranges["params"]}

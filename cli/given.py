@@ -13,15 +13,10 @@ from .command import COMMANDS, Option
 
 
 def checked(values: Mapping[str, Any], command: str, file: str = "") -> dict[str, Any]:
-    """The values that a command takes, by its parameters' names.
+    """The values that a command takes, by its parameters' names, from those of options as they are typed.
 
-    Args:
-        values: by the options' names, as they are typed.
-        command: its name.
-        file: where they stand, for messages; "" is Python.
-
-    Raises:
-        InputError: if there is no such option, or a value is of the wrong kind.
+    `file` is where they stand, for messages; "" is Python. InputError if there is no such option, or a value does not
+    fit.
     """
     options, where, found = options_of(command), f"config: {file}: " if file else "", dict[str, Any]()
     for name, value in values.items():
@@ -41,11 +36,7 @@ def options_of(command: str) -> dict[str, Option]:
 
 
 def take_config(context: Any, _: Any, file: str) -> None:
-    """Let the values of a file stand in for options that are not on the command line.
-
-    Raises:
-        InputError: if it cannot be read, an option is unknown, or a value is of the wrong kind.
-    """
+    """Let the values of a file stand in for options that are not on the command line; errors as of `checked`."""
     if file:
         context.default_map = checked(read_config(file), context.info_name, file)
 

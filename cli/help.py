@@ -20,7 +20,7 @@ FIRST = (  # of those that stand first, in this order; then the command's own
 )  # fmt: skip
 LIMITS = [name for cost in static_costs() if (name := f"max-{cost.replace('_', '-')}") not in FIRST]
 GROUPS = {
-    "What is searched": (*LIMITS, "start-with", "with", "nets", "weights-dir", "from", "arch", "from-size"),
+    "Nets": (*LIMITS, "start-with", "with", "nets", "weights-dir", "from", "arch", "from-size"),
     "Strategy": ("scheduler", "rungs", "eta", "repeats", "folds", "alone", "polish", "seed"),
     "Objective": ("metric", "min-accuracy", "minimize", "chance"),
     "Device": (
@@ -42,6 +42,7 @@ SECTIONS = {
 }
 ALL = "help_all"  # the option of a command whose help shows ten options, unless it is given
 BRIEF = 46  # letters of an option's help in a list of few
+UNBROKEN = "\u2011"  # a hyphen that no line ends behind
 Rows = list[tuple[str, str]]  # a term, and what is said of it
 
 
@@ -113,6 +114,9 @@ class GroupedCommands(TyperGroup):
 
 
 def _write(formatter: Any, title: str, rows: Rows) -> None:
+    """A section, in which no line ends behind the hyphen of an option or a name."""
     if rows:
+        start = len(formatter.buffer)
         with formatter.section(title):
-            formatter.write_dl(rows)
+            formatter.write_dl([(term, said.replace("-", UNBROKEN)) for term, said in rows])
+        formatter.buffer[start:] = [text.replace(UNBROKEN, "-") for text in formatter.buffer[start:]]

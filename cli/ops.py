@@ -36,12 +36,7 @@ def track(run: str, tool: str) -> None:
 
 @command()
 def doctor(
-    *,
-    address: str = "",
-    data: str = "digits",
-    folder: Path = Path("runs"),
-    gpu: bool = False,
-    as_json: bool = False,
+    *, address: str = "", data: str = "digits", folder: Path = Path("runs"), gpu: bool = False, as_json: bool = False
 ) -> None:
     """Check this machine or a Ray cluster: versions, GPUs, data, storage, and a tiny trial on each node."""
     if gpu:

@@ -91,8 +91,7 @@ class RunOptions:
     def config(self, **budget: Any) -> RunConfig:
         """How nets are trained; `budget` has further fields of a `Budget`.
 
-        Raises:
-            InputError: if a number is wrong, or a tracker is not installed.
+        InputError if a number is wrong, or a tracker is not installed.
         """
         from ..search.engine.resources import Resources
         from ..search.run_config import Budget, RunConfig
@@ -143,10 +142,8 @@ class LimitOptions(_MAX):
 def typed_errors() -> Iterator[None]:
     """Make one kind of error of each kind of reason that a command is not done.
 
-    Raises:
-        InputError: if what was typed is no option or value of the command, or the current folder is gone.
-        OperationError: if the disk is full.
-        KeyboardInterrupt: at Ctrl-C, whatever was made of it on its way.
+    InputError if what was typed is no option or value of the command, or the current folder is gone; OperationError if
+    the disk is full; KeyboardInterrupt at Ctrl-C, whatever was made of it on its way.
     """
     try:
         _check_folder()
@@ -187,11 +184,7 @@ def print_result(as_json: bool, facts: Any, drawing: Callable[[], Any]) -> None:
 
 
 def run_and_trial_of(net: str, trial: int | None) -> tuple[Path, int | None]:
-    """The run's folder and the trial that RUN:TRIAL, or RUN and a trial beside it, name.
-
-    Raises:
-        InputError: if there is no such run, or both name a trial.
-    """
+    """The run's folder and the trial that RUN:TRIAL, or RUN and a trial beside it, names, not both."""
     from ..results.runs.run_spec import parse_run_spec
 
     folder, named = parse_run_spec(net)

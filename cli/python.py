@@ -57,11 +57,7 @@ def search(space: Any = None, **options: Any) -> SavedRun:
 
 
 def search_spec(space: Any = None, **options: Any) -> SearchSpec:
-    """What `alternas.search` with these options runs; None is an option left out.
-
-    Raises:
-        InputError: if an option is wrong.
-    """
+    """What `alternas.search` with these options runs; None is an option left out. InputError if an option is wrong."""
     if _is_spec(space) and not options:
         return space
     given = options if space is None else {"space": space, **options}

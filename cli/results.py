@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..results.render.terminal import print_json, print_lines, print_text
 from .command import command
-from .options import LimitOptions, run_and_trial_of
+from .options import LimitOptions, print_result, run_and_trial_of
 
 if TYPE_CHECKING:
     from ..results.ranking.objectives import RankingQuery
@@ -63,9 +63,11 @@ def leaderboard(run: str, *, ranking: RankingOptions, top: int = 0, as_json: boo
 @command()
 def compare(runs: list[str], *, ranking: RankingOptions, as_json: bool = False) -> None:
     """Compare the fronts of several runs, and show their joint front."""
-    from ..results.ranking.compare import print_comparison
+    from ..results.ranking.compare import compare as compare_runs
+    from ..results.ranking.compare import drawn
 
-    print_comparison(runs, ranking.query(), as_json)
+    comparison = compare_runs(runs, ranking.query())
+    print_result(as_json, comparison.to_dict(), lambda: drawn(comparison))
 
 
 @command()

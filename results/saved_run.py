@@ -26,21 +26,12 @@ if TYPE_CHECKING:
 
 
 def load_run(run: str | Path) -> SavedRun:
-    """A run, by its name below runs/ or its folder.
-
-    Raises:
-        InputError: if there is none.
-    """
+    """A run, by its name below runs/ or its folder; InputError if there is none."""
     return SavedRun(find_run(run if isinstance(run, str) else check_path("run", run)))
 
 
 class SavedRun:
-    """A run in its folder, of a search or an experiment.
-
-    Attributes:
-        folder: of the run, absolute.
-        spec: the run as commands take it, its name below runs/ or its path.
-    """
+    """A run in its absolute `folder`, of a search or an experiment; `spec` is the run as commands take it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.spec = folder.resolve(), as_argument(folder)
@@ -54,11 +45,7 @@ class SavedRun:
         return read_data_facts(self.folder)
 
     def front(self, objectives: str | Sequence[str] = "") -> pd.DataFrame:
-        """Pareto front: the rows of `alternas front --json`, indexed by trial; the columns of docs/reading-a-front.md.
-
-        Args:
-            objectives: what nets are ranked on, as --objectives or a list of them; "" is the run's own.
-        """
+        """Pareto front: the rows of `alternas front --json`, indexed by trial; objectives as --objectives or a list."""
         import pandas as pd
 
         board = leaderboard_of(self.folder, RankingQuery(parse_objectives(objectives)))
@@ -76,14 +63,7 @@ class SavedRun:
         return SavedNet(self, trial)
 
     def best(self, pick: str = "recommended") -> SavedNet:
-        """The net of the front that the verdict recommends and an export takes.
-
-        Args:
-            pick: recommended, accuracy, gain or cheapest.
-
-        Raises:
-            InputError: if no trained net qualifies.
-        """
+        """The net of the front that the verdict recommends, or with most accuracy or gain, or the cheapest."""
         return SavedNet(self, best_trial(self.folder, pick))
 
     def verdict(self) -> list[str]:
@@ -91,11 +71,7 @@ class SavedRun:
         return verdict_of(leaderboard_of(self.folder))
 
     def report(self, out: str | Path | None = None) -> Path:
-        """Write the HTML report, and return its path: report.html in the run's folder, or `out`.
-
-        Raises:
-            InputError: if the file cannot be written.
-        """
+        """Write the HTML report to `out`, or report.html in the run's folder, and return its path."""
         from .report.page import write_report
 
         return Path(write_report(self.folder, None if out is None else check_path("out", out))["page"])
@@ -111,15 +87,7 @@ class SavedRun:
 
 
 class SavedNet:
-    """One net of a run.
-
-    Attributes:
-        run: that it is of.
-        trial: its number there.
-        record: what the run holds of it.
-        genotype: its architecture; of a reference which net of timm it is.
-        spec: RUN:TRIAL, as commands take it.
-    """
+    """One net of a `run`, by its `trial`: the `record`, the `genotype`, or timm's net, and `spec`, RUN:TRIAL."""
 
     def __init__(self, run: SavedRun, trial: int) -> None:
         self.run, self.trial, self.spec = run, trial, f"{run.spec}:{trial}"
@@ -143,10 +111,7 @@ class SavedNet:
         """The trained torch module, on the CPU, in evaluation mode; of a net that was retrained, its better weights.
 
         It takes normalised images (B, C, H, W): (raw - mean) / std by channel, with those of `run.data`; a cut net of
-        timm takes pictures of 0 to 1.
-
-        Raises:
-            InputError: if the net was not trained to the end, or its weights are gone.
+        timm takes pictures of 0 to 1. InputError if the net was not trained to the end, or its weights are gone.
         """
         from .runs.trained_weights import select_net, trained_network
 

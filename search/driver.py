@@ -18,7 +18,7 @@ from ..results.runs.record import Record
 from ..results.runs.status import UNTRAINED, Status
 from ..results.runs.store import Store, has_ended, weights_file
 from .engine.shown import ProgressView
-from .training.job import Job, JobId, JobResult, Workers
+from .training.job import Job, JobId, JobResult
 from .trials.producer import Idle, Producer
 
 
@@ -46,19 +46,19 @@ class Driver:
         """Raise OperationError if the run's folder is not where it was."""
         self._store.check()
 
-    def next(self, workers: Workers = Workers()) -> Job | Idle:  # noqa: B008 - a constant
+    def next(self) -> Job | Idle:
         """The job of a free worker, or why there is none."""
         while True:
-            found = self._ask(workers)
+            found = self._ask()
             if not isinstance(found, Record | Event):
                 return found
             self._write(found)
 
-    def _ask(self, workers: Workers) -> Job | Line | Idle:
+    def _ask(self) -> Job | Line | Idle:
         """What the first producer wants that wants anything."""
         waits = bool(self.running)
         for producer in self._producers:
-            found = producer.next(workers)
+            found = producer.next()
             if isinstance(found, Record | Event):
                 return found
             if not isinstance(found, Idle):

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Protocol
 
 from rich.console import Console
 
@@ -23,7 +24,6 @@ from ..results.runs.store import Store, locked, run_folder
 from .context import SearchContext
 from .data.dataset import DataSet
 from .driver import Driver
-from .engine.executor import Executor
 from .engine.progress import view_of
 from .engine.shown import ProgressView, Shown, ShownSearch
 from .prepare import prepare
@@ -39,13 +39,13 @@ from .run_facts import taken_records, write_facts, write_run_json
 from .spec import SearchSpec
 from .summary import announce, conclude
 from .tracking.view import TrackingView, trackers
-from .training.job import JobResult, Progress, Workers
+from .training.job import Job, JobResult, Progress
 from .trials.devices import Devices
 from .trials.front_finetuning import FrontFinetuning
 from .trials.measuring import Measuring
 from .trials.producer import Idle, Producer
 from .trials.search_trials import SearchTrials
-from .trials.work import Work
+from .trials.trial import Work
 
 POLL_SECONDS = 0.25
 STALL_SECONDS = 300.0
@@ -65,7 +65,7 @@ def search(spec: SearchSpec, console: Console) -> Path:
     with opened(context) as (trials, driver):
         shown = ShownSearch(trials)
         if not driver.complete:
-            announce(trials, sum(shown.left().values(), Work()), shown.forecast.beside(), console)
+            announce(trials, sum(shown.left().values(), Work()), shown.beside(), console)
         workers = spec.trials + len(trials.live)
         if drive(driver, shown, spec.run, context.data.without_test(), workers, console, context.measured_here):
             conclude(trials, console)
@@ -80,6 +80,8 @@ def search_cuts(spec: SearchSpec, console: Console) -> Path:
     context, ended = prepare_probe(spec, console), False
     with locked(context.folder):
         write_run_json(context.folder, context.data, settings=context.run_settings, trials=spec.trials)
+        for own in context.own:
+            own.weights.save()
         with closing(Store(context.folder)) as store:
             probing = Probing(context, store)
             finetuning = CutFinetuning(probing, store)
@@ -169,6 +171,28 @@ def drive(
     return ended
 
 
+class Executor(Protocol):
+    """Runs jobs, one a worker, and reports what happens to them."""
+
+    @property
+    def idle(self) -> int:
+        """Workers that are ready and have no job."""
+        ...
+
+    @property
+    def starting(self) -> int:
+        """Workers that are not ready yet."""
+        ...
+
+    def submit(self, job: Job) -> None:
+        """Give `job` to an idle worker."""
+        ...
+
+    def poll(self, timeout: float) -> Sequence[Progress | JobResult]:
+        """What happened since the last call; waits at most `timeout` seconds for something to happen."""
+        ...
+
+
 def run_loop(driver: Driver, executor: Executor, view: ProgressView, seconds: float = math.inf) -> bool:
     """Run until no job is left, and close the driver; or until time is over, and leave all as it is.
 
@@ -183,7 +207,7 @@ def run_loop(driver: Driver, executor: Executor, view: ProgressView, seconds: fl
     while time.monotonic() - began < seconds:
         driver.check_folder()
         found = Idle.WAIT
-        while executor.idle and not isinstance(found := driver.next(Workers(executor.idle, executor.starting)), Idle):
+        while executor.idle and not isinstance(found := driver.next(), Idle):
             executor.submit(found)
             view.started(found)
         if found is Idle.OVER:

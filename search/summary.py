@@ -19,8 +19,7 @@ from .supernet.budget import TRAININGS_A_KIND, trainings_needed
 from .trials.compute_budget import BESIDE_SHARE
 from .trials.search_trials import SearchTrials
 from .trials.shared_weights import SharedWeights
-from .trials.trial import BUDGET_SHARE
-from .trials.work import Work
+from .trials.trial import BUDGET_SHARE, Work
 
 STEP_FLOPS = 5e8  # that a step takes as long as, beside its own: 15 ms where a core does 36 G a second
 

@@ -82,11 +82,7 @@ __all__ = [
 
 
 def get(name: str, image_size: ImageSize) -> Space:
-    """The named space with the options that suit `image_size`.
-
-    Raises:
-        InputError: if the name is unknown or the space does not allow the image size.
-    """
+    """The named space with the options that suit `image_size`; InputError if there is none."""
     return SPACES[check_choice("space", name, SPACES)](image_size)
 
 
@@ -94,9 +90,7 @@ def find(space: str, image_size: ImageSize, start: Genotype | None = None) -> Sp
     """The space that was typed: a name; a file of the user's own, such as "./my_space.py", which is run; or swaps.
 
     Those are of a plain ResNet: of the zoo by its name, of a genotype's .json file, or of `start` by the name "swaps".
-
-    Raises:
-        InputError: as `get`, `FileSpace` and `SwapSpace`.
+    InputError as `get`, `FileSpace` and `SwapSpace`.
     """
     if space.endswith(".json"):
         return SwapSpace(read_json(Path(space), Genotype, Path.read_bytes), image_size)

@@ -48,11 +48,7 @@ def draw_option(draw: random.Random, name: str, options: tuple[Option, ...], pri
 
 
 class FixedChooser:
-    """Gives back recorded genes; one that is not recorded takes its first option.
-
-    Raises:
-        InputError: if a recorded value is not among the options.
-    """
+    """Gives back recorded genes, which must be among the options; one that is not recorded takes its first."""
 
     def __init__(self, genes: Mapping[str, Gene]) -> None:
         self._genes = genes
@@ -65,11 +61,7 @@ class FixedChooser:
 
 
 class RecordingChooser:
-    """Asks another chooser, each gene once, and remembers the answers and the options.
-
-    Raises:
-        InputError: if a gene is chosen twice with other options.
-    """
+    """Asks another chooser, each gene once, always with the same options, and remembers answers and options."""
 
     def __init__(self, chooser: Chooser) -> None:
         self._chooser = chooser
@@ -97,23 +89,13 @@ class Space(Protocol):
         """Draw every gene from `chooser`, always the same names and options; the net is valid."""
         ...
 
-    def size(self) -> int | None:
-        """Number of distinct nets; None where nobody has counted them."""
-        ...
-
     def baselines(self) -> tuple[Genotype, ...]:
         """Plain ResNets, cheapest first, of which every search trains some for comparison: those that span it."""
         ...
 
 
 class JointSpace:
-    """A space whose nets are drawn together with genes of their training's recipe, which change no net.
-
-    Attributes:
-        nets: the space of the nets alone.
-        tuned: what recipe genes may be, by name; see `archs.candidate`.
-        own: those of the recipe itself.
-    """
+    """A space whose nets are drawn together with genes of their training's recipe, which change no net."""
 
     def __init__(self, nets: Space, tuned: Mapping[str, tuple[Gene, ...]], own: Genes) -> None:
         if taken := sorted(options_of(nets).keys() & tuned.keys()):
@@ -126,10 +108,6 @@ class JointSpace:
         for name, choices in self.tuned.items():
             chooser.choose(name, choices)
         return net
-
-    def size(self) -> int | None:
-        nets = self.nets.size()
-        return None if nets is None else nets * prod(map(len, self.tuned.values()))
 
     def baselines(self) -> tuple[Genotype, ...]:
         return self.nets.baselines()
@@ -164,10 +142,7 @@ def first_genes(space: Space) -> Genes:
 
 
 def members(space: Space) -> Iterator[tuple[Genes, Genotype]]:
-    """Every distinct candidate of a space, once, with genes that give it.
-
-    In an order that is always the same and that scatters: the first few are a fair sample of all.
-    """
+    """Every distinct candidate of a space, once, with genes that give it, in a fixed order that scatters."""
     options, keys, seen = options_of(space), dict[Genotype, str](), set()
     count = prod(len(choices) for choices in options.values())
     # Steps of the golden section, round and round, meet every number below `count` once.
@@ -186,10 +161,7 @@ def members(space: Space) -> Iterator[tuple[Genes, Genotype]]:
 
 
 def plain_genes(space: Space, net: Genotype) -> Genes | None:
-    """The genes of a plain ResNet, such as a baseline, or None if it is not in the space: stem, block, width, depths.
-
-    With the recipe's own genes, where these are searched.
-    """
+    """The genes of a plain ResNet, such as a baseline, with the recipe's own; None if it is not in the space."""
     stages = enumerate(net.stages, start=1)
     known: Genes = {"family": "resnet", "block": net.stages[0].block, "width": net.stages[0].width}
     known |= {"stem": stem_name(net.stem), "stem_stride": net.stem.stride}

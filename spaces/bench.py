@@ -59,12 +59,6 @@ class BenchSpace:
         patch = fit_patch(2, self._map, SIDE * SIDE) if trunk == 1 else 1
         return Genotype(stem, shallow, Encoder(embed_dim, depth, embed_dim // HEAD_DIM, 2.0, patch), Head("avg"))
 
-    def size(self) -> int:
-        trunks = len(DEPTHS[0]) * (1 + DEEPEST_TRUNK)
-        hybrids = trunks * len(EMBED_DIMS) * len(ENCODER_DEPTHS)
-        windows = len({fit_window(window, min(self._map)) for window in WINDOWS})
-        return len(WIDTHS) * (_placements(windows) + hybrids)
-
     def baselines(self) -> tuple[Genotype, ...]:
         return tuple(
             Genotype(Stem("patchify", width, self._patch), tuple(_stage(i, width, n) for i, n in enumerate(depths)))
@@ -79,9 +73,6 @@ class PlacementSpace(BenchSpace):
 
     def sample(self, chooser: Chooser) -> Genotype:
         return Genotype(Stem("patchify", PLACED, self._patch), _draw_stages(chooser, PLACED, 0, self._map))
-
-    def size(self) -> int:
-        return _placements(1)
 
 
 def _draw_stages(chooser: Chooser, width: int, window: int, at: Map) -> tuple[Stage, ...]:
@@ -98,9 +89,3 @@ def _draw_stages(chooser: Chooser, width: int, window: int, at: Map) -> tuple[St
 def _stage(i: int, width: int, depth: int) -> Stage:
     """Stage `i`, of two, without MSA blocks."""
     return Stage("basic", depth, min(width * 2**i, WIDEST), i + 1, (), heads=i + 1, head_dim=HEAD_DIM)
-
-
-def _placements(windows: int) -> int:
-    """Distinct pairs of stages of one width, with so many windows in stage 1."""
-    first = sum(1 + (2**depth - 1) * windows for depth in DEPTHS[0])
-    return first * sum(2 ** (depth - 1) for depth in DEPTHS[1])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from itertools import product
-from math import prod
 
 from ..archs import Genotype, Head, Stage, Stem, static_cost
 from ..archs.blocks.spec import BLOCKS, attention_kinds, conv_kinds
@@ -50,13 +48,6 @@ class PresetSpace:
             for stride in self.preset.strides
         }
 
-    def num_attentions(self, i: int, at: Map, attention: str) -> int:
-        """Heads and windows that attention blocks of this kind may have in stage `i`, on the map `at`."""
-        windows = {window_of(window, at) for window in self.preset.windows} - {None}
-        ignored = BLOCKS[attention].ignores
-        heads = 1 if "heads" in ignored else len(self.preset.heads[i])
-        return heads * (min(1, len(windows)) if "window" in ignored else len(windows))
-
 
 class ResNetSpace(PresetSpace):
     """Plain pre-activation ResNets. Genes: stem_stride where there are several, block, width, depth1, depth2, ..."""
@@ -65,10 +56,6 @@ class ResNetSpace(PresetSpace):
 
     def sample(self, chooser: Chooser) -> Genotype:
         return Genotype(*draw_trunk(chooser, self.preset))
-
-    def size(self) -> int:
-        s = self.preset
-        return len(s.strides) * len(s.blocks) * len(s.widths) * prod(len(options) for options in s.depths)
 
 
 def draw_trunk(chooser: Chooser, preset: SpacePreset) -> tuple[Stem, tuple[Stage, ...]]:
@@ -90,10 +77,7 @@ def plain_resnet(preset: SpacePreset, stem: str, baseline: tuple[str, int, tuple
 
 
 class AlterNetSpace(PresetSpace):
-    """AlterNets by the build-up rule. Genes: block, width; by stage depth, msa, heads, window.
-
-    A stage whose map is large and has no window that divides it has no MSA blocks.
-    """
+    """AlterNets by the build-up rule, where a window suits. Genes: block, width; by stage depth, msa, heads, window."""
 
     name = "alternet"
 
@@ -107,13 +91,6 @@ class AlterNetSpace(PresetSpace):
             drawn.append(self._variant(stage, self._maps[stem.stride][i], msa, heads, window))
         return Genotype(stem, tuple(drawn))
 
-    def size(self) -> int:
-        return len(self.preset.blocks) * len(self.preset.widths) * sum(map(self.placements, self.preset.strides))
-
-    def placements(self, stride: int, attention: str = "msa") -> int:
-        """Nets of one stem, width and kind of conv block, by what makes a difference to attention of this kind."""
-        return prod(self._variants(i, at, attention) for i, at in enumerate(self._maps[stride]))
-
     def attends(self, stride: int, i: int) -> bool:
         """Whether stage `i` may have MSA blocks behind a stem of this stride."""
         return any(window_of(window, self._maps[stride][i]) is not None for window in self.preset.windows)
@@ -124,17 +101,9 @@ class AlterNetSpace(PresetSpace):
         head_dim = self.preset.head_dim
         return varied(stage, ("msa", msa), ("heads", heads), ("head_dim", head_dim), ("window", fit or 0))
 
-    def _variants(self, i: int, at: Map, attention: str) -> int:
-        """Distinct stages `i` on the map `at`."""
-        depths, msa, ways = self.preset.depths[i], self.preset.msa[i], self.num_attentions(i, at, attention)
-        return sum(1 + ways * len({min(blocks, depth // 2) for blocks in msa} - {0}) for depth in depths)
-
 
 class HybridSpace(PresetSpace):
-    """ResNet trunks followed by a transformer encoder.
-
-    Genes: block, width, depth by stage, trunk (stages used), patch, embed_dim, encoder_depth, mlp_ratio, pool.
-    """
+    """Genes: block, width, depth by stage, trunk (stages used), patch, embed_dim, encoder_depth, mlp_ratio, pool."""
 
     name = "hybrid"
 
@@ -146,13 +115,6 @@ class HybridSpace(PresetSpace):
         pool = chooser.choose("pool", POOLS)
         return Genotype(stem, stages[:trunk], s.encoder(embed_dim, depth, ratio, patch), Head(pool))
 
-    def size(self) -> int:
-        s = self.preset
-        encoders = len(s.embed_dims) * len(s.encoder_depths) * len(s.mlp_ratios) * len(POOLS)
-        places = [place for maps in self._maps.values() for place in encoder_places(s, maps)]
-        trunks = sum(prod(map(len, s.depths[:used])) for used, _ in places)
-        return len(s.blocks) * len(s.widths) * encoders * trunks
-
 
 def draw_encoder(chooser: Chooser, preset: SpacePreset, maps: list[Map]) -> tuple[int, int, int, int]:
     """Stages before an encoder, its patch, embed_dim and depth."""
@@ -160,11 +122,6 @@ def draw_encoder(chooser: Chooser, preset: SpacePreset, maps: list[Map]) -> tupl
     trunk, patch = encoder_place(trunk, chooser.choose("patch", preset.patches), maps)
     embed_dim = chooser.choose("embed_dim", preset.embed_dims)
     return trunk, patch, embed_dim, chooser.choose("encoder_depth", preset.encoder_depths)
-
-
-def encoder_places(preset: SpacePreset, maps: list[Map]) -> set[tuple[int, int]]:
-    """Stages before an encoder and its patch, as the genes can say them."""
-    return {encoder_place(trunk + 1, patch, maps) for trunk in range(len(maps)) for patch in preset.patches}
 
 
 def encoder_place(trunk: int, patch: int, maps: list[Map]) -> tuple[int, int]:
@@ -206,22 +163,6 @@ class ModernSpace(AlterNetSpace):
         kinds = ("block", block), ("attention", attention), ("mlp_ratio", ratio)
         return replace(net, stem=stem, stages=tuple(varied(stage, *kinds, *options.items()) for stage in net.stages))
 
-    def size(self) -> int:
-        plain = prod(len(options) for options in self.preset.depths)
-        nets = len(self.preset.strides) * plain * sum(map(self.num_options, self.convs))
-        for stride, attention in product(self.preset.strides, self.attentions):
-            placed = self.placements(stride, attention) - plain
-            nets += placed * sum(self.num_options(conv, attention) for conv in self.convs)
-        return len(self.preset.widths) * nets
-
-    def num_options(self, *kinds: str) -> int:
-        """Values that mlp_ratio and the options may have together in nets of these kinds."""
-        used = [BLOCKS[kind] for kind in kinds if kind != "residual"]
-        options = prod(
-            len(values) for name, values in self.preset.options if any(name in spec.options for spec in used)
-        )
-        return options * (len(self.preset.mlp_ratios) if any(spec.has_mlp for spec in used) else 1)
-
 
 def draw_options(chooser: Chooser, preset: SpacePreset, *kinds: str) -> dict[str, Gene | None]:
     """Draw the options, and leave out those that no block of these kinds has."""
@@ -249,13 +190,6 @@ class AllSpace:
             once.choose(name, options)
         net = self.spaces[family].sample(once)
         return self._first_step(net) if family == "alternet" else net
-
-    def size(self) -> int:
-        """Every plain ResNet is an AlterNet without MSAs; those of basic blocks are modern nets, by their stem."""
-        a = self.alternet
-        common = [stride for stride in a.preset.strides if a.stems[stride] == self.modern.stems[stride]]
-        basic = sum(map(a.placements, common)) * len(a.preset.widths) if "basic" in a.preset.blocks else 0
-        return a.size() + self.hybrid.size() + self.modern.size() - basic
 
     def baselines(self) -> tuple[Genotype, ...]:
         return self.alternet.baselines()

@@ -19,10 +19,7 @@ STARTS = 100  # random ones, from which genes of a net are looked for
 
 
 def cheapest(space: Space, cost: Callable[[Genotype], float], enough: float = float("-inf")) -> tuple[float, Genotype]:
-    """The lowest `cost` that coordinate descent over the genes finds, and its net.
-
-    One start for each option of the first gene (a family may cost less only as a whole).
-    """
+    """The lowest `cost` found by coordinate descent from each option of the first gene, and its net."""
     least, genes = min(_descents(space, cost, enough), key=lambda start: start[0])
     return least, space.sample(FixedChooser(genes))
 

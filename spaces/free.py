@@ -6,16 +6,14 @@ stage 3. So one more MSA block at the end of any stage is one gene, and a deeper
 
 from __future__ import annotations
 
-from collections import Counter
-from math import prod
 from typing import Any
 
 from ..archs import Genotype, Head, Stage, Stem
 from ..archs.blocks.spec import BLOCKS
 from ..archs.layout import ImageSize, Map, as_map
 from ..archs.parts import POOLS
-from .base import Chooser, Gene
-from .families import PresetSpace, attentions, convs, draw_encoder, draw_options, encoder_places, plain_resnet
+from .base import Chooser
+from .families import PresetSpace, attentions, convs, draw_encoder, draw_options, plain_resnet
 from .fit import make_stem, maps_of, pixels, varied, window_of
 from .presets import SpacePreset
 
@@ -74,12 +72,6 @@ class FreeSpace(PresetSpace):
         encoder = self.preset.encoder(embed_dim, depth, body.mlp_ratio, patch)
         return Genotype(make_stem(stem, body.width), stages[:trunk], encoder, head)
 
-    def size(self) -> int:
-        s = self.preset
-        encoders = len(s.embed_dims) * len(s.encoder_depths) * len(POOLS)
-        behind_stems = sum(self._behind(maps, encoders) for maps in self._stems.values())
-        return len(s.widths) * behind_stems + len(s.mlp_ratios) * encoders * len(self._vit_patches)
-
     def _draw_body(self, chooser: Chooser) -> Stage:
         """Draw the genes that all stages share."""
         s = self.preset
@@ -111,70 +103,8 @@ class FreeSpace(PresetSpace):
         """The blocks of stage `i`, counted from its end, that may be attention blocks: not one that strides."""
         return range(1, min(self.preset.free, depth - (i > 0)) + 1)
 
-    def _behind(self, maps: list[Map], encoders: int) -> int:
-        """Distinct nets after one stem of one width: without an encoder, and with one after each trunk.
-
-        A stage tells the net's residual block and shared genes only if it has blocks that use them. So nets are
-        counted stage by stage, apart for what has been told; an encoder tells the MLP ratio.
-        """
-        s, nets, places = self.preset, 0, Counter(trunk for trunk, _ in encoder_places(self.preset, maps))
-        ways: Counter[Told] = Counter({(frozenset(s.blocks), frozenset()): 1})
-        for i, at in enumerate(maps):
-            ways = _joined(ways, self._variants(i, at))
-            if i + 1 in places:
-                with_encoder = sum(count * self._values(used | {"mlp_ratio"}) for (_, used), count in ways.items())
-                nets += with_encoder * encoders * places[i + 1]
-        return nets + sum(count * self._values(used) for (_, used), count in ways.items())
-
-    def _values(self, used: frozenset[str]) -> int:
-        """Values that the shared genes `used` may have together."""
-        shared = dict[str, tuple[Gene, ...]](self.preset.options) | {"mlp_ratio": self.preset.mlp_ratios}
-        return prod(len(shared[name]) for name in used)
-
-    def _variants(self, i: int, at: Map) -> Counter[Told]:
-        """Distinct stages `i` on the map `at` for one value of each shared gene, by what they tell."""
-        s, any_block = self.preset, frozenset(self.preset.blocks)
-        modern = [(any_block, kind) for kind in self.convs[1:]]
-        blocks = [*modern, *((frozenset({block}), block) for block in s.blocks)]
-        some, whole = self._placements(i)
-        variants: Counter[Told] = Counter()
-        for told, block in blocks:
-            variants[told, self._shared(block)] += len(s.depths[i])
-            for kind in self._beside(block):
-                variants[told, self._shared(block, kind)] += some * self.num_attentions(i, at, kind)
-        for kind in self.attentions:  # where no conv block is left, only the output's width tells of it
-            alone = [
-                frozenset({block}) for block in s.blocks if kind in self._beside(block) and BLOCKS[block].expansion > 1
-            ]
-            for told in (any_block, *alone):
-                variants[told, self._shared(kind)] += whole * self.num_attentions(i, at, kind)
-        return variants
-
-    def _shared(self, *kinds: str) -> frozenset[str]:
-        """The shared genes that blocks of these kinds use."""
-        specs = [BLOCKS[kind] for kind in kinds]
-        names = {name for name, _ in self.preset.options if any(name in spec.options for spec in specs)}
-        return frozenset(names | ({"mlp_ratio"} if any(spec.has_mlp for spec in specs) else set()))
-
-    def _placements(self, i: int) -> tuple[int, int]:
-        """Ways to make some blocks of stage `i` attention blocks, over its depths: beside conv blocks, and all."""
-        depths = self.preset.depths[i]
-        able = [len(self._lasts(i, depth)) for depth in depths]
-        whole = sum(blocks == depth for blocks, depth in zip(able, depths, strict=True))
-        return sum(2**blocks - 1 for blocks in able) - whole, whole
-
 
 def _with_options(stage: Stage, options: dict[str, Any]) -> Stage:
     """The stage with the options that its kinds of blocks have."""
     kinds = (stage.block, stage.attention) if stage.places else (stage.block,)
     return varied(stage, *(o for o in options.items() if any(o[0] in BLOCKS[kind].options for kind in kinds)))
-
-
-def _joined(ways: Counter[Told], more: Counter[Told]) -> Counter[Told]:
-    """The ways to put one of `more` after one of `ways`, where some block suits both."""
-    joined: Counter[Told] = Counter()
-    for (blocks, used), count in ways.items():
-        for (other_blocks, other_used), other in more.items():
-            if both := blocks & other_blocks:
-                joined[both, used | other_used] += count * other
-    return joined

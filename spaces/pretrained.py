@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from ..archs.errors import InputError, did_you_mean, short_repr
+from ..archs.own_net import OwnNet
 from ..archs.timm_net import TIMM
 
 PRETRAINED = "pretrained"  # name of the space on the command line
@@ -25,31 +26,23 @@ FILE_ENDINGS = (".safetensors", ".pth", ".pt", ".bin")
 
 @dataclass(frozen=True)
 class PretrainedNet:
-    """One of timm's nets with weights.
+    """One of timm's nets with weights, or a trained one of our own."""
 
-    Attributes:
-        name: timm's, with the tag of the weights.
-        side: of the pictures that it was trained on, in pixels.
-        fixed: whether it takes no other side.
-        macs: of one picture at that side.
-        params: of the whole net.
-        top1: published accuracy on ImageNet, a fraction; None if the ladder does not have the net.
-        licence: of the weights, as timm says; "unknown" if it does not.
-        source: where they are, on the Hugging Face hub.
-    """
-
-    name: str
-    side: int
-    fixed: bool
-    macs: int
-    params: int
-    top1: float | None
-    licence: str
-    source: str
+    name: str  # timm's, with the tag of the weights; of our own one its own
+    side: int  # of the pictures that it was trained on, in pixels
+    fixed: bool  # whether it takes no other side
+    macs: int  # of one picture at that side
+    params: int  # of the whole net
+    top1: float | None  # published accuracy on ImageNet, a fraction; None if the ladder does not have the net
+    licence: str  # of the weights, as timm says; "unknown" if it does not
+    source: str  # where they are, on the Hugging Face hub
+    own: OwnNet | None = None  # the net, if it is our own
 
     @property
     def family(self) -> str:
         """What nets of one kind share: the letters that the name begins with."""
+        if self.own:
+            return self.own.genotype.family
         return re.split(r"[_.\d]", self.name.removeprefix("tf_"), maxsplit=1)[0]
 
     @property
@@ -57,7 +50,8 @@ class PretrainedNet:
         """Image sides to try, rising: its own, and those up to a little above it where it takes others."""
         if self.fixed:
             return (self.side,)
-        return tuple(sorted({self.side, *(side for side in SIDES if side <= MAX_SIDE * self.side)}))
+        sides = sorted({self.side, *(side for side in SIDES if side <= MAX_SIDE * self.side)})
+        return tuple(side for side in sides if not self.own or self.own.takes(side))
 
     def macs_at(self, side: int) -> int:
         """About its MACs at another side, which go with the number of pixels."""
@@ -78,17 +72,16 @@ def ladder() -> tuple[PretrainedNet, ...]:
 
 
 def files_as_names(words: Sequence[str], weights_dir: str = "") -> tuple[tuple[str, ...], str]:
-    """What a person lists, files of weights by the names of their nets, and the folder of all files.
-
-    Raises:
-        InputError: if a file is not there, or files lie in several folders.
-    """
+    """Files of timm's weights by the names of their nets among what a person lists, and the one folder of all."""
     names, folders = list[str](), {weights_dir} - {""}
     for word in words:
         path = Path(word)
+        if path.suffix in FILE_ENDINGS and not path.is_file():
+            raise InputError(f"nets: no such file of weights, got {short_repr(word)}")
+        if is_own(word):
+            names.append(word)
+            continue
         if path.suffix in FILE_ENDINGS:
-            if not path.is_file():
-                raise InputError(f"nets: no such file of weights, got {short_repr(word)}")
             folders.add(str(path.parent))
         names.append(path.stem if path.suffix in FILE_ENDINGS else word)
     if len({Path(folder).resolve() for folder in folders}) > 1:
@@ -96,24 +89,36 @@ def files_as_names(words: Sequence[str], weights_dir: str = "") -> tuple[tuple[s
     return tuple(names), min(folders, default="")
 
 
-def find_nets(words: str = "") -> tuple[list[PretrainedNet], list[str]]:
-    """The nets that a person lists, and the words among them that are none of timm's, such as RUN:TRIAL.
-
-    A pattern with a dot is compared with names that have a tag. Without one it is compared with architectures, each of
-    which has the ladder's weights, or else those that timm takes by default.
-
-    Args:
-        words: names and patterns such as mobilenetv4* with commas between them; none is the ladder.
+def is_own(word: str) -> bool:
+    """Whether a word names a net of our own: RUN:TRIAL, an exported folder, or a file that we have written.
 
     Raises:
-        InputError: if a name or pattern fits none of timm's nets that have weights.
+        InputError: if a safetensors file is broken.
+    """
+    path = Path(word)
+    if ":" in word and not path.exists():
+        return not word.startswith(TIMM)
+    if path.suffix != ".safetensors" or not path.is_file():
+        return (path / "weights.safetensors").is_file()
+    from ..archs.weights import describe  # torch takes seconds to import
+
+    return (path.parent / "genotype.json").is_file() or describe(path) is not None
+
+
+def find_nets(words: str = "") -> tuple[list[PretrainedNet], list[str]]:
+    """The nets of timm that a person lists, and the words among them that name nets of our own, such as RUN:TRIAL.
+
+    Words are names and patterns such as mobilenetv4* with commas between them; none is the ladder. A pattern with a dot
+    is compared with names that have a tag. Without one it is compared with architectures, each of which has the
+    ladder's weights, or else those that timm takes by default. InputError if one fits none of timm's nets that have
+    weights.
     """
     if not words.strip():
         return list(ladder()), []
     found: dict[str, PretrainedNet] = {}
     others: list[str] = []
     for word in dict.fromkeys(part.strip() for part in words.split(",") if part.strip()):
-        if ":" in word and not word.startswith(TIMM):
+        if is_own(word):
             others.append(word)
         else:
             found |= {net.name: net for net in _matching(word.removeprefix(TIMM))}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
 
 from ..archs import Genotype, InputError
 from ..archs.layout import ImageSize, Map, as_map
@@ -16,14 +15,7 @@ SWAPS = "swaps"  # the space of the net whose weights a search starts from
 
 
 class SwapSpace:
-    """Genes: msa by stage, the MSA blocks that the build-up rule puts there.
-
-    Attributes:
-        identity: the net by its key: another one is another space.
-
-    Raises:
-        InputError: if the net has attention already, or no stage of two blocks.
-    """
+    """Genes: msa by stage, the MSA blocks that the build-up rule puts there. `identity` is the net by its key."""
 
     name = SWAPS
 
@@ -40,19 +32,12 @@ class SwapSpace:
         counts = [chooser.choose(f"msa{number}", tuple(range(stage.depth // 2 + 1))) for number, stage in stages]
         return swapped(self._net, tuple(counts), self._image)
 
-    def size(self) -> int:
-        return prod(stage.depth // 2 + 1 for stage in self._net.stages)
-
     def baselines(self) -> tuple[Genotype, ...]:
         return (self._net,)
 
 
 def swapped(net: Genotype, counts: tuple[int, ...], image: Map) -> Genotype:
-    """`net` with so many MSA blocks at the end of each stage, by the build-up rule.
-
-    Raises:
-        InputError: if a stage is too shallow for its count.
-    """
+    """`net` with so many MSA blocks at the end of each stage, by the build-up rule; InputError if it is too shallow."""
     sides = [stage[-1].map_out for stage in net.plan(image).stages]
     largest = max(4, preset_for(image).windows[0])
     stages = []

@@ -1,7 +1,7 @@
 """`FileSpace`: a user-defined space from a file, and the contract checks for all spaces.
 
 The file holds one class, made with the image size, (height, width) in pixels. It has a method `sample(chooser)` that
-returns a `Genotype`; `baselines()` and `size()` if it wants others than ours. Whatever it does wrong is one line.
+returns a `Genotype`; `baselines()` if it wants others than ours. Whatever it does wrong is one line.
 
 The contract, checked on random nets before a search stands on a space, and on every net of a user's own: a gene has a
 name and options that never change, every gene is chosen for every net, and the genes alone decide which net it is.
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +23,7 @@ from ..archs.errors import short_repr
 from ..archs.json_files import Integer, Number, Text, convert
 from ..archs.layout import ImageSize, as_map
 from ..archs.user_code import time_limit, user_code_errors
-from .base import Chooser, FixedChooser, Gene, Genes, Option, RandomChooser, RecordingChooser, members
+from .base import Chooser, FixedChooser, Gene, Genes, Option, RandomChooser, RecordingChooser
 from .families import ResNetSpace
 from .user_modules import UserModules
 
@@ -35,16 +34,9 @@ Options = dict[str, tuple[Gene, ...]]
 
 
 class FileSpace:
-    """The space in a file, checked when it is made, and again with every net drawn.
+    """The space in a file, with `options` of every gene, checked when it is made, and again with every net drawn.
 
-    Attributes:
-        name: of the file.
-        source: its text.
-        neighbours: the texts of the modules beside it that it imports, by path from its folder.
-        options: of every gene.
-
-    Raises:
-        InputError: if the file does not load, holds no space or several, breaks the contract, or takes for ever.
+    InputError if the file does not load, holds no space or several, breaks the contract, or takes for ever.
     """
 
     def __init__(self, file: str, image_size: ImageSize) -> None:
@@ -83,19 +75,6 @@ class FileSpace:
         check_options(self._what, self.options, memo.options)
         return net
 
-    def size(self) -> int | None:
-        """Distinct nets: counted where that takes seconds, else as the class says, or None."""
-        with time_limit(self._what):
-            if math.prod(len(choices) for choices in self.options.values()) <= COUNTED:
-                return sum(1 for _ in members(self))
-            if not hasattr(self._own, "size"):
-                return None
-            with user_code_errors(self._what):
-                size = self._own.size()
-        if not isinstance(size, int):
-            raise InputError(f"{self._what}: size() must return a whole number, got {short_repr(size)}")
-        return size
-
     def baselines(self) -> tuple[Genotype, ...]:
         """The file's own, or those of the resnet space."""
         return self._baselines
@@ -120,12 +99,7 @@ def _only_class(what: str, module: ModuleType) -> Any:
 def check(space: Any, what: str, image_size: ImageSize, draws: int = DRAWS) -> Options:
     """Draw random nets, each twice, and return the genes' options, in the order they are chosen.
 
-    Args:
-        space: anything with a method `sample(chooser)`.
-        what: the space, as messages begin.
-
-    Raises:
-        InputError: naming the gene or the rule that a net breaks.
+    `space` is anything with a method `sample(chooser)`; InputError names the gene or the rule that a net breaks.
     """
     chooser = RandomChooser(0)
     _, first = draw(space, what, chooser, image_size)
@@ -139,11 +113,7 @@ def check(space: Any, what: str, image_size: ImageSize, draws: int = DRAWS) -> O
 
 
 def draw(space: Any, what: str, chooser: Chooser, image_size: ImageSize) -> tuple[Genotype, RecordingChooser]:
-    """A net, its genes and their options.
-
-    Raises:
-        InputError: if `sample` raises anything, or gives what is no net for such images.
-    """
+    """A net, its genes and their options; InputError if `sample` fails, or gives no net for such images."""
     memo = RecordingChooser(chooser)
     with user_code_errors(what):
         net = space.sample(_GeneCheck(memo))

@@ -21,29 +21,17 @@ from ..archs.errors import InputError
 
 
 class UserModule(NamedTuple):
-    """A file of the user's, as it was read.
+    """A file of the user's, as it was read."""
 
-    Attributes:
-        path: of the file.
-        content: its bytes.
-        package: where its relative imports begin; "" for none.
-    """
-
-    path: Path
-    content: bytes
-    package: str = ""
+    path: Path  # of the file
+    content: bytes  # its bytes
+    package: str = ""  # where its relative imports begin; "" for none
 
 
 class UserModules:
-    """A space file with its neighbours.
+    """A space file's text, and those of the modules beside it that it or these import, by path from its folder.
 
-    Attributes:
-        source: the file's text.
-        neighbours: the text of each module beside it that it imports, or that these import, by path from its folder.
-
-    Raises:
-        InputError: if a neighbour has the name of an installed module.
-        SyntaxError: if one of them does not parse.
+    InputError if one has the name of an installed module; SyntaxError if one does not parse.
     """
 
     def __init__(self, path: Path, content: bytes) -> None:
@@ -127,10 +115,7 @@ def find_neighbours(file: UserModule) -> dict[str, UserModule]:
 
 
 def _imported(file: UserModule) -> Iterator[tuple[str, int]]:
-    """Modules that a file's import statements may name, packages before what is in them, with the line.
-
-    In `from a import b`, b may be a module.
-    """
+    """Modules that a file's imports may name, as `b` in `from a import b`, packages first, with the line."""
     for node in ast.walk(ast.parse(file.content, str(file.path))):
         if isinstance(node, ast.Import):
             named = [alias.name for alias in node.names]
@@ -155,10 +140,7 @@ def _beside(folder: Path, name: str) -> Path | None:
 
 
 def _installed(name: str, near: Path) -> bool:
-    """Whether a top-level module is Python's own, or found elsewhere than in the neighbour's file.
-
-    Of packages without an `__init__.py`, which any folder might be, those that pip has installed.
-    """
+    """Whether a top-level module is Python's own or installed, elsewhere than in the neighbour's file."""
     folder = (near.parent.parent if near.name == "__init__.py" else near.parent).resolve()
     elsewhere = [entry for entry in sys.path if Path(entry).resolve() != folder]
     specs = [PathFinder.find_spec(name, elsewhere)]

@@ -84,16 +84,6 @@ def test_boxes_have_the_areas_and_ratios_of_their_ranges() -> None:
     assert (left + wide <= 200).all()
 
 
-def test_cutout_is_a_square_cut_off_at_the_border() -> None:
-    x = torch.ones(500, 2, 12, 10)
-    gone = augment.cut_out(x, 4, draws(500)) == 0
-    assert (gone[:, 0] == gone[:, 1]).all()
-    rows, columns = gone[:, 0].any(2).sum(1), gone[:, 0].any(1).sum(1)
-    assert (gone[:, 0].sum((1, 2)) == rows * columns).all()
-    assert set(rows.tolist()) == {2, 3, 4}
-    assert gone[:, 0].any(0).all(), "every pixel is hit now and then"
-
-
 def test_erasing_takes_its_share(images: Tensor) -> None:
     found = augment.erased(images, 0.5, draws())
     changed = (found != images).all(1)
@@ -144,9 +134,7 @@ def test_an_epoch_sees_every_image_once() -> None:
 
 def test_a_batch_depends_on_its_step_alone() -> None:
     bench = MemoryLoader(tiny(), torch.device("cpu"))
-    how = Augment(
-        rrc_min_scale=0.3, pad=1, flip=True, ra_num_ops=2, ra_magnitude=9, ra_magnitude_std=1, cutout=2, reprob=0.5
-    )
+    how = Augment(rrc_min_scale=0.3, pad=1, flip=True, ra_num_ops=2, ra_magnitude=9, ra_magnitude_std=1, reprob=0.5)
     recipe = dataclasses.replace(recipes.smoke(), batch_size=16, augment=how)
     whole = list(bench.batches(recipe, 3, 0, 9))
     late = list(bench.batches(recipe, 3, 5, 9))

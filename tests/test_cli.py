@@ -69,7 +69,7 @@ def test_listings(alternas: Any) -> None:
     rows = json.loads(out)
     assert code == 0
     assert {row["space"] for row in rows} == set(SPACES)
-    assert all(row["nets"] >= 42 and row["genes"] >= 5 for row in rows)
+    assert all(row["combinations"] >= 42 and row["genes"] >= 5 for row in rows)
     code, out, _ = alternas("archs", "--json")
     assert [row["name"] for row in json.loads(out)] == zoo.names()
     code, out, _ = alternas("recipes", "--json")

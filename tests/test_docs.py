@@ -22,7 +22,7 @@ from pages import BLOCK, MARK, PAGES, ROOT, bash_of, run_page
 UNRUN = {
     "cluster.md": ["GPUs"] + ["a cluster"] * 5,
     "extending.md": ["downloads", "packages that may not be installed"],
-    "gpus.md": ["a GPU"] * 4,
+    "gpus.md": ["a GPU"] * 5,
     "README.md": ["downloads"] * 3,
     "latency.md": [*["a device"] * 4, "python3 may have no onnxruntime"],
     "pretrained.md": ["downloads"] * 3,
@@ -34,7 +34,6 @@ UNRUN = {
         "a tracker that may not be installed",
         "a cluster",
     ],
-    "which-command.md": ["a cluster"] * 2,
 }
 # Pages whose blocks go on from each other, or train: not run block by block.
 TOGETHER = ("exporting.md", "getting-started.md", "comparison.md", "python.md", "extending.md")

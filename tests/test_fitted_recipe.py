@@ -30,7 +30,7 @@ from alternas.search.summary import small_steps
 from alternas.search.training import recipes
 from alternas.search.training.loaders import open_loader
 from alternas.search.training.recipe import Recipe
-from alternas.search.trials.work import Work
+from alternas.search.trials.trial import Work
 from fakes import spec_of
 
 

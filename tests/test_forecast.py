@@ -21,7 +21,7 @@ from alternas.search.run_config import Budget
 from alternas.search.training.job import JobResult, Point, Progress, TrainJob
 from alternas.search.trials.forecast import Forecast
 from alternas.search.trials.search_trials import SearchTrials
-from alternas.search.trials.work import Work
+from alternas.search.trials.trial import Work
 from alternas.spaces import FixedChooser, get, random_net
 from fakes import RECIPE, STEPS, FakeExecutor, SilentView, driver_of, fake_accuracy, price, run_loop
 

@@ -1,51 +1,19 @@
-"""The space `free`: what is in it, how many, and what one move does."""
+"""The space `free`: what is in it, and what one move does."""
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 from scales import TINY
 
 from alternas.archs import Encoder, Genotype, Head, Stage, Stem, zoo
-from alternas.spaces import FixedChooser, Genes, RandomChooser, RecordingChooser, free, get, options_of
+from alternas.spaces import FixedChooser, Genes, RandomChooser, RecordingChooser, get, options_of
 from alternas.spaces.base import neighbors
 from alternas.spaces.fit import stem_name
 from alternas.spaces.free import FAMILIES, FreeSpace
-from alternas.spaces.presets import SpacePreset
 
-CUT = replace(
-    TINY,
-    free_stems=("cifar",),
-    widths=(4,),
-    depths=((1,), (2,)),
-    msa=((0, 1), (0, 1)),
-    heads=((1,), (2,)),
-    windows=(0,),
-    embed_dims=(16,),
-    encoder_depths=(1,),
-    mlp_ratios=(1.0,),
-    patches=(1,),
-    vit_patches=(2,),
-    baselines=(("basic", 4, (1, 2)),),
-)
-CUTS = {
-    "stems and patches": replace(CUT, free_stems=("cifar", "patchify2"), patches=(2, 1)),
-    "windows": replace(CUT, windows=(2, 4, 0), depths=((1,), (1,)), free_stems=("cifar", "patchify2")),
-    "heads and widths": replace(CUT, heads=((1, 2), (2,)), widths=(4, 8)),
-    "blocks": replace(CUT, blocks=("basic", "bottleneck")),
-    "bottlenecks alone": replace(CUT, blocks=("bottleneck",)),
-    "ratios": replace(CUT, mlp_ratios=(1.0, 2.0), embed_dims=(16, 32)),
-    "depths": replace(CUT, depths=((1, 2), (1, 3)), free=1),
-    "no patch for a ViT": replace(CUT, vit_patches=(3, 8)),
-}
-WIDE_CUTS = {
-    "free places": replace(CUT, depths=((2, 3), (1, 4)), free=2),
-    "blocks and ratios": replace(CUT, blocks=("basic", "bottleneck"), mlp_ratios=(1.0, 2.0), depths=((1, 2), (2,))),
-}
 ENCODER = "trunk|patch|embed_dim|encoder_depth|pool"
 DORMANT = {
     "resnet": f"msa|attention|heads|window|mlp_ratio|{ENCODER}|vit_patch",
@@ -69,36 +37,6 @@ def test_dormant_genes_change_nothing(family: str, size: int) -> None:
         assert space.sample(FixedChooser(genes | dormant)) == space.sample(FixedChooser(genes))
 
 
-def every_net(space: FreeSpace) -> Iterator[Genotype]:
-    """All that the genes can say, the dormant ones aside; many a net more than once."""
-    options = options_of(space)
-    for family in options.pop("family"):
-        dormant = re.compile(DORMANT[str(family)])
-        choices = [some[:1] if dormant.match(name) else some for name, some in options.items()]
-        for genes in itertools.product(*choices):
-            yield space.sample(FixedChooser(dict(zip(options, genes, strict=True)) | {"family": family}))
-
-
-@pytest.mark.parametrize(
-    "scale",
-    [
-        *(pytest.param(scale, id=name) for name, scale in CUTS.items()),
-        *(pytest.param(scale, id=name, marks=pytest.mark.slow) for name, scale in WIDE_CUTS.items()),
-    ],
-)
-def test_size_counts_the_nets(scale: SpacePreset) -> None:
-    space = FreeSpace(8, scale)
-    assert space.size() == len({net.key for net in every_net(space)})
-
-
-@pytest.mark.slow
-def test_size_counts_further_attention_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if another entry of the registry were `searched`: sizes know no block by its name."""
-    monkeypatch.setattr(free, "attentions", lambda: ("msa", "msa_a", "transformer"))
-    space = FreeSpace(8, next(iter(CUTS.values())))
-    assert space.size() == len({net.key for net in every_net(space)})
-
-
 def test_a_stem_is_there_where_it_leaves_a_map() -> None:
     stems = {size: options_of(get("free", size))["stem"] for size in (8, 13, 16, 28, 32, 96, 224)}
     assert stems == {
@@ -117,7 +55,7 @@ def test_vits_are_there_where_a_patch_divides_the_image() -> None:
         options = options_of(get("free", size))
         assert (options["family"], options["vit_patch"]) == (FAMILIES, patches)
     assert options_of(get("free", 13))["family"] == FAMILIES[:-1], "no patch divides it"
-    one_token = FreeSpace(8, CUTS["no patch for a ViT"])
+    one_token = FreeSpace(8, replace(TINY, vit_patches=(3, 8)))
     assert options_of(one_token)["family"] == FAMILIES[:-1], "a patch as large as the image leaves one token"
 
 

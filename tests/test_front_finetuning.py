@@ -18,15 +18,14 @@ from alternas.results.runs.record import Record
 from alternas.results.runs.store import weights_name
 from alternas.search.run import search_driver
 from alternas.search.run_config import Budget
-from alternas.search.training.job import InitWeights, JobResult, Point, TrainJob, Workers
+from alternas.search.training.job import InitWeights, JobResult, Point, TrainJob
 from alternas.search.trials.finetuning_plan import MAX_NETS, MAX_TRAININGS
 from alternas.search.trials.forecast import Forecast
 from alternas.search.trials.front_finetuning import FrontFinetuning
 from alternas.search.trials.producer import Idle
 from alternas.search.trials.search_trials import SearchTrials
-from alternas.search.trials.trial import Parent
+from alternas.search.trials.trial import Parent, Work
 from alternas.search.trials.weight_sources import RATE, FromOutside
-from alternas.search.trials.work import Work
 from alternas.spaces import get
 from fakes import RECIPE, STEPS, FakeExecutor, SilentView, fake_accuracy, run_loop
 
@@ -323,7 +322,7 @@ def test_nothing_is_begun_before_all_others_have_ended(opened: Open) -> None:
     finetuning = FrontFinetuning(controller)
     while isinstance(job := driver.next(), TrainJob):
         if controller.live[job.trial].weights != "finetuned":
-            assert finetuning.next(Workers()) is Idle.OVER
+            assert finetuning.next() is Idle.OVER
         driver.take(trained(job))
     assert finetuned(controller)
     assert {Genotype.from_dict(r.genotype).key for r in finetuned(controller)}

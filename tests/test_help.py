@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -42,6 +43,7 @@ def test_every_command_has_a_section_and_examples_that_parse(alternas: Any) -> N
     assert all(f"\n  {name} " in listed for name in PARSED)
     for command in COMMANDS.values():
         text = alternas(command.name, "-h")[1]
+        assert all(len(line) <= 80 and not re.search(r"\w-$", line) for line in text.splitlines()), "no word is broken"
         assert command.examples
         for example in command.examples:
             program, name, *words = shlex.split(example)

@@ -255,9 +255,7 @@ def test_streamed_batches(both: tuple[Any, Any]) -> None:
     for (x, y), (u, v) in zip(*(bench.batches(plain, 1, 2, 9) for bench in both), strict=True):
         torch.testing.assert_close(x, u)
         assert torch.equal(y, v)
-    how = Augment(
-        rrc_min_scale=0.5, pad=2, flip=True, ra_num_ops=2, ra_magnitude=9, ra_magnitude_std=0.5, cutout=3, reprob=0.5
-    )
+    how = Augment(rrc_min_scale=0.5, pad=2, flip=True, ra_num_ops=2, ra_magnitude=9, ra_magnitude_std=0.5, reprob=0.5)
     rich = dataclasses.replace(plain, augment=how)
     _, stream = both
     whole, late = list(stream.batches(rich, 1, 0, 7)), list(stream.batches(rich, 1, 4, 7))
@@ -272,9 +270,7 @@ def test_streamed_batches(both: tuple[Any, Any]) -> None:
 def test_what_two_devices_see_is_what_one_sees(loader: str, tmp_path: Path) -> None:
     """The same images, moved, coloured and hidden by the same random numbers."""
     bench = open_loader(load(DataConfig(str(draw(tmp_path / "set")), loader=loader)), CPU, 0)
-    how = Augment(
-        rrc_min_scale=0.5, pad=2, flip=True, ra_num_ops=2, ra_magnitude=9, ra_magnitude_std=0.5, cutout=3, reprob=0.5
-    )
+    how = Augment(rrc_min_scale=0.5, pad=2, flip=True, ra_num_ops=2, ra_magnitude=9, ra_magnitude_std=0.5, reprob=0.5)
     recipe = dataclasses.replace(recipes.smoke(), batch_size=5, augment=how)
     whole = list(bench.batches(recipe, 1, 0, 6))
     for member in (Member(0, 2), Member(1, 2)):

@@ -16,7 +16,7 @@ EVERYTHING = {
     "clip_grad": 1.0, "grad_accum_steps": 2, "sam_rho": 0.05,
 }  # fmt: skip
 AUGMENT = Augment(
-    rrc_min_scale=0.5, pad=1, flip=True, ra_num_ops=2, ra_magnitude=5, ra_magnitude_std=0.5, cutout=2, reprob=0.25,
+    rrc_min_scale=0.5, pad=1, flip=True, ra_num_ops=2, ra_magnitude=5, ra_magnitude_std=0.5, reprob=0.25,
     mixup=0.8, cutmix=1.0,
 )  # fmt: skip
 # Of a step at batch 256 in bfloat16: what the host launches, copies on the device among it, what the device then

@@ -77,8 +77,10 @@ def test_the_command(alternas: Any, caplog: pytest.LogCaptureFixture) -> None:
 def test_a_space_of_a_file_leaves_room_for_the_rest(alternas: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     space = "all_before.py of source c95a561b1531a0b2"
-    made_run(Path("runs/c12_10240_steps"), [], settings={"space": space})
+    data = {"name": "/home/someone/pictures/cells", "classes": ["a", "b"]}
+    made_run(Path("runs/c12_10240_steps"), [], settings={"space": space, "data": data["name"]}, data=data)
     out = alternas("runs")[1]
+    assert " cells " in out, "the end of a long path"
     assert "c12_10240_steps" in out
     assert "all_before.py " in out
     assert "FLOPs" in out

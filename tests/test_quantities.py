@@ -22,7 +22,7 @@ from alternas.results.ranking.metric import Metric, guessing, parse_metric
 from alternas.results.ranking.quantities import QUANTITIES, Quantity, Score
 from alternas.results.ranking.stats import ANY, range_of
 from alternas.results.report.run import open_run
-from alternas.results.report.sections import leaderboard_table, net_columns, page_rows
+from alternas.results.report.sections import leaderboard_table, net_columns, net_row
 from alternas.search.spec import ProbeSpec
 from alternas.search.trials.search_trials import SearchTrials
 from fakes import FakeExecutor, SilentView, run_loop, spec_of
@@ -77,7 +77,8 @@ def test_a_cost_is_an_objective_a_column_and_a_field(alternas: Any, known: dict[
     assert "46.8 M bytes of weights" in " ".join(alternas("cost", "resnet18")[1].split())
     page = open_run(Path("runs/mine"))
     assert {row["trial"]: row["bytes of weights"] for row in leaderboard_table(page).rows} == known
-    assert {row[0]: row[net_columns().index("weight_bytes")] for row in page_rows(page)} == known
+    rows = [net_row(page, record) for record in page.nets]
+    assert {row[0]: row[net_columns().index("weight_bytes")] for row in rows} == known
 
 
 def test_a_search_weighs_and_limits_a_cost_by_its_formula(

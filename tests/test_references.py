@@ -29,15 +29,14 @@ from alternas.results.runs.store import read_records
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from alternas.search.experiments import explain_timm
-from alternas.search.training.freezing import FREEZE_POLICIES
-from alternas.search.training.job import JobResult, TrainJob
+from alternas.search.training.job import FREEZE_POLICIES, JobResult, TrainJob
 from alternas.search.training.loaders import MemoryLoader
 from alternas.search.training.loop import train
 from alternas.search.training.recipe import Recipe
 from alternas.search.trials.proposer import FIRST_REFERENCE
 from alternas.search.trials.search_trials import SearchTrials
+from alternas.search.trials.trial import Work
 from alternas.search.trials.weight_sources import Relatives
-from alternas.search.trials.work import Work
 from fakes import FakePool, finish
 from runs import DATA, RECIPE, drawn_records, made_run
 
@@ -412,7 +411,7 @@ def test_the_view_names_them(open_controller: Open) -> None:
 
     controller = open_controller(trials=2, references=(TINY,))
     shown = ShownSearch(controller)
-    assert shown.forecast.nets == 2 + len(controller.baselines) + 1
+    assert shown.nets == 2 + len(controller.baselines) + 1
     executor = finish(controller)
     jobs = {job.trial: job for job in executor.ran}
     assert shown.name(jobs[FIRST_REFERENCE]) == "timm:test_resnet"

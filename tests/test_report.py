@@ -79,7 +79,8 @@ class Page(HTMLParser):
 
     @property
     def said(self) -> str:
-        return " ".join(text for tag, text in self.texts if tag not in ("script", "style"))
+        """Its text; an option of a command stands in a span, and spaces around that are one."""
+        return re.sub("  +", " ", " ".join(text for tag, text in self.texts if tag not in ("script", "style")))
 
 
 @pytest.fixture(scope="module")
@@ -190,6 +191,20 @@ def test_tables_can_be_read_without_javascript(run: Path, report: Page) -> None:
     for row in leaderboard(open_run(run).records).rows:
         assert row.key in report.said
     assert "alternas search all --name 'a run' --scheduler mo-asha" in report.said
+    assert ("span", "--scheduler") in report.texts, "no line of a browser ends behind its hyphens"
+
+
+def test_cuts_are_judged_and_have_no_gain(tmp_path: Path) -> None:
+    """Nothing is said of a curve, a column or a training that cuts of pretrained nets have none of."""
+    cut = {"genotype": {"timm": "resnet18.a1_in1k", "side": 48}, "genes": {}, "curve": [], "weights": "frozen"}
+    rows = [row | cut | {"key": str(row["trial"]), "kind": "search"} for row in drawn_records(40)]
+    folder = made_run(tmp_path / "cuts", rows)
+    write_report(folder, tmp_path / "page.html")
+    page = Page(tmp_path / "page.html")
+    assert re.search(r"\d+ cuts judged, \d+ on the front", page.said)
+    for absent in ("dashed curve", "Gain:", "Rising:"):
+        assert absent not in page.said
+    assert page.data["undrawn"] == [*range(len(page.data["nets"]["rows"]))], "their code is timm's"
 
 
 def test_every_plot_and_table_has_a_caption_and_what_is_empty_none(report: Page) -> None:
@@ -236,7 +251,7 @@ def test_what_users_wrote_is_text(report: Page, tmp_path: Path) -> None:
     folder = made_run(tmp_path / "<script>alert(1)<", rows, **told, settings={"recipe": {EVIL: EVIL}, EVIL: EVIL})
     write_report(folder, tmp_path / "page.html", tmp_path / "assets")
     page = Page(tmp_path / "page.html")
-    assert {tag for tag, _ in page.tags} == {tag for tag, _ in report.tags}
+    assert {tag for tag, _ in page.tags} | {"span"} == {tag for tag, _ in report.tags}
     assert [a for _, a in page.tags if set(a) & {"src", "onerror"}] == []
     assert len([tag for tag, _ in page.tags if tag == "script"]) == 2
     assert page.said.count(EVIL) > 10, "as it was written"

@@ -31,6 +31,7 @@ TIED = re.compile(
 )
 GUESS = re.compile(r"No net is above chance \(([\d.]+)\) by more than the noise; the best, net (\d+), has ([\d.]+)"
                    r"(?: \(([\d.]+) to ([\d.]+).*\))?: train longer\.")  # fmt: skip
+EXPECTED = re.compile(r"^Best of \d+, so in part the luckiest: expect accuracy (\d\.\d{3}) of new pictures[.;]")
 COMMAND = re.compile(r"alternas retrain \S+ --trials ([\d,]+) --epochs ([\d.]+) --seeds 1")
 
 
@@ -128,6 +129,24 @@ def test_who_is_called_tied_is_within_the_intervals_that_are_shown(boards: list[
 def seeds_half(board: Leaderboard, row: RankedNet) -> float:
     assert board.noise
     return board.noise.seeds_half_width(row.accuracy, row.seeds)
+
+
+def test_what_is_expected_of_new_pictures_is_the_rows_and_lower(boards: list[tuple[str, Leaderboard]]) -> None:
+    said, unsaid = 0, 0
+    for _, board in boards:
+        found = [EXPECTED.search(line) for line in verdict_of(board)]
+        told = [match[1] for match in found if match]
+        for row in board.rows:
+            assert (row.expected is None) == (not board.extra.images)
+            assert row.expected is None or 0 <= row.expected <= 1
+        if not above_chance(board):
+            assert not told
+            continue
+        row = recommended(board)
+        expected, own = (f"{score:.3f}" for score in (row.expected or 1.0, row.accuracy))
+        assert told == [expected] * (expected < own and row.kind == "search" and len(board.rows) > 1)
+        said, unsaid = said + len(told), unsaid + (not told)
+    assert min(said, unsaid) > 50
 
 
 def test_the_net_to_take_and_what_is_beside_it(boards: list[tuple[str, Leaderboard]]) -> None:
@@ -270,9 +289,9 @@ def test_how_a_net_came_by_its_weights(boards: list[tuple[str, Leaderboard]]) ->
     said_so = 0
     for _, board in boards:
         row = recommended(board) if above_chance(board) else None
-        said = [
-            line for line in verdict_of(board) if line.startswith(("It began", "It was trained on once the others"))
-        ]
+        ways = (" began with weights", " was trained on once the others")
+        said = [line for line in verdict_of(board) if any(way in line for way in ways)]
+        assert all(f"et {row.trial} " in line for line in said if row)
         assert len(said) == (row is not None and row.weights != "alone")
         if row and said and row.steps_in_all:
             said_so += 1

@@ -38,7 +38,7 @@ CPU = torch.device("cpu")
 SMOKE = recipes.get("smoke")
 # Sums in another order: AdamW would make whole steps of the rounding errors of weights that have no gradient.
 PLAIN = replace(SMOKE, optimizer="sgd", lr=0.05, batch_size=30, ema_decay=0.9, augment=Augment())
-RICH = Augment(pad=1, flip=True, cutout=2, reprob=0.3, mixup=0.4, cutmix=1.0)
+RICH = Augment(pad=1, flip=True, reprob=0.3, mixup=0.4, cutmix=1.0)
 NORMS = 6  # batch norms of RESNET
 RESNET, GROUPED, VIT = (
     zoo.resnet("basic", (1, 1), width=8),

@@ -1,4 +1,4 @@
-"""Spaces: the contract every space keeps, and sizes against brute force."""
+"""Spaces: the contract that every space keeps, their presets and ends."""
 
 from __future__ import annotations
 
@@ -59,30 +59,6 @@ def test_baselines_are_members_of_their_space(name: str, size: int) -> None:
     known = [genes for net in nets if (genes := plain_genes(get(name, size), net)) is not None]
     assert len(known) >= 3 or name in ("hybrid", "placements"), "such a space has no plain ResNets, or not all"
     assert {get(name, size).sample(FixedChooser(genes)).key for genes in known} <= {net.key for net in nets}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("size", [8, 12])
-def test_size_counts_the_members(kind: type, size: int, small_scale: SpacePreset) -> None:
-    space: Space = kind(size, small_scale)
-    keys = [net.key for _, net in members(space)]
-    assert len(set(keys)) == len(keys) == space.size()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_size_counts_the_members_behind_each_stem(kind: type, small_scale: SpacePreset) -> None:
-    few = replace(small_scale, strides=(1, 4), widths=(4, 8), depths=((1,), (1, 2), (2,)), embed_dims=(16,))
-    space: Space = kind(16, few)
-    keys = [net.key for _, net in members(space)]
-    assert len(set(keys)) == len(keys) == space.size()
-
-
-def test_size_counts_options(small_scale: SpacePreset) -> None:
-    options = (("kernel", (3, 5)), ("expand", (2.0, 4.0)), ("se", (0.0, 0.25)))
-    scale = replace(small_scale, widths=(4,), depths=((1,), (1, 2)), msa=((0,), (0, 1)), options=options)
-    scale = replace(scale, heads=((1,), (1,)), mlp_ratios=(1.0, 2.0), baselines=(("basic", 4, (1, 1)),))
-    space = ModernSpace(8, scale)
-    assert space.size() == len({net.key for _, net in members(space)})
 
 
 def test_all_joins_the_families(small_scale: SpacePreset) -> None:

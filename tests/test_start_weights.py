@@ -22,9 +22,8 @@ from alternas.search.data.views import View
 from alternas.search.engine.worker import Worker
 from alternas.search.training import loop as train
 from alternas.search.training import recipes
-from alternas.search.training.freezing import FREEZE_POLICIES
 from alternas.search.training.inherit import inherit, init_weights, parts
-from alternas.search.training.job import FewShot, InitWeights, JobResult, TrainJob
+from alternas.search.training.job import FREEZE_POLICIES, FewShot, InitWeights, JobResult, TrainJob
 from alternas.search.training.loaders import MemoryLoader
 from alternas.search.training.optim import optimizer_for
 from nets import NETS, lively

@@ -22,13 +22,14 @@ from alternas.results.runs.bank_progress import BANK_FORMAT, BANK_NAME, read_pro
 from alternas.results.runs.store import Store, read_events, read_records, weights_file
 from alternas.search.context import SearchContext
 from alternas.search.default import UNLIMITED
+from alternas.search.engine.pace import Pace
 from alternas.search.spec import Supernet
 from alternas.search.supernet import draws
 from alternas.search.supernet.budget import NETS_A_STEP
 from alternas.search.training.bank_jobs import EvaluateJob, SupernetJob
 from alternas.search.training.job import Job, JobResult, Point, TrainJob
 from alternas.search.trials.bank_training import SEGMENTS
-from alternas.search.trials.forecast import Forecast
+from alternas.search.trials.forecast import BANK, Forecast
 from alternas.search.trials.producer import Idle
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import get
@@ -211,7 +212,7 @@ def test_a_loss_that_diverges_goes_on_at_half_the_rate(open_supernet: Open, stat
                 return JobResult(job.id, status, job.start_step, error="training loss nan")
         return answer(job)
 
-    run(open_supernet(), fate, slots=1)  # several workers see the same loss
+    run(open_supernet(), fate, slots=1)
     assert tried[1].start_step == tried[0].start_step
     assert tried[1].recipe.lr == tried[0].recipe.lr / 2
     assert tried[1].seed != tried[0].seed
@@ -479,3 +480,26 @@ def test_a_log_cut_at_any_line_says_how_far_the_bank_is(open_supernet: Open, tmp
         assert known(again) == state, f"cut after {cut} lines"
         following = driver_of(again).next()
         assert (type(following), getattr(following, "start_step", 0)) == (kind, start), f"cut after {cut} lines"
+
+
+def test_the_time_left_is_learned_in_seconds_of_each_kind_of_work(open_supernet: Open) -> None:
+    """The bank takes a minute a step, whatever its FLOPs; of what is known of no kind a FLOP takes as long."""
+    controller, began = open_supernet(), 0.0
+    driver, shared = driver_of(controller), shared_of(controller)
+    while not isinstance(job := driver.next(), SupernetJob):
+        assert not isinstance(job, Idle)
+        driver.take(JobResult(job.id, "error", error="not of interest"))
+    for number in range(3):
+        job = driver.next() if number else job
+        assert isinstance(job, SupernetJob)
+        began += 60.0 * len(job.nets)
+        result = answer(job)
+        assert result is not None
+        driver.take(replace(result, seconds=began))
+    forecast, step, pace = Forecast(controller), shared.bank_training.progress["step"], Pace()
+    for known in forecast.known():
+        pace.add(*known)
+    left = forecast.left()
+    seconds = pace.seconds(BANK, left[BANK])
+    assert seconds == pytest.approx(60.0 * (shared.budget.steps - step))
+    assert pace.seconds("alone", left["alone"]) == pytest.approx(seconds * left["alone"].flops / left[BANK].flops)

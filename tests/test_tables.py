@@ -60,7 +60,7 @@ def test_a_table_is_read(file: Path) -> None:
     assert options_of(space) == {
         "gene_first": tuple(sorted(OPS)), "gene_second": tuple(sorted(OPS)), "gene_depth": (1, 2, 4, 8),
     }  # fmt: skip
-    assert len(table.entries) == len(space.rows) == space.size() == len(rows) // len(SEEDS) // len(STEPS)
+    assert len(table.entries) == len(space.rows) == len(rows) // len(SEEDS) // len(STEPS)
     assert (table.steps, table.first_step, table.objective, table.name) == (100, 3, "macs", "cells")
     for genes in space.rows:
         entry, wanted = table.entries[space.net(genes).key], of_net(rows, genes)

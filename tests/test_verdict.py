@@ -64,8 +64,8 @@ def test_the_cheapest_as_good_as_the_best_is_taken_with_its_interval_its_gain_an
         "not tell from it."
     )
     assert rest[0] == (
-        "It was trained once; ± is 95 % by the seed noise of nets about as good: 0.71 points, known from 4 degrees of "
-        "freedom."
+        "Net 5 was trained once; ± is 95 % by the seed noise of nets about as good: 0.71 points, known from 4 degrees "
+        "of freedom."
     )
     assert rest[-1] == "Best of 6, so in part the luckiest."
 
@@ -162,7 +162,7 @@ def test_an_interval_stays_within_what_is_possible() -> None:
     said = verdict_of(wide)
     half = stats.t.ppf(0.975, 4) * ((0.2**2 + 0.02**2) / 2 / 3) ** 0.5
     assert said[0] == f"Take net 1 (a plain ResNet){CHEAPEST}: 100 k MACs, 0.900 ({0.9 - half:.3f} to 1.000)."
-    assert "Which nets are tied with it is not known: the seed noise is 14 points, by which nets 32 apart" in said[2]
+    assert "Which nets are tied with net 1 is not known: the seed noise is 14 points, by which nets 32 apart" in said[2]
 
 
 def test_what_is_not_known_is_said() -> None:
@@ -183,10 +183,10 @@ def test_retrainings_slices_and_rising_nets() -> None:
     ]  # fmt: skip
     found = board(*PLAIN, rising, extra=ExtraResults(retrained=again, images=1000))
     said = verdict_of(found)
-    assert "Retrained with 2 other seeds it has 0.870 ± 0.014 (standard deviation), 0.770 on test." in said
-    assert "It still rose at its end: with longer training the front may be another." in said
+    assert "Retrained with 2 other seeds net 2 has 0.870 ± 0.014 (standard deviation), 0.770 on test." in said
+    assert "Net 2 still rose at its end: with longer training the front may be another." in said
     sliced = board(*PLAIN, net(2, 0.9, 2_000_000, weights="shared"))
-    assert "Its score is that of a slice of the supernet, not of a training of its own." in verdict_of(sliced)
+    assert "Net 2's score is that of a slice of the supernet, not of a training of its own." in verdict_of(sliced)
     assert not [line for line in verdict_of(sliced) if "trained once" in line]
 
 

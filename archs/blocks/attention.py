@@ -26,16 +26,10 @@ def check_sides(what: str, built: Sequence[int], got: Sequence[int], unit: str =
 
 
 class WindowAttention(nn.Module):
-    """x_BCHW -> y_BCHW with `dim_out` channels; each window attends within itself.
+    """x_BCHW -> y_BCHW with `dim_out` channels; each window, (height, width), of the map attends within itself.
 
-    Args:
-        dim: input channels.
-        dim_out: output channels.
-        heads: number of heads.
-        head_dim: channels of a head; the scale is head_dim ** -0.5.
-        window: (height, width) of a window; must divide the map.
-        whole: whether the window is the whole map, whatever its size: another map is then refused.
-        per_head: a relative-position table for each head instead of one for all.
+    `whole` says that the window is the whole map, whatever its size: another map is then refused. `per_head` is a
+    relative-position table for each head instead of one for all. The scale is head_dim ** -0.5.
     """
 
     def __init__(

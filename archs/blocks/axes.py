@@ -10,16 +10,12 @@ from ..stage import OPTIONS
 
 
 class Axis(NamedTuple):
-    """One axis of a tensor, of nested `sizes` that are sliced apart: the rows of q, k and v are 3 x heads x head_dim.
+    """One axis of a tensor, of nested `sizes` sliced apart: the rows of q, k and v are 3 x heads x head_dim."""
 
-    Attributes:
-        sizes: their product is the axis' length.
-        centred: a smaller axis is the middle of a larger one (kernels, relative positions) instead of its beginning.
-        runs: lengths of what lies beside each other in the last size; a wider layer has copies of each in its own run.
-    """
-
-    sizes: tuple[int, ...]
+    sizes: tuple[int, ...]  # their product is the axis' length
+    # a smaller axis is the middle of a larger one (kernels, relative positions) instead of its beginning
     centred: bool = False
+    # lengths of what lies beside each other in the last size; a wider layer has copies of each in its own run
     runs: tuple[int, ...] = ()
 
     @property
@@ -33,15 +29,9 @@ class Axis(NamedTuple):
 
 
 def tensor_axes(b: Block, name: str, dims: int) -> tuple[Axis, ...]:
-    """The axes of one tensor of a block.
+    """The axes of one tensor of a block, of its state dict; KeyError if the block's entry does not name its layer.
 
-    Args:
-        b: the block.
-        name: of the tensor in the module's state dict.
-        dims: its number of axes. A bias or a running statistic has the first of its layer's, a step count none.
-
-    Raises:
-        KeyError: if the block's entry does not name the tensor's layer.
+    A bias or a running statistic has the first of its layer's, a step count none: `dims` tells.
     """
     axes = b.form.axes
     names = (axes[name] if name in axes else axes[name.rpartition(".")[0]]).split()

@@ -16,11 +16,7 @@ from ..layout import Block
 class StridedConv(nn.Module):
     """x_BCHW -> y_BCHW of ceil(side / stride): LayerNorm over the channels before a conv, or after it.
 
-    Args:
-        c_in, c_out: channels.
-        side: of the kernel. An even one is padded at the map's end, where its stride does not divide the map.
-        stride: of the conv.
-        norm_first: whether the norm stands in front.
+    An even kernel is padded at the map's end, where its stride does not divide the map.
     """
 
     def __init__(self, c_in: int, c_out: int, side: int, stride: int, norm_first: bool = True) -> None:

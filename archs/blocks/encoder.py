@@ -22,14 +22,9 @@ LN_EPS = LAYER_EPS
 
 
 class TransformerEncoder(nn.Module):
-    """x_BCHW -> z_BC: patches of the map become tokens; z is the class token or the tokens' mean.
+    """x_BCHW -> z_BC: patches of the map become tokens on a grid (height, width); z is the class token or their mean.
 
-    Args:
-        encoder: sizes and positions.
-        channels: channels of the map.
-        grid: (height, width) of the token grid.
-        token: whether there is a class token, read as z.
-        dropout: after the position embedding, the attention and each layer of the MLP.
+    Dropout follows the position embedding, the attention and each layer of the MLP.
     """
 
     def __init__(self, encoder: Encoder, channels: int, grid: tuple[int, int], token: bool, dropout: float) -> None:
@@ -53,11 +48,7 @@ class TransformerEncoder(nn.Module):
         return self.pool(self.encode(self.embed(x_BCHW), grid))
 
     def grid_of(self, x_BCHW: Tensor) -> tuple[int, int]:
-        """(height, width) of the token grid over a map.
-
-        Raises:
-            InputError: if patches do not fill the map, or the positions are those of another grid.
-        """
+        """(height, width) of the token grid over a map; InputError if patches or positions do not fit it."""
         (height, width), patch = x_BCHW.shape[2:], self.spec.patch
         if height % patch or width % patch:
             raise InputError(f"encoder: patch {patch} does not divide a {height}x{width} map")
@@ -70,10 +61,11 @@ class TransformerEncoder(nn.Module):
         """The map's N patches row by row, x_BNC: before class token and positions."""
         return self.proj(x_BCHW).flatten(2).transpose(1, 2)
 
-    def encode(self, x_BTC: Tensor, grid: tuple[int, int]) -> Tensor:
+    def encode(self, x_BTC: Tensor, grid: tuple[int, int], outputs: list[Tensor] | None = None) -> Tensor:
         """Patches x_BNC, as `embed` gives them, of a token grid (`grid_of`) -> x_BTC after the last norm.
 
-        One name for all that passes: another would keep a tensor alive through all layers.
+        One name for all that passes: another would keep a tensor alive through all layers. What each block gives is
+        added to `outputs`.
         """
         mask_TT = self._mask(grid, x_BTC.device)
         if self.cls_token is not None:
@@ -86,7 +78,22 @@ class TransformerEncoder(nn.Module):
             if i == 0:
                 x_BTC = self.drop(x_BTC)
             x_BTC = block(x_BTC, mask_TT, table if relative else None)
+            if outputs is not None:
+                outputs.append(x_BTC)
         return self.norm(x_BTC)
+
+    def maps(self, x_BCHW: Tensor) -> list[Tensor]:
+        """Maps x_BCHW of the patches' tokens after each block, at last after the norm."""
+        grid, outputs = self.grid_of(x_BCHW), list[Tensor]()
+        outputs.append(self.encode(self.embed(x_BCHW), grid, outputs))
+        return [x_BTC[:, -grid[0] * grid[1] :].mT.unflatten(2, grid).contiguous() for x_BTC in outputs]
+
+    def prune(self, keep: int) -> None:
+        """Drop, in place, all that the first so many of its `maps` do not need."""
+        if keep <= len(self.blocks):
+            self.norm = nn.Identity()
+        del self.blocks[keep:]
+        del self.positions[max(1, keep) :]
 
     def pool(self, x_BTC: Tensor) -> Tensor:
         """z_BC: the class token, or the mean of the tokens where there is none."""

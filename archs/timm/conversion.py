@@ -2,14 +2,17 @@
 
 Reads timm's ResNet (resnet*), ResNetV2 (resnetv2_*, BiT among them) and VisionTransformer (vit_*, the hybrids with a
 BiT trunk too). Everything is checked and nothing guessed: a net with a parameter that no genotype has is refused, and
-so is one whose outputs differ. Other nets of timm that are in the zoo are read by by_order.py.
+so is one whose outputs differ. Other nets of timm that are in the zoo, known by timm's
+names of their architectures, have their tensors in the order of ours: weights are taken over one by one, of shapes that
+agree but for axes of 1.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
+import torch
 from timm.layers.norm_act import GroupNormAct
 from timm.models import resnet, resnetv2
 from timm.models.vision_transformer import VisionTransformer
@@ -21,8 +24,7 @@ from ..genotype import Genotype
 from ..network import Network, build
 from ..parts import PREACTIVATION, Encoder, Head, Stem, Style
 from ..stage import Stage
-from .by_order import by_order_name, given_over, in_order, of_timm
-from .checks import check_outputs, need
+from ..zoo import BY_ORDER
 from .models import create
 
 BLOCK_KINDS = {
@@ -32,23 +34,16 @@ BLOCK_KINDS = {
     resnetv2.PreActBottleneck: "bottleneck",
     resnetv2.Bottleneck: "bottleneck",
 }
+TOLERANCE = 1e-3  # of outputs whose largest is 1
 
 
 def load(name: str, pretrained: bool = True, num_classes: int | None = None) -> Network:
-    """timm's model `name` as one of our networks, with its weights (downloaded if `pretrained`).
-
-    Raises:
-        InputError: if timm does not know the name, or the net has no genotype.
-    """
+    """timm's model `name`, downloaded if `pretrained`, as one of our networks; InputError if there is none such."""
     return convert(create(name, pretrained, num_classes=num_classes))
 
 
 def convert(model: Any) -> Network:
-    """One of timm's models as one of our networks, with its weights and outputs.
-
-    Raises:
-        InputError: if the net has a part that no genotype has.
-    """
+    """One of timm's models as our network, with weights and outputs; InputError if a part of it is in no genotype."""
     first = next(model.parameters())
     need(first.device.type != "meta", "no weights: it is on the meta device")
     genotype, patches = read(model), getattr(model, "patch_embed", None)
@@ -78,11 +73,7 @@ def _by_name(ours: dict[str, Tensor], theirs: dict[str, Tensor], genotype: Genot
 
 
 def to_timm(network: Network) -> dict[str, Tensor]:
-    """The network's weights by the names and shapes of timm's model of the same net.
-
-    Raises:
-        InputError: if timm has no such net, naming the part that it does not have.
-    """
+    """The weights by names and shapes of timm's model of the same net; InputError, with the part, if timm has none."""
     net = network.genotype
     if (name := by_order_name(net)) is not None:
         return given_over(network, name)
@@ -199,3 +190,72 @@ def _read_stages(runs: list[Any]) -> tuple[Stage, ...]:
         conv = first.conv3 if kind == "bottleneck" else first.conv2
         stages.append(Stage(kind, len(blocks), conv.out_channels // BLOCKS[kind].expansion, 2 if number else 1))
     return tuple(stages)
+
+
+class Pair(NamedTuple):
+    """A tensor of ours and timm's in its place."""
+
+    name: str
+    own: Tensor
+    their_name: str
+    theirs: Tensor
+
+
+def of_timm(model: Any) -> Genotype | None:
+    """The zoo's net of this model's architecture, if it is one of those; it may have other classes and channels."""
+    name = (getattr(model, "pretrained_cfg", None) or {}).get("architecture", "")
+    return BY_ORDER[name].make(224) if name in BY_ORDER else None
+
+
+def by_order_name(net: Genotype) -> str | None:
+    """timm's name of a net that is taken over by order; None if it is none of those."""
+    return next((name for name, entry in BY_ORDER.items() if entry.make(224).key == net.key), None)
+
+
+def in_order(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """timm's tensors under our names; InputError if it is another net than its name says."""
+    return {pair.name: pair.theirs.reshape(pair.own.shape) for pair in _paired(ours, theirs)}
+
+
+def given_over(network: Network, name: str) -> dict[str, Tensor]:
+    """The network's weights by the names and shapes of timm's model `name`, which is the same net."""
+    with torch.device("meta"):
+        model = create(name, False, network.num_classes, network.in_chans, network.image_size)
+    pairs = _paired(network.state_dict(), model.state_dict())
+    return {pair.their_name: pair.own.reshape(pair.theirs.shape) for pair in pairs}
+
+
+def _paired(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> list[Pair]:
+    """Tensors of two nets in their order, but for the numbers of steps that norms have seen."""
+    own, other = ([item for item in state.items() if item[1].dim()] for state in (ours, theirs))
+    need(len(own) == len(other), f"{len(other)} tensors, where the zoo's net has {len(own)}")
+    pairs = [Pair(*mine, name, tensor) for mine, (name, tensor) in zip(own, other, strict=True)]
+    for pair in pairs:
+        had, got = (tuple(tensor.shape) for tensor in (pair.own, pair.theirs))
+        need(
+            [side for side in had if side > 1] == [side for side in got if side > 1],
+            f"{pair.their_name} of shape {got}, where the zoo's {pair.name} has {had}",
+        )
+    return pairs
+
+
+def need(condition: bool, what: str) -> None:
+    if not condition:
+        raise InputError(f"timm: this net has {what}: no genotype says that")
+
+
+@torch.no_grad()
+def check_outputs(ours: Network, theirs: nn.Module, shape: tuple[int, ...]) -> None:
+    """Equal outputs for one image of noise: parameters alone do not show padding, pooling, activations."""
+    training = theirs.training
+    noise, first = torch.randn(1, *shape, generator=torch.Generator().manual_seed(0)), next(theirs.parameters())
+    x_BCHW = noise.to(first.device, first.dtype)
+    try:
+        expected, got = theirs.eval()(x_BCHW), ours.eval()(x_BCHW)
+    except RuntimeError as error:
+        raise InputError(f"timm: this net does not run on {tuple(shape)}: {str(error).splitlines()[0]}") from None
+    finally:
+        theirs.train(training)
+    need(expected.shape == got.shape, f"outputs of shape {tuple(expected.shape)}")
+    apart = ((expected - got).abs().max() / expected.abs().max().clamp(min=1e-6)).item()
+    need(apart < TOLERANCE, f"outputs that differ from its genotype's by {apart:.1e} of the largest")

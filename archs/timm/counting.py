@@ -29,9 +29,7 @@ def flop_counter() -> FlopCounterMode:
 def count(model: nn.Module, shape: tuple[int, int, int]) -> dict[str, Any]:
     """`params`, `macs`, and `by_place` (the model's children) and `by_kind` (conv, linear, attention).
 
-    Args:
-        model: any, on any device, the meta device too; left in eval mode, without gradients.
-        shape: (channels, height, width) of one image.
+    Of any model on any device, meta too, and one image (channels, height, width); left in eval mode, without gradients.
     """
     first = next(model.parameters())
     model.eval().requires_grad_(False)
@@ -58,11 +56,7 @@ def count(model: nn.Module, shape: tuple[int, int, int]) -> dict[str, Any]:
 def count_timm(
     name: str, image_size: Map | None, num_classes: int | None, in_chans: int | None
 ) -> tuple[dict[str, Any], tuple[int, int, int]]:
-    """`count` of timm's model `name`, and the shape of the image it was counted with.
-
-    Raises:
-        InputError: if timm does not know the name, or the net takes no image of that size.
-    """
+    """`count` of timm's model `name`, and the shape of the image; InputError if there is no such net or size."""
 
     def counted() -> tuple[dict[str, Any], tuple[int, int, int]]:
         model: Any = create(name, False, num_classes, in_chans, image_size)
@@ -75,11 +69,7 @@ def count_timm(
 
 
 def on_meta(name: str, measure: Callable[[], T]) -> T:
-    """What `measure` finds of timm's model `name` on the meta device, or on the CPU if that cannot run it.
-
-    Raises:
-        InputError: if neither can, as the net takes no such image.
-    """
+    """What `measure` finds of timm's model on the meta device, else on the CPU; InputError if neither can run it."""
     try:
         with torch.device("meta"):
             return measure()

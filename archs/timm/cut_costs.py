@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import nn
 
+from ..timm_net import Trunk
 from .counting import flop_counter, on_meta
 from .cut_points import check_side, cut_points, trunk
 from .cuts import CutPoint, prune, stage_maps, watched
 
 
 @lru_cache(maxsize=1024)
-def trunk_costs(name: str, side: int) -> tuple[tuple[int, int], ...]:
-    """(parameters, MACs) of an image of `side` x `side` pixels at each cut of timm's net `name`, without a head.
-
-    Raises:
-        InputError: if timm does not know the net, or it takes no such images, or its weights do not.
-    """
+def trunk_costs(name: Trunk, side: int) -> tuple[tuple[int, int], ...]:
+    """(parameters, MACs) at each cut of a net, headless, of a picture of `side` pixels; errors as of `trunk`."""
     check_side(name, side)
-    return on_meta(name, lambda: _counted(cut_points(name), name, side))
+    return on_meta(str(name), lambda: _counted(cut_points(name), name, side))
 
 
-def _counted(points: tuple[CutPoint, ...], name: str, side: int) -> tuple[tuple[int, int], ...]:
+def _counted(points: tuple[CutPoint, ...], name: Trunk, side: int) -> tuple[tuple[int, int], ...]:
     model = trunk(name, side).eval()
     places = [point.place for point in points if point.axes]
     with flop_counter() as counter, watched(model, places, lambda *_: counter.get_total_flops()) as flops:
@@ -46,4 +44,5 @@ def _macs(model: nn.Module, index: int, side: int) -> int:
 
 @torch.no_grad()
 def _run(model: nn.Module, side: int, indices: list[int] | None = None) -> None:
-    stage_maps(model, torch.zeros(1, 3, side, side), indices)
+    net: Any = model
+    stage_maps(net, torch.zeros(1, net.pretrained_cfg["input_size"][0], side, side), indices)

@@ -1,4 +1,4 @@
-"""Where a net of timm can be cut, and its trunk.
+"""Where a pretrained net can be cut, and its trunk: of timm's nets here, of ours in own_trunk.py.
 
 timm's `forward_intermediates` gives a net's maps, of conv nets one a stage, of vision transformers one a block, and
 `prune_intermediate_layers` drops what is behind one. Where a stage is a plain chain of blocks, each of these is a cut
@@ -16,35 +16,32 @@ from timm.models.regnet import RegStage
 from torch import Tensor, nn
 
 from ..errors import InputError
+from ..own_net import OwnNet
+from ..own_trunk import own_points, own_trunk
+from ..timm_net import Trunk
 from .counting import on_meta
 from .cuts import CutPoint, all_blocks, stage_maps, watched
 from .models import create
 
 
 @lru_cache(maxsize=256)
-def cut_points(name: str) -> tuple[CutPoint, ...]:
-    """All blocks of timm's net `name` that it can be cut after, in their order; the same at every image side.
-
-    Raises:
-        InputError: if timm does not know the net, or it gives no maps.
-    """
+def cut_points(name: Trunk) -> tuple[CutPoint, ...]:
+    """All blocks of a net that it can be cut after, in order; InputError if there are none."""
+    if isinstance(name, OwnNet):
+        return own_points(name)
     return on_meta(name, lambda: _found(name))
 
 
 def trunk(
-    name: str, side: int | None = None, state: dict[str, Tensor] | None = None, drop_path: float = 0.0
+    name: Trunk, side: int | None = None, state: dict[str, Tensor] | None = None, drop_path: float = 0.0
 ) -> nn.Module:
-    """timm's net `name` without its classifier, for images of `side` x `side` pixels; None takes its own side.
+    """A net without its classifier, for images of `side` x `side` pixels; None takes its own side.
 
-    Args:
-        name: in timm, with or without the tag of weights.
-        side: of images. Tables of positions in `state` are resampled to it, as timm does that.
-        state: weights of the whole net by timm's names, at the net's own side; None draws fresh ones.
-        drop_path: stochastic depth, as timm's nets have it.
-
-    Raises:
-        InputError: if timm does not know the net, or it takes no such images or weights.
+    `state` are weights of the whole net at its own side, whose tables of positions are resampled as timm does; None
+    draws fresh ones. InputError if timm does not know the net, or it takes no such images or weights.
     """
+    if isinstance(name, OwnNet):
+        return own_trunk(name, side, state, drop_path)
     more = {} if state is None else {"pretrained_cfg_overlay": {"state_dict": dict(state)}}
     size = None if side is None else (side, side)
     model = create(name, state is not None, 0, None, size, drop_path, **more)
@@ -56,11 +53,11 @@ def trunk(
     return model
 
 
-def check_side(name: str, side: int) -> None:
-    """Raise InputError if timm's net `name` takes no weights of its own side at `side` pixels, as timm resamples them.
-
-    Nets of convs take all sides, most vision transformers too; LeViT's tables of attention fit one side alone.
-    """
+def check_side(name: Trunk, side: int) -> None:
+    """Raise InputError if a net takes no weights of its own side at `side` pixels, as LeViT's tables."""
+    if isinstance(name, OwnNet):
+        name.check(side)
+        return
     config = timm.get_pretrained_cfg(name)
     if config is None or not config.fixed_input_size or config.input_size[-1] == side:
         return
@@ -73,19 +70,15 @@ def check_side(name: str, side: int) -> None:
         raise InputError(f"timm: weights of {name} are for images of {own_side} px alone, got {side}") from None
 
 
-def num_features(name: str, block: int, pooling: str) -> int:
-    """Numbers that pooling makes of an image at a cut.
-
-    Raises:
-        InputError: if the net has no such cut.
-    """
+def num_features(name: Trunk, block: int, pooling: str) -> int:
+    """Numbers that pooling makes of an image at a cut; InputError if the net has no such cut."""
     points = cut_points(name)[: check_block(name, block) + 1]
     if pooling == "all":
         return sum(point.channels for point in points)
     return points[-1].channels * {"mean": 1, "mean-max": 2, "grid": 4}[pooling]
 
 
-def check_block(name: str, block: int) -> int:
+def check_block(name: Trunk, block: int) -> int:
     """Return `block` if the net has such a cut, else raise InputError."""
     if block >= (cuts := len(cut_points(name))):
         raise InputError(f"cut net: {name} can be cut after blocks 0 to {cuts - 1}, got {block}")

@@ -13,23 +13,15 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class CutPoint:
-    """A block that a net can be cut after.
+    """A block that a net can be cut after."""
 
-    Attributes:
-        place: name of the block's module.
-        index: of the map, as `forward_intermediates` counts: of the block's own, or of its stage's.
-        channels: of the map.
-        axes: of what the module gives: "NCHW", "NHWC" or "NLC"; "" where the map is not of one call of it.
-        chain: name of the stage's chain of blocks, which is shortened to `keep`; "" where the map is the stage's.
-        keep: blocks of the chain up to the cut.
-    """
-
-    place: str
-    index: int
-    channels: int
-    axes: str
+    place: str  # name of the block's module
+    index: int  # of the map, as `forward_intermediates` counts: of the block's own, or of its stage's
+    channels: int  # of the map
+    axes: str  # of what the module gives: "NCHW", "NHWC" or "NLC"; "" where the map is not of one call of it
+    # name of the stage's chain of blocks, which is shortened to `keep`; "" where the map is the stage's
     chain: str = ""
-    keep: int = 0
+    keep: int = 0  # blocks of the chain up to the cut
 
 
 def prune(model: nn.Module, point: CutPoint) -> None:
@@ -46,13 +38,7 @@ def prune(model: nn.Module, point: CutPoint) -> None:
 
 
 def maps_at(model: nn.Module, points: Sequence[CutPoint], x_BCHW: Tensor) -> list[Tensor]:
-    """Maps x_BCHW of a net at some of its cut points, in one forward pass of normalised images.
-
-    Args:
-        model: one of timm's, whole or cut at the last of the points.
-        points: of it, in their order.
-        x_BCHW: three channels, normalised as the net was trained.
-    """
+    """Maps of a net, whole or cut at the last of the points, at its cut points, in one pass of normalised x_BCHW."""
     indices = sorted({point.index for point in points})
     inner = [point for point in points if point.chain and not _ends_at(model, point)]
     with watched(model, [point.place for point in inner], lambda _, output: output) as calls:

@@ -25,12 +25,7 @@ Tell = Callable[[str], object]
 def hub_file(config: Any, tell: Tell | None = None) -> Path:
     """The file of a pretrained net's weights in the hub's cache, downloaded if it is not there.
 
-    Args:
-        config: timm's pretrained config.
-        tell: given a line before anything is downloaded: what, how large, under which licence.
-
-    Raises:
-        OperationError: if it cannot be had.
+    `tell` is given a line before that: what, how large, under which licence. OperationError if it cannot be had.
     """
     from huggingface_hub.errors import (
         EntryNotFoundError,

@@ -9,6 +9,8 @@ from torch import nn
 
 from ..errors import InputError, did_you_mean
 from ..layout import Map
+from ..own_net import OwnNet
+from ..timm_net import Trunk
 
 CORPORA = {  # words of timm's tags of weights
     "in1k": "ImageNet-1k",
@@ -40,10 +42,8 @@ def create(
 ) -> nn.Module:
     """timm's model `name`; what is None is left to timm, and `image_size` where the net takes any.
 
-    Stochastic depth of `drop_path` is timm's own. `more` are further arguments of `timm.create_model`.
-
-    Raises:
-        InputError: if timm does not know the name or refuses the numbers.
+    Stochastic depth of `drop_path` is timm's own. `more` are further arguments of `timm.create_model`. InputError if
+    timm does not know the name or refuses the numbers.
     """
     known, tagged = timm.list_models(), timm.list_pretrained()
     if name not in known and name not in tagged:
@@ -79,8 +79,10 @@ def config_of(name: str) -> Any:
     return config
 
 
-def origin_of(name: str) -> dict[str, str]:
-    """What weights of timm's, named with their tag, were trained on, and their licence; "unknown" without a tag."""
+def origin_of(name: Trunk) -> dict[str, str]:
+    """What weights were trained on, and their licence, as timm says it of a name with a tag; else "unknown"."""
+    if isinstance(name, OwnNet):
+        return {"licence": "unknown", "pretrained_on": name.data or "unknown"}
     config, tag = timm.get_pretrained_cfg(name), name.partition(".")[2]
     corpora = [CORPORA[word] for word in tag.split("_") if word in CORPORA]
     licence = (config and tag and config.license) or "unknown"

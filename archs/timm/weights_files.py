@@ -22,28 +22,17 @@ ENDINGS = (".safetensors", ".pth", ".pt", ".bin")
 
 @dataclass(frozen=True)
 class NetWeights:
-    """Where the weights of a net of timm are.
+    """Where the weights of a net of timm are."""
 
-    Attributes:
-        name: timm's, with the tag.
-        path: of the file: safetensors, or one of torch.save.
-    """
-
-    name: str
-    path: str
+    name: str  # timm's, with the tag
+    path: str  # of the file: safetensors, or one of torch.save
 
 
 def find_weights(name: str, weights_dir: str = "", tell: Tell | None = None) -> NetWeights:
     """The file of a net's weights: in the folder, if there is one, else in the hub's cache, else downloaded.
 
-    Args:
-        name: timm's, with the tag or without.
-        weights_dir: folder of files that are called as timm calls the net, with the tag or without.
-        tell: given a line before anything is downloaded.
-
-    Raises:
-        InputError: if timm does not know the name, or there is no such folder.
-        OperationError: if it is not in the folder and cannot be had from the hub.
+    Files of the folder are called as timm calls the net, with the tag or without. InputError if timm does not know the
+    name, or there is no such folder; OperationError if the file cannot be had.
     """
     config = config_of(name)
     full = f"{config.architecture}.{config.tag}" if config.tag else config.architecture
@@ -52,22 +41,14 @@ def find_weights(name: str, weights_dir: str = "", tell: Tell | None = None) -> 
 
 
 def why_no_weights(name: str, weights_dir: str = "") -> str:
-    """Why a net's weights cannot be had; "" where they are in the folder, or on the hub or in its cache.
-
-    Raises:
-        InputError: as `find_weights`.
-    """
+    """Why a net's weights cannot be had; "" where they can, in the folder, its cache or on the hub."""
     config = config_of(name)
     full = f"{config.architecture}.{config.tag}" if config.tag else config.architecture
     return "" if _in_folder(config, full, weights_dir) else why_missing(config)
 
 
 def nets_of_folder(weights_dir: str) -> list[str]:
-    """Names of timm's nets, with a tag, that a folder has a file of weights of.
-
-    Raises:
-        InputError: if there is no such folder.
-    """
+    """Names of timm's nets, with a tag, that a folder has weights of; InputError if there is no such folder."""
     _check_folder(weights_dir)
     tagged, known = set(timm.list_pretrained()), set(timm.list_models())
     stems = [path.stem for path in sorted(Path(weights_dir).iterdir()) if path.suffix in ENDINGS]
@@ -89,17 +70,10 @@ def _in_folder(config: Any, full: str, weights_dir: str) -> Path | None:
 
 
 def load_into(model: nn.Module, source: NetWeights) -> tuple[str, ...]:
-    """Give a whole net of timm its weights; the first conv is adapted to the net's channels as timm does.
+    """Give a net of timm, on the CPU, its weights; the first conv is adapted to the net's channels as timm does.
 
-    Args:
-        model: as `create` makes it, for any classes, channels and image size, on the CPU.
-        source: of the same net.
-
-    Returns:
-        Names of the tensors of the last layer that stay as they are: the file has them for other classes or not at all.
-
-    Raises:
-        InputError: if the file is broken, of another net, or holds NaN.
+    Returns names of the last layer's tensors that stay as they are: the file has them for other classes or not at all.
+    InputError if the file is broken, of another net, or holds NaN.
     """
     return load_tensors(model, open_weights(Path(source.path), pickles=True))
 

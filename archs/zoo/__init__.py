@@ -9,12 +9,10 @@ from __future__ import annotations
 from ..errors import check_choice
 from ..genotype import Genotype
 from ..layout import ImageSize
-from .convnext import convnexts
 from .entry import Entry
 from .families import alternet, alternets, bit, bits, hybrids, preresnet, resnet, resnets, vit, vit_hybrid, vits
-from .linear import efficientvits
-from .mambaout import mambaouts
 from .mobile import mobiles
+from .modern import convnexts, efficientvits, mambaouts
 
 __all__ = [
     "BY_ORDER",

@@ -11,18 +11,12 @@ from ..layout import ImageSize
 
 @dataclass(frozen=True)
 class Entry:
-    """One named net.
+    """One named net."""
 
-    Attributes:
-        make: makes it at an image size.
-        about: what it is, where it comes from, and what differs.
-        timm: its name in timm at 224 px, if it is there.
-        by_order: whether timm's tensors stand in the order of ours, and so weights are taken over (timm/by_order.py).
-    """
-
-    make: Callable[[ImageSize], Genotype]
-    about: str
-    timm: str = ""
+    make: Callable[[ImageSize], Genotype]  # makes it at an image size
+    about: str  # what it is, where it comes from, and what differs
+    timm: str = ""  # its name in timm at 224 px, if it is there
+    # whether timm's tensors stand in the order of ours, and so weights are taken over (timm/conversion.py)
     by_order: bool = False
 
 

@@ -52,11 +52,9 @@ def alternet(
 ) -> Genotype:
     """An AlterNet: pre-activation ResNet with `msa` blocks a stage swapped by the build-up rule.
 
-    Stage i has base width `width` x 2^i and stride 1, 2, 2, ... Source: Park & Kim, ICLR 2022,
-    code models/alternet.py. The default is the CIFAR-100 net of the paper.
-
-    Raises:
-        InputError: if the tuples differ in length or a rule of the genotype is broken.
+    Stage i has base width `width` x 2^i and stride 1, 2, 2, ... Source: Park & Kim, ICLR 2022, code models/alternet.py.
+    The default is the CIFAR-100 net of the paper. InputError if the tuples differ in length or a rule of the genotype
+    is broken.
     """
     if not len(depths) == len(msa) == len(heads):
         lengths = f"depths {len(depths)}, msa {len(msa)}, heads {len(heads)}"
@@ -95,22 +93,15 @@ def bit(depth: int, width_factor: int = 1) -> Genotype:
 
 
 def vit(size: str, patch: int) -> Genotype:
-    """A ViT (Dosovitskiy et al., ICLR 2021): tiny, small, base, large or huge, with a class token.
-
-    Raises:
-        InputError: if the size is unknown.
-    """
+    """A ViT (Dosovitskiy et al., ICLR 2021) of a size: tiny, small, base, large or huge, with a class token."""
     return Genotype(Stem("none"), (), Encoder(*VITS[check_choice("vit: size", size, VITS)], patch=patch), Head("token"))
 
 
 def vit_hybrid(size: str, depths: tuple[int, ...], patch: int = 1) -> Genotype:
     """A ResNet+ViT of the ViT paper: a BiT trunk (post-activation, SAME padding) before the encoder.
 
-    Args:
-        size: as of `vit`.
-        depths: of the trunk's stages: none for the root alone, four for stride 32, and (3, 4, 9),
-            stage 4 moved into stage 3, for stride 16.
-        patch: side of the patch of the trunk's map.
+    Depths of the trunk's stages: none for the root alone, four for stride 32, and (3, 4, 9), stage 4 moved into stage
+    3, for stride 16. `patch` is of the trunk's map.
     """
     stages = tuple(Stage("bottleneck", depth, 64 * 2**i, 1 if i == 0 else 2) for i, depth in enumerate(depths))
     style = Style("post", "group") if stages else PREACTIVATION

@@ -54,8 +54,7 @@ class CkaSums:
     def cka(self, analysis: str = "cka") -> Tensor:
         """(layers a, layers b), float64 on the CPU. Never clamped, so below 0 too; NaN for a layer that is constant.
 
-        Raises:
-            InputError: if no batch had 4 images.
+        InputError if no batch had 4 images.
         """
         if not self.images:
             raise InputError(f"{analysis}: needs a batch of at least {MIN_IMAGES} images, there is none")

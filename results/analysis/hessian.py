@@ -39,14 +39,11 @@ ROUNDING = 1e-10  # of the largest eigenvalue: nearer to 0 a sign says nothing
 
 @dataclass(frozen=True, eq=False)
 class Ritz:
-    """Ritz values of a Lanczos run, ascending.
+    """Ritz values of a Lanczos run, ascending."""
 
-    Attributes:
-        values: eigenvalues of the tridiagonal matrix. The smallest is never below the matrix's smallest eigenvalue.
-        errors: residual norms: some eigenvalue of the matrix, nobody says which, is at most this far from each value.
-    """
-
+    # eigenvalues of the tridiagonal matrix. The smallest is never below the matrix's smallest eigenvalue.
     values: Tensor
+    # residual norms: some eigenvalue of the matrix, nobody says which, is at most this far from each value
     errors: Tensor
 
 

@@ -31,10 +31,7 @@ Tensors = dict[str, Tensor]
 
 
 def direction(net: nn.Module, generator: torch.Generator) -> Tensors:
-    """A random direction in the space of parameters, by name; zero for 1-D tensors and position tables.
-
-    Each slice [i] of a tensor has the norm of the weights' slice [i] (Li et al.).
-    """
+    """A random direction, each slice [i] with the norm of the weights' (Li et al.); zero for 1-D and positions."""
     tensors = {}
     for name, p in net.named_parameters():
         noise = torch.randn(p.shape, generator=generator).to(p)

@@ -91,13 +91,11 @@ def draw_shots(images: Labelled, shots: int, seed: int) -> tuple[Labelled, Label
 def shot_accuracy(train: Labelled, test: Labelled, shots: int, seed: int) -> float:
     """Test accuracy of a linear probe on `shots` training images of each class.
 
-    Regularised least squares to {-1, +1}^K (Dosovitskiy et al., ICLR 2021, section 4.1) on features
-    standardised by the shots' mean and std. The penalty of PENALTIES is the one that is most accurate on
-    held-out training images (as Raghu et al., NeurIPS 2021, tune it), of equals the largest; where no
-    training image is left to hold out it is the middle one. The probe itself sees the shots only.
-
-    Raises:
-        InputError: if a class of train or test has fewer than `shots` training images.
+    Regularised least squares to {-1, +1}^K (Dosovitskiy et al., ICLR 2021, section 4.1) on features standardised by the
+    shots' mean and std. The penalty of PENALTIES is the one that is most accurate on held-out training images (as Raghu
+    et al., NeurIPS 2021, tune it), of equals the largest; where no training image is left to hold out it is the middle
+    one. The probe itself sees the shots only. InputError if a class of train or test has fewer than `shots` training
+    images.
     """
     check_int("probe", "shots", shots)
     places = by_class(train.y_N)
@@ -146,10 +144,7 @@ def every_second(y_N: Tensor) -> Tensor:
 
 
 def analyse(subject: AnalysisInput, shots: int = 10, draws: int = 3, batch: int = 64) -> AnalysisResult:
-    """Accuracy of linear probes after the stem and after every block, a mean over `draws` of training images.
-
-    Of each class every second image is for training, the others for testing.
-    """
+    """Accuracy of linear probes after the stem and every block, over `draws` of every second image of a class."""
     images, sites = subject.images, residual_points(subject.net)
     train_N, rows = every_second(images.y_N), []
     for (place, kind), f_ND in features_of(subject.net, sites, images.inputs(batch)).items():

@@ -51,10 +51,7 @@ def _field(map_BCHW: Tensor, x_BCHW: Tensor, passes: int) -> Tensor:
 
 
 def square_side(f_HW: Tensor, grid: tuple[int, int], share: float) -> float:
-    """Side in pixels of the least square around the middle cell of `grid` that holds `share` of f_HW; NaN of nothing.
-
-    The square may reach over the image's edge.
-    """
+    """Pixels a side of the least square around the middle cell of `grid` with `share` of f_HW; NaN of nothing."""
     f_HW = f_HW.double().cpu()
     rows, columns = _to_the_middle(f_HW, grid)
     away = torch.maximum(rows[:, None], columns[None]).flatten()

@@ -54,10 +54,7 @@ def chosen(names: tuple[str, ...]) -> list[str]:
 def analyse(
     name: str, subject: AnalysisInput, other: AnalysisInput | None = None, **options: Any
 ) -> AnalysisResult | str:
-    """The result of analysis `name`, or one line on why there is none: it does not fit the net, or needs two.
-
-    An analysis says that it does not fit by an InputError. `options` are those of its function.
-    """
+    """The result of analysis `name`, or one line on why there is none: its InputError, or that it needs two nets."""
     entry = ANALYSES[name]
     if entry.two and other is None:
         return "wants a second net: --against"

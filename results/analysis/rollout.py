@@ -30,10 +30,8 @@ SHOWN = 6  # images in the figure
 def rollout(net: nn.Module, x_BCHW: Tensor) -> tuple[Tensor, Tensor, Shape]:
     """(B, T) float64, how much the output draws on each token of the grid (sums to 1), the logits, and the grid.
 
-    Class tokens are left out of the sum, and the others' shares brought to 1 again.
-
-    Raises:
-        InputError: if the net has no transformer encoder.
+    Class tokens are left out of the sum, and the others' shares brought to 1 again. InputError if the net has no
+    transformer encoder.
     """
     sites = {site.module: site for site in attention_sites(net) if site.grid is not None}
     if not sites:

@@ -42,10 +42,8 @@ def patches(x_BCHW: Tensor, grid: tuple[int, int]) -> Tensor:
 def token_map(net: nn.Module, site: HookPoint, batches: Iterable[Tensor]) -> tuple[Tensor, tuple[int, int]]:
     """CKA of each token at `site` with each patch, (T, P) float64, and the token grid (rows, columns).
 
-    Batches of fewer than 4 images are left out.
-
-    Raises:
-        InputError: if the map is a single place or does not divide the image, or no batch has 4 images.
+    Batches of fewer than 4 images are left out. InputError if the map is a single place or does not divide the image,
+    or no batch has 4 images.
     """
     sums, grid = CkaSums(), (0, 0)
     for x_BCHW in batches:

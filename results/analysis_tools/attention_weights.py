@@ -21,11 +21,7 @@ Shape = tuple[int, int]
 
 
 def attention_sites(net: nn.Module) -> list[HookPoint]:
-    """The inputs of a net's attention modules, in the order of its depth, with the token grids of encoders.
-
-    Raises:
-        InputError: if it has none, or one that is neither ours nor timm's `Attention`.
-    """
+    """The inputs of a net's attention modules, ours or timm's `Attention`, in order; InputError if there are none."""
     sites = [site for site in residual_points(net) if site.op == "msa"]
     if not sites:
         raise InputError("attention: this net has no attention")
@@ -48,10 +44,7 @@ def grid_of(site: HookPoint, module: Any, x: Tensor) -> tuple[Shape, Shape]:
 
 
 def attention_logits(module: Any, args: tuple[Any, ...]) -> Tensor:
-    """(B, N, T, T), queries by keys, before the softmax; minus infinity where a query may not look.
-
-    Of attention of ours or timm's Attention, called with these arguments.
-    """
+    """(B, N, T, T), queries by keys, before the softmax; minus infinity where a query may not look."""
     queries, keys, _ = _queries_keys_values(module, args)
     queries = queries * queries.shape[3] ** -0.5
     logits = queries @ keys.transpose(2, 3)

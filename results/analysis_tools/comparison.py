@@ -31,11 +31,7 @@ class NetFacts(NamedTuple):
 def compare_nets(nets: Sequence[NetFacts], parts: Sequence[Explained], sd: float | None, points: str) -> dict[str, Any]:
     """ "comparison", the first net's findings less the second's, and "why", sentences about the clearest ones.
 
-    Args:
-        nets: the two.
-        parts: what was found of both.
-        sd: standard deviation of a score over seeds; None if it is unknown.
-        points: what hundredths of scores are called.
+    `sd` is that of a score over seeds, None if unknown; `points` what hundredths of scores are called.
     """
     found = []
     for part in parts:

@@ -25,11 +25,7 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def corrupted(x_NCHW: Tensor, name: str, severity: int, seed: int = 0) -> Tensor:
-    """Images in [0, 1], of 1 or 3 channels, under one of CORRUPTIONS; of the same shape, type, device and range.
-
-    Raises:
-        InputError: if name or severity is unknown, or the images are of other values or channels.
-    """
+    """Images in [0, 1], of 1 or 3 channels, which must be so, under one of CORRUPTIONS; likewise in [0, 1]."""
     check_choice("corruption", name, CORRUPTIONS)
     if severity not in SEVERITIES:
         raise InputError(f"corruption: severity must be from 1 to 5, got {severity}")

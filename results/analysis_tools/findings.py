@@ -22,28 +22,17 @@ UNDECIDED = "undecided"
 
 @dataclass(frozen=True)
 class Finding:
-    """A number with its 95 % interval and verdict.
+    """A number with its 95 % interval and verdict."""
 
-    Attributes:
-        name: what is measured; two nets are compared by findings of one name.
-        value: None where it could not be measured; then the verdict says why.
-        low, high: bounds of the interval; None where there is none.
-        verdict: in a word or two; "" where nothing is judged.
-        unit: of the value.
-        over: what the value is the mean of, such as "images", and `n` how many.
-        resolution: the smallest step that the value can make.
-        net: that it is of.
-    """
-
-    name: str
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    verdict: str = ""
+    name: str  # what is measured; two nets are compared by findings of one name
+    value: float | None = None  # None where it could not be measured; then the verdict says why
+    low: float | None = None  # bound of the interval; None where there is none
+    high: float | None = None  # likewise
+    verdict: str = ""  # in a word or two; "" where nothing is judged
     unit: str = ""
-    over: str = ""
-    n: int = 1
-    resolution: float = 0.0
+    over: str = ""  # what the value is the mean of, such as "images"
+    n: int = 1  # how many of these
+    resolution: float = 0.0  # the smallest step that the value can make
     net: str = ""
 
 
@@ -65,13 +54,7 @@ def measured(
 ) -> Finding:
     """The mean of a sample with its t interval; None and NaN are left out, and without values there is none.
 
-    Args:
-        name: of what is measured.
-        values: the sample.
-        over: what it is a sample of.
-        words: verdicts above and below 0.
-        within: the range that values must lie in.
-        more: unit and resolution.
+    `words` are verdicts above and below 0, `within` bounds the values, `more` are unit and resolution.
     """
     known = [float(value) for value in values if value is not None and math.isfinite(value)]
     if not known:

@@ -43,10 +43,7 @@ class HookPoint:
 def residual_points(net: nn.Module) -> list[HookPoint]:
     """The residual stream after the stem and after every conv block, MSA and MLP (Park & Kim's choice).
 
-    Takes the nets of `archs.build`, and timm's VisionTransformer and ResNet.
-
-    Raises:
-        InputError: if the net is of another kind.
+    Takes the nets of `archs.build`, and timm's VisionTransformer and ResNet. InputError if the net is of another kind.
     """
     if isinstance(net, Network):
         return list(_network_points(net))
@@ -182,10 +179,7 @@ def entering(
 
 @contextmanager
 def listening(net: nn.Module, sites: Sequence[HookPoint]) -> Iterator[dict[str, Tensor]]:
-    """Activations at `sites` in the last call of `net`, by the site's name, as clones.
-
-    Clones keep their graph where gradients are on.
-    """
+    """Activations at `sites` in the last call of `net`, by the site's name, cloned with their graph."""
     values: dict[str, Tensor] = {}
     with seeing(net, sites, lambda site, value: values.update({site.name: value.clone()})):
         yield values
@@ -204,10 +198,8 @@ def all_sites(net: nn.Module, x_BCHW: Tensor) -> list[HookPoint]:
     """Outputs of all innermost modules (norms and hidden units of MLPs too) and the residual stream, as they pass.
 
     Modules that only pass on (Identity, dropout) are left out, and so are tables that no image enters. One image is
-    enough: it is sent through to see the order.
-
-    Raises:
-        InputError: as `residual_points`, or if a module runs twice in one pass: its name would say two things.
+    enough: it is sent through to see the order. InputError as `residual_points`, or if a module runs twice in one pass:
+    its name would say two things.
     """
     stream = residual_points(net)
     known = {(site.module, site.side) for site in stream}
@@ -247,12 +239,8 @@ def measured_stream(
 ) -> list[tuple[HookPoint, dict[str, Any], Tensor, Tensor | None]]:
     """A measure of the residual stream's maps, see `mean_over_images`, which needs at least `least` pixels a side.
 
-    Returns:
-        Of each site with such a map: the site, its columns in a table, the measure, and what it changed since the site
-        before; None where the map then had another shape and a change means nothing.
-
-    Raises:
-        InputError: if no site has them.
+    Of each site with such a map: the site, its columns in a table, the measure, and what it changed since the site
+    before; None where the map then had another shape and a change means nothing. InputError if no site has such a map.
     """
     every = residual_points(net)
     shapes = map_shapes(net, every, images)

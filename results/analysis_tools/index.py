@@ -61,10 +61,8 @@ def write_index(
 ) -> dict[str, Any]:
     """Keep each part in explain.json as it comes, beside what earlier calls found; `facts` are of the last call.
 
-    findings.csv has the findings of all parts.
-
-    Returns:
-        The facts, under "analyses" the parts of this call, and what `compare` concludes from them at the end.
+    findings.csv has the findings of all parts. Returns the facts, the parts of this call, and what `compare` makes of
+    them.
     """
     done: list[Explained] = []
     for part in parts:

@@ -58,17 +58,13 @@ class Images:
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """What a training minimises: a loss of its images, and L2 of some parameters.
+    """What a training minimises: a loss of its images, and L2 of some parameters."""
 
-    Attributes:
-        loss: mean over a batch in nats, of (logits_BK, labels y_B or shares of labels y_BK).
-        decay: weight decay by the name of a parameter; parameters without a name here have none.
-        words: both in a few words.
-    """
-
+    # mean over a batch in nats, of (logits_BK, labels y_B or shares of labels y_BK)
     loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy
+    # weight decay by the name of a parameter; parameters without a name here have none
     decay: Mapping[str, float] = field(default_factory=dict)
-    words: str = "cross-entropy without L2"
+    words: str = "cross-entropy without L2"  # both in a few words
 
     def l2(self, weights: Mapping[str, Tensor]) -> Tensor:
         """Half of the weight decay times the squared norm, summed over the decayed parameters in float64."""
@@ -78,18 +74,15 @@ class Objective:
 
 @dataclass(frozen=True, eq=False)
 class AnalysisInput:
-    """A trained net under its name, and the images that it is shown.
-
-    Attributes:
-        training: some minibatches of what it was trained on, augmented and normalised: (x_BCHW, y_B), labels or
-            shares of labels; () where they are unknown.
-        objective: of its training; plain cross-entropy where that is unknown.
-    """
+    """A trained net under its name, and the images that it is shown."""
 
     name: str
     net: nn.Module
     images: Images
+    # some minibatches of what it was trained on, augmented and normalised: (x_BCHW, y_B), labels or shares of labels;
+    # () where they are unknown
     training: tuple[tuple[Tensor, Tensor], ...] = ()
+    # of its training; plain cross-entropy where that is unknown
     objective: Objective = field(default_factory=Objective)
 
 
@@ -173,10 +166,7 @@ class Clean:
 def block_changes(rows: Rows, name: str, change: Callable[[Mapping[str, Any]], float]) -> list[Finding]:
     """What conv blocks, MSAs and MLPs do to a measure of the map that passes, of those that keep the map's shape.
 
-    Args:
-        rows: one for each site of the residual stream, with columns `op` and `change`, None where the shape differs.
-        name: of the measure; "NAME, conv" and so on are the findings.
-        change: of a row.
+    Rows are of the sites of the residual stream, with `change` None where the shape differs; findings are "NAME, OP".
     """
     known = [row for row in rows if row["op"] != "stem" and row["change"] is not None]
     ops = dict.fromkeys(row["op"] for row in rows if row["op"] != "stem")

@@ -27,11 +27,7 @@ MAX_LOSS = 0.01  # of accuracy: a format that loses more is warned of
 
 
 def check_folder(folder: Path, net: ExportNet, formats: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Check results of each format of `folder` by name: max_abs_difference of its logits, and see `compared`.
-
-    Raises:
-        OperationError: if a format does not load or run, or is exact and differs by `TOLERANCE` or more.
-    """
+    """Check results of each format, see `difference` and `compared`; OperationError if one does not run."""
     exact = [name for name in formats if format_of(name).exact]
     lower = [name for name in formats if name not in exact]
     found = {}
@@ -65,11 +61,7 @@ def _answers(folder: Path, images: np.ndarray, formats: Sequence[str]) -> dict[s
 
 
 def difference(name: str, theirs: np.ndarray, ours: np.ndarray) -> float:
-    """Largest absolute difference of two arrays of logits.
-
-    Raises:
-        OperationError: if it is `TOLERANCE` or more, or their shapes differ.
-    """
+    """Largest absolute difference of two arrays of logits; OperationError if it is `TOLERANCE` or more."""
     most = _apart(name, theirs, ours)
     if not most < TOLERANCE:  # nor is NaN
         raise OperationError(f"export: {name}: outputs differ by {most:.1e}, not by less than {TOLERANCE:.0e}")
@@ -85,18 +77,9 @@ def _apart(name: str, theirs: np.ndarray, ours: np.ndarray) -> float:
 def compared(name: str, theirs_NK: np.ndarray, ours_NK: np.ndarray, y_N: np.ndarray | None) -> dict[str, Any]:
     """Agreement and accuracy of a format of lower precision, beside the net in float32.
 
-    Args:
-        name: of the format.
-        theirs_NK: its logits.
-        ours_NK: the net's.
-        y_N: what the images show, (N, K) where they have several labels; None where nobody knows.
-
-    Returns:
-        images; agreement, the share of images of the same class, or of labels with the same answer; and where y is
-        known accuracy (map, of several labels), the net's own as float_accuracy, and what is lost as accuracy_loss.
-
-    Raises:
-        OperationError: if a logit is not finite, or shapes differ.
+    Images; agreement, the share of images of the same class, or of labels with the same answer; and where y, (N, K) of
+    several labels, is known accuracy (map, of several labels), the net's own as float_accuracy, and what is lost as
+    accuracy_loss. OperationError if a logit is not finite, or shapes differ.
     """
     most = _apart(name, theirs_NK, ours_NK)
     if not np.isfinite(most):

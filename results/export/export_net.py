@@ -25,33 +25,21 @@ BATCH = 64
 
 @dataclass(frozen=True, eq=False)
 class ScoringImages:
-    """Images, in the data's own values, that a format of lower precision is made and measured on.
+    """Images, in the data's own values, that a format of lower precision is made and measured on."""
 
-    Attributes:
-        train_NCHW: training images, to calibrate on.
-        val_NCHW: validation images.
-        y_N: what these show; (N, K) where they have several labels.
-    """
-
-    train_NCHW: np.ndarray
-    val_NCHW: np.ndarray
-    y_N: np.ndarray
+    train_NCHW: np.ndarray  # training images, to calibrate on
+    val_NCHW: np.ndarray  # validation images
+    y_N: np.ndarray  # what these show; (N, K) where they have several labels
 
 
 @dataclass(frozen=True)
 class ExportNet:
-    """A net to export, with what is known of it and the images that its formats are checked on.
+    """A net to export, with what is known of it and the images that its formats are checked on."""
 
-    Attributes:
-        network: in eval mode, float32, on the CPU.
-        facts: what config.json says: name, classes, mean, std, image_size, in_chans and more.
-        images_NCHW: to check on, in the data's own values; two or more.
-        scoring: what formats of lower precision are calibrated and measured on; None where there is no data.
-    """
-
-    network: AnyNetwork
-    facts: Mapping[str, Any]
-    images_NCHW: np.ndarray
+    network: AnyNetwork  # in eval mode, float32, on the CPU
+    facts: Mapping[str, Any]  # what config.json says: name, classes, mean, std, image_size, in_chans and more
+    images_NCHW: np.ndarray  # to check on, in the data's own values; two or more
+    # what formats of lower precision are calibrated and measured on; None where there is no data
     scoring: ScoringImages | None = None
 
     def normalised(self, images_NCHW: np.ndarray) -> Tensor:
@@ -85,13 +73,10 @@ def export_net_of(
     images: np.ndarray | None = None,
     scoring: ScoringImages | None = None,
 ) -> ExportNet:
-    """A copy of the net for export.
+    """A copy of the net for export; `about` goes over what the net itself says.
 
-    Args:
-        network: left as it is.
-        about: what is known of it, over what the net itself says and the least that may be said of its data.
-        images: to check on, (N, C, H, W) in the data's own values; None makes random ones.
-        scoring: what formats of lower precision are calibrated and measured on.
+    Images, to check on, are (N, C, H, W) in the data's own values; None makes random ones. `scoring` is what formats of
+    lower precision are calibrated and measured on.
     """
     network = copy.deepcopy(network).cpu().float().eval()
     size, channels = network.image_size, network.in_chans

@@ -33,27 +33,17 @@ FORMATS = {  # the file of this folder that writes it
 
 @dataclass(frozen=True)
 class Format:
-    """One way to export a net.
+    """One way to export a net."""
 
-    Attributes:
-        title: of its part of the model card.
-        file: its main file.
-        write: writes its files to a folder and returns what is known of them; "weights" is the name of a second one.
-        usage: how to load it, in Markdown, for a net of these facts.
-        files: what each of its files is, by name.
-        requires: packages that must be installed.
-        exact: whether its logits must be the net's; those of a lower precision are compared by their answers.
-        extra: of alternas, which installs what it requires.
-    """
-
-    title: str
-    file: str
+    title: str  # of its part of the model card
+    file: str  # its main file
+    # writes its files to a folder and returns what is known of them; "weights" is the name of a second one
     write: Callable[[ExportNet, Path], dict[str, Any]]
-    usage: Callable[[Mapping[str, Any]], str]
-    files: Mapping[str, str]
-    requires: tuple[str, ...] = ()
-    exact: bool = True
-    extra: str = "export"
+    usage: Callable[[Mapping[str, Any]], str]  # how to load it, in Markdown, for a net of these facts
+    files: Mapping[str, str]  # what each of its files is, by name
+    requires: tuple[str, ...] = ()  # packages that must be installed
+    exact: bool = True  # whether its logits must be the net's; those of a lower precision are compared by their answers
+    extra: str = "export"  # of alternas, which installs what it requires
 
 
 def format_of(name: str) -> Format:
@@ -64,8 +54,7 @@ def format_of(name: str) -> Format:
 def check_formats(text: str) -> tuple[str, ...]:
     """The formats of a comma list, each once, in the order of `FORMATS`; timm brings the package, which it needs.
 
-    Raises:
-        InputError: if one is unknown or needs a package that is not installed.
+    InputError if one is unknown or needs a package that is not installed.
     """
     names = {check_choice("formats", name.strip(), FORMATS) for name in text.split(",")}
     names |= {"package"} if "timm" in names else set()

@@ -57,6 +57,11 @@ def noted_net(network: Network) -> NotedPart:
     return noted
 
 
+def whole_net(network: Network) -> str:
+    """Python source that makes a net of what `noted_net` has recorded of it, called GENOTYPE."""
+    return f"Network(GENOTYPE, {network.num_classes}, {network.image_size}, {network.in_chans}, dropout=0.0)"
+
+
 def as_source(value: Any, depth: int = 0) -> str:
     """Python source of the recorded values, a part a line."""
     if isinstance(value, NotedPart):

@@ -69,11 +69,7 @@ def labelled(usage: str, facts: Mapping[str, Any]) -> str:
 
 
 def write(net: ExportNet, folder: Path) -> dict[str, Any]:
-    """Write model.onnx.
-
-    Raises:
-        RuntimeError: if torch cannot express the net in ONNX, or the file breaks a rule of the format.
-    """
+    """Write model.onnx; RuntimeError if torch cannot express the net in ONNX, or the file breaks a rule of it."""
     import onnx
 
     model = _converted(net)
@@ -107,11 +103,7 @@ def write_int8(net: ExportNet, folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def float_file(net: ExportNet, folder: Path) -> Iterator[Path]:
-    """The float32 ONNX file of the net: the folder's own if it is there, else a temporary one.
-
-    Raises:
-        RuntimeError: if it is too large for one file, or torch cannot express it in ONNX.
-    """
+    """The float32 ONNX file of the net, the folder's own or a temporary one; RuntimeError if that cannot be written."""
     if _is_large(net):
         raise RuntimeError(f"its weights are more than {MAX_BYTES:,} bytes, which one file of ONNX does not hold")
     if (folder / FILE).exists():

@@ -32,11 +32,7 @@ LABELS
 
 
 def write(net: ExportNet, folder: Path) -> dict[str, Any]:
-    """Write model.xml and model.bin.
-
-    Raises:
-        RuntimeError: if torch cannot express the net in ONNX, or OpenVINO cannot read that.
-    """
+    """Write model.xml and model.bin; RuntimeError if the net is none for ONNX, or OpenVINO cannot read that."""
     openvino: Any = import_module("openvino")  # of an extra of its own
     with float_file(net, folder) as source:
         openvino.save_model(openvino.Core().read_model(source), folder / FILE, compress_to_fp16=False)

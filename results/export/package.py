@@ -62,7 +62,7 @@ def usage(facts: Mapping[str, Any]) -> str:
     if made := facts.get("timm"):
         arguments = [repr(made["name"]), *(f"{name}={value!r}" for name, value in made["arguments"].items())]
         text += OF_TIMM.replace("ARGUMENTS", ", ".join(arguments))
-    if cut := facts.get("cut"):
+    if (cut := facts.get("cut")) and cut["recipe"]:
         text += OF_CUT.replace("RECIPE", "\n".join(cut["recipe"]))
     return text
 

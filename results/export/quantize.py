@@ -6,7 +6,7 @@ activations (attention), normalisation, softmax, activation functions, sums and 
 they cost accuracy and saved no time where it was measured (docs/log.md, 2026-11-24).
 
 `alternas export --formats onnx-int8` comes here from write.py (the folder) by onnx.py (`write_int8`: the float32 file
-first). The images are training images of the run's data, chosen by search/experiments/scoring_images.py; check.py
+first). The images are training images of the run's data, chosen by search/experiments/trained_nets.py; check.py
 compares answers and accuracy with the net's on validation images.
 """
 
@@ -33,13 +33,8 @@ BATCH = 32
 def quantize(source: Path, target: Path, x_NCHW: np.ndarray) -> int:
     """Write the int8 net of the float32 net in `source` to `target`; return how many images it is calibrated on.
 
-    Args:
-        source: of one file, with an input `images`.
-        target: of the int8 net.
-        x_NCHW: calibration images, normalised; fewer are used where their maps would not fit into memory.
-
-    Raises:
-        RuntimeError: if onnxruntime cannot.
+    The source is one file with an input `images`. Of the normalised images fewer are used where their maps would not
+    fit into memory. RuntimeError if onnxruntime cannot.
     """
     from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process

@@ -17,7 +17,7 @@ from typing import get_type_hints
 from ...archs import Genotype, Network
 from ...archs.blocks.spec import BLOCKS
 from ...archs.timm_network import AnyNetwork, TimmNetwork
-from .net_values import as_source, noted_net
+from .net_values import as_source, noted_net, whole_net
 
 MODULES = (
     "errors", "parts", "layout", "blocks/attention", "blocks/layers", "blocks/residual", "blocks/encoder", "ends",
@@ -27,7 +27,7 @@ SPECIAL = ("__init__", "__call__")  # methods that are kept though nobody names 
 Definition = ast.FunctionDef | ast.ClassDef
 _PARTS = re.compile(r"(?<=: )(Stem|Style|Head|Encoder|Block|\w+Sizes|Layout|Genotype)\b(?=[,)=\n| ])")  # in annotations
 _SIZES = re.compile(r"(?<=: )(Map|ImageSize)\b(?=[,)=\n| ])")
-NET = '''\
+VALUES = '''\
 class Values(SimpleNamespace):
     """What the modules of a net are made from: numbers and names of one of its parts."""
 
@@ -45,12 +45,14 @@ def load_class(name: str) -> Any:
     return globals()[name.partition(":")[2]]
 
 
-GENOTYPE = VALUES
+GENOTYPE = NOTED
+'''
+OF_OURS = '''\
 
 
 def build() -> Network:
     """The net with fresh weights."""
-    return Network(GENOTYPE, SIZES, dropout=0.0)
+    return WHOLE
 '''
 OF_TIMM = '''\
 def build() -> Any:
@@ -75,17 +77,20 @@ def more_modules(net: Genotype) -> list[str]:
 
 
 def source_of(network: AnyNetwork, more: str, pictures: bool) -> tuple[str, list[tuple[str, str]]]:
-    """The sources that build a net, by `build()`: torch alone, or torch and timm where a part of it is timm's.
+    """The sources that build a net, by `build()`, and their sections, each with its use; torch, and where needed timm.
 
-    Args:
-        more: code that stands after them, whose names are kept too.
-        pictures: whether it opens files of pictures.
-
-    Returns:
-        The text, and the sections of it, each with its use.
+    `more` is code that stands after them, whose names are kept too; `pictures` whether it opens files of pictures.
     """
     names, without = ["pictures"] * pictures, set[str]()
-    used = _names(ast.parse(more))
+    used, net = _names(ast.parse(more)), ""
+    ours = network if isinstance(network, Network) else getattr(getattr(network, "trunk", None), "model", None)
+    if isinstance(ours, Network):
+        genotype = ours.genotype
+        names += [*MODULES[:-2], *more_modules(genotype), *MODULES[-2:]]
+        used |= {"Network", *(_form(genotype, kind).partition(":")[2] for kind in genotype.kinds)}
+        without = {"load_class"} | ({"TransformerEncoder"} if genotype.encoder is None else set())
+        without |= {"conv_stem"} if genotype.stem.kind != "conv" else set()
+        net = VALUES.replace("NOTED", as_source(noted_net(ours)))
     if isinstance(network, TimmNetwork):
         from ...archs.timm import create_args
 
@@ -96,15 +101,9 @@ def source_of(network: AnyNetwork, more: str, pictures: bool) -> tuple[str, list
         from .cut import cut_build  # timm takes seconds to import
 
         names += ["timm/pooling", "timm/cuts", "cut_classifier"]
-        net = cut_build(network)
+        net += f"\n\n{cut_build(network)}" if net else cut_build(network)
     else:
-        genotype = network.genotype
-        names += [*MODULES[:-2], *more_modules(genotype), *MODULES[-2:]]
-        used |= {"Network", *(_form(genotype, kind).partition(":")[2] for kind in genotype.kinds)}
-        without = {"load_class"} | ({"TransformerEncoder"} if genotype.encoder is None else set())
-        without |= {"conv_stem"} if genotype.stem.kind != "conv" else set()
-        sizes = f"{network.num_classes}, {network.image_size}, {network.in_chans}"
-        net = NET.replace("VALUES", as_source(noted_net(network))).replace("SIZES", sizes)
+        net += OF_OURS.replace("WHOLE", whole_net(network))
     used |= _names(ast.parse(net))
     modules = {name: _Module(name, names) for name in names}
     while any([module.reach(used, without) for module in modules.values()]):

@@ -50,19 +50,11 @@ def export_net(
     formats: Sequence[str] = ("package",),
     images_of: ImagesOf | None = None,
 ) -> dict[str, Any]:
-    """Export one net of a run to the new folder `out`; return what was exported and how it was checked.
+    """Export one net of a run, see `select_net`, to the new folder `out`; return what config.json says.
 
-    Args:
-        run: folder of the run. Of a net that was retrained, the better weights on validation are taken.
-        out: folder to create; it must not exist, or be empty.
-        trial: which net; None takes from the front, under the run's own limits, the one that `how` picks.
-        how: recommended, accuracy, gain or cheapest.
-        formats: names of `formats.FORMATS`.
-        images_of: reads the images that formats of lower precision are made and measured on.
-
-    Raises:
-        InputError: if there is no such net or format, the net has no weights, or `out` cannot be written.
-        OperationError: if a format cannot be written or does not give the net's outputs.
+    `images_of` reads the images that formats of lower precision are made and measured on. InputError if there is no
+    such net or format, the net has no weights, or `out` is taken; OperationError if a format fails or gives other
+    outputs.
     """
     names = check_formats(",".join(formats))
     home, record = select_net(run, trial, how)
@@ -83,11 +75,7 @@ def export_net(
 def _scoring(
     names: Sequence[str], facts: Mapping[str, Any], images_of: ImagesOf | None, home: Path, record: Record
 ) -> ScoringImages | None:
-    """The images for formats of lower precision; None if there is no such format among `names`.
-
-    Raises:
-        InputError: if they cannot be had, or the net's logits mean nothing.
-    """
+    """The images for formats of lower precision; None without such a format. InputError if they cannot be had."""
     lower = [name for name in names if not format_of(name).exact]
     if not lower:
         return None
@@ -122,6 +110,7 @@ def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
         "classes": data["classes"],
         "several_labels": "positives" in data,
         **_moments(data, record),
+        **({"white_level": data["white_level"]} if "white_level" in data else {}),
         "pictures": "pictures" in data.get("notes", {}),
         "levels": data.get("notes", {}).get("levels", list(LEVELS)),
         "versions": record.versions,
@@ -208,19 +197,10 @@ def export_network(
 ) -> dict[str, Any]:
     """Export any net to the new folder `out`; return what config.json says, with how each format was checked.
 
-    Args:
-        network: left as it is.
-        out: folder to create; it must not exist, or be empty.
-        formats: names of `formats.FORMATS`; timm brings the package. Of one of timm's nets
-            "timm" is not written: timm has it, or a few lines make it.
-        about: what is known of the net (classes, mean, std, accuracy and so on), over what the net itself says.
-        images: to check on, (N, C, H, W) in the data's own values; None makes random ones.
-        head: safetensors file of a head of the user's own that was trained with the net.
-        scoring: what formats of lower precision are calibrated and measured on; None takes `images`.
-
-    Raises:
-        InputError: if a format is unknown, lacks a package, or `out` cannot be written.
-        OperationError: if a format cannot be written, or does not give the net's outputs. Nothing is left then.
+    Of one of timm's nets "timm" is not written: timm has it, or a few lines make it. `about` is what is known of the
+    net (classes, mean, std, accuracy and so on), over what the net itself says; `images`, (N, C, H, W) in the data's
+    own values, are checked on, random ones if None; `head` is a file of a head of the user's own; `scoring` as of
+    `export_net_of`. Errors as of `export_net`; nothing is left then.
     """
     names = check_formats(",".join(formats))
     mark_children()  # what exporters start ends with this process
@@ -251,11 +231,7 @@ def _must_be_free(out: Path) -> None:
 
 
 def write_formats(net: ExportNet, draft: Path, names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Fill the new folder `draft`; return what is known of each format.
-
-    Raises:
-        OperationError: naming the format that cannot be written.
-    """
+    """Fill the new folder `draft`; return what is known of each format. OperationError names one that fails."""
     draft.mkdir()
     save(net.network, draft / "weights.safetensors")
     if isinstance(net.network, Network):

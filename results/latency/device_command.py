@@ -34,18 +34,13 @@ _NUMBER = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 @dataclass(frozen=True)
 class DeviceCommand:
-    """A device, by the command that measures a net on it; `str` spells its setting, NAME/1/-/FORM/-.
+    """A device, by the command that measures a net on it; `str` spells its setting, NAME/1/-/FORM/-."""
 
-    Attributes:
-        name: of the device.
-        command: its words as a shell splits them, though no shell runs them. `{model}` is the file of the net,
-            `{shape}` that of an image, such as 3x32x32, `{key}` the net's key.
-        form: the export format of the file.
-    """
-
-    name: str
+    name: str  # of the device
+    # its words as a shell splits them, though no shell runs them. `{model}` is the file of the net, `{shape}` that of
+    # an image, such as 3x32x32, `{key}` the net's key.
     command: str
-    form: str = "onnx"
+    form: str = "onnx"  # the export format of the file
 
     batch = 1  # images at once, as far as we know: the command has its own say
     device = property(lambda self: self.name)
@@ -127,12 +122,7 @@ class Latency:
 
 
 class DeviceError(Exception):
-    """A net was not measured.
-
-    Attributes:
-        status: unreachable, the device is not there; timeout; oom; infeasible, the net does not run there; or error,
-            the command printed no number.
-    """
+    """A net was not measured: the device is unreachable, timeout, oom, infeasible, or error, no number was printed."""
 
     def __init__(self, status: Status, message: str) -> None:
         super().__init__(message)
@@ -140,11 +130,7 @@ class DeviceError(Exception):
 
 
 def device_commands(texts: Iterable[str], form: str = "onnx") -> tuple[DeviceCommand, ...]:
-    """The devices of texts such as "ssh board ./bench {model}" and "phone=./on_phone {model}".
-
-    Raises:
-        InputError: if one is wrong, or two have the same name.
-    """
+    """The devices of texts such as "phone=./on_phone {model}"; InputError if one is wrong, or two have one name."""
     found = list[DeviceCommand]()
     check_choice("latency-format", form, MODEL_FORMS)
     for text in texts:
@@ -188,11 +174,7 @@ def read_numbers(output: str) -> dict[str, float]:
 
 
 def devices_in(settings: Mapping[str, Any], where: str) -> dict[str, DeviceCommand]:
-    """The devices of a run's settings, by name.
-
-    Raises:
-        InputError: if they are none; `where` they stand.
-    """
+    """The devices of a run's settings, by name; InputError if they are none; `where` they stand."""
     found = convert(settings.get("devices") or [], list[DeviceCommand], f"{where}: settings.devices")
     return {device.name: device for device in found}
 
@@ -200,16 +182,10 @@ def devices_in(settings: Mapping[str, Any], where: str) -> dict[str, DeviceComma
 def measured_on(
     measured: Iterable[Measurement], device: str, own: DeviceCommand | None = None, where: str = ""
 ) -> list[Measurement]:
-    """Measurements on a device, by its name: all in one setting.
+    """Measurements on a device, by its name in any case: all in one setting.
 
-    Args:
-        measured: of a run.
-        device: its name, in any case.
-        own: the device of the run's search, whose command goes before others of that name.
-        where: the run, for the message.
-
-    Raises:
-        InputError: if several commands have measured under that name.
+    The command of `own`, the device of the run's search, goes before others of that name; `where` is the run, for the
+    message. InputError if several commands have measured under that name.
     """
     found = [m for m in measured if m.setting.lower().startswith(f"{device.lower()}/")]
     if own:

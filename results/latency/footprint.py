@@ -26,9 +26,7 @@ def peak_memory(model: Path, image: tuple[int, int, int], batch: int = 1, thread
     """Bytes that an ONNX file takes under onnxruntime on the CPU while it runs a batch, over what the runtime takes.
 
     Peak resident memory of a new process: with the model loaded and run, less that before it was loaded. Linux alone.
-
-    Raises:
-        OperationError: if it cannot be measured.
+    OperationError if it cannot be measured.
     """
     words = [sys.executable, "-P", "-m", __name__, str(model), json.dumps([batch, *image]), str(threads)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, stdin=subprocess.DEVNULL)
@@ -59,17 +57,11 @@ def _measure_here(model: str, shape: list[int], threads: int) -> int:
 
 @dataclass(frozen=True)
 class EnergyMeter:
-    """A counter of energy.
+    """A counter of energy."""
 
-    Attributes:
-        name: what it counts, or why there is none.
-        read: its millijoules so far; None where there is none.
-        wraps_at: after so many it starts from 0 again; 0 for never.
-    """
-
-    name: str
-    read: Callable[[], float] | None = None
-    wraps_at: float = 0.0
+    name: str  # what it counts, or why there is none
+    read: Callable[[], float] | None = None  # its millijoules so far; None where there is none
+    wraps_at: float = 0.0  # after so many it starts from 0 again; 0 for never
 
     def between(self, before: float, after: float) -> float:
         """Millijoules between two readings."""

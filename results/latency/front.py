@@ -29,16 +29,8 @@ def measure_front(
 ) -> None:
     """Measure what is not yet known of a run's front, the cheapest nets first, and keep it in the run.
 
-    What cannot be measured is left out with a warning: the search is done.
-
-    Args:
-        folder: of the run.
-        cost: that the front weighs accuracy against; it is known already.
-        asked: numbers by setting, of this machine, which measures for `MAX_SECONDS`, and of commands.
-        timeout_s: of one run of a command.
-
-    Raises:
-        InputError: if the run is broken.
+    `cost` is what the front weighs accuracy against; `asked` are numbers by setting, of this machine, which measures
+    for `MAX_SECONDS`, and of commands. What cannot be measured is left out with a warning: the search is done.
     """
     trials = [row.trial for row in leaderboard_of(folder, RankingQuery((ACCURACY, cost))).front]
     by_trial = {record.trial: record for record in read_records(folder)}

@@ -69,11 +69,7 @@ class LatencySetting:
 
     @classmethod
     def parse(cls, text: str) -> LatencySetting:
-        """The setting that "cuda/32/float16" spells; parts left out, at the end or between, are cpu/1/float32/eager/1.
-
-        Raises:
-            InputError: if a part is none, or they do not go together.
-        """
+        """The setting that "cuda/32/float16" spells; parts left out, at the end or between, are the defaults."""
         parts, names = [part.strip() for part in text.split("/")], [field.name for field in fields(cls)]
         if len(parts) > len(names):
             raise InputError(f"latency: DEVICE/BATCH/DTYPE/RUNTIME/THREADS, got {short_repr(text)}")
@@ -87,17 +83,11 @@ class LatencySetting:
 
 @dataclass(frozen=True)
 class Effort:
-    """How long a net is measured, and until its figures agree how well.
+    """How long a net is measured, and until its figures agree how well."""
 
-    Attributes:
-        repeats: runs of a device's command at least; of two runs both must agree.
-        warm_s: seconds of warm-up on this machine,
-        least_s, most_s: and of measuring.
-    """
-
-    repeats: int = 3
-    warm_s: float = 0.3
-    least_s: float = 0.5
+    repeats: int = 3  # runs of a device's command at least; of two runs both must agree
+    warm_s: float = 0.3  # seconds of warm-up on this machine
+    least_s: float = 0.5  # and of measuring
     most_s: float = 10.0
 
 
@@ -108,11 +98,7 @@ SHORT = Effort(repeats=2, warm_s=0.1, least_s=0.1, most_s=1.0)  # of the nets of
 def latency_settings(
     device: str, batch: str, dtype: str, compiled: bool, graph: bool, onnx: bool, threads: int
 ) -> list[LatencySetting]:
-    """Every batch size of a comma list with every dtype of another.
-
-    Raises:
-        InputError: if a value is unknown or they do not go together.
-    """
+    """Every batch size of a comma list with every dtype of another; InputError if one is unknown or does not fit."""
     flags = {"compile": compiled, "graph": graph, "onnx": onnx}
     runtime, *more = [name for name, wanted in flags.items() if wanted] or ["eager"]
     if more:
@@ -207,15 +193,9 @@ def settings_in(measured: Iterable[Measurement]) -> list[str]:
 def latencies_of(measured: Iterable[Measurement], selector: str = "", where: str = "") -> dict[str, Measurement]:
     """The latest measurement of each net, by key, in the one setting that the selector means.
 
-    Args:
-        measured: of a run.
-        selector: a setting, DEVICE/BATCH/DTYPE/RUNTIME/THREADS/SIDE/MACHINE, or so much of it as tells it from
-            the others: parts left out at the end, or empty, may be any: "cpu/1", "//bfloat16". "" is all right if
-            there is one.
-        where: the run, for the message.
-
-    Raises:
-        InputError: if that is no setting, or several.
+    A selector is DEVICE/BATCH/DTYPE/RUNTIME/THREADS/SIDE/MACHINE, or so much of it as tells it from the others: parts
+    left out at the end, or empty, may be any: "cpu/1", "//bfloat16". "" is all right if there is one. `where` is the
+    run, for the message. InputError if that is no setting, or several.
     """
     measured = list(measured)
     known = settings_in(measured)

@@ -68,15 +68,10 @@ class TimedNet:
 
 
 def nets_of(target: str, image_size: str = "", top: int = 0) -> tuple[list[TimedNet], Path | None]:
-    """The nets of a run, the best ranked first, and its folder; or one net.
+    """The nets of a run trained for the full budget, the best ranked first, and its folder; or one net.
 
-    Args:
-        target: a run, a zoo name, a genotype's .json file, RUN:TRIAL, or timm:NAME.
-        image_size: side or HEIGHTxWIDTH; "" is the run's, timm's, or 224.
-        top: so many nets of a run; 0 is all that were trained for the full budget.
-
-    Raises:
-        InputError: if there is no such net or run, or the size does not fit.
+    The target is a run, a zoo name, a genotype's .json file, RUN:TRIAL, or timm:NAME; without a size it is the run's,
+    timm's or 224. Of a run `top` nets, 0 for all. InputError if there is no such net or run, or the size does not fit.
     """
     if top < 0:
         raise InputError(f"top: must be 1 or more, or 0 for all nets, got {top}")
@@ -130,23 +125,11 @@ def measure_nets(
     timeout_s: float = TIMEOUT_SECONDS,
     effort: Effort = FULL,
 ) -> Generator[tuple[TimedNet, Latency], None, None]:
-    """Measure every net in every setting, one after the other, and keep each result in the run's log.
+    """Measure every net in every setting, one after the other, and keep each result in the run's log, if there is one.
 
     A run that is being searched is refused: its trainings would be in the way. Nets that do not run on a device are
-    left out with a warning.
-
-    Args:
-        nets: what to measure.
-        asked: in which setting, or by which command, which numbers must be had; () of any.
-        folder: of the run whose nets they are; None keeps nothing.
-        on_net: called with each net's name before it is measured.
-        timeout_s: of one run of a command.
-        effort: how long, and how often.
-
-    Raises:
-        InputError: if it is being searched, a net and its batch are larger than this machine's memory, or this machine
-            has not the device of a setting.
-        OperationError: if a device is not there.
+    left out with a warning. `asked` are the numbers that must be had by setting; () of any. InputError if a net and its
+    batch are larger than this machine's memory, or it lacks the device; OperationError if a device is not there.
     """
     for setting in asked:
         for net in nets:

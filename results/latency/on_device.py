@@ -23,15 +23,7 @@ from typing import IO, Any
 from ...archs.children import ended_after
 from ...archs.cost import MAX_COST, MIN_COST
 from ..runs.status import Status
-from .device_command import (
-    LATENCY,
-    TIMEOUT_SECONDS,
-    DeviceCommand,
-    DeviceError,
-    Latency,
-    Setting,
-    read_numbers,
-)
+from .device_command import LATENCY, TIMEOUT_SECONDS, DeviceCommand, DeviceError, Latency, Setting, read_numbers
 from .measurements import FULL, Effort
 from .on_this_machine import exported, measure
 
@@ -52,18 +44,9 @@ def measure_on(
 ) -> Latency:
     """Measure a network on a device, for images of `shape` (channels, height, width): medians over repeats.
 
-    Args:
-        setting: of this machine, or the device whose command is run.
-        network: moved and converted for this machine, exported for a command.
-        shape: of an image.
-        needed: numbers that a command must print; () takes any.
-        timeout_s: of one run of a command.
-        effort: how long, and how often at least.
-
-    Raises:
-        InputError: if this machine has not the device of the setting, or a package for the export is missing.
-        DeviceError: if the device does not measure it.
-        RuntimeError: if the network cannot be exported.
+    The network is moved and converted for this machine, exported for a command, which must print the numbers `needed`.
+    InputError if this machine lacks the device, or a package for the export; DeviceError if the device does not measure
+    it; RuntimeError if the network cannot be exported.
     """
     began = time.monotonic()
     if isinstance(setting, DeviceCommand):

@@ -35,21 +35,13 @@ WARM_CALLS = 3  # before a CUDA graph is captured: cuDNN chooses its kernels
 BUSY = 0.5  # load of other processes, over cores, that makes a measurement doubtful
 
 
-def measure(
-    network: nn.Module,
-    shape: tuple[int, int, int],
-    setting: LatencySetting,
-    effort: Effort = FULL,
-) -> Latency:
+def measure(network: nn.Module, shape: tuple[int, int, int], setting: LatencySetting, effort: Effort = FULL) -> Latency:
     """Latency of a network for images of `shape` (channels, height, width).
 
     The network is moved and converted. Images are random, weights whatever they are: neither changes the time. With
     full effort, energy is read where this machine has a meter of it, of runtime onnx peak memory, and the load of the
-    machine: in a search its average over a minute still holds the training before.
-
-    Raises:
-        InputError: if this machine has not the device, or not a CPU for each thread.
-        DeviceError: if the net does not run so.
+    machine: in a search its average over a minute still holds the training before. InputError if this machine has not
+    the device, or not a CPU for each thread; DeviceError if the net does not run so.
     """
     if setting.threads > (cpus := usable_cpus()):
         raise InputError(f"threads: {setting.threads} asked for, this process may use {cpus} CPUs")
@@ -139,9 +131,8 @@ def energy_of(run: Callable[[], object], meter: EnergyMeter, on_gpu: bool = Fals
 def exported(network: Any, form: str, folder: Path) -> Path:
     """Write a network to a folder in an export format, to be measured, and return the file.
 
-    Raises:
-        InputError: if a package for the format is missing, or the network is timm's own.
-        RuntimeError: if it cannot be exported.
+    InputError if a package for the format is missing, or the network is timm's own; RuntimeError if it cannot be
+    exported.
     """
     check_formats(form)
     if not hasattr(network, "genotype"):
@@ -191,10 +182,7 @@ def session_of(network: nn.Module, x_BCHW: Tensor, threads: int, dtype: str = "f
     """A function that runs the batch in onnxruntime, in the precision of a format of `ONNX_FORMATS`.
 
     For int8 the net is calibrated on random images: the time depends on what is quantized, not on the ranges.
-
-    Raises:
-        InputError: if a package is missing, or the net cannot be exported.
-        RuntimeError: if torch cannot express it in ONNX.
+    InputError if a package is missing, or the net cannot be exported; RuntimeError if torch cannot express it in ONNX.
     """
     with tempfile.TemporaryDirectory() as folder:
         file = exported(network, ONNX_FORMATS[dtype], Path(folder))

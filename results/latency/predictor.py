@@ -43,11 +43,7 @@ def demands(cost: Cost) -> Array:
 
 
 class LatencyPredictor:
-    """Predicts latencies of a device from measured ones.
-
-    Attributes:
-        count: nets measured.
-    """
+    """Predicts latencies of a device from `count` measured ones."""
 
     def __init__(self, costs: Sequence[Cost] = (), ms: Sequence[float] = ()) -> None:
         """Fitted to the costs of measured nets and their latencies; none leaves the rates of a CPU core."""

@@ -57,13 +57,7 @@ def above_chance(board: Leaderboard) -> list[RankedNet]:
 
 
 def retrained_guess(trainings: Sequence[Record], metric: Metric, data: Mapping[str, Any]) -> str:
-    """A sentence that all of these nets guess, each trained with several seeds; "" where one is above chance.
-
-    Args:
-        trainings: of the same data, those that failed among them.
-        metric: that they are ranked by.
-        data: facts of the data, as run.json has them.
-    """
+    """A sentence that all of these nets guess, each trained with several seeds; "" where one is above chance."""
     nets = [(mean_of(group), len(group)) for group in by_net(trainings)]
     images, chance = data.get("images", {}).get("val", 0), guessing(metric, data)
     if not nets or not images or chance is None:

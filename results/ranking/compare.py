@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ...archs.errors import InputError
 from ..render.tables import nets_table
-from ..render.terminal import plain, print_json, print_text
+from ..render.terminal import plain
 from ..runs.retrained import retrained
 from ..runs.store import find_run, read_data_facts
 from .front import Leaderboard, with_ranks
@@ -60,9 +60,8 @@ class Comparison:
 def compare(names: Sequence[str], query: RankingQuery) -> Comparison:
     """Compare two runs or more; objectives left out are those of the first.
 
-    Raises:
-        InputError: if they were not trained and validated on the same images, are ranked by different metrics, or
-            there are fewer than two.
+    InputError if they were not trained and validated on the same images, are ranked by different metrics, or there are
+    fewer than two.
     """
     paths = [find_run(name) for name in names]
     if len({folder.resolve() for folder in paths}) < max(2, len(names)):
@@ -130,16 +129,7 @@ def _run_row(name: str, board: Leaderboard, joint: Sequence[RankedNet], bounds: 
     }
 
 
-def print_comparison(names: Sequence[str], query: RankingQuery, as_json: bool) -> None:
-    """Print several runs side by side."""
-    comparison = compare(names, query)
-    if as_json:
-        print_json(comparison.to_dict())
-    else:
-        print_text(_draw(comparison))
-
-
-def _draw(comparison: Comparison) -> RenderableType:
+def drawn(comparison: Comparison) -> RenderableType:
     """Tables of the runs and of their joint front, with notes."""
     runs = Table(title="Runs", title_justify="left", header_style="bold", box=None, pad_edge=False)
     names = [row["run"] for row in comparison.runs]

@@ -30,7 +30,7 @@ from ..runs.record import Record
 from ..runs.retrained import retrainings
 from ..runs.status import Status
 from ..runs.store import read_data_facts
-from .lengths import PlainResNets
+from .expected import expected_scores
 from .limits import Limits
 from .metric import Metric, score_range, trained_scores, validation_metrics
 from .nested import nested_scores
@@ -105,7 +105,8 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
     """
     extra = extra or ExtraResults()
     noise = noise_of(records, query.metric, extra.images, extra.retrained, extra.class_images)
-    candidates = _candidates(records, query, extra, noise)
+    by_trial = {r.trial: r for r in records if r.status == Status.OK}
+    candidates = _candidates(records, by_trial, query, extra, noise)
 
     needed = dict.fromkeys((*query.metrics, *query.costs, *query.limits))
     unknown = {name: sum(not _is_known(row, name) for row in candidates) for name in needed}
@@ -113,20 +114,50 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
     within = [row for row in known if query.metric.is_met(row.accuracy) and not Limits(query.limits).broken(row.costs)]
     rows = [row for row in within if not query.families or row.family in query.families]
 
-    plain = PlainResNets(candidates, records, query.cost)
+    plain = _plain_resnets(candidates, by_trial, query.cost)
     for row in rows:
-        row.gain, row.gain_bound = gain(row.accuracy, row.costs[query.cost], envelope(plain.trained_as_long(row)))
+        least = steps_in_run(by_trial[row.trial], by_trial)  # with nets that were trained for less none is compared
+        curve = envelope([(accuracy, cost) for accuracy, cost, steps in plain if steps >= least])
+        row.gain, row.gain_bound = gain(row.accuracy, row.costs[query.cost], curve)
 
     rows = with_ranks(rows, query, noise, extra.right_of)
+    expected = expected_scores(records, noise, extra.right_of) if noise else {}
+    rows = [replace(row, expected=expected.get(row.trial)) for row in rows]
     missing, over = {name: n for name, n in unknown.items() if n}, len(known) - len(rows)
     return Leaderboard(query, rows, noise, missing, over, records, extra)
 
 
+def _plain_resnets(
+    candidates: Sequence[RankedNet], by_trial: Mapping[int, Record], cost: str
+) -> list[tuple[float, float, int]]:
+    """Accuracy, cost and steps of the plain ResNets of a run: of one that was trained on the better weights count."""
+    steps: dict[str, int] = {}
+    for record in by_trial.values():
+        if record.kind == "baseline":
+            steps[record.key] = max(steps.get(record.key, 0), steps_in_run(record, by_trial))
+    plain = [row for row in candidates if row.kind == "baseline" and row.costs[cost]]
+    return [(row.accuracy, row.costs[cost], steps[row.key]) for row in plain]
+
+
+def steps_in_run(record: Record, by_trial: Mapping[int, Record]) -> int:
+    """Optimiser steps that a run spent on training the net once, and what it came from there; of a bank none."""
+    steps, seen = 0, set[int]()
+    ancestor: Record | None = record
+    while ancestor is not None and ancestor.trial not in seen:
+        seen.add(ancestor.trial)
+        steps += ancestor.budget.get("done", 0)
+        ancestor = by_trial.get(ancestor.lineage.get("trial", -1))
+    return steps
+
+
 def _candidates(
-    records: Sequence[Record], query: RankingQuery, extra: ExtraResults, noise: Noise | None
+    records: Sequence[Record],
+    by_trial: Mapping[int, Record],
+    query: RankingQuery,
+    extra: ExtraResults,
+    noise: Noise | None,
 ) -> list[RankedNet]:
     """A row for each trained net; where recipes were searched, of its best one (`recipe`; `recipes` counts them)."""
-    by_trial = {r.trial: r for r in records if r.status == Status.OK}
     trained = [r for r in map(best_weights, trained_nets(records)) if r.accuracy is not None]
     recipes = Counter((r.kind, r.key) for r in trained)
     again = retrainings(extra.retrained, query.metric)
@@ -167,11 +198,7 @@ def costs_of_net(record: Record, by_trial: Mapping[int, Record], extra: ExtraRes
 
 
 def _row(record: Record, query: RankingQuery, costs: Mapping[str, float | None], again: Mapping[str, Any]) -> RankedNet:
-    """A net before it is ranked, with the results of retraining it.
-
-    Raises:
-        InputError: if a metric has the name of another column.
-    """
+    """A net before it is ranked, with its retrainings; InputError if a metric has the name of another column."""
     seeds, measured = list(record.accuracies.values()), validation_metrics(record, query.metric)
     named = [column(name) for name in query.metrics]
     assert record.accuracy is not None

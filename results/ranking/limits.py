@@ -16,11 +16,7 @@ class Limits(dict[str, float]):
     """The largest costs allowed, by name: in closed form, "latency_ms" or NUMBER@DEVICE."""
 
     def broken(self, known: Mapping[str, Any]) -> dict[str, float]:
-        """By which share each limit is broken, of those that are; a cost that is not known breaks none.
-
-        Args:
-            known: costs of a net, by name, or its totals, of which closed forms are made.
-        """
+        """By which share each limit is broken, of those that are, by costs or totals; an unknown cost breaks none."""
         costs = {name: cost_value(name, known) or 0.0 for name in self}
         return {name: costs[name] / most - 1 for name, most in self.items() if costs[name] > most}
 
@@ -36,11 +32,7 @@ class Limits(dict[str, float]):
 
     @classmethod
     def of_run(cls, folder: Path) -> Limits:
-        """The limits of a run.
-
-        Raises:
-            InputError: if its run.json is broken.
-        """
+        """The limits of a run; InputError if its run.json is broken."""
         limits = read_settings(folder).get("settings", {}).get("limits") or {}
         for name in limits:
             if not is_number_of_device(name):

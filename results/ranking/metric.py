@@ -30,17 +30,12 @@ class Metric:
     """The metric that ranks nets of a search; what is known of its kind is its `Score`.
 
     Records, rungs and strategies hold its score, of which more is better; people are shown its value.
-
-    Attributes:
-        name: as trainings report it.
-        minimize: whether less is better.
-        chance: its value by guessing, of a metric of the user's own; None if nobody says.
-        needed: the value that a net must reach to be of use: fronts and hypervolumes begin there; None is any.
     """
 
-    name: Annotated[str, Meta(min_length=1, max_length=200)] = ACCURACY
-    minimize: bool = False
-    chance: Number | None = None
+    name: Annotated[str, Meta(min_length=1, max_length=200)] = ACCURACY  # as trainings report it
+    minimize: bool = False  # whether less is better
+    chance: Number | None = None  # its value by guessing, of a metric of the user's own; None if nobody says
+    # the value that a net must reach to be of use: fronts and hypervolumes begin there; None is any
     needed: Number | None = None
 
     def __post_init__(self) -> None:
@@ -80,11 +75,6 @@ class Metric:
         return "points" if self.is_accuracy else f"hundredths of {self.name}"
 
     @property
-    def score_name(self) -> str:
-        """Name of the score: "-nll" of NLL."""
-        return f"-{self.name}" if self.minimize else self.name
-
-    @property
     def is_known(self) -> bool:
         """Whether it is one of our own trainer's for classes, of which its range is known."""
         return self.name in class_metrics() or self.name.startswith(RECALL)
@@ -111,11 +101,8 @@ def parse_metric(
 ) -> Metric:
     """A metric as asked for: one of our own trainer's, or any name that a trainer of the user's may report.
 
-    "" is map where pictures have several labels, else accuracy.
-
-    Raises:
-        InputError: if our own trainer has none of that name, its direction or chance is not to be chosen, or no net
-            can reach what is needed.
+    "" is map where pictures have several labels, else accuracy. InputError if our own trainer has none of that name,
+    its direction or chance is not to be chosen, or no net can reach what is needed.
     """
     name = name or ("map" if several_labels else ACCURACY)
     if not has_trainer and several_labels and name not in label_metrics():
@@ -136,11 +123,7 @@ def parse_metric(
 
 
 def class_of(metric: Metric, classes: Sequence[str]) -> int | None:
-    """The label of the class whose recall a metric of our own trainer is; None of other metrics.
-
-    Raises:
-        InputError: if the data have no such class.
-    """
+    """The label of the class whose recall a metric is; None of other metrics. InputError if the data lack the class."""
     if not metric.name.startswith(RECALL):
         return None
     return list(classes).index(check_choice(f"metric {RECALL}CLASS", metric.name.removeprefix(RECALL), classes))
@@ -157,11 +140,7 @@ def all_numbers(
 
 
 def run_metric(folder: Path) -> Metric:
-    """The metric that ranks a run's nets: accuracy, where its run.json does not say.
-
-    Raises:
-        InputError: if it holds something else.
-    """
+    """The metric that ranks a run's nets, accuracy where run.json does not say; InputError if it holds no metric."""
     found = read_settings(folder).get("settings", {}).get("metric", {})
     return convert(found, Metric, f"{folder / 'run.json'}: settings.metric")
 

@@ -26,6 +26,7 @@ UNKNOWN_NOISE = "seed noise: unknown (too few nets trained again); estimate it w
 NEAR = 0.05  # in accuracy or score: nets that are alike in their noise
 NEAR_DEGREES = 4  # of freedom that a net's noise is pooled from, where there are so many; see `ties`
 MIN_DEGREES = 2
+Answers = tuple[Any, Any] | None  # labels, and the share of a net's seeds that have each right; see runs.answers
 
 
 @dataclass(frozen=True)
@@ -130,13 +131,26 @@ class Noise:
         `answers` may be of a sample of the pictures: the deviation of all is smaller by the root of how many more.
         Chance in single answers, which is in the noise of the seeds, is counted once.
         """
-        sd = paired_sd_by_class(*answers, label_N) if self.evenness else paired_sd(*answers)
-        variance = sd**2 * len(label_N) / self.images
+        variance = self._paired_variance(answers, label_N)
         if self.groups:
             sides = zip(answers, (one[1], other[1]), strict=True)
             variance -= sum(answers_variance(right_N, seeds, self.counted_images) for right_N, seeds in sides)
         seeds_half = math.hypot(self.seeds_half_width(*one), self.seeds_half_width(*other))
         return half_width(math.sqrt(max(0.0, variance)), seeds_half)
+
+    def pictures_variance(self, one: tuple[float, Answers], other: tuple[float, Answers]) -> float:
+        """Variance of the difference of two nets, each a score and its answers, from one set of pictures to another.
+
+        Picture by picture where the answers of both are known; else as of nets that have nothing in common.
+        """
+        (label_N, one_N), (others_label_N, other_N) = (answers or ((), ()) for _, answers in (one, other))
+        if len(label_N) and [*label_N] == [*others_label_N]:
+            return self._paired_variance((one_N, other_N), label_N, added=0)
+        return sum(picture_sd(score, self.counted_images) ** 2 for score, _ in (one, other))
+
+    def _paired_variance(self, answers: tuple[Any, Any], label_N: Any, added: int = 2) -> float:
+        sd = paired_sd_by_class(*answers, label_N, added) if self.evenness else paired_sd(*answers, added)
+        return sd**2 * len(label_N) / self.images
 
     @property
     def source(self) -> str:

@@ -47,11 +47,6 @@ class RankingQuery:
         """The objectives that are metrics of records, beside that which ranks."""
         return tuple(name for name in self.objectives if name != ACCURACY and not is_cost(name))
 
-    @property
-    def on_devices(self) -> tuple[str, ...]:
-        """The objectives and limits that were measured on a device."""
-        return tuple(filter(is_number_of_device, dict.fromkeys((*self.objectives, *self.limits))))
-
     def scores(self, row: RankedNet) -> list[float]:
         """A row's values of the objectives, of a cost and of a metric that is minimised as a negative number."""
         less = [name in self.costs or name.startswith("-") for name in self.objectives]
@@ -81,14 +76,7 @@ class RankingQuery:
         ]
 
     def checked(self, recorded: Collection[str]) -> RankingQuery:
-        """The same, with the metric that ranks called accuracy.
-
-        Args:
-            recorded: metrics that a run's records hold; none where nothing is trained yet.
-
-        Raises:
-            InputError: if an objective is unknown or named twice.
-        """
+        """The same, with the metric that ranks called accuracy; InputError if one is not `recorded`, or twice."""
         named = [ACCURACY if column(name) == self.metric.name else name for name in self.objectives]
         if recorded:
             known = (ACCURACY, *costs())
@@ -101,13 +89,11 @@ class RankingQuery:
 def parse_objectives(text: str | Sequence[str]) -> tuple[str, ...]:
     """Two or three objectives, accuracy first, of "accuracy,macs,latency_ms" or of a list; "macs" is "accuracy,macs".
 
-    "" is none: the run's own. Other names are metrics, which `RankingQuery.checked` looks for in a run.
-
-    Raises:
-        InputError: if one is named twice, or there are not two or three.
+    "" is none: the run's own. Other names are metrics, which `RankingQuery.checked` looks for in a run. InputError if
+    one is named twice, or there are not two or three.
     """
     asked = list(filter(None, check_texts("objectives", text)))
-    named = [f"-{name}" if _falls(name.removeprefix("train_")) else name for name in asked]
+    named = ["-" * getattr(quantity(name.removeprefix("train_")), "minimize", False) + name for name in asked]
     if len(named) == 1 and named != [ACCURACY]:
         named = [ACCURACY, *named]
     if named:
@@ -128,12 +114,6 @@ def column(objective: str) -> str:
 def title(objective: str) -> str:
     """Name of an objective in tables and messages."""
     return quantity(objective).title if is_cost(objective) else column(objective)
-
-
-def _falls(metric: str) -> bool:
-    """Whether it is a metric of which less is better."""
-    found = quantity(metric)
-    return isinstance(found, Score) and found.minimize
 
 
 def _check_count(named: Collection[str], given: object) -> None:

@@ -21,10 +21,7 @@ def pareto_ranks(points: Sequence[Point]) -> list[int]:
 
     Sorted by the first objective, a point belongs to the first front of which no earlier point dominates it, found by
     bisection (ENS-BS: Zhang et al., IEEE Trans. Evol. Comput. 19, 2015). What a front dominates is a staircase in the
-    other objectives, so that this takes O(n log^2 n).
-
-    Raises:
-        ValueError: if points have not two or three objectives.
+    other objectives, so that this takes O(n log^2 n). ValueError if points have not two or three objectives.
     """
     if not points:
         return []

@@ -39,26 +39,27 @@ def equal_images(class_images: Sequence[int]) -> float:
     return len(class_images) ** 2 / sum(1 / images for images in class_images)
 
 
-def paired_sd_by_class(one_N: np.ndarray, other_N: np.ndarray, label_N: np.ndarray) -> float:
+def paired_sd_by_class(one_N: np.ndarray, other_N: np.ndarray, label_N: np.ndarray, added: int = 2) -> float:
     """`paired_sd` of two balanced accuracies."""
     import numpy as np
 
     classes = np.unique(label_N)
-    return math.hypot(*(paired_sd(one_N[label_N == k], other_N[label_N == k]) for k in classes)) / len(classes)
+    return math.hypot(*(paired_sd(one_N[label_N == k], other_N[label_N == k], added) for k in classes)) / len(classes)
 
 
-def paired_sd(one_N: np.ndarray, other_N: np.ndarray) -> float:
+def paired_sd(one_N: np.ndarray, other_N: np.ndarray, added: int = 2) -> float:
     """Standard deviation of the difference of two accuracies on the same pictures.
 
     Args:
         one_N: share of the seeds of a net that have each picture right: of one seed 0 or 1.
         other_N: of the other net, picture by picture.
+        added: pictures that one net alone has right: 2 for an interval, see above; 0 for what is likeliest.
     """
     import numpy as np  # fronts that need none do without
 
     apart_N = np.asarray(one_N, float) - np.asarray(other_N, float)
-    images = len(apart_N) + 2
-    squares = float((apart_N**2).sum()) + 2 - float(apart_N.sum()) ** 2 / images
+    images = len(apart_N) + added
+    squares = float((apart_N**2).sum()) + added - float(apart_N.sum()) ** 2 / images
     return math.sqrt(max(0.0, squares)) / images
 
 

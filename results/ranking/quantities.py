@@ -19,24 +19,16 @@ BALANCED = ("balanced_accuracy", "macro_f1")  # metrics to which each class coun
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number of a net: a cost, of which less is better, or a `Score`.
+    """A number of a net: a cost, of which less is better, or a `Score`."""
 
-    Attributes:
-        name: in options, rows and JSON.
-        title: of its column.
-        unit: what follows a value in a sentence; "" is the title.
-        axis: what a plot of it says below; "" is the unit.
-        formula: its value, above 0, of the totals of any net (`Cost.totals`): it is known before the net is trained,
-            and can be searched and limited by. None where it must be measured.
-        is_usual: whether tables show it though nobody asks for it.
-    """
-
-    name: str
-    title: str
-    unit: str = ""
-    axis: str = ""
+    name: str  # in options, rows and JSON
+    title: str  # of its column
+    unit: str = ""  # what follows a value in a sentence; "" is the title
+    axis: str = ""  # what a plot of it says below; "" is the unit
+    # its value, above 0, of the totals of any net (`Cost.totals`): it is known before the net is trained, and can be
+    # searched and limited by. None where it must be measured.
     formula: Callable[[Mapping[str, int]], float] | None = None
-    is_usual: bool = False
+    is_usual: bool = False  # whether tables show it though nobody asks for it
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "unit", self.unit or self.title)
@@ -58,23 +50,16 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Score(Quantity):
-    """A metric of trained nets.
+    """A metric of trained nets."""
 
-    Attributes:
-        minimize: whether less is better.
-        chance: its value by guessing one of so many classes; None of metrics that our trainer does not report of them.
-        label_chance: likewise where pictures have several labels, of the mean share of pictures with a label.
-        is_share: whether it lies between 0 and 1.
-        counts_images: whether it is a share of independent images, whose noise is binomial.
-        weighs_classes: whether it is the mean of such shares over classes.
-    """
-
-    minimize: bool = False
+    minimize: bool = False  # whether less is better
+    # its value by guessing one of so many classes; None of metrics that our trainer does not report of them
     chance: Callable[[int], float] | None = None
+    # likewise where pictures have several labels, of the mean share of pictures with a label
     label_chance: Callable[[float], float] | None = None
-    is_share: bool = False
-    counts_images: bool = False
-    weighs_classes: bool = False
+    is_share: bool = False  # whether it lies between 0 and 1
+    counts_images: bool = False  # whether it is a share of independent images, whose noise is binomial
+    weighs_classes: bool = False  # whether it is the mean of such shares over classes
 
     def text(self, value: float | None) -> str:
         return "" if value is None else value_text(value)

@@ -28,6 +28,7 @@ class RankedNet:
     images: int | None = None  # that the interval counts
     folds: Sequence[float]  # its score in each fold, where it was cross-validated
     nested: float | None = None  # score of the best net of at most its cost, on folds that had no part in the choice
+    expected: float | None = None  # score on new pictures, less the luck of its run; see expected.py
     costs: Mapping[str, Any]  # every cost by name, None where it is unknown, and `latency_spread_ms`
     rank: int = 0  # 1 on the front; 0 before it is ranked
     gain: float | None = None

@@ -122,6 +122,26 @@ def rising_lines(board: Leaderboard) -> list[str]:
     return [f"{count_rising(board.front)}{_cost_text([trained[trial] for trial in had], steps, of)}", command]
 
 
+def expected_text(board: Leaderboard, row: RankedNet) -> str:
+    """What to expect of new pictures without the luck, where that reads lower."""
+    metric = board.query.metric
+    own, expected = (f"{metric.value(score):.3f}" for score in (row.accuracy, row.expected or 0.0))
+    if row.expected is None or row.expected >= row.accuracy or own == expected:
+        return ""
+    return f": expect {'accuracy' if metric.is_accuracy else metric.name} {expected} of new pictures"
+
+
+def nested_text(board: Leaderboard, row: RankedNet, nested: float) -> str:
+    """What to expect of new pictures, where nets were cross-validated."""
+    metric, folds = board.query.metric, len(row.folds)
+    name = "accuracy" if metric.is_accuracy else metric.name
+    how = f"the best net of at most its cost, chosen on {folds - 1} folds and judged on the one left"
+    lucky = f"; its own is that of the luckiest of {len(board.rows)}" * (
+        metric.text(nested) != metric.text(row.accuracy)
+    )
+    return f"Expect {name} {metric.text(nested)} of new pictures: {how}{lucky}."
+
+
 def recipe_epochs(board: Leaderboard) -> float | None:
     """Epochs of a search's recipe; None where its nets cannot be retrained."""
     if not board.folder.name:

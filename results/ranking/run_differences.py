@@ -26,11 +26,7 @@ WORDS = {  # of settings that people know by another name; those that count most
 
 
 def differing(folders: Mapping[str, Path]) -> list[str]:
-    """Lines on what makes a comparison unfair: sizes of the pictures, recipe, seed, repeats, what nets begin with.
-
-    Raises:
-        InputError: if their images, or the split of these, are not the same.
-    """
+    """Lines on what makes a comparison unfair: pictures, recipe, seed, start; InputError if images or split differ."""
     facts = {name: read_data_facts(folder) for name, folder in folders.items()}
     sizes = {name: "x".join(map(str, of["image_size"])) for name, of in facts.items()}
     notes = [*_unknown_splits(facts)]

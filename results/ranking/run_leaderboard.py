@@ -27,22 +27,14 @@ from .verdict import RECOMMENDED, pick, recommended
 
 
 def best_trial(folder: Path, how: str = RECOMMENDED) -> int:
-    """The trial of the `recommended` net of a run's front, or of that which `pick` takes, under the run's own limits.
-
-    Raises:
-        InputError: as `pick`.
-    """
+    """The trial of a run's front, under its own limits, that `recommended` or `pick` takes; InputError as theirs."""
     board = leaderboard_of(folder)
     row = recommended(board) if how == RECOMMENDED else pick(board.front, how, board.query.cost)
     return row.trial
 
 
 def leaderboard_of(folder: Path, query: RankingQuery | None = None) -> Leaderboard:
-    """A run's leaderboard; objectives left out are the run's own, and its own limits hold too.
-
-    Raises:
-        InputError: if the run is broken, or latencies are asked for that were not measured.
-    """
+    """A run's leaderboard, on its own objectives by default, within its limits too; InputError if the run is broken."""
     query, records = query or RankingQuery(), read_records(folder)
     limits = Limits.of_run(folder)
     tighter = {name: min(most, limits.get(name, most)) for name, most in query.limits.items()}
@@ -84,12 +76,8 @@ def _latencies(folder: Path, query: RankingQuery) -> dict[str, Measurement]:
 
 
 def _on_devices(folder: Path, query: RankingQuery) -> tuple[dict[str, dict[str, float]], list[str]]:
-    """What is asked for of devices, by objective and key, and the settings that it was measured in.
-
-    Raises:
-        InputError: if a device has measured nothing, and the run's search does not say that it will.
-    """
-    wanted = query.on_devices
+    """What is asked for of devices, by objective and key, and the settings; InputError of one that has no number."""
+    wanted = [name for name in dict.fromkeys((*query.objectives, *query.limits)) if is_number_of_device(name)]
     measured = read_latencies(folder) if wanted else []
     own = devices_in(read_settings(folder).get("settings", {}), folder.name) if wanted else {}
     values, device_settings = dict[str, dict[str, float]](), list[str]()
@@ -107,11 +95,7 @@ def _on_devices(folder: Path, query: RankingQuery) -> tuple[dict[str, dict[str, 
 
 
 def device_of(folder: Path, cost: str) -> tuple[str, str]:
-    """Name of the number that a cost of a run is, and the setting that its search measures it in; "" if it is counted.
-
-    Raises:
-        InputError: if no device of the search measures it.
-    """
+    """Name of the number that a cost is, and the setting that the run's search measures it in; "" if it is counted."""
     settings, (number, name) = read_settings(folder).get("settings", {}), split_number(cost)
     if cost != LATENCY and not name:
         return number, ""
@@ -123,10 +107,7 @@ def device_of(folder: Path, cost: str) -> tuple[str, str]:
 
 
 def validation_images(folder: Path) -> int:
-    """Images that the accuracies of a run are measured on; 0 if its run.json does not say.
-
-    Those for training are among them where nets are cross-validated.
-    """
+    """Images that the accuracies of a run are measured on, all where it has folds; 0 if run.json does not say."""
     facts = read_settings(folder)
     images = read_data_facts(folder).get("images", {}) if facts.get("data") else {}
     folds = facts.get("settings", {}).get("folds", 0)

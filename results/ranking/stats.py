@@ -47,15 +47,9 @@ def t_quantile(degrees: float) -> float:
 def mean_ci(values: Sequence[float], within: tuple[float, float] = ANY, resolution: float = 0.0) -> MeanCI:
     """Mean, standard deviation (n - 1) and t interval of the mean, cut to `within`.
 
-    Args:
-        values: repeated measurements.
-        within: the range that they must lie in.
-        resolution: the step that they are measured in, such as one image of all: their deviation counts as at least
-            what rounding to it does, resolution / sqrt(12) (Sheppard 1898). Without it two equal accuracies have an
-            interval of width 0, and two seeds tell equal nets apart in 8 to 12 % of cases instead of 5.
-
-    Raises:
-        ValueError: if there are no values, or one is None or not finite.
+    The deviation counts as at least what rounding to the resolution, such as one image of all, does: resolution /
+    sqrt(12) (Sheppard 1898). Without it two equal accuracies have an interval of width 0, and two seeds tell equal nets
+    apart in 8 to 12 % of cases instead of 5. ValueError if there are no values, or one is None or not finite.
     """
     bad = [value for value in values if value is None or not math.isfinite(value)]
     if bad or not len(values):
@@ -70,12 +64,7 @@ def mean_ci(values: Sequence[float], within: tuple[float, float] = ANY, resoluti
 
 
 def resolution_of(metric: str, images: Mapping[str, int]) -> float:
-    """One image of the split that a share of images is measured on; 0 for other metrics, or where it is unknown.
-
-    Args:
-        metric: its name, with test_ in front where it is of the test split.
-        images: number of images by split, as run.json has them.
-    """
+    """One image of the split that a share of images, test_NAME of test, is measured on; 0 for others, or if unknown."""
     count = images.get("test" if metric.startswith("test_") else "val")
     counted = tuple(name for name, kind in metrics().items() if kind.counts_images)
     return 1 / count if count and metric.endswith((*counted, "error")) else 0.0
@@ -90,11 +79,7 @@ def range_of(metric: str) -> tuple[float, float]:
 def paired(
     before: Mapping[int, float], after: Mapping[int, float], within: tuple[float, float] = ANY, resolution: float = 0.0
 ) -> MeanCI:
-    """Differences after - before of the seeds that both have, and their interval, cut to `within`.
-
-    Raises:
-        InputError: if they have none in common.
-    """
+    """Differences after - before of the seeds that both have, at least one, and their interval, cut to `within`."""
     common = sorted(before.keys() & after.keys())
     if not common:
         raise InputError(f"paired difference: no seed in common, got {sorted(before)} and {sorted(after)}")
@@ -102,10 +87,7 @@ def paired(
 
 
 def verdict(difference: MeanCI) -> str:
-    """Verdict on a difference of something that should be high: "better", "worse" or "undecided".
-
-    Undecided: the interval contains 0, or there is none.
-    """
+    """Verdict on a difference of something that should be high: "better", "worse", or "undecided" if it may be 0."""
     if difference.low is None or difference.high is None or difference.low <= 0 <= difference.high:
         return "undecided"
     return "better" if difference.low > 0 else "worse"

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ..runs.record import Record
 from .metric import Metric
 from .noise import NEAR_DEGREES, Noise
 from .objectives import RankingQuery
@@ -15,7 +16,7 @@ from .stats import SHARE
 if TYPE_CHECKING:
     import numpy as np
 
-RightOf = Callable[[RankedNet], "tuple[np.ndarray, np.ndarray] | None"]  # as runs.answers.right_share
+RightOf = Callable[[RankedNet | Record], "tuple[np.ndarray, np.ndarray] | None"]  # as runs.answers.right_share
 MAX_WIDTH = 0.1  # of a metric from 0 to 1: the largest difference of two nets that are called tied
 
 
@@ -41,7 +42,7 @@ def why_unknown(row: RankedNet, noise: Noise, metric: Metric) -> str:
     return f"the seed noise is {100 * sd:.2g} {metric.points}, by which nets {100 * width:.2g} apart would be equal"
 
 
-def no_answers(row: RankedNet) -> None:
+def no_answers(row: RankedNet | Record) -> None:
     """That of no net it is known which pictures it has right."""
 
 

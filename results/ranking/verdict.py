@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections.abc import Sequence
 
@@ -14,22 +15,22 @@ from .chance import above_chance, chance_of, guess_text, interval_ends, interval
 from .front import Leaderboard
 from .quantities import ACCURACY, LATENCY, quantity
 from .ranked_net import RankedNet
-from .remarks import number_range, recipe_epochs, sentence, why_empty
+from .remarks import expected_text, nested_text, number_range, recipe_epochs, sentence, why_empty
 from .ties import paired_width, why_unknown
 
 RECOMMENDED = "recommended"
 PICKS = (RECOMMENDED, "accuracy", "gain", "cheapest")
 NAMED = 3  # nets that a sentence names
-SLICED = "Its score is that of a slice of the supernet, not of a training of its own."
+SLICED = "{net}'s score is that of a slice of the supernet, not of a training of its own."
 FROZEN = (
-    "It was not trained: a classifier in closed form stands on its frozen features, judged by cross-validation; ± is "
-    "95 % by the number of pictures, {images:,}."
+    "{net} was not trained: a classifier in closed form stands on its frozen features, judged by cross-validation; "
+    "± is 95 % by the number of pictures, {images:,}."
 )
 FINETUNED = (
-    "Its frozen weights were trained on with the classifier, judged by the same folds; ± is 95 % by the number of "
+    "{net}'s frozen weights were trained on with the classifier, judged by the same folds; ± is 95 % by the number of "
     "pictures, {images:,}."
 )
-HOW = {"inherited": "It began with weights of another net", "finetuned": "It was trained on once the others had ended"}
+HOW = {"inherited": "began with weights of another net", "finetuned": "was trained on once the others had ended"}
 
 
 def recommended(board: Leaderboard) -> RankedNet:
@@ -230,32 +231,21 @@ def _measured_again(board: Leaderboard, row: RankedNet) -> list[str]:
         sd = "" if row.retrained_sd is None else f" ± {row.retrained_sd:.3f} (standard deviation)"
         on_test = "" if row.retrained_test is None else f", {row.retrained_test:.3f} on test"
         seeds = f"{row.retrained_seeds} other seed{'s' * (row.retrained_seeds != 1)}"
-        return [f"Retrained with {seeds} it has {metric.value(again):.3f}{sd}{on_test}."]
+        return [f"Retrained with {seeds} {_name(board, row.trial)} has {metric.value(again):.3f}{sd}{on_test}."]
     if row.kind != "search" or len(board.rows) == 1:
         return []
     if row.nested is not None:
-        return [_nested(board, row, row.nested)]
-    lucky = f"Best of {len(board.rows)}, so in part the luckiest"
+        return [nested_text(board, row, row.nested)]
+    lucky = f"Best of {len(board.rows)}, so in part the luckiest{expected_text(board, row)}"
     if recipe_epochs(board) is None:
         return [f"{lucky}."]
     command = f"alternas retrain {shlex.quote(as_argument(board.folder))} --trials {row.trial}"
     return [f"{lucky}; to measure it anew, and on test: {command}"]
 
 
-def _nested(board: Leaderboard, row: RankedNet, nested: float) -> str:
-    """What to expect of new pictures, where nets were cross-validated."""
-    metric, folds = board.query.metric, len(row.folds)
-    name = "accuracy" if metric.is_accuracy else metric.name
-    how = f"the best net of at most its cost, chosen on {folds - 1} folds and judged on the one left"
-    lucky = f"; its own is that of the luckiest of {len(board.rows)}" * (
-        metric.text(nested) != metric.text(row.accuracy)
-    )
-    return f"Expect {name} {metric.text(nested)} of new pictures: {how}{lucky}."
-
-
 def _doubts(board: Leaderboard, row: RankedNet) -> list[str]:
-    """Sentences on what is unknown and what may change."""
-    said, cost = [], board.query.cost
+    """Sentences on what is unknown and what may change. They name the net, for those before may be about others."""
+    said, cost, net = [], board.query.cost, re.sub("^net ", "Net ", _name(board, row.trial))
     if not (board.noise and board.noise.knows_seeds):
         alone = f"; ± is 95 % by the number of pictures alone, {board.noise.images:,}" if board.noise else ""
         said.append(f"Too few nets were trained again: the seed noise is not known, nor which nets are tied{alone}.")
@@ -263,14 +253,15 @@ def _doubts(board: Leaderboard, row: RankedNet) -> list[str]:
         sd, degrees = board.noise.at(row.accuracy)
         if row.is_cut:
             how = FROZEN if row.weights == "frozen" else FINETUNED
-            said.append(how.format(images=board.extra.images))
+            said.append(how.format(net=net, images=board.extra.images))
         elif row.seeds == 1 and row.weights != "shared":
             noise = f"{100 * sd:.2g} {board.query.metric.points}, known from {degrees} degrees of freedom"
             pictures = f"{board.noise.images:,} pictures and " if board.noise.images else ""
-            said.append(f"It was trained once; ± is 95 % by {pictures}the seed noise of nets about as good: {noise}.")
+            by = f"{pictures}the seed noise of nets about as good: {noise}"
+            said.append(f"{net} was trained once; ± is 95 % by {by}.")
         if row.tied_with is None:
             why = why_unknown(row, board.noise, board.query.metric)
-            said.append(f"Which nets are tied with it is not known: {why}.")
+            said.append(f"Which nets are tied with {_name(board, row.trial)} is not known: {why}.")
     if row.is_cut:
         return said
     if not any(r.kind == "baseline" and r.status == Status.OK for r in board.records):
@@ -278,16 +269,16 @@ def _doubts(board: Leaderboard, row: RankedNet) -> list[str]:
     elif row.gain is None and any(r.kind == "baseline" and r.costs[cost] <= row.costs[cost] for r in board.rows):
         said.append("No plain ResNet was trained for as long, so what it gains over one is not known.")
     elif row.gain is None:
-        said.append("It is cheaper than every plain ResNet of the run and less accurate, so its gain is not known.")
+        said.append(f"{net} is cheaper than every plain ResNet of the run and less accurate, so its gain is not known.")
     if row.rising:
-        said.append("It still rose at its end: with longer training the front may be another.")
-    return [*said, *_start(board, row)]
+        said.append(f"{net} still rose at its end: with longer training the front may be another.")
+    return [*said, *_start(board, row, net)]
 
 
-def _start(board: Leaderboard, row: RankedNet) -> list[str]:
+def _start(board: Leaderboard, row: RankedNet, net: str) -> list[str]:
     """How a net came by its weights, where it was not trained alone, and for how many steps beside the others."""
     if row.weights == "shared":
-        return [SLICED]
+        return [SLICED.format(net=net)]
     if row.weights not in HOW:
         return []
     own, steps = row.budget_steps or 0, row.steps_in_all
@@ -295,4 +286,4 @@ def _start(board: Leaderboard, row: RankedNet) -> list[str]:
     trained = f" and trained for {own:,} steps" * (row.weights == "inherited")
     trained += f", {steps:,} steps in all" if steps else ""
     behind = f"; nets behind the front have {number_range(others)}" if steps and others else ""
-    return [f"{HOW[row.weights]}{trained}{behind}."]
+    return [f"{net} {HOW[row.weights]}{trained}{behind}."]

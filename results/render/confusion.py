@@ -16,10 +16,7 @@ SHOWN = 8  # classes, and pairs of classes
 
 
 def read_confusion(folder: Path, record: Record, classes: int) -> np.ndarray | None:
-    """Validation images of class (row) taken for class (column), (K, K); None where the net was not trained to the end.
-
-    Of a damaged file None too, with a warning.
-    """
+    """Validation images of class (row) taken for class (column), (K, K); None where there is no whole file of them."""
     path = weights_file(folder, record).with_suffix(".npz")
     if not path.exists():
         return None

@@ -26,16 +26,11 @@ def cost_facts(
     batch: int = 1,
     images: int | None = None,
 ) -> tuple[dict[str, Any], RenderableType]:
-    """One net's costs, for JSON and for the terminal.
+    """The costs of a zoo name, a genotype's .json file, RUN:TRIAL or timm:NAME, for JSON and for the terminal.
 
-    Args:
-        arch: a zoo name, a genotype's .json file, RUN:TRIAL, or timm:NAME.
-        image_size, classes, channels: "" and None take the run's, timm's, or ImageNet's.
-        batch: images of the training step whose memory is estimated.
-        images: images of a whole training, epochs counted, whose compute is wanted.
-
-    Raises:
-        InputError: if there is no such net or a number is wrong.
+    Sizes left out are the run's, timm's, or ImageNet's; `batch` is of a training step, whose memory is estimated,
+    `images` of a whole training, epochs counted, whose compute is wanted. InputError if there is no such net or a
+    number is wrong.
     """
     for name, value in (("classes", classes), ("channels", channels), ("batch", batch), ("images", images)):
         if value is not None:
@@ -70,7 +65,7 @@ def _own_facts(net: Genotype, spec: InputSpec, batch: int) -> tuple[dict[str, An
 def _cut_facts(net: CutNet, spec: InputSpec, classes: int | None) -> tuple[dict[str, Any], list[RenderableType]]:
     totals = net_cost(net, classes or spec.classes, spec.image_size).totals()
     facts = totals | {"key": net.key, "family": net.family, "image_size": [net.side] * 2} | net.to_dict()
-    where = f"timm's {net.name} cut after block {net.block} at {net.side} px, pooled by {net.pooling}"
+    where = f"{net.source} cut after block {net.block} at {net.side} px, pooled by {net.pooling}"
     return facts, [plain(f"{where}: {costs_text(totals)}")]
 
 

@@ -86,10 +86,8 @@ def find_arch(
 ) -> tuple[Genotype, InputSpec]:
     """A net named by zoo, JSON file or RUN:TRIAL, and its input.
 
-    Sizes left out are the run's, or ImageNet's: 224 px, 1000 classes, 3 channels.
-
-    Raises:
-        InputError: if there is no such net or a size is wrong.
+    Sizes left out are the run's, or ImageNet's: 224 px, 1000 classes, 3 channels. InputError if there is no such net or
+    a size is wrong.
     """
     run, trial = run_and_trial(arch)
     record = None if trial is None else find_trial(find_run(run), trial)
@@ -106,11 +104,7 @@ def find_arch(
 
 
 def recorded_cut(arch: str, image_size: str = "") -> tuple[CutNet, InputSpec] | None:
-    """The cut of a pretrained net that RUN:TRIAL names, and the run's input; None where it names no cut.
-
-    Raises:
-        InputError: if there is no such net, or an image size is given that is not its own.
-    """
+    """The cut of a pretrained net that RUN:TRIAL names, at its own size, and the run's input; None of other nets."""
     run, trial = run_and_trial(arch)
     net = None if trial is None else net_from_dict(find_trial(find_run(run), trial).genotype)
     if not isinstance(net, CutNet):
@@ -126,7 +120,7 @@ def draw_trial(folder: Path, trial: int) -> RenderableType:
     metric = run_metric(folder)
     accuracy = "" if record.accuracy is None else f", validation {metric.name} {metric.text(record.accuracy)}"
     net = net_from_dict(record.genotype)
-    name = f"{record.family} {record.key}" if isinstance(net, Genotype) else f"timm's {net.name}"
+    name = f"{record.family} {record.key}" if isinstance(net, Genotype) else net.source
     title = f"trial {trial} of {folder.name}: {name}, {record.status}{accuracy}"
     known = summary_line(folder, record.key, metric)
     head = plain(*filter(None, (title, record.error, _start_line(record), _better_line(folder, record, metric), known)))
@@ -174,13 +168,14 @@ def _start_line(record: Record) -> str:
 
 
 def _timm_lines(net: TimmNet | CutNet, record: Record) -> RenderableType:
-    """Costs of a net of timm, in place of a drawing, and where it is cut."""
+    """Costs of a pretrained net, in place of a drawing, and where it is cut."""
     costs = costs_text(record.cost)
     cut, size = "", ""
     if isinstance(net, CutNet):
         cut = f"cut after block {net.block} at {net.side} px, pooled by {net.pooling}; "
         size = f" --image-size {net.side}"
-    return plain(f"{cut}{costs}; its parts: alternas cost {TIMM}{net.name}{size}", style="dim")
+    parts = f"; its parts: alternas cost {TIMM}{net.name}{size}" if net.source != net.name else ""
+    return plain(f"{cut}{costs}{parts}", style="dim")
 
 
 def svg_trial(folder: Path, trial: int, path: Path) -> None:
@@ -230,11 +225,7 @@ def _scores_table(record: Record, metric: Metric) -> Table:
 def cost_svg(
     arch: str, path: Path, image_size: str = "", classes: int | None = None, channels: int | None = None
 ) -> None:
-    """Write the picture of one net; arguments as of `cost_facts`.
-
-    Raises:
-        InputError: if there is no such net, it is timm's, or the file cannot be written.
-    """
+    """Write the picture of one net; arguments as of `cost_facts`. InputError if it is timm's, or cannot be written."""
     if arch.startswith(TIMM):
         raise InputError(f"svg: only nets that have a genotype can be drawn, got {short_repr(arch)}")
     net, spec = find_arch(arch, image_size, classes, channels)

@@ -49,14 +49,11 @@ def study_rows(
 ) -> list[dict[str, Any]]:
     """One row for each combination of factors, in order of first appearance.
 
-    A row holds the factors (None where a record has no such factor), mean, sd, n, low and high of
-    each metric over the trainings that are ok (means of None where none has it), `failed`, the
-    number of those that are not, and `seconds`, the mean of those that are. `metrics` may name
-    factors, failed or seconds; those stay what they are. `images` is their number by split, whose share is the
-    resolution of an accuracy.
-
-    Raises:
-        InputError: if a factor has the name of a column, or a seed of a combination is there twice.
+    A row holds the factors (None where a record has no such factor), mean, sd, n, low and high of each metric over the
+    trainings that are ok (means of None where none has it), `failed`, the number of those that are not, and `seconds`,
+    the mean of those that are. `metrics` may name factors, failed or seconds; those stay what they are. `images` is
+    their number by split, whose share is the resolution of an accuracy. InputError if a factor has the name of a
+    column, or a seed of a combination is there twice.
     """
     rows = []
     for factors, group in _groups(records):
@@ -132,10 +129,8 @@ def factor_text(name: str, value: Any) -> str:
 def study_table(rows: Sequence[dict[str, Any]], spec: PlotSpec) -> Table:
     """Rows as a table: factors, metrics as mean ± sd, seeds, failures if there are any, seconds.
 
-    Where the metrics of the rows come from different numbers of seeds, each has its own behind it.
-
-    Raises:
-        InputError: if the rows do not have a metric of the spec.
+    Where the metrics of the rows come from different numbers of seeds, each has its own behind it. InputError if the
+    rows do not have a metric of the spec.
     """
     factors, failed = factor_names(rows), any(row["failed"] for row in rows)
     alike = all(len({row[name]["n"] for name in spec.metrics if is_spread(row.get(name))}) == 1 for row in rows)
@@ -169,11 +164,7 @@ def study_json(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def study_csv(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """Write rows as CSV with columns accuracy_mean, accuracy_sd, ...; None is empty.
-
-    Raises:
-        InputError: if there are no rows.
-    """
+    """Write rows, at least one, as CSV with columns accuracy_mean, accuracy_sd, ...; None is empty."""
     if not rows:
         raise InputError(f"{path}: no rows to write")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -47,11 +47,9 @@ TICKS = 8  # as many values of a factor get a tick each
 def draw(rows: Sequence[dict[str, Any]], spec: PlotSpec, path_stem: Path) -> list[Path]:
     """Write `path_stem`.png and .svg, the same bytes for the same rows; rows without x or y are left out.
 
-    Numbers on x make curves, anything else makes columns of points. Where several rows of a curve
-    have one x, the other factors that vary make curves of their own.
-
-    Raises:
-        InputError: if nothing is left to draw, the spec names what rows do not have, or log_x meets an x of 0.
+    Numbers on x make curves, anything else makes columns of points. Where several rows of a curve have one x, the other
+    factors that vary make curves of their own. InputError if nothing is left to draw, the spec names what rows do not
+    have, or log_x meets an x of 0.
     """
     points = _drawable(rows, spec)
     paths = [path_stem.with_name(f"{path_stem.name}.{suffix}") for suffix in FORMATS]

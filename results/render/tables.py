@@ -57,13 +57,7 @@ def nets_table(
 ) -> RenderableType:
     """Rows of a leaderboard as a table; columns that say nothing about these rows are left out.
 
-    Args:
-        rows: as `ranking.front.rank_rows` makes them.
-        title: over the table.
-        others: objectives beside accuracy, a column each: costs, and metrics of the run.
-        ranks: whether to say the rank.
-        none: what is said under the title in place of a table without rows.
-        metric: what the nets are ranked by; None is accuracy.
+    `others` are objectives beside accuracy, a column each; `none` is said in place of a table without rows.
     """
     metric = metric or Metric()
     if not rows:
@@ -84,16 +78,13 @@ def nets_table(
 
 
 def has_gain(rows: Sequence[RankedNet]) -> bool:
-    """Whether there is something to say of gains: nets that were trained might have one."""
-    return any(row.weights != "frozen" for row in rows)
+    """Whether there is something to say of gains, which cuts of pretrained nets have none of."""
+    return any(not row.is_cut for row in rows)
 
 
 @dataclass(frozen=True)
 class _Column:
-    """A column: its name, its cells, whether the name is one of a field, and whether its cells stay on one line.
-
-    Others take `lines` at the most.
-    """
+    """A column: whether its name is a field's, whether its cells stay on one line, else the most lines they take."""
 
     name: str
     cells: Sequence[str]

@@ -145,10 +145,16 @@ def print_listing(rows: list[dict[str, Any]], as_json: bool) -> None:
         return print_json(rows)
     table = Table(header_style="bold", box=None, pad_edge=False)
     for name, value in rows[0].items():
-        table.add_column(name, justify="right" if isinstance(value, int) else "left", overflow="fold")
+        table.add_column(name, justify="right" if isinstance(value, int | float) else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(f"{v:,}" if isinstance(v, int) else str(v) for v in row.values()))
+        table.add_row(*map(_listed, row.values()))
     print_text(table)
+
+
+def _listed(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def csv_cell(value: Any) -> Any:

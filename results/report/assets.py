@@ -15,11 +15,7 @@ from .sections import net_columns, net_row
 
 
 def write_assets(folder: Path, run: Run, sections: list[Section]) -> list[Path]:
-    """Write NAME.csv and NAME.parquet of every plot, table and of all nets; return the paths written.
-
-    Raises:
-        InputError: if the folder cannot be written to.
-    """
+    """Write NAME.csv and NAME.parquet of all plots, tables and nets; return their paths. InputError if it cannot."""
     written: list[Path] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ from .elements import Series
 STEPS = (1, 2, 5, 10)  # of linear ticks, times a power of ten
 SETS = ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7))  # of logarithmic ticks in a power of ten, the coarsest first
 MARGIN = 0.05  # of the axis that stays free at each end
-LETTER, HEIGHT, POINT = 6.8, 12, 7  # pixels of a bold letter on average, of a line, around a labelled point
+LETTER, HEIGHT, POINT = 8.4, 12, 7  # pixels of a bold digit of a wide font, of a line, around a labelled point
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 
@@ -94,10 +94,7 @@ def linear_ticks(low: float, high: float, most: int) -> list[float]:
 
 
 def placed_labels(shown: Sequence[Series], x: Axis, y: Axis) -> list[str]:
-    """Labels as text, none on another or on a labelled point: the longest, which say most, first.
-
-    Empty ones and those without room are left out.
-    """
+    """Labels that find room, none on another or on a labelled point: the longest, which say most, first."""
     labelled = [series for series in shown if series.labels]
     points = [
         (x.at(a), y.at(b), label)

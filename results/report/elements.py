@@ -45,11 +45,6 @@ class Plot:
     stacked: bool = False  # whether bars are parts of a sum
     within: tuple[float, float] | None = None  # what y can be, as far as that is known
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to show."""
-        return not self.series
-
 
 @dataclass(frozen=True)
 class Table:
@@ -61,11 +56,6 @@ class Table:
     caption: str
     rows: list[dict[str, Any]]
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to show."""
-        return not self.rows
-
 
 @dataclass(frozen=True)
 class Picture:
@@ -76,7 +66,6 @@ class Picture:
     title: str
     note: str
     path: Path | None
-    is_empty: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
@@ -90,10 +79,8 @@ class Matrix:
     names: list[str]  # of rows and columns
     counts: list[list[int]]
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to show."""
-        return not self.names
+
+Part = Plot | Table | Picture | Matrix
 
 
 @dataclass(frozen=True)
@@ -101,4 +88,11 @@ class Section:
     """A heading and the parts under it."""
 
     title: str
-    parts: tuple[Plot | Table | Picture | Matrix, ...]
+    parts: tuple[Part, ...]
+
+
+def is_empty(part: Part) -> bool:
+    """Whether there is nothing to show; of a picture there always is where it lies."""
+    if isinstance(part, Picture):
+        return False
+    return not (part.series if isinstance(part, Plot) else part.rows if isinstance(part, Table) else part.names)

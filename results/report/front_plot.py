@@ -38,11 +38,7 @@ FIGURE = (760, 420)  # pixels of a picture of its own
 
 
 def write_front(folder: Path, path: Path, query: RankingQuery | None = None) -> None:
-    """Write the plot of a run's front as an SVG picture that follows the reader's light or dark scheme.
-
-    Raises:
-        InputError: if the run cannot be read, no net is on the front, or the file cannot be written.
-    """
+    """Write the plot of a run's front as an SVG picture; InputError if it is empty, or the file cannot be written."""
     run = open_run(folder, query)
     if not run.rows:
         raise InputError(f"svg: nothing to draw, {why_empty(run.board)}")
@@ -79,10 +75,11 @@ def _caption(run: Run) -> str:
         ties = ties if noise.knows_seeds else "that of seeds is not known, nor which nets are tied."
     else:
         bars, ties = "There are no bars: too few nets were trained again", "the seed noise is not known."
+    curve = f"Nets {above} the dashed curve beat plain ResNets of their cost. " if _baseline_curve(run) else ""
     return (
         f"A point is a net: {up} is {better}, left is cheaper. The line is the front: no net is both {better} "
-        f"and cheaper. {bars}; {ties} Nets {above} the dashed curve beat plain ResNets of their cost. Hover or tap "
-        "for a net's facts and drawing, click to hold it; a name in the legend hides or shows its nets."
+        f"and cheaper. {bars}; {ties} {curve}Hover or tap for a net's facts and drawing, click to hold it; a name in "
+        "the legend hides or shows its nets."
     )
 
 

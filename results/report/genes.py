@@ -24,13 +24,9 @@ def importances(
 ) -> dict[str, float]:
     """Importance of each gene for being among the best tenth in accuracy, summing to 1, the largest first.
 
-    Watanabe et al., "PED-ANOVA", IJCAI 2023: how far a gene's values among the best differ from those of all. Each
-    gene is looked at in the nets that use it. Genes of one value are left out, and those that fewer than MIN_NETS nets
-    use; of more than MAX_NETS, so many, evenly spread.
-
-    Args:
-        records: of a run.
-        used: the genes that a net uses; all that were drawn, where it is left out.
+    Watanabe et al., "PED-ANOVA", IJCAI 2023: how far a gene's values among the best differ from those of all. Each gene
+    is looked at in the nets that use it, all that drew it without `used`. Genes of one value are left out, and those
+    that fewer than MIN_NETS nets use; of more than MAX_NETS, so many, evenly spread.
     """
     trained = [
         r for r in records if r.kind == "search" and r.status == Status.OK and r.accuracy is not None and r.genes

@@ -110,7 +110,8 @@ function show(place) {
   if (drawing) {
     panel.append(document.importNode(new DOMParser().parseFromString(drawing, "image/svg+xml").documentElement, true));
   } else {
-    panel.append(element("p", `Not drawn here: alternas show RUN ${facts.trial} --svg net.svg draws it.`));
+    const how = `Not drawn here: alternas show RUN ${facts.trial} --svg net.svg draws it.`;
+    panel.append(element("p", DATA.undrawn.includes(place) ? "Not drawn: its code is not of alternas." : how));
   }
   const known = DATA.nets.genes.map((name, i) => [name, genes[i]]).filter(([, value]) => value !== null);
   if (known.length) panel.append(list(known, "genes"));

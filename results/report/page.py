@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from functools import partial
+from html import escape
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from ..ranking.verdict import recommended, verdict_of
 from ..render.tables import gain_text, short
 from ..runs.nets import trained_nets
 from .assets import write_assets
-from .elements import Picture, Plot, Section
+from .elements import Picture, Plot, Section, is_empty
 from .front_plot import front_plots
 from .genes import attention_plot, common_table, importance_parts
 from .marks import style
@@ -41,7 +42,7 @@ from .sections import (
     explained_parts,
     leaderboard_table,
     net_columns,
-    page_rows,
+    net_row,
     provenance_tables,
 )
 from .svg import matrix_svg, plot_svg
@@ -54,15 +55,10 @@ DESK_PLOT, PHONE_PLOT = (590, 330), (358, 280)  # of the others
 
 
 def write_report(folder: Path, out: Path | None = None, assets: Path | None = None) -> dict[str, Any]:
-    """Write the report of a run; return its path and key numbers.
+    """Write the report of a run to `out`, or report.html in its folder; return its path and key numbers.
 
-    Args:
-        folder: of the run.
-        out: the page; without it, report.html in the run's folder. What is there is replaced.
-        assets: folder for the numbers of every plot and table as CSV and Parquet.
-
-    Raises:
-        InputError: if the run cannot be read or a file cannot be written.
+    `assets` is a folder for the numbers of every plot and table. InputError if the run or a file is not to be read or
+    written.
     """
     run, path = open_run(folder), out or folder / "report.html"
     changes = hypervolumes(run)
@@ -115,10 +111,17 @@ def _summary(run: Run, numbers: dict[str, Any]) -> str:
     how = ", ".join(f"{name} {settings[name]}" for name in ("strategy", "scheduler", "objective") if name in settings)
     best = f", best {run.metric.name} {run.metric.text(numbers['best_accuracy'])}" if run.rows else ""
     return (
-        f"{what}{f' ({how})' if how else ''}. {numbers['records']} records, {numbers['trained']} nets trained to the "
-        f"end, {numbers['front']} on the front{best}, hypervolume {numbers['hypervolume']:.4f}, "
+        f"{what}{f' ({how})' if how else ''}. {numbers['records']} records, {numbers['trained']} {run.counted_as}, "
+        f"{numbers['front']} on the front{best}, hypervolume {numbers['hypervolume']:.4f}, "
         f"{numbers['seconds']:.0f} s of training."
     )
+
+
+def _unbroken(text: str) -> str:
+    """A text as HTML in which options and intervals stay whole: a browser breaks lines behind any hyphen."""
+    whole = '<span class="whole">{}</span>'
+    words = [whole.format(escape(word)) if word.startswith("--") else escape(word) for word in text.split(" ")]
+    return " ".join(words).replace("± ", "±&nbsp;")
 
 
 def _page(run: Run, sections: list[Section], numbers: dict[str, Any]) -> str:
@@ -130,15 +133,18 @@ def _page(run: Run, sections: list[Section], numbers: dict[str, Any]) -> str:
         for name in ("template.html", "style.css", "page.js")
     )
     columns = [run.metric.name if name == "accuracy" else name for name in net_columns()]
-    nets = {"columns": columns, "costs": static_costs(), "genes": run.genes, "rows": page_rows(run)}
+    rows = [[*net_row(run, r), [run.used(r).get(name) for name in run.genes]] for r in run.nets]
+    nets = {"columns": columns, "costs": static_costs(), "genes": run.genes, "rows": rows}
     data: dict[str, Any] = {"nets": nets}
     taken = recommended(run.board).trial if run.rows else None
+    data["undrawn"] = [i for i, r in enumerate(run.nets) if run.net(r) is None]
     data["take"] = next((i for i, r in enumerate(run.nets) if r.trial == taken), 0)
     verdict, shown, left_out = verdict_of(run.board), _filled(sections), _empty(sections)
     render = partial(
         Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(template).render,
         name=run.name,
         verdict=verdict,
+        unbroken=_unbroken,
         summary=_summary(run, numbers),
         command=command_of(run.run_json) or "not recorded in run.json",
         sections=shown,
@@ -159,14 +165,14 @@ def _page(run: Run, sections: list[Section], numbers: dict[str, Any]) -> str:
 
 def _filled(sections: list[Section]) -> list[Section]:
     """The sections without their empty parts; sections with nothing left are dropped."""
-    kept = [Section(s.title, tuple(part for part in s.parts if not part.is_empty)) for s in sections]
+    kept = [Section(s.title, tuple(part for part in s.parts if not is_empty(part))) for s in sections]
     return [section for section in kept if section.parts]
 
 
 def _empty(sections: list[Section]) -> list[tuple[str, str]]:
     """Titles of the parts that are not shown, and why."""
     parts = [part for section in sections for part in section.parts if not isinstance(part, Picture)]
-    return [(part.title, part.caption) for part in parts if part.is_empty]
+    return [(part.title, part.caption) for part in parts if is_empty(part)]
 
 
 def _both_sizes(plot: Plot) -> tuple[str, str]:
@@ -177,11 +183,7 @@ def _both_sizes(plot: Plot) -> tuple[str, str]:
 
 
 def _json(value: Any) -> str:
-    """JSON that can stand in a script element whatever its strings hold.
-
-    Raises:
-        InputError: if a number is not finite, which no record of a search holds.
-    """
+    """JSON that can stand in a script element whatever its strings hold; InputError if a number is not finite."""
     try:
         return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     except ValueError as error:
@@ -200,6 +202,6 @@ def _cell_text(metric: str, name: str, row: dict[str, Any]) -> str:
         return short(value)
     if name == "retrained" and row.get("retrained_sd") is not None:
         return f"{value:.4f} ± {row['retrained_sd']:.4f}"
-    if name in (metric, "±", "retrained", "test"):
+    if name in (metric, "±", "nested", "retrained", "test"):
         return f"{value:.4f}"
     return f"{value:.4g}" if isinstance(value, float) else str(value)

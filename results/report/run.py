@@ -99,6 +99,11 @@ class Run:
         return self.folder.resolve().name
 
     @property
+    def counted_as(self) -> str:
+        """What the rows of the leaderboard are called where they are counted."""
+        return "cuts judged" if self.rows and all(row.is_cut for row in self.rows) else "nets trained to the end"
+
+    @property
     def settings(self) -> dict[str, Any]:
         settings = self.run_json.get("settings")
         return settings if isinstance(settings, dict) else {}
@@ -148,12 +153,7 @@ class Run:
 
 
 def open_run(folder: Path, query: RankingQuery | None = None) -> Run:
-    """Read a run for its report; InputError if it cannot be read.
-
-    Args:
-        folder: of the run.
-        query: what nets are ranked on, and which; None takes the run's own objectives and limits.
-    """
+    """Read a run for its report, by its own objectives and limits without a query; InputError if it is broken."""
     board, run_json, data = leaderboard_of(folder, query), read_settings(folder), read_data_facts(folder)
     rising = [sentence(line) for line in rising_lines(board)[:1]]
     rising += [f"To train longer: {command}" for command in rising_lines(board)[1:]]
@@ -162,10 +162,7 @@ def open_run(folder: Path, query: RankingQuery | None = None) -> Run:
 
 
 def elapsed(records: Sequence[Record]) -> list[float] | None:
-    """Seconds from the start of a run to the end of each of its nets; None if a record does not say when it ended.
-
-    A clock that was set back stands still until it has caught up.
-    """
+    """Seconds from the start of a run to the end of each net, never falling; None if a record says no end."""
     if not records or not all(r.finished_at for r in records):
         return None
     start = min(map(began, records))
@@ -202,12 +199,7 @@ def known_net(record: Record) -> Genotype | None:
 
 
 def used_genes(record: Record, net: Genotype | None) -> dict[str, Any]:
-    """The genes that a net's genotype depends on, as far as their names tell.
-
-    Args:
-        record: of the net.
-        net: of the record; None where names tell nothing, as those of a user's space: all genes are taken as used.
-    """
+    """The genes that a net depends on, as far as their names tell: all without the net, as of a user's space."""
     if net is None:
         return dict(record.genes)
     return {name: value for name, value in record.genes.items() if not _is_dormant(name, net, record.genes)}

@@ -72,10 +72,7 @@ def hypervolumes(run: Run) -> list[Change]:
 
 
 def curves_plot(run: Run) -> Plot:
-    """Validation accuracy, or another metric, while nets train; the front's in colour, a sample of the others in grey.
-
-    Over the share of each net's steps: those of one that was trained on are many times those of others.
-    """
+    """Validation scores over the share of each net's steps; the front's in colour, a sample of the others in grey."""
     front = {r.trial for r in run.front}
     nets = [r for r in run.records if run.best_of.get(r.trial, r.trial) == r.trial and _curve(run, r)[0]]
     others, shown = [r for r in nets if r.trial not in front], [r for r in run.front if _curve(run, r)[0]]
@@ -85,17 +82,21 @@ def curves_plot(run: Run) -> Plot:
     series = [_joined(run, f"{len(sample)} of {len(others)} other nets", sample, quiet=True)] if sample else []
     many = f"{len(rest)} of {len(further)} more" if len(rest) < len(further) else f"{len(rest)} more"
     series += [_joined(run, f"{many} of the front", rest)] if rest else []
+    ends = list[float]()
     for record, colour in zip(named, COLOURS, strict=False):
         steps = short(run.steps_before(record) + record.budget.get("full", 0))
-        name = f"{record.trial}: {family_of(record)}, {steps} steps"
-        series.append(Series(name, *_curve(run, record), "line", colour))
-    if several := [r for r in named if len(r.accuracies) > 1]:
-        means = [round(run.metric.value(r.accuracy), 4) for r in several if r.accuracy is not None]
-        series.append(Series("mean over seeds", [1.0] * len(means), means, "points", TEXT, "diamond", "open"))
+        name, (shares, scores) = f"{record.trial}: {family_of(record)}, {steps} steps", _curve(run, record)
+        ranked = round(run.metric.value(run.row_of[record.trial].accuracy), 4)
+        if scores[-1] != ranked:
+            shares, scores, ends = [*shares, 1.0], [*scores, ranked], [*ends, ranked]
+        series.append(Series(name, shares, scores, "line", colour))
+    if ends:
+        series.append(Series("on the leaderboard", [1.0] * len(ends), ends, "points", TEXT, "diamond", "open"))
     caption = (
         f"Validation {run.metric.name} of the averaged weights while nets train, over the share of each net's steps, "
         "with those of what it started from; coloured: nets of the front. A curve is of a net's first seed, and of its "
-        "training on; the mean over several seeds, which the leaderboard has, is a diamond. Curves that still "
+        "training on. Where the leaderboard has another value, the mean over several seeds or that of a last layer in "
+        "closed form, the curve ends there in a diamond. Curves that still "
         f"{'fall' if run.metric.minimize else 'rise'} at their end would gain from a longer budget; crossing curves "
         "make early stopping a gamble."
     )

@@ -48,6 +48,7 @@ def _leaderboard_row(run: Run, row: RankedNet, tuned: Mapping[str, Any]) -> dict
         "rank": row.rank,
         metric.name: metric.value(row.accuracy),
         "±": None if row.interval is None else round(row.interval, 4),
+        "nested": None if row.nested is None else round(metric.value(row.nested), 4),
         "retrained": None if again is None else round(metric.value(again), 4),
         "retrained_sd": row.retrained_sd,
         "test": None if row.retrained_test is None else round(row.retrained_test, 4),
@@ -82,10 +83,17 @@ def _leaderboard_caption(run: Run) -> str:
     doubt = f"±: 95 % interval by {noise.source}. " if noise else "The seed noise is not known. "
     again = "Retrained and test: means over other seeds (± standard deviation), which are not ranked. "
     again = again if any(row.retrained_accuracy is not None for row in run.rows) else ""
+    nested = "Nested: of the best net of at most that cost, chosen without the pictures judged. "
+    gain = (
+        f"Gain: {gained} above the plain ResNets' curve at the same cost; >= and <= are bounds, of nets that cost "
+        "less or more than all. "
+    )
+    rising = "Rising: whether it still rose at its end. "
+    said = [(nested, "nested"), (gain, "gain"), (rising, "rising")]
+    columns = "".join(text for text, name in said if any(getattr(row, name) is not None for row in run.rows))
     return (
-        f"{shown.capitalize()} nets trained to the end. Rank 1 is the front. {doubt}{again}Gain: {gained} above the "
-        "plain ResNets' curve at the same cost; >= and <= are bounds, of nets that cost less or more than all. "
-        f"A heading sorts, a trial draws. Rising: whether it still rose at its end. {run.rising}"
+        f"{shown.capitalize()} {run.counted_as}. Rank 1 is the front. {doubt}{again}{columns}"
+        f"A heading sorts, a trial draws. {run.rising}"
     )
 
 
@@ -116,11 +124,6 @@ def _note(run: Run, row: RankedNet | None) -> str | None:
         on_test = "" if row.retrained_test is None else f", {row.retrained_test:.3f} on test"
         notes.append(f"retrained {run.metric.value(again):.3f}{sd}{on_test}")
     return "; ".join(notes) or None
-
-
-def page_rows(run: Run) -> list[list[Any]]:
-    """Every net with its genes at the end, in the order of the run's genes; None for those it does not use."""
-    return [[*net_row(run, r), [run.used(r).get(name) for name in run.genes]] for r in run.nets]
 
 
 def drawings(run: Run, room: int) -> dict[str, str]:
@@ -194,10 +197,8 @@ def _matrix(known: dict[int, np.ndarray], trial: int | None, classes: list[str])
 def explained_parts(run: Run) -> Iterator[Picture | Table]:
     """A picture and a table of findings for each analysis of `alternas explain`; none where nothing was explained.
 
-    The first pictures, up to MAX_BYTES of them; of the others where they are.
-
-    Raises:
-        InputError: if what is there cannot be read.
+    The first pictures, up to MAX_BYTES of them; of the others where they are. InputError if what is there cannot be
+    read.
     """
     folder, room = run.folder / FOLDER, MAX_BYTES
     for part in read_index(folder)["analyses"] if (folder / INDEX).exists() else []:

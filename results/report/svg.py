@@ -23,13 +23,10 @@ RIGHT, TOP = 14, 6
 
 
 def plot_svg(plot: Plot, width: int = WIDTH, height: int = HEIGHT, alone: bool = True) -> str:
-    """The picture of a plot that has series.
+    """The picture of a plot that has series; a long legend adds to its height.
 
-    Args:
-        plot: what to draw.
-        width, height: pixels; a long legend adds to the height.
-        alone: whether it is a picture of its own, which needs its style and leaves hidden series out; else it is part
-            of a page that has `marks.style`, and a script that shows them.
+    One that is `alone` needs its style and leaves hidden series out; else it is part of a page that has `marks.style`,
+    and a script that shows them.
     """
     shown = [series for series in plot.series if not (alone and series.hidden)]
     legend, top = (

@@ -15,11 +15,7 @@ log = logging.getLogger("alternas")
 
 
 def read_lines(path: Path) -> list[bytes]:
-    """The lines of a file that is only ever appended to; none if it is not there. A torn last one is left out.
-
-    Raises:
-        InputError: if it cannot be read.
-    """
+    """The lines of a file, without a torn last one; none if it is not there. InputError if it cannot be read."""
     if not path.exists():
         return []
     try:

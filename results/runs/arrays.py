@@ -22,10 +22,7 @@ log = logging.getLogger("alternas")
 
 
 def unless_damaged(read: Callable[[], Read], without: str) -> Read | None:
-    """What `read` returns, or None with a warning that ends in `without` where it raises InputError.
-
-    For arrays that a table or a page can do without.
-    """
+    """What `read` returns, or where it raises InputError None, with a warning that ends in `without`."""
     try:
         return read()
     except InputError as error:
@@ -45,14 +42,8 @@ def has_array(path: Path, name: str) -> bool:
 def read_array(path: Path, name: str, fits: Callable[[tuple[int, ...], np.dtype], bool], expected: str) -> np.ndarray:
     """One array of a run's .npz file. Its header is read first, for a stranger's file may say anything.
 
-    Args:
-        path: of the file.
-        name: of the array.
-        fits: whether an array of this shape and type is right; one that is not is never unpacked.
-        expected: what is right, for the message.
-
-    Raises:
-        InputError: if it cannot be read, does not fit or is too large.
+    An array whose shape and type do not fit is never unpacked; `expected` says what is right. InputError if it cannot
+    be read, does not fit or is too large.
     """
     from numpy.lib import format as npy
 

@@ -21,11 +21,7 @@ def read_progress(folder: Path) -> dict[str, Any] | None:
 
 
 def read_about(path: Path) -> dict[str, Any]:
-    """Metadata of a bank's file: inputs, seed, axes of its tensors, facts. Its weights are not read.
-
-    Raises:
-        InputError: if the file is gone, cut short, or no bank of this format.
-    """
+    """What a bank's file says of itself; InputError if it is gone, cut short, or of another format."""
     from safetensors import SafetensorError, safe_open
 
     try:

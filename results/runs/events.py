@@ -50,11 +50,7 @@ class Event:
     family: Text = ""  # started
 
     def to_line(self) -> bytes:
-        """The event as a line of records.jsonl.
-
-        Raises:
-            InputError: if it could not be read again.
-        """
+        """The event as a line of records.jsonl; InputError if it could not be read again."""
         given = {name: value for name, value in asdict(self).items() if value != DEFAULTS.get(name)}
         line = json.dumps(given).encode()
         try:
@@ -65,11 +61,7 @@ class Event:
 
     @classmethod
     def from_dict(cls, data: Any) -> Event:
-        """Rebuild from a line's object.
-
-        Raises:
-            InputError: if a field is missing, unknown, or of the wrong kind.
-        """
+        """Rebuild from a line's object; InputError if a field is missing, unknown, or of the wrong kind."""
         convert(data, cls, "")
         event = cls(**data)
         if event.event not in EVENTS:
@@ -110,7 +102,6 @@ class BankState(TypedDict, total=False):
     seconds: Amount
     device: str
     predicted: dict[str, Number]
-    steps_a_second: dict[str, Amount]
     train_flops: Amount
     eval_flops: Amount
     budget: dict[str, Number]

@@ -29,7 +29,7 @@ def ranked_columns() -> list[str]:
 
 
 def run_frame(run: str | Path, objectives: str | Sequence[str] = "") -> pd.DataFrame:
-    """One row a record, indexed by `trial`.
+    """One row a record of a run, by name or folder, indexed by `trial`; objectives as --objectives.
 
     Of a run that is ranked by another metric than accuracy, accuracy is that of the first seed where trainings report
     it, points of curve and rungs have value in place of accuracy, and accuracies, accuracy_per_gmac and
@@ -37,13 +37,6 @@ def run_frame(run: str | Path, objectives: str | Sequence[str] = "") -> pd.DataF
 
     docs/reading-a-front.md names the columns that are always there. Then comes one for each metric that a record has,
     by its name (nll, ece, top5, train_accuracy, ...), and one for each factor of a study, factor_NAME.
-
-    Args:
-        run: its name below runs/, or its folder.
-        objectives: what nets are ranked on, as --objectives or a list of them; "" is the run's own.
-
-    Raises:
-        InputError: if there is no such run, a record is broken, or the objectives are wrong.
     """
     board = leaderboard_of(find_run(run), RankingQuery(parse_objectives(objectives)))
     metric = board.query.metric

@@ -28,6 +28,7 @@ ROW = (
 SHOWN = ("name", "status", "space", "data", "records", "trained", "best_accuracy", "flops")  # in the terminal
 FOLDED = ("name", "space", "data")  # columns that a narrow terminal breaks, and cuts no letter of
 WHOLE_NAME = 24  # characters of a run's name that stay on one line
+WHOLE_DATA = 16  # and of its data's
 log = logging.getLogger("alternas")
 
 
@@ -72,11 +73,7 @@ def list_runs(folder: Path = RUNS) -> list[dict[str, Any]]:
 
 
 def run_row(folder: Path) -> dict[str, Any]:
-    """The row of one run, see `list_runs`.
-
-    Raises:
-        InputError: if it cannot be read.
-    """
+    """The row of one run, see `list_runs`; InputError if it cannot be read."""
     check_own(folder)
     facts = read_settings(folder)
     settings = facts.get("settings", {})
@@ -132,5 +129,7 @@ def _drawn(rows: list[dict[str, Any]]) -> Table:
         flops = None if row["train_flops"] is None else short(row["train_flops"] + row["eval_flops"])
         facts = row | {"best_accuracy": best, "flops": flops}
         facts["space"] = row["space"] and row["space"].split(" of source ")[0]  # a file's name, without its hash
+        if row["data"] and len(row["data"]) > WHOLE_DATA:
+            facts["data"] = row["data"].rsplit("/", 1)[-1]  # of a long path its end
         table.add_row(*("-" if facts[name] is None else plain(str(facts[name])) for name in SHOWN))
     return table

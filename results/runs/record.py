@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypedDict
 from msgspec import Meta
 
 from ...archs.errors import InputError, check_choice, short_repr
-from ...archs.genotype import TIMM_FIELD
+from ...archs.genotype import OWN_FIELD, TIMM_FIELD
 from ...archs.json_files import Choice, Count, Number, Share, Text, Whole, convert, parse_line
 from .status import RECORDED, Status, Weights
 
@@ -97,6 +97,7 @@ class Record:
         """Its family; of timm's nets the name there, and of a cut one its side."""
         name = str(self.genotype.get(TIMM_FIELD, "")).split(".")[0]
         if self.is_cut:
+            name = name or self.genotype[OWN_FIELD]["name"]
             return f"{name} {self.genotype['side']}px"
         return f"timm:{name}" if name else self.family
 
@@ -137,11 +138,7 @@ class Record:
         return asdict(self)
 
     def to_line(self) -> bytes:
-        """The record as a line of records.jsonl.
-
-        Raises:
-            InputError: if it could not be read again.
-        """
+        """The record as a line of records.jsonl; InputError if it could not be read again."""
         line = json.dumps(self.to_dict()).encode()
         try:
             self.from_line(line)
@@ -151,20 +148,12 @@ class Record:
 
     @classmethod
     def from_line(cls, line: bytes) -> Record:
-        """The record of a line.
-
-        Raises:
-            ValueError: if it is no JSON, has another format, a field is missing or unknown, or a value is invalid.
-        """
+        """The record of a line; ValueError if it is no JSON, or as `from_dict`."""
         return cls.from_dict(parse_line(line))
 
     @classmethod
     def from_dict(cls, data: Any) -> Record:
-        """Rebuild from `to_dict`.
-
-        Raises:
-            InputError: if it has another format, a field is missing or unknown, or a value is invalid.
-        """
+        """Rebuild from `to_dict`; InputError if its format is another, or a field missing, unknown or invalid."""
         if isinstance(data, dict):
             check_format("record", data)
         convert(data, cls, "")

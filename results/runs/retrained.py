@@ -48,15 +48,9 @@ def summary(
     images: Mapping[str, int],
     metric: Metric | None = None,
 ) -> list[dict[str, Any]]:
-    """One row a net and recipe, the most accurate first.
+    """One row a net and recipe, the most accurate first; `searched` are scores in the search, by trial.
 
     Of another metric than accuracy rows have `metric`, its name, and `value` and `test_value`.
-
-    Args:
-        records: retrainings.
-        searched: accuracy or score in the search, by trial.
-        images: number of images by split, whose share is the resolution of an accuracy.
-        metric: of the run; None is accuracy.
     """
     metric = metric or Metric()
     found, tested = names_of(metric)
@@ -110,14 +104,7 @@ def mean_of(group: Iterable[Record]) -> float:
 
 
 def retrainings(records: Iterable[Record], metric: Metric) -> dict[str, dict[str, Any]]:
-    """Results of retraining by the net's key, as columns RETRAINED; of several recipes that of the best mean.
-
-    `retrained_test` is the mean over seeds on test of the run's metric: a value, not a score.
-
-    Args:
-        records: retrainings.
-        metric: of the run.
-    """
+    """Results of retraining by the net's key, as columns RETRAINED, of the best recipe; the test's as values."""
     best: dict[str, dict[str, Any]] = {}
     for group in by_net(records):
         key, over_seeds = group[0].key, mean_ci([r.accuracy for r in group if r.accuracy is not None])

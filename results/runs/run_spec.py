@@ -9,11 +9,7 @@ from .store import find_run, read_records
 
 
 def run_and_trial(text: str) -> tuple[str, int | None]:
-    """The run and the trial that RUN:TRIAL or RUN:timm:NAME names, a reference; without one behind it a run alone.
-
-    Raises:
-        InputError: if the run has no such reference.
-    """
+    """Run and trial that RUN:TRIAL or RUN:timm:NAME names, else RUN alone; InputError if the reference is none."""
     run, _, net = text.partition(":timm:")
     if run and net and _is_run(run):
         numbers = [r.trial for r in read_records(find_run(run)) if r.kind == "reference" and r.label == f"timm:{net}"]
@@ -25,11 +21,7 @@ def run_and_trial(text: str) -> tuple[str, int | None]:
 
 
 def parse_run_spec(text: str) -> tuple[Path, int | None]:
-    """The folder of the run and the number of the trial, if any, that RUN or RUN:TRIAL names.
-
-    Raises:
-        InputError: if there is no such run, or what stands behind it is no number.
-    """
+    """The folder of the run and the trial, if any, that RUN or RUN:TRIAL names; InputError if there is none."""
     run, trial = run_and_trial(text)
     name = run.rpartition(":")[0]
     if name and not _is_run(run) and _is_run(name):

@@ -80,6 +80,7 @@ class DataFacts(TypedDict):
     classes: Annotated[list[str], Meta(min_length=1, max_length=MAX_CLASSES)]
     mean: list[Number]
     std: list[Amount]
+    white_level: NotRequired[Amount]
     split: NotRequired[str]
     pictures: NotRequired[str]
     notes: NotRequired[dict[str, Any]]
@@ -93,11 +94,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 def run_folder(name: str) -> Path:
-    """The folder of a new or existing run called `name`, below `runs/`.
-
-    Raises:
-        InputError: if the name could lead out of that folder.
-    """
+    """The folder below `runs/` of a new or existing run; InputError if its name could lead out of there."""
     if not NAME.fullmatch(name):
         rule = "letters, digits, '.', '_' and '-', starting with a letter or digit"
         raise InputError(f"run name: {rule}, got {short_repr(name)}")
@@ -116,11 +113,7 @@ def plain_name(*parts: str) -> str:
 
 
 def find_run(run: str | Path) -> Path:
-    """The folder of an existing run, given as a name below `runs/` or as a path.
-
-    Raises:
-        InputError: if there is none, it or its run.json cannot be read, or something in it leads elsewhere.
-    """
+    """The folder of an existing run, a name below `runs/` or a path; InputError if there is none that can be read."""
     candidates = [Path(run)]
     if isinstance(run, str) and NAME.fullmatch(run):
         candidates.insert(0, RUNS / run)
@@ -161,11 +154,7 @@ def read_data_facts(folder: Path) -> dict[str, Any]:
 
 
 def read_records(folder: Path) -> list[Record]:
-    """The records of all trials that have ended, in the order written. A torn last line is left out with a warning.
-
-    Raises:
-        InputError: if another line is broken, with its number, or a record has another format.
-    """
+    """The records of ended trials, in order, without a torn last line; InputError, with its number, of a broken one."""
     return [row for row in _rows(folder, lambda line: not line.startswith(START)) if isinstance(row, Record)]
 
 
@@ -211,6 +200,25 @@ def parse_row(path: Path, label: str, number: int, line: bytes) -> Line:
         raise InputError(f"{path}: line {number} is broken ({error})") from None
 
 
+class LogReader:
+    """Reads a run's records.jsonl while another process may append to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path, self._label = folder / "records.jsonl", label_of(folder)
+        self._lines = self._bytes = 0  # read so far
+
+    def new(self) -> list[Line]:
+        """The lines since the last call; InputError if one is broken. A torn last one is yet to come."""
+        if not self._path.exists():
+            return []
+        with open_own(self._path) as file:
+            file.seek(self._bytes)
+            *lines, _ = file.read().split(b"\n")
+        first = self._lines + 1
+        self._lines, self._bytes = self._lines + len(lines), self._bytes + sum(len(line) + 1 for line in lines)
+        return [parse_row(self._path, self._label, number, line) for number, line in enumerate(lines, start=first)]
+
+
 def weights_file(folder: Path, record: Record) -> Path:
     """Where a net's final weights are kept: by its training, or in a search by its key and how it came by them."""
     return folder / "weights" / f"{weights_name(record.training_id or record.key, record.weights)}.safetensors"
@@ -222,12 +230,7 @@ def weights_name(key: str, weights: str) -> str:
 
 
 class Store:
-    """The one writer of a run's records.
-
-    Attributes:
-        records: of all trials that have ended.
-        lines: records and events, as they were when the run was opened.
-    """
+    """The one writer of a run: `records` of all ended trials, and `lines`, the log as it was when the run began."""
 
     def __init__(self, folder: Path, records: Iterable[Record] = ()) -> None:
         """Open a run; one that has no record yet begins with `records`, all of them or none."""
@@ -245,9 +248,8 @@ class Store:
     def append(self, line: Line) -> None:
         """Write one line, which outlives this process; a record is on disk when this returns, and all lines before it.
 
-        Raises:
-            InputError: if it could not be read again.
-            OSError: if the disk is full or broken. What is torn then is cut when the run is opened again.
+        InputError if it could not be read again; OSError if the disk is full or broken. What is torn then is cut when
+        the run is opened again.
         """
         self._write(line.to_line())
         if isinstance(line, Record):
@@ -280,11 +282,7 @@ def write_json(path: Path, value: Any) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Create the run's folder and keep a second driver out of it.
-
-    Raises:
-        InputError: if another has it, it cannot be written, or something in it leads elsewhere.
-    """
+    """Create the run's folder and keep a second driver out of it; InputError if it is in use or cannot be written."""
     try:
         make_folder(folder)
         check_own(folder)

@@ -23,18 +23,10 @@ from .store import read_data_facts, read_records, weights_file
 
 
 def select_net(run: Path, trial: int | None = None, how: str = "recommended") -> tuple[Path, Record]:
-    """The folder and the record of the weights to take.
+    """The folder and the record of the weights to take of a trial, or of that of the front that `how` picks.
 
     Of a net that the search has trained on the weights that are better on validation; those of its best retraining
-    where they are as good, for retraining begins with nothing.
-
-    Args:
-        run: folder of the run.
-        trial: which net; None takes from the front, under the run's own limits, the one that `how` picks.
-        how: recommended, accuracy, gain or cheapest.
-
-    Raises:
-        InputError: if there is no such net.
+    where they are as good, for retraining begins with nothing. InputError if there is no such net.
     """
     named = find_trial(run, best_trial(run, how) if trial is None else trial)
     record = better_weights(read_records(run), named)
@@ -50,11 +42,7 @@ def _score(record: Record) -> float:
 
 
 def trained_weights(home: Path, record: Record) -> Path:
-    """The file of a trained net's final weights, which must be those that its record is of.
-
-    Raises:
-        InputError: if the net was not trained to the end, or its weights are gone or have changed since.
-    """
+    """The file of a trained net's final weights; InputError if there is none, or it is not the record's any more."""
     if record.status not in (Status.OK, Status.DUPLICATE):
         raise InputError(f"trial {record.trial}: was not trained to the end (status {record.status})")
     path = weights_file(home, record)
@@ -68,11 +56,7 @@ def trained_weights(home: Path, record: Record) -> Path:
 
 
 def trained_network(home: Path, record: Record) -> AnyNetwork:
-    """A trained net of a run with its final weights, in training mode.
-
-    Raises:
-        InputError: if it has none, or they are not its.
-    """
+    """A trained net of a run with its final weights, in training mode; errors as `trained_weights`."""
     path, net, facts = trained_weights(home, record), net_from_dict(record.genotype), facts_of(home, record)
     size = as_map(facts["image_size"])
     if isinstance(net, Genotype):
@@ -89,11 +73,7 @@ def trained_head(home: Path, record: Record) -> Path | None:
 
 
 def facts_of(home: Path, record: Record) -> dict[str, Any]:
-    """Facts about the data in run.json, with the classes that the net was trained on.
-
-    Raises:
-        InputError: if it does not say.
-    """
+    """Facts about the data in run.json, with the classes that the net was trained on; InputError if it does not say."""
     facts = read_data_facts(home)
     classes = record.data.get("classes") or range(len(facts["classes"]))
     return facts | {"classes": [facts["classes"][i] for i in classes]}

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict
 
 import torch
 from msgspec import Meta
@@ -44,6 +44,7 @@ class LoadedWeights:
         data: name of the data set; None if unknown.
         lineage: label ("weights"), first 12 digits of the "sha256" of the file, or of the net as one, and the
             optimiser "steps" spent on the net and on what it started from, None if unknown.
+        white_level: raw value of white in its images, 0 where there is none; None if unknown.
     """
 
     network: Network
@@ -53,30 +54,27 @@ class LoadedWeights:
     classes: tuple[str, ...] | None
     data: str | None
     lineage: dict[str, Any]
+    white_level: float | None = None
 
 
 @dataclass(frozen=True)
 class WeightsSpec:
-    """Weights as a command names them.
+    """Weights as a command names them."""
 
-    Attributes:
-        text: timm:NAME, FILE.safetensors, an exported folder, RUN (the net that an export of it takes), or RUN:TRIAL
-            (retrained, if it was).
-        arch: what a file holds that does not say it (one that does is checked): a zoo name, a genotype's .json
-            file, RUN:TRIAL, or timm:NAME for timm's state dict.
-        image_size: of timm's net, or of a file that does not say it. The others keep their own: `resized` changes it.
-    """
-
+    # timm:NAME, FILE.safetensors, an exported folder, RUN (the net that an export of it takes), or RUN:TRIAL
+    # (retrained, if it was)
     text: str
+    # what a file holds that does not say it (one that does is checked): a zoo name, a genotype's .json file, RUN:TRIAL,
+    # or timm:NAME for timm's state dict
     arch: str = ""
+    # of timm's net, or of a file that does not say it. The others keep their own: `resized` changes it.
     image_size: ImageSize | None = None
 
     def find(self) -> LoadedWeights:
         """The trained net.
 
-        Raises:
-            InputError: if there is no such thing, or it is not what it should be.
-            OperationError: if timm's weights cannot be downloaded.
+        InputError if there is no such thing, or it is not what it should be; OperationError if timm's weights cannot be
+        downloaded.
         """
         text, arch = self.text, self.arch
         size = None if self.image_size is None else as_map(self.image_size)
@@ -143,6 +141,7 @@ class ExportFacts(TypedDict):
     mean: list[Number]
     std: list[Amount]
     image_size: Annotated[list[int], Meta(min_length=2, max_length=2)]
+    white_level: NotRequired[Amount]
 
 
 def _exported(folder: Path) -> dict[str, Any]:
@@ -167,7 +166,7 @@ def _loaded(
 ) -> LoadedWeights:
     mean, std, classes = (tuple(facts[name]) if facts.get(name) else None for name in ("mean", "std", "classes"))
     lineage = {"weights": label, "sha256": digest, "steps": steps}
-    return LoadedWeights(network, label, mean, std, classes, facts.get("data"), lineage)
+    return LoadedWeights(network, label, mean, std, classes, facts.get("data"), lineage, facts.get("white_level"))
 
 
 def _from_timm(name: str, size: Map | None) -> LoadedWeights:

@@ -62,11 +62,7 @@ class _ReadPart:
 
 
 def build_dataset(config: DataConfig, raw: RawDataset, report: Report) -> DataSet:
-    """The split data set. Arrays are taken as they are; pictures are all read, and kept where they fit.
-
-    Raises:
-        InputError: if pictures are broken and not to be skipped, or the classes cannot be split.
-    """
+    """The split data set. Arrays are taken as they are; pictures are all read, and kept where they fit."""
     sources = {name: part.images for name, part in raw.parts.items() if not isinstance(part.images, np.ndarray)}
     spec = _spec(config, list(sources.values())) if sources else None
     if spec is None:
@@ -176,11 +172,7 @@ def _kept_classes(parts: dict[str, _ReadPart], classes: int) -> np.ndarray:
 
 
 def _skip_broken(config: DataConfig, broken: tuple[Broken, ...], total: int, kept_C: np.ndarray) -> dict[str, Any]:
-    """Log how many pictures are left out of a set, if any, and return the count of each part as a note.
-
-    Raises:
-        BrokenPicturesError: if they are not to be skipped.
-    """
+    """Log how many pictures are left out of a set, if they may be, and return the count of each part as a note."""
     if not broken:
         return {}
     what = f"data: {config.name}: {len(broken):,} of {total:,} pictures cannot be read"
@@ -225,11 +217,7 @@ def _describe(config: DataConfig, spec: ImageSpec, parts: dict[str, _ReadPart], 
 
 
 def _usual_size(name: str, sizes: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """The size that pictures are read at where nobody says: that of all of them if it is small, else their median side.
-
-    Args:
-        sizes: height and width of some of its pictures.
-    """
+    """The size that pictures are read at where nobody says: that of all if it is small, else their median side."""
     if not sizes:
         return USUAL_SIZE
     if len(set(sizes)) == 1 and max(sizes[0]) <= LARGEST_KEPT:

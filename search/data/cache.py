@@ -19,11 +19,7 @@ Arrays = dict[str, np.ndarray]
 
 
 def home() -> Path:
-    """Where sets are downloaded to and made ones kept: $ALTERNAS_DATA, or alternas in the user's cache folder.
-
-    Raises:
-        InputError: if neither is set and the user has no home, as in `docker run --user 54321`.
-    """
+    """Where sets are downloaded to and made ones kept: $ALTERNAS_DATA, or alternas in the user's cache folder."""
     if own := os.environ.get("ALTERNAS_DATA"):
         return Path(own)
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")

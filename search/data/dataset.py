@@ -46,10 +46,7 @@ class ImageSource(ABC):
 
     @abstractmethod
     def open(self, place: int, shrink: Shrink | None = None) -> Image:
-        """Picture `place`, decoded, in the file's own mode and size; raises as Pillow does if it is broken.
-
-        `shrink` as for `archs.pictures.decode`, where the source decodes files.
-        """
+        """Picture `place`, decoded, in its own mode and size; arguments and errors as of `archs.pictures.decode`."""
 
     @abstractmethod
     def name(self, place: int) -> str:

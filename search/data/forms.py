@@ -20,10 +20,8 @@ log = logging.getLogger("alternas")
 def levels_in_use(name: str, forms: Mapping[str, np.ndarray]) -> tuple[int, int]:
     """The values that become 0 and 255 in grey pictures of more than 8 bits: the least and the largest of them all.
 
-    16 bits that are in use are LEVELS as they are. `forms` are of kind `images.FORM`, by part.
-
-    Raises:
-        InputError: if 8 bits would leave little of most pictures, or one part has values of another scale.
+    16 bits that are in use are LEVELS as they are. `forms` are of kind `images.FORM`, by part. InputError if 8 bits
+    would leave little of most pictures, or one part has values of another scale.
     """
     _check_colour(name, np.concatenate(list(forms.values())))
     deep = {part: form_N[form_N["bits"] == DEEP_BITS] for part, form_N in forms.items()}

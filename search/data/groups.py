@@ -16,13 +16,8 @@ HEADER = ["file", "group"]
 def group_numbers(group_by: str, keys: dict[str, list[str]]) -> dict[str, np.ndarray]:
     """Number of each picture's group, from 0, by part; a group may lie in several parts.
 
-    Args:
-        group_by: a CSV file with columns `file` and `group`, or a regular expression whose groups, found in a
-            picture's name, are the name of its group.
-        keys: names of the pictures within the set, by part.
-
-    Raises:
-        InputError: if it is neither, or a picture has no group.
+    `group_by` is a CSV file with columns `file` and `group`, or a regular expression whose groups, found in a picture's
+    name, are the name of its group. InputError if it is neither, or a picture has no group.
     """
     named = [key for names in keys.values() for key in names]
     if os.path.exists(group_by):

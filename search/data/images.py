@@ -103,10 +103,7 @@ def _read(
 
 
 def survey(sources: Sequence[ImageSource], most: int = 256) -> tuple[list[tuple[int, int]], bool]:
-    """(height, width) of a sample of at most `most` pictures, and whether none of it has colour.
-
-    Upright, always the same sample, broken ones left out.
-    """
+    """(height, width), upright, of a fixed sample of whole pictures, and whether none of it has colour."""
     ends = np.cumsum([len(source) for source in sources])
     chosen = np.sort(np.random.default_rng(0).permutation(ends[-1])[:most])
 

@@ -35,10 +35,8 @@ def load(config: DataConfig, report: Report = lambda what, done, total: None) ->
     """Load a data set, split.
 
     A set in one piece is split 60 / 20 / 20 % within each class; a set without validation images gives a tenth of each
-    class of its training images. `report(what, done, total)` is called while pictures are read.
-
-    Raises:
-        InputError: if there is no such set, or its files are not as they should be.
+    class of its training images. `report(what, done, total)` is called while pictures are read. InputError if there is
+    no such set, or its files are not as they should be.
     """
     reader = find_reader(config.name)
     if reader.names:

@@ -62,11 +62,6 @@ def iterative_split(
 
     Iterative stratification (Sechidis, Tsoumakas & Vlahavas, ECML PKDD 2011): label by label, of those that are left
     the rarest first, each group, the largest first, goes where the label is missing most; at last those without any.
-
-    Args:
-        y_NK: 1 where an image has a label.
-        shares: of the images in each split.
-        group_N: number of each image's group, from 0; None is a group for each.
     """
     group_N = np.arange(len(y_NK)) if group_N is None else group_N
     random, size_G = np.random.default_rng(SEED), np.bincount(group_N)
@@ -107,15 +102,10 @@ def places_of(
 ) -> tuple[Places, str]:
     """Choose the images of each split, as (part, places); the second value says in words where they come from.
 
-    A class of few images has one in train and, of two or more, one in validation; classes that a split lacks are
-    logged.
-
-    Args:
-        labels: y_N by part: "all", or "train" with or without "val" and "test"; (N, K) of several labels.
-        groups: number of each image's group, by part; a split that is made here keeps each whole.
-
-    Raises:
-        InputError: if there are fewer than two classes, or train has no image of one.
+    Labels are y_N by part, "all", or "train" with or without "val" and "test", (N, K) of several labels. A class of few
+    images has one in train and, of two or more, one in validation; classes that a split lacks are logged. A split that
+    is made here keeps each of the groups whole. InputError if there are fewer than two classes, or train has no image
+    of one.
     """
     first = "all" if "all" in labels else "train"
     counts = images_of_each(labels[first], len(classes))
@@ -153,11 +143,7 @@ def places_of(
 
 
 def labelled(name: str, labels: dict[str, Sequence[Any]]) -> dict[str, np.ndarray]:
-    """Leave out the parts that have no labels, and log them; None and -1 count as none.
-
-    Raises:
-        InputError: if a part has labels for some of its pictures only, or train has none.
-    """
+    """The parts with labels, at least train; None and -1 count as none. InputError if part of a part has labels."""
     with_labels = {}
     for part, values in labels.items():
         missing = sum(value is None or value == -1 for value in values)
@@ -176,10 +162,8 @@ def numbered(
     """Number the classes alike in all parts as y_N, int64 from 0, in the order of the first part; and name them.
 
     Labels are places in their part's `names`; of a part without names they are the names. Without any names they are
-    numbered in their order.
-
-    Raises:
-        InputError: if a label has no name, there are fewer than two classes, or a part has one that train lacks.
+    numbered in their order. InputError if a label has no name, there are fewer than two classes, or a part has one that
+    train lacks.
     """
     if any(len(names.get(part, ())) for part in labels):
         y, classes = _by_name(name, labels, names)
@@ -198,10 +182,7 @@ def numbered(
 
 
 def warn_of_no_label(name: str, count_of: Mapping[str, int]) -> None:
-    """Warn of classes or labels named by a number that often says that there is none; -1 and 1 alone are two classes.
-
-    `count_of`: images of each class or label.
-    """
+    """Warn of classes, by their images, named by a number that often means none; -1 and 1 alone are two classes."""
     numbers = sorted(int(label) for label in count_of if label.isascii() and label.removeprefix("-").isdigit())
     if not numbers or len(count_of) < 2 or numbers == [-1, 1]:
         return

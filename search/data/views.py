@@ -79,12 +79,7 @@ def seen(data: DataSet, view: View) -> DataSet:
 
 
 def fold_numbers(y_N: np.ndarray, classes: int, folds: int, group_N: np.ndarray | None = None) -> np.ndarray:
-    """The fold of each image, from 0: as many of each class in each as can be, a group in one.
-
-    Args:
-        y_N: labels, (N, K) of several labels.
-        group_N: number of each image's group; None is a group for each.
-    """
+    """The fold of each image, from 0: as many of each class, or label, in each as can be, a group in one."""
     y_NK = y_N if y_N.ndim == 2 else np.eye(classes, dtype=np.uint8)[y_N]
     fold_N = np.zeros(len(y_N), np.int64)
     own_N = None if group_N is None else np.unique(group_N, return_inverse=True)[1]  # from 0, without gaps

@@ -63,9 +63,8 @@ def _check_address_space() -> None:
 def connect(address: str) -> None:
     """Join the Ray cluster at `address`, or start one of our own for "".
 
-    Raises:
-        InputError: if there is none, it refuses our token, or this process has joined one.
-        OperationError: if Ray does not start, or is of another version there.
+    Raises InputError if there is none, it refuses our token, or this process has joined one. Raises OperationError if
+    Ray does not start, or is of another version there.
     """
     if ray.is_initialized():
         raise InputError("ray: this process has joined a Ray already; ray.shutdown() leaves it (docs/python.md)")
@@ -182,9 +181,7 @@ def _start() -> None:
 def _join(address: str) -> None:
     """Join a cluster, with the token where it asks for one. A driver that asks for it is none for one that does not.
 
-    Raises:
-        InputError: if the cluster refuses the token, or there is none.
-        ConnectionError: if there is no cluster.
+    Raises InputError if the cluster refuses the token, or there is none. Raises ConnectionError if there is no cluster.
     """
     if "://" in address:  # Ray's client, which asks by itself
         return _init(address)
@@ -209,8 +206,7 @@ def _join(address: str) -> None:
 def _short_folder() -> str | None:
     """Where Ray, which opens Unix sockets there, keeps its files; None for its own choice.
 
-    Raises:
-        InputError: if no folder's path is short enough.
+    Raises InputError if no folder's path is short enough.
     """
     folder = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR", "/tmp")  # Ray's order
     if len(os.fsencode(folder)) <= LONGEST_FOLDER:
@@ -253,8 +249,7 @@ def _read_environment() -> None:
 def _answers(address: str, mode: str) -> bool:
     """Whether a cluster takes our calls. Where it refuses them, Ray goes on asking for 20 s, a line each.
 
-    Raises:
-        ConnectionError: if there is no cluster.
+    Raises ConnectionError if there is no cluster.
     """
     at = services.canonicalize_bootstrap_address(address)
     try:

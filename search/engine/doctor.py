@@ -184,9 +184,8 @@ def drawn(checks: Sequence[Check]) -> Table:
 def examine(address: str, data: str, folder: Path) -> list[Check]:
     """Look at the driver and every node of the cluster at `address`, or of one of our own on this machine.
 
-    Args:
-        data: name of the data set that is to be reachable.
-        folder: of runs at the driver; made for the time being if it is not there.
+    `data`: name of the data set that is to be reachable. `folder`: of runs at the driver; made for the time being if it
+    is not there.
     """
     loaded: list[DataSet] = []
 
@@ -222,7 +221,6 @@ def _marked_folder(folder: Path, token: str) -> Iterator[None]:
 
 
 def _cluster(address: str, folder: Path, token: str, data: DataSet | None) -> list[Check]:
-    """Run the checks on each node of the cluster."""
     digits = load(DataConfig("digits")).without_test()
     try:
         connect(address)

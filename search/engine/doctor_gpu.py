@@ -38,11 +38,7 @@ class GpuCheck:
 def examine_gpu(data: str, effort: speed.Effort | None = None) -> Iterator[GpuCheck]:
     """Check the first card of this machine; with more than one, two of them together.
 
-    Args:
-        data: name of the data set whose loader is measured.
-
-    Raises:
-        InputError: if torch has no card here.
+    `data`: name of the data set whose loader is measured. Raises InputError if torch has no card here.
     """
     if not torch.cuda.is_available():
         raise InputError("gpu: must be a card that torch can use on this machine, got none")

@@ -30,9 +30,8 @@ NOTICE_SECONDS = 60.0
 def two_cards(kind: str = "cuda", net: str = "resnet", summed: int = SUMMED) -> Found:
     """Check that two processes with a device each have the losses of one, and that one notices when the other dies.
 
-    Args:
-        net: one of `NETS`; on CPUs one without BatchNorm, which each process there has to itself.
-        summed: how many numbers are added up over both.
+    `net`: one of `NETS`; on CPUs one without BatchNorm, which each process there has to itself. `summed`: how many
+    numbers are added up over both.
     """
     devices = [torch.device(kind, number) if kind == "cuda" else torch.device(kind) for number in range(2)]
     with exact(), trainer_of(NETS[net], RECIPE_OF_TWO, devices[0]) as trainer:
@@ -65,11 +64,7 @@ def _check_losses(losses: list[float], alone: list[float]) -> None:
 
 
 def _received(pipe: Any, seconds: float) -> Any:
-    """What a process says.
-
-    Raises:
-        OperationError: if it says nothing in time, or ends.
-    """
+    """What a process says; OperationError if it says nothing in time, or ends."""
     try:
         if pipe.poll(seconds):
             return pipe.recv()
@@ -112,7 +107,6 @@ def _train_together(member: Member, name: str, pipe: Any, net: str, summed: int)
 
 
 def _all_reduce_rate(device: torch.device, summed: int) -> float:
-    """GB/s of adding up numbers over both processes."""
     x = torch.zeros(summed, device=device)
     dist.all_reduce(x)
     x.sum().item()

@@ -121,9 +121,7 @@ def mega_macs(width: int) -> float:
 def steps(width: int, way: str, peak: float, device: torch.device, effort: Effort) -> Found:
     """Images a second of training steps in bfloat16, launches of a step, and the share of time that the card is busy.
 
-    Args:
-        way: "eager", "graph", or "compiled", which is a graph too.
-        peak: FLOP/s of a large product.
+    `way`: "eager", "graph", or "compiled", which is a graph too. `peak`: FLOP/s of a large product.
     """
     net, data = resnet(width), noise(4 * effort.batch)
     recipe = replace(FAST, batch_size=effort.batch, compile=way == "compiled")

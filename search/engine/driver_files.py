@@ -49,9 +49,8 @@ class FileServer:
     def write(self, path: str, start: int, chunk: bytes, last: bool) -> None:
         """Write a part of a file; with the last one it takes the place of an older file.
 
-        Raises:
-            FileNotFoundError: if the run's folder is gone.
-            FilesError: if another worker has begun to send the same file.
+        Raises FileNotFoundError if the run's folder is gone. Raises FilesError if another worker has begun to send the
+        same file.
         """
         check_folder(path)
         whole, part = Path(path), Path(f"{path}.part")
@@ -78,15 +77,10 @@ class FileServer:
 
 @dataclass(frozen=True)
 class DriverFiles:
-    """The files of a driver, as workers get at them. Errors of the driver's disk are raised here.
+    """The files of a driver, as workers get at them. Errors of the driver's disk are raised here."""
 
-    Attributes:
-        server: the actor.
-        node: of the driver.
-    """
-
-    server: Any
-    node: str
+    server: Any  # the actor
+    node: str  # of the driver
 
     @property
     def are_here(self) -> bool:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict, deque
 from collections.abc import Sequence
 
+import numpy as np
+from scipy.optimize import nnls
+
 from ..trials.forecast import BANK
-from ..trials.work import Work
+from ..trials.trial import Work
 
 LAST = 100  # jobs of a kind that its pace is learned from
 RECENT = 10  # jobs of this session that say how fast the machine is now
 RIDGE = 0.1  # holds FLOPs, steps and trainings to equal parts of the time where jobs do not tell them apart
-ROUNDS = 50  # of coordinate descent, which settles in a few
 
 
 class Pace:
@@ -71,21 +74,13 @@ def fit(known: Sequence[tuple[Work, float]]) -> Work:
 
     By least squares of relative errors; then all are scaled so that the sum of the seconds is right.
     """
-    parts = [(work.flops, work.steps, work.trainings) for work, _ in known]
-    sizes = [sum(column) / len(known) or 1.0 for column in zip(*parts, strict=True)]
-    mean = sum(seconds for _, seconds in known) / len(known)
-    rows = [
-        [mean * value / size / seconds for value, size in zip(part, sizes, strict=True)]
-        for part, (_, seconds) in zip(parts, known, strict=True)
-    ]
-    used = [j for j in range(3) if any(row[j] for row in rows)]
-    weights = [1 / len(used) if j in used else 0.0 for j in range(3)]
-    for _ in range(ROUNDS):
-        for j in used:
-            square = sum(row[j] ** 2 for row in rows) + RIDGE
-            rest = sum(row[j] * (1 - sum(weights[k] * row[k] for k in used if k != j)) for row in rows)
-            weights[j] = max(0.0, (rest + RIDGE / len(used)) / square)
-    pace = [mean * weight / size for weight, size in zip(weights, sizes, strict=True)]
-    expected = sum(pace[j] * part[j] for part in parts for j in range(3))
-    scale = sum(seconds for _, seconds in known) / expected
-    return Work(*(scale * value for value in pace))
+    parts = np.array([(work.flops, work.steps, work.trainings) for work, _ in known])
+    seconds = np.array([seconds for _, seconds in known])
+    sizes = parts.mean(0)
+    used = np.flatnonzero(sizes)
+    rows = seconds.mean() * parts[:, used] / sizes[used] / seconds[:, None]
+    ridge = math.sqrt(RIDGE) * np.eye(len(used))
+    weights, _ = nnls(np.vstack([rows, ridge]), np.append(np.ones(len(rows)), ridge.sum(0) / len(used)))
+    pace = np.zeros(3)
+    pace[used] = weights / sizes[used]
+    return Work(*(pace * seconds.sum() / (parts @ pace).sum()).tolist())

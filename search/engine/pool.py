@@ -44,22 +44,16 @@ PARTING_SECONDS = 30.0  # that workers have to end once one with which they shar
 
 @dataclass(eq=False)
 class _Running:
-    """A job, the workers that have it, when it must be done, and what is known of it.
-
-    Attributes:
-        streams: of events, of the workers that have not ended, and the rank of each.
-        results: of those that have ended, and what is said of others that do not end in time.
-        alone: whether no other worker uses the card.
-        step: of the last sign of life.
-    """
+    """A job, the workers that have it, when it must be done, and what is known of it."""
 
     group: WorkerGroup
     job: Job
     deadline: float
-    streams: dict[Any, int]
-    alone: bool = False
+    streams: dict[Any, int]  # of events, of the workers that have not ended, and the rank of each
+    alone: bool = False  # whether no other worker uses the card
+    # of those that have ended, and what is said of others that do not end in time
     results: dict[int, JobResult] = field(default_factory=dict)
-    step: int = 0
+    step: int = 0  # of the last sign of life
 
     @property
     def result(self) -> JobResult:
@@ -68,7 +62,7 @@ class _Running:
 
     @property
     def rendezvous(self) -> str:
-        """Where its workers meet, or those of one step of a bank; "" for a worker that is alone."""
+        """Where its workers meet; "" for a worker that is alone."""
         return self.job.member.rendezvous if isinstance(self.job, TrainJob | SupernetJob) else ""
 
 
@@ -77,8 +71,7 @@ class Pool:
 
     Where latencies are measured on this machine (in `setting`), it is one worker, which trains and measures in turn.
 
-    Raises:
-        InputError: if the cluster is not there or cannot hold a worker.
+    Raises InputError if the cluster is not there or cannot hold a worker.
     """
 
     def __init__(self, resources: Resources, data: DataSet, most: int, setting: LatencySetting | None = None) -> None:
@@ -224,19 +217,17 @@ class Pool:
             self._hurry_others(running, event.error)
         return None if running.streams else self._end(running, broken=False)
 
-    def _hurry_others(self, failed: _Running, why: str) -> None:
+    def _hurry_others(self, running: _Running, why: str) -> None:
         """The workers that share a job with one that failed learn of it when they next exchange gradients, or never."""
-        for running in set(self._running.values()):
-            if failed.rendezvous and running.rendezvous == failed.rendezvous:
-                running.deadline = min(running.deadline, time.monotonic() + PARTING_SECONDS)
-                for rank in running.streams.values():
-                    running.results.setdefault(rank, JobResult(running.job.id, Status.LOST, error=why))
+        running.deadline = min(running.deadline, time.monotonic() + PARTING_SECONDS)
+        for rank in running.streams.values():
+            running.results.setdefault(rank, JobResult(running.job.id, Status.LOST, error=why))
 
     def _end(self, running: _Running, broken: bool) -> JobResult | None:
         """Take a job from its workers, which are replaced if they are broken. None of one that is tried once more."""
         for stream in running.streams:
             del self._running[stream]
-        if isinstance(running.job, TrainJob) and running.rendezvous:
+        if running.rendezvous:
             Path(running.rendezvous).unlink(missing_ok=True)  # nobody waits there any more
         group, fed = running.group, running.result.how.get("fed")
         if fed and not self._starved:
@@ -260,7 +251,6 @@ class Pool:
                 self._run(group, job, alone=True)
 
     def _restart(self, group: WorkerGroup) -> None:
-        """Replace a group."""
         self._starting = {ref: of for ref, of in self._starting.items() if of is not group}
         self._cards.pop(group, None)
         group.end()

@@ -21,7 +21,7 @@ from ...results.render.terminal import html_of, plain
 from ...results.runs.events import Line
 from ...results.runs.record import Record
 from ...results.runs.status import FAILED, UNTRAINED, Status
-from ..training.bank_jobs import BankJobId, SupernetJob
+from ..training.bank_jobs import SupernetJob
 from ..training.job import Job, JobId, Progress, TrainJob
 from ..trials.forecast import Known
 from .pace import Pace
@@ -34,25 +34,13 @@ LEAST_SECONDS = 1.0  # left until all is done
 
 @dataclass
 class Running:
-    """A job at a worker.
-
-    Attributes:
-        known: what it takes.
-        began: when its worker was free for it.
-        is_first: whether its worker may still have had to start.
-        tick: the last point of its curve.
-    """
+    """A job at a worker."""
 
     job: Job
-    known: Known | None
-    began: float
-    is_first: bool
-    tick: Progress | None = None
-
-    @property
-    def slots(self) -> int:
-        """Workers that it has."""
-        return self.job.member.world if isinstance(self.job, SupernetJob) else 1
+    known: Known | None  # what it takes
+    began: float  # when its worker was free for it
+    is_first: bool  # whether its worker may still have had to start
+    tick: Progress | None = None  # the last point of its curve
 
     @property
     def share(self) -> float:
@@ -93,10 +81,9 @@ class ProgressCounts:
             self._pace.add(kind, work, seconds, earlier=True)
 
     def started(self, job: Job) -> None:
-        if not isinstance(job.id, BankJobId) or not job.id.rank:  # workers that train the bank together have one line
-            began = self._free.popleft() if self._free else time.monotonic()
-            self.running[job.id] = Running(job, self.shown.work(job), began, self._jobs_ended == 0)
-            self._workers = max(self._workers, sum(running.slots for running in self.running.values()))
+        began = self._free.popleft() if self._free else time.monotonic()
+        self.running[job.id] = Running(job, self.shown.work(job), began, self._jobs_ended == 0)
+        self._workers = max(self._workers, len(self.running))
 
     def tick(self, tick: Progress) -> None:
         if running := self.running.get(tick.job):
@@ -115,10 +102,9 @@ class ProgressCounts:
             self._learn(self._pace, running, (running.share or 1.0) if running.is_first else 1.0)
 
     def _learn(self, pace: Pace, running: Running, share: float) -> None:
-        """Take in what a share of a job took."""
         if running.known and share:
             kind, work = running.known
-            pace.add(kind, work * share, running.seconds * running.slots)
+            pace.add(kind, work * share, running.seconds)
 
     def refresh(self) -> None:
         """Draw anew, where anything is drawn."""
@@ -147,13 +133,12 @@ class ProgressCounts:
         for running in self.running.values():
             seconds = (pace.seconds(*running.known) or 0.0) if running.known else 0.0
             bulk -= running.share * seconds
-            longest = max(longest, (1 - running.share) * seconds / running.slots)
+            longest = max(longest, (1 - running.share) * seconds)
         last = [pace.seconds(kind, work) or 0.0 for kind, work in self.shown.last()]
         end = max(sum(last) / self._workers, *last, 0.0)
         return max((bulk - sum(last)) / self._workers + end, longest, 0.0 if self.shown.done else LEAST_SECONDS)
 
     def _first_pace(self) -> Pace:
-        """The pace of the jobs that run, before one has ended."""
         pace = Pace()
         for running in self.running.values():
             self._learn(pace, running, running.share)
@@ -264,7 +249,6 @@ class LiveView(ProgressCounts):
         return Text(" · ".join(parts))
 
     def _left(self) -> list[str]:
-        """How much work is left, and how long that takes."""
         work, seconds = f"about {short(self.work_left())} FLOP left", self.seconds_left()
         if seconds is None:
             return [work, "workers are starting" if not self.running else "no rate yet"]

@@ -70,11 +70,7 @@ def check_alone(resources: Resources, setting: LatencySetting, nodes: Sequence[N
 
 
 def worker_slots(resources: Resources, nodes: Sequence[Node]) -> int:
-    """Trials at a time; at least one must fit.
-
-    Raises:
-        InputError: if they do not fit, naming the option.
-    """
+    """Trials at a time; at least one must fit; InputError if they do not fit, naming the option."""
     cpus, gpus, world = resources.cpus, resources.gpus or 0.0, resources.world
     slots = sum(_device_slots(resources, nodes))
     fits = slots // world

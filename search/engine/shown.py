@@ -22,8 +22,7 @@ from ..training.bank_jobs import EvaluateJob, SupernetJob
 from ..training.job import Job, JobId, LatencyJob, Progress, TrainJob, TrialJob
 from ..trials.forecast import Forecast, Known
 from ..trials.search_trials import SearchTrials
-from ..trials.trial import Trial
-from ..trials.work import Work
+from ..trials.trial import Trial, Work
 
 FRONT_ROWS = 12
 
@@ -41,14 +40,14 @@ class ProgressView(Protocol):
 class Shown(Protocol):
     """The work that a view shows: a search, or a plan of trainings."""
 
-    @property
-    def live(self) -> Mapping[int, Trial]: ...  # trials under way that train
+    live: Mapping[int, Trial]  # trials under way that train
 
     @property
     def records(self) -> Sequence[Record]: ...  # of the nets that have ended
 
     @property
-    def statuses(self) -> Counter[Status]: ...  # how many of them ended how
+    def statuses(self) -> Counter[Status]:  # how many of them ended how
+        return Counter(record.status for record in self.records)
 
     @property
     def counts(self) -> str: ...  # how much of it is done, as "3 of 16 nets"
@@ -63,7 +62,8 @@ class Shown(Protocol):
 
     def left(self) -> Mapping[str, Work]: ...  # of all that has not ended, by kind; running jobs count from their start
 
-    def last(self) -> Iterable[Known]: ...  # of it the trainings that come one by one at the end
+    def last(self) -> Iterable[Known]:  # of it the trainings that come one by one at the end
+        return ()
 
     def known(self) -> Iterable[tuple[str, Work, float]]: ...  # kind, amount and seconds of what ended before
 
@@ -74,12 +74,12 @@ class Shown(Protocol):
     def table(self) -> RenderableType: ...  # what has been found so far
 
 
-class ShownSearch:
+class ShownSearch(Forecast, Shown):
     """A search: its work is what its forecast counts, and the front is what it has found."""
 
     def __init__(self, trials: SearchTrials) -> None:
-        self.trials, self.forecast = trials, Forecast(trials)
-        self.live = trials.live
+        super().__init__(trials)
+        self.trials, self.live = trials, trials.live
 
     @property
     def records(self) -> Sequence[Record]:
@@ -100,13 +100,13 @@ class ShownSearch:
         budget = trials.budget
         if trials.settings.trials >= UNLIMITED and budget.limit < math.inf:
             return f"{nets - again} nets{on}, {self.share:.0%} of {short(budget.limit)} FLOPs"
-        return f"{nets - again} of {self.forecast.nets} nets{on}"
+        return f"{nets - again} of {self.nets} nets{on}"
 
     @property
     def share(self) -> float:
         """FLOPs of trainings that have ended, as a share of those in all; with a bank, of nets."""
         if self.trials.shared:
-            return min(1.0, trained(self.statuses) / max(1, self.forecast.nets))
+            return min(1.0, trained(self.statuses) / max(1, self.nets))
         spent = sum(work.flops for work in self.trials.tally.spent.values())
         limit = self.trials.budget.limit
         return spent / min(limit, max(1.0, spent + sum(work.flops for work in self.left().values())))
@@ -115,18 +115,6 @@ class ShownSearch:
     def done(self) -> bool:
         trials = self.trials
         return not trials.live and trials.proposed_all and not (trials.settings.polish and trials.finetuning.waits)
-
-    def work(self, job: Job) -> Known | None:
-        return self.forecast.work(job)
-
-    def left(self) -> Mapping[str, Work]:
-        return self.forecast.left()
-
-    def last(self) -> Iterable[Known]:
-        return self.forecast.last()
-
-    def known(self) -> Iterable[tuple[str, Work, float]]:
-        return self.forecast.known()
 
     def name(self, job: Job) -> str:
         match job:

@@ -12,6 +12,7 @@ import ray
 from ray.util import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from ..training.bank_jobs import SupernetJob
 from ..training.job import Job, TrainJob
 from ..training.member import Member
 from .driver_files import DriverFiles
@@ -22,27 +23,20 @@ RENDEZVOUS = "rendezvous-"  # beginning of the names of files by which the worke
 
 @dataclass(eq=False, frozen=True)
 class WorkerGroup:
-    """Workers that start and end together; the first one does alone what needs one device.
+    """Workers that start and end together; the first one does alone what needs one device."""
 
-    Attributes:
-        workers: Ray actors.
-        placement: what Ray reserves for them together; None for one.
-    """
-
-    workers: Sequence[Any]
-    placement: Any = None
+    workers: Sequence[Any]  # Ray actors
+    placement: Any = None  # what Ray reserves for them together; None for one
 
     def shared(self, job: Job, local: bool) -> list[Job]:
         """What each worker is asked: a training is for all of them, every other job for the first.
 
-        Args:
-            local: whether all workers are on the driver's machine.
+        `local`: whether all workers are on the driver's machine.
         """
-        if len(self.workers) == 1 or not isinstance(job, TrainJob):
+        if len(self.workers) == 1 or not isinstance(job, TrainJob | SupernetJob):
             return [job]
         meet = Path(job.checkpoint).with_name(RENDEZVOUS + secrets.token_hex(8))
         meet.parent.mkdir(parents=True, exist_ok=True)
-        meet.touch()
         members = (Member(rank, len(self.workers), str(meet), local) for rank in range(len(self.workers)))
         return [replace(job, member=member) for member in members]
 
@@ -57,8 +51,7 @@ class WorkerGroup:
 def open_workers(worker: type, resources: Resources, threads: int, files: DriverFiles | None = None) -> WorkerGroup:
     """Start the workers of a trial, with so many threads each: on one node where one has room for them.
 
-    Args:
-        files: of the driver, for those that may be on other nodes.
+    `files`: of the driver, for those that may be on other nodes.
     """
     cpus, gpus = resources.cpus, resources.gpus_of_worker
     kind: Any = ray.remote(num_cpus=cpus, num_gpus=gpus)(worker)

@@ -44,23 +44,14 @@ ZOO = "zoo"
 
 @dataclass(frozen=True)
 class Explain:
-    """Settings of `explain`.
+    """Settings of `explain`."""
 
-    Attributes:
-        net: RUN or RUN:TRIAL; of a run its best net, of a study's all.
-        against: a trial of the run, RUN:TRIAL, "zoo" for the plain ResNet of the run next in MACs, or "".
-        analyses: their names; () takes all.
-        samples: validation images, at most.
-        device: where the nets are.
-        out: folder of pictures and tables; None is explain/ in the run's.
-    """
-
-    net: str
-    against: str = ""
-    analyses: tuple[str, ...] = ()
-    samples: int = 1024
-    device: str = "cpu"
-    out: Path | None = None
+    net: str  # RUN or RUN:TRIAL; of a run its best net, of a study's all
+    against: str = ""  # a trial of the run, RUN:TRIAL, "zoo" for the plain ResNet of the run next in MACs, or ""
+    analyses: tuple[str, ...] = ()  # their names; () takes all
+    samples: int = 1024  # validation images, at most
+    device: str = "cpu"  # where the nets are
+    out: Path | None = None  # folder of pictures and tables; None is explain/ in the run's
 
     def __post_init__(self) -> None:
         chosen(self.analyses)
@@ -73,9 +64,8 @@ class Explain:
 def explain(config: Explain, console: Console) -> dict[str, Any]:
     """Do the analyses, write their pictures and tables; returns the content of explain.json.
 
-    Raises:
-        InputError: if there is no such net, its weights are gone, the data are not those of the run any more, or
-            something asked for does not go with a study.
+    InputError if there is no such net, its weights are gone, the data are not those of the run any more, or something
+    asked for does not go with a study.
     """
     run, trial = parse_run_spec(config.net)
     study: list[StudyNet] = []

@@ -42,11 +42,7 @@ class StudyNet(TrainedNet):
 
 
 def study_nets(run: Path, data: DataSet) -> list[StudyNet]:
-    """The nets of a study that were trained on all classes, in the order of their trainings.
-
-    Raises:
-        InputError: if there is none.
-    """
+    """The nets of a study that were trained on all classes, in the order of their trainings; at least one."""
     name = read_settings(run)["settings"]["study"]
     records = [r for r in read_records(run) if r.status == Status.OK and r.factors and not r.data.get("classes")]
     if not records:
@@ -84,9 +80,8 @@ def study_parts(
 def reference(name: str, net: StudyNet, nets: Sequence[StudyNet]) -> StudyNet | None:
     """The net that another is held against; of another seed, if there is one: equal seeds begin with equal weights.
 
-    Args:
-        name: "cka" takes the last of its panel, such as the one trained on all data; "cka_between" the largest net of
-            its family of the same label; other analyses take none.
+    "cka" takes the last of its panel, such as the one trained on all data; "cka_between" the largest net of its family
+    of the same label; other analyses take none.
     """
     candidates: list[StudyNet] = []
     if name == "cka":

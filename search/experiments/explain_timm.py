@@ -29,11 +29,7 @@ from .trained_nets import analysis_context
 
 
 def explain_timm(config: Explain, data: DataConfig, console: Console) -> dict[str, Any]:
-    """Explain timm:NAME; pictures are read at the net's own size unless one is asked for.
-
-    Raises:
-        InputError: if timm has no such net or it does not take such images, or a run is asked for.
-    """
+    """Explain timm:NAME, which is of no run; pictures are read at the net's own size unless one is asked for."""
     if config.against:
         raise InputError(f"explain: {config.net} is of no run, which --against is for")
     name = config.net.removeprefix(TIMM)

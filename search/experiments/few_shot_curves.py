@@ -35,21 +35,14 @@ TOO_FEW = "no episodes: too few validation images a class"
 
 @dataclass(frozen=True)
 class FewShotConfig:
-    """Settings of few-shot curves.
-
-    Attributes:
-        shots: training images a class, of probes and episodes.
-        ways: classes of an episode.
-        episodes: number of each kind.
-        seeds: draws of the probes' images.
-    """
+    """Settings of few-shot curves."""
 
     weights: WeightsSpec
     data: DataConfig
-    shots: tuple[int, ...]
-    ways: tuple[int, ...]
-    episodes: int
-    seeds: int
+    shots: tuple[int, ...]  # training images a class, of probes and episodes
+    ways: tuple[int, ...]  # classes of an episode
+    episodes: int  # number of each kind
+    seeds: int  # draws of the probes' images
 
     def __post_init__(self) -> None:
         for name, values in (("shots", self.shots), ("ways", self.ways), ("episodes", (self.episodes,))):
@@ -63,12 +56,10 @@ class FewShotConfig:
 def few_shot_curves(config: FewShotConfig, console: Console) -> dict[str, Any]:
     """The weights' curves: "probe", accuracy on all classes by shots, and "episodes", by ways and shots.
 
-    Episodes are drawn from classes that the net was not trained on, as far as that is known; where it was
-    trained on all of them, "seen" says so. Where classes have few validation images episodes ask about
-    fewer "queries" a class, and with none left there are no episodes.
-
-    Raises:
-        InputError: if weights or data cannot be read, or a class has too few images.
+    Episodes are drawn from classes that the net was not trained on, as far as that is known; where it was trained on
+    all of them, "seen" says so. Where classes have few validation images episodes ask about fewer "queries" a class,
+    and with none left there are no episodes. InputError if weights or data cannot be read, or a class has too few
+    images.
     """
     weights, data = config.weights.find(), load_classes(config.data, console)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -27,7 +27,7 @@ from ..data.dataset import DataSet
 from ..data.views import WHOLE, View, seen
 from ..pretrained import Pretrained
 from ..run_config import RunConfig
-from ..training.job import FewShot, InitWeights, JobId, JobResult, TrainJob, Workers
+from ..training.job import FewShot, InitWeights, JobId, JobResult, TrainJob
 from ..training.recipe import Recipe
 from ..training.trainer_file import TrainerFile
 from ..trials.live import LiveTrials
@@ -98,40 +98,25 @@ def repeated(
 
 @dataclass(frozen=True)
 class ExperimentContext:
-    """Run and data that a plan is carried out on.
-
-    Attributes:
-        kind: of its records, "retrain" or "study".
-        data: that all of it is trained on.
-        run: where, for how long, and which trackers are told.
-        settings: what the command was given, kept in run.json.
-        pretrained: weights that trainings start from, kept in the folder.
-        about: what it is for, in a line that is printed once all is checked.
-        trainer: the user's own training; None is ours.
-        recipes: as `DecidedRecipe.kept`.
-    """
+    """Run and data that a plan is carried out on."""
 
     folder: Path
-    kind: str
-    data: DataSet
-    run: RunConfig = field(default_factory=RunConfig)
-    settings: dict[str, Any] = field(default_factory=dict)
-    pretrained: Pretrained | None = None
-    about: str = ""
+    kind: str  # of its records, "retrain" or "study"
+    data: DataSet  # that all of it is trained on
+    run: RunConfig = field(default_factory=RunConfig)  # where, for how long, and which trackers are told
+    settings: dict[str, Any] = field(default_factory=dict)  # what the command was given, kept in run.json
+    pretrained: Pretrained | None = None  # weights that trainings start from, kept in the folder
+    about: str = ""  # what it is for, in a line that is printed once all is checked
     metric: Metric = field(default_factory=Metric)
-    trainer: TrainerFile | None = None
-    recipes: dict[str, Any] = field(default_factory=dict)
+    trainer: TrainerFile | None = None  # the user's own training; None is ours
+    recipes: dict[str, Any] = field(default_factory=dict)  # as `DecidedRecipe.kept`
 
 
 class PlanTrials(Producer):
     """The trials of a plan. Opened on a folder that has some of them, it takes up what is left.
 
-    A training that starts from another's weights waits for it.
-
-    Attributes:
-        plan: the trainings so far, by identity.
-        ended: their records, by identity.
-        live: trials under way, by number.
+    A training that starts from another's weights waits for it. `plan` are the trainings so far and `ended` their
+    records, by identity, `live` the trials under way.
     """
 
     def __init__(self, plan: Sequence[Training], context: ExperimentContext, store: Store) -> None:
@@ -165,7 +150,7 @@ class PlanTrials(Producer):
         trial = self.live.get(job) if isinstance(job, int) else None
         return self.plan[trial.record_fields["training_id"]] if trial else None
 
-    def next(self, workers: Workers) -> TrainJob | Record | Idle:
+    def next(self) -> TrainJob | Record | Idle:
         """The next training whose start is there; the record of one whose start has failed."""
         if trial := self.live.next_queued():
             return self._job(trial)

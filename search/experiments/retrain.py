@@ -39,27 +39,17 @@ TOP = 3
 
 @dataclass(frozen=True)
 class Retrain:
-    """Settings of a retraining: which nets of a search, how and where.
-
-    Attributes:
-        run: where, for how long, and which trackers are told.
-        top: so many nets: the recommended one, then by Pareto rank and accuracy.
-        trials: these nets instead.
-        limits: largest cost of a net, by kind of cost.
-        recipe: None takes that of the search, which is each net's own where it was searched too.
-        epochs: of the recipe; None leaves them.
-        trainer: the user's own training, where that is how the search trained.
-    """
+    """Settings of a retraining: which nets of a search, how and where."""
 
     search: Path
     seeds: int
-    run: RunConfig
-    top: int = TOP
-    trials: tuple[int, ...] = ()
-    limits: Mapping[str, float] = field(default_factory=dict)
-    recipe: Recipe | None = None
-    epochs: float | None = None
-    trainer: TrainerFile | None = None
+    run: RunConfig  # where, for how long, and which trackers are told
+    top: int = TOP  # so many nets: the recommended one, then by Pareto rank and accuracy
+    trials: tuple[int, ...] = ()  # these nets instead
+    limits: Mapping[str, float] = field(default_factory=dict)  # largest cost of a net, by kind of cost
+    recipe: Recipe | None = None  # None takes that of the search, which is each net's own where it was searched too
+    epochs: float | None = None  # of the recipe; None leaves them
+    trainer: TrainerFile | None = None  # the user's own training, where that is how the search trained
 
     def __post_init__(self) -> None:
         check_count("seeds", self.seeds, most=MAX_SEEDS)
@@ -71,9 +61,8 @@ class Retrain:
 def retrain(config: Retrain, console: Console) -> list[Record]:
     """Retrain, or go on with it; the best weights of each net are kept. Returns the records of all trainings.
 
-    Raises:
-        InputError: if there is no such net, or the data are not those of the search.
-        OperationError: if workers do not start or everything fails.
+    InputError if there is no such net, or the data are not those of the search; OperationError if workers do not start
+    or everything fails.
     """
     run, trainer = config.search, config.trainer
     _check_trainer(run, trainer)
@@ -106,10 +95,7 @@ def retrain(config: Retrain, console: Console) -> list[Record]:
 
 
 def unseen_seeds(records: Sequence[Record], count: int) -> list[int]:
-    """The first so many seeds that no net of the search was trained with: those made nets look good.
-
-    One list for all nets, so that they can be compared seed by seed.
-    """
+    """The first seeds, for all nets, that no net of the search was trained with: those made nets look good."""
     seen = {seed for r in records for seed in (r.seed, *map(int, r.accuracies))}
     return [seed for seed in range(count + len(seen)) if seed not in seen][:count]
 

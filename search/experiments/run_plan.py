@@ -27,6 +27,7 @@ from ..data.load import load_at
 from ..data.views import WHOLE
 from ..driver import Driver
 from ..engine.resources import check_one_device
+from ..engine.shown import Shown
 from ..fitted_recipe import DecidedRecipe, decided_recipe
 from ..run import drive
 from ..run_config import RunConfig
@@ -35,26 +36,19 @@ from ..training import recipes
 from ..training.job import Job
 from ..training.recipe import Recipe, check_devices, check_on
 from ..trials.forecast import ALONE, Known
-from ..trials.work import Work
+from ..trials.trial import Work
 from .plan import ExperimentContext, PlanTrials, Training
 
 
 @dataclass(frozen=True)
 class ExperimentConfig:
-    """Settings that all experiments share: nets are trained on some data by a recipe, with several seeds.
+    """Settings that all experiments share: nets are trained on some data by a recipe, with several seeds."""
 
-    Attributes:
-        data: that all of it is trained on.
-        seeds: number of trainings of each net.
-        name: of the run; "" derives it from the inputs.
-        run: where, for how long, and which trackers are told.
-    """
-
-    data: DataConfig
+    data: DataConfig  # that all of it is trained on
     recipe: Recipe
-    seeds: int
-    name: str
-    run: RunConfig
+    seeds: int  # number of trainings of each net
+    name: str  # of the run; "" derives it from the inputs
+    run: RunConfig  # where, for how long, and which trackers are told
 
     def __post_init__(self) -> None:
         check_count("seeds", self.seeds, most=MAX_SEEDS)
@@ -71,9 +65,8 @@ class ExperimentConfig:
 def run_experiment(plan: Sequence[Training], context: ExperimentContext, console: Console) -> list[Record]:
     """Train what of the plan is not trained yet. Returns the records in its order: of all, unless the time was over.
 
-    Raises:
-        InputError: if the folder holds trainings on other data, or a recipe or net does not fit the data.
-        OperationError: if workers do not start or everything fails.
+    InputError if the folder holds trainings on other data, or a recipe or net does not fit the data; OperationError if
+    workers do not start or everything fails.
     """
     data, folder = context.data, context.folder
     if context.trainer:
@@ -135,7 +128,7 @@ def _check_same_plan(context: ExperimentContext) -> None:
         raise InputError(f"{folder} holds other trainings: {'; '.join(differing)}; {hint}")
 
 
-class ShownPlan:
+class ShownPlan(Shown):
     """A plan in the live view."""
 
     def __init__(self, trials: PlanTrials) -> None:
@@ -169,9 +162,6 @@ class ShownPlan:
     def left(self) -> Mapping[str, Work]:
         plan, ended = self.trials.plan, self.trials.ended
         return {ALONE: sum((self._work(t) for i, t in plan.items() if i not in ended), Work())}
-
-    def last(self) -> Iterable[Known]:
-        return ()
 
     def known(self) -> Iterable[tuple[str, Work, float]]:
         plan = self.trials.plan

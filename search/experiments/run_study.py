@@ -35,15 +35,7 @@ class StudyConfig(ExperimentConfig):
 
 
 def run_study(config: StudyConfig, console: Console) -> tuple[dict[str, Any], RenderableType]:
-    """Carry out a study, or resume it: train what is not trained yet, write its table and its plot.
-
-    Returns:
-        The content of table.json, and the table for the terminal.
-
-    Raises:
-        InputError: if something asked for is wrong.
-        OperationError: if workers do not start or everything fails.
-    """
+    """Carry out a study, or resume it, and write table and plot; return what table.json holds, and the table drawn."""
     chosen, data = STUDIES[config.study], config.opened(console)
     named = "quick" if config.quick else "", config.cnn.replace("resnet", "")
     name = config.name or plain_name(config.study, config.data.name, *named)

@@ -18,18 +18,13 @@ from .study_nets import StudySetting, with_grid
 
 @dataclass(frozen=True)
 class Study:
-    """A study.
+    """A study."""
 
-    Attributes:
-        about: one sentence, for lists.
-        source: who asked it first, and where.
-        plan: its trainings; those with factors are rows of its table, the others serve them.
-        plots: of its table; where the metrics depend on the data, a function.
-    """
-
-    about: str
-    source: str
+    about: str  # one sentence, for lists
+    source: str  # who asked it first, and where
+    # its trainings; those with factors are rows of its table, the others serve them
     plan: Callable[[StudySetting], Iterator[Training]]
+    # of its table; where the metrics depend on the data, a function
     plots: PlotSpec | Callable[[StudySetting], PlotSpec]
 
     def plot(self, setting: StudySetting) -> PlotSpec:
@@ -37,10 +32,7 @@ class Study:
 
 
 def data_sizes(setting: StudySetting) -> Iterator[Training]:
-    """Each family on each share of the data, for equally many steps: only the variety of the images differs.
-
-    A share is drawn anew for each seed, smaller ones within larger ones.
-    """
+    """Each family on shares of the data, smaller within larger ones, for equally many steps."""
     for share, family in product(setting.shares, setting.families):
         yield from setting.repeated(setting.net(family, "m"), {"net": family, "fraction": share}, share=share)
 
@@ -143,10 +135,7 @@ def skips(setting: StudySetting) -> Iterator[Training]:
 
 
 def masked(setting: StudySetting) -> Iterator[Training]:
-    """Pre-training sees all images and no labels.
-
-    From scratch is trained as long as the fine-tuning, and once more twice as long: the compute of both together.
-    """
+    """Pre-training without labels, then fine-tuning; from scratch as long as that, and twice as long, as both are."""
     net = setting.net("vit", "m")
     twice = {"recipe": replace(setting.recipe, epochs=2 * setting.recipe.epochs), "steps": 2 * setting.steps}
     for seed in range(setting.seeds):

@@ -40,19 +40,13 @@ QUICK_SEEDS = 2
 
 @dataclass(frozen=True)
 class StudySetting:
-    """Setting that a study's plan is made for.
-
-    Attributes:
-        seeds: number of trainings of each net.
-        quick: few points and short trainings: to see that it works, not to learn from.
-        cnn: family of the CNN that others are compared with, of `CNNS`.
-    """
+    """Setting that a study's plan is made for."""
 
     data: DataSet
     recipe: Recipe
-    seeds: int
-    quick: bool = False
-    cnn: str = "resnet"
+    seeds: int  # number of trainings of each net
+    quick: bool = False  # few points and short trainings: to see that it works, not to learn from
+    cnn: str = "resnet"  # family of the CNN that others are compared with, of `CNNS`
 
     @property
     def steps(self) -> int:
@@ -115,10 +109,8 @@ class StudySetting:
 def net_of(family: str, size: str, image: Map) -> Genotype:
     """The net of a family (of `FAMILIES` or `CNNS`) and size ("s", "m", "l") for images of `image` px.
 
-    "bit" is the ResNet with GroupNorm and weight-standardised convs (Kolesnikov et al., ECCV 2020).
-
-    Raises:
-        InputError: if family or size is unknown.
+    "bit" is the ResNet with GroupNorm and weight-standardised convs (Kolesnikov et al., ECCV 2020). InputError if
+    family or size is unknown.
     """
     number = SIZES.index(check_choice("size", size, SIZES))
     check_choice("family", family, (*FAMILIES, *CNNS))

@@ -17,7 +17,7 @@ from ...results.runs.store import plain_name, run_folder
 from ...results.runs.weights_spec import WeightsSpec
 from ..pretrained import starting_from
 from ..references import check_drop_path
-from ..training.freezing import FREEZE_POLICIES
+from ..training.job import FREEZE_POLICIES
 from ..training.recipe import Recipe
 from .plan import ExperimentContext, repeated
 from .run_plan import ExperimentConfig, run_experiment
@@ -25,16 +25,12 @@ from .run_plan import ExperimentConfig, run_experiment
 
 @dataclass(frozen=True)
 class Train(ExperimentConfig):
-    """Training of one net.
+    """Training of one net."""
 
-    Attributes:
-        net: a zoo name, a genotype's .json file, RUN:TRIAL or timm:NAME, trained from fresh weights; or trained weights
-            to start from, with a new head.
-        freeze: which parts are frozen, of `FREEZE_POLICIES`; of weights alone.
-    """
-
+    # a zoo name, a genotype's .json file, RUN:TRIAL or timm:NAME, trained from fresh weights; or trained weights to
+    # start from, with a new head
     net: str | WeightsSpec
-    freeze: str = "none"
+    freeze: str = "none"  # which parts are frozen, of `FREEZE_POLICIES`; of weights alone
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -44,9 +40,8 @@ class Train(ExperimentConfig):
 def train(config: Train, console: Console) -> tuple[Path, list[Record]]:
     """Train, or go on with it. Returns the run's folder and the records.
 
-    Raises:
-        InputError: if the net or the data cannot be read, or do not fit each other.
-        OperationError: if workers do not start or everything fails.
+    InputError if the net or the data cannot be read, or do not fit each other; OperationError if workers do not start
+    or everything fails.
     """
     data, pretrained = config.opened(console), None
     if isinstance(config.net, str):
@@ -70,11 +65,7 @@ def train(config: Train, console: Console) -> tuple[Path, list[Record]]:
 
 
 def named_net(arch: str, image_size: Map, recipe: Recipe) -> Net:
-    """The net of a zoo name, a genotype's .json file, RUN:TRIAL or timm:NAME, to be trained from fresh weights.
-
-    Raises:
-        InputError: if there is none, or timm's cannot have the recipe's stochastic depth.
-    """
+    """The net of a zoo name, .json file, RUN:TRIAL or timm:NAME, for fresh weights; InputError if there is none."""
     if not arch.startswith(TIMM):
         return find_arch(arch, "x".join(map(str, image_size)))[0]
     net = TimmNet(arch.removeprefix(TIMM))

@@ -23,6 +23,8 @@ from ...archs.timm_net import CutNet, Net, net_from_dict
 from ...archs.timm_network import build_net
 from ...archs.weights import fill, read
 from ...results.analysis_tools.inputs import AnalysisInput, Images, Objective
+from ...results.export.export_net import ScoringImages
+from ...results.export.quantize import MAX_IMAGES
 from ...results.runs.record import Record
 from ...results.runs.store import read_data_facts, read_settings, write_json
 from ...results.runs.trained_weights import trained_weights
@@ -36,6 +38,7 @@ from ..training.optim import optimizer_for
 from ..training.recipe import Recipe
 
 MINIBATCHES, MINIBATCH = 16, 16  # of augmented training images: Park & Kim take batches of 16
+MAX_SCORED = 5000  # validation images of an export: beyond, the noise of the choice is below half a point
 EDITION = 4  # of what analyses measure: what an earlier one cached is not read
 
 
@@ -67,25 +70,16 @@ class TrainedNet:
 
 @dataclass(frozen=True, eq=False)
 class AnalysisContext:
-    """What the nets of a run are analysed on.
-
-    Attributes:
-        images: of the validation split, the same ones each time, with black 0 and white 1.
-        minibatches: of training images, for each net.
-    """
+    """What the nets of a run are analysed on."""
 
     data: DataSet
-    images: Images
-    minibatches: int
+    images: Images  # of the validation split, the same ones each time, with black 0 and white 1
+    minibatches: int  # of training images, for each net
 
     def analysis_input(self, net: TrainedNet) -> AnalysisInput:
-        """A net with its weights, and batches of its part of the training data, augmented by its recipe but not mixed.
+        """A trained net, and batches of its part of the training data, augmented by its recipe but not mixed.
 
-        Args:
-            net: trained to the end.
-
-        Raises:
-            InputError: if the weights are gone or are not the record's net's, or the record has no recipe.
+        InputError if the weights are gone or are not the record's net's, or the record has no recipe.
         """
         weights = trained_weights(net.home, net.record)
         device, recipe = self.images.x_NCHW.device, net.recipe
@@ -160,11 +154,7 @@ def objective_of(net: nn.Module, recipe: Recipe, weight_K: Tensor | None = None)
 
 
 def cached(path: Path, measure: Callable[[], Any]) -> Any:
-    """What this edition cached in the JSON file, whose name has its number, or what `measure` returns, then cached.
-
-    Raises:
-        InputError: if the file is there and is no JSON.
-    """
+    """What this edition cached in the JSON file, whose name gets its number, or what `measure` returns, then cached."""
     path = path.with_suffix(f".{EDITION}.json")
     if path.exists():
         try:
@@ -203,3 +193,13 @@ def data_of(run: Path, console: Console) -> DataSet:
     if data.split_hash != facts.get("split"):
         raise InputError(f"data: {data.name} is not what run {run.name} was trained on any more")
     return data
+
+
+def scoring_images(home: Path, record: Record, console: Console) -> ScoringImages:
+    """Images of the part of its data that a net was trained on, always the same, none of the test split."""
+    try:
+        data = seen(data_of(home, console), TrainedNet("", home, record).view)
+    except InputError as error:
+        raise InputError(f"export: int8 and half precision need the images of run {home.name}: {error}") from None
+    train, val = sample(len(data.train), MAX_IMAGES).numpy(), sample(len(data.val), MAX_SCORED).numpy()
+    return ScoringImages(images_at(data.train, train), images_at(data.val, val), data.val.y_N[val])

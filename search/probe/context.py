@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from ...archs.timm_net import Trunk
 from ...results.ranking.quantities import cost_value
 from ...results.runs.record import Record
 from ..data.dataset import DataSet
+from ..pretrained import OwnWeights
 from ..spec import SearchSpec
 from ..strategies.probe_order import PATIENCE, ProbeOrder, ProbePair
 from ..trials.devices import Devices
@@ -24,6 +25,7 @@ class ProbeContext:
         record_fields: fields that every record of the run shares.
         run_settings: what `run.json` holds as the settings; equal ones resume a run.
         devices: that cuts are measured on, where that is the objective or has a limit.
+        own: nets of our own among those of the pairs.
     """
 
     spec: SearchSpec
@@ -33,6 +35,7 @@ class ProbeContext:
     record_fields: dict[str, Any]
     run_settings: dict[str, Any]
     devices: Devices = field(default_factory=Devices)
+    own: tuple[OwnWeights, ...] = ()
 
     @property
     def images(self) -> int:
@@ -71,14 +74,21 @@ class ProbeContext:
         """The pair of a net and a side; None if this search has none."""
         return next((pair for pair in self.pairs if (pair.name, pair.side) == (name, side)), None)
 
+    def trunk_of(self, name: str) -> Trunk:
+        """The net of a pair: timm's by its name, or one of our own."""
+        return next((own.net for own in self.own if own.net.name == name), name)
+
+    def frozen_of(self, name: str) -> str:
+        """File of the weights of a net of our own; "" of timm's."""
+        return next((own.weights.start.weights for own in self.own if own.net.name == name), "")
+
     def cuts_of(self, name: str) -> int:
-        """How many blocks a net of timm has, after each of which it can be cut."""
-        return count_cuts(name)
+        """How many blocks a net has, after each of which it can be cut."""
+        return count_cuts(self.trunk_of(name))
 
 
-@lru_cache(maxsize=256)
-def count_cuts(name: str) -> int:
-    """How many cuts a net of timm has; timm and torch are loaded."""
+def count_cuts(net: Trunk) -> int:
+    """How many cuts a net has; timm and torch are loaded."""
     from ...archs.timm.cut_points import cut_points
 
-    return len(cut_points(name))
+    return len(cut_points(net))

@@ -14,12 +14,13 @@ from torch import Tensor
 
 from ...archs.cut_network import CutNetwork, cut_trunk
 from ...archs.files import atomic_write
+from ...archs.own_net import OwnNet
 from ...archs.timm.cut_points import cut_points
 from ...archs.timm.cuts import prune
 from ...archs.timm.models import create, origin_of
 from ...archs.timm.weights_files import find_weights, load_into
-from ...archs.timm_net import CountedCost, CutNet, net_cost
-from ...archs.weights import save
+from ...archs.timm_net import CountedCost, CutNet, Trunk, net_cost
+from ...archs.weights import read, save
 from ...results.metrics import scores
 from ...results.ranking.metric import Metric
 from ...results.ranking.pareto import front_of
@@ -57,7 +58,7 @@ def probe_job(job: ProbeJob, loader: DeviceLoader) -> JobResult:
     blocks = _blocks_within(job, len(data.classes))
     if not blocks:
         return JobResult(job.id, Status.OK, seconds=time.monotonic() - began)
-    state, source = _pretrained_state(job.net, job.weights_dir)
+    state, source = _pretrained_state(job.net, job.frozen or job.weights_dir)
     trunk = cut_trunk(job.net, job.side, state)
     prune(trunk.model, trunk.points[blocks - 1])
     trunk.points = trunk.points[:blocks]
@@ -77,9 +78,15 @@ def probe_job(job: ProbeJob, loader: DeviceLoader) -> JobResult:
 
 
 @lru_cache(maxsize=STATES)
-def _pretrained_state(name: str, weights_dir: str) -> tuple[dict[str, Tensor], str]:
-    """Weights of a whole net by timm's names, and the name of their file; kept, for its next image side is near."""
-    source, model = find_weights(name, weights_dir), create(name)
+def _pretrained_state(name: Trunk, where: str) -> tuple[dict[str, Tensor], str]:
+    """Weights of a whole net by its own names, and the name of their file; kept, for its next image side is near.
+
+    Args:
+        where: folder of weights of timm's nets, or the file of a net of our own.
+    """
+    if isinstance(name, OwnNet):
+        return read(Path(where), name.genotype, name.side).state_dict(), name.name
+    source, model = find_weights(name, where), create(name)
     load_into(model, source)
     return model.state_dict(), Path(source.path).name
 

@@ -18,11 +18,11 @@ from ...results.runs.events import Line
 from ...results.runs.record import Record, now
 from ...results.runs.status import Status, Weights
 from ...results.runs.store import Store, weights_file, weights_name
-from ..training.job import JobResult, Workers
+from ..training.job import JobResult
 from ..trials.compute_budget import finetuning_ratio
 from ..trials.finetuning_plan import HOPEFUL, Candidate, thinned
 from ..trials.producer import Idle, Producer
-from ..trials.work import Work
+from ..trials.trial import Work
 from .crossval import FOLDS
 from .finetune_recipe import BATCH, MAX_EPOCHS, MIN_EPOCHS, finetuning_recipe
 from .job import FinetuneCutJob
@@ -69,7 +69,7 @@ class CutFinetuning(Producer):
                 left -= self._flops(record, epochs)
         return waiting
 
-    def next(self, workers: Workers) -> FinetuneCutJob | Idle:
+    def next(self) -> FinetuneCutJob | Idle:
         """The finetuning of the next cut, once nothing is left to probe."""
         waiting = self.waiting() if self._probing.complete else []
         if not waiting:

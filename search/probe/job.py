@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ...archs.timm_net import CountedCost, CutNet
+from ...archs.timm_net import CountedCost, CutNet, Trunk
 from ...results.ranking.limits import Limits
 from ...results.ranking.metric import Metric
 
@@ -20,7 +20,7 @@ class ProbeJob:
 
     Attributes:
         trial: number of the trial of the first cut; the others have the numbers after it.
-        net: timm's name, with the tag of its weights.
+        net: timm's name, with the tag of its weights, or a net of our own.
         side: of the pictures that the net sees, in pixels.
         weights_dir: folder where its weights may be; the hub's cache and the hub are looked in too.
         weights: folder for the weights of the cuts that are on the front.
@@ -29,10 +29,11 @@ class ProbeJob:
         limits: largest costs of a cut; others are not judged.
         metric: what cuts are ranked by.
         timeout_s: the worker of a job that takes longer is killed.
+        frozen: file of the weights of a net of our own; "" of timm's.
     """
 
     trial: int
-    net: str
+    net: Trunk
     side: int
     weights_dir: str
     weights: str
@@ -41,6 +42,7 @@ class ProbeJob:
     limits: Limits = field(default_factory=Limits)
     metric: Metric = field(default_factory=Metric)
     timeout_s: float = math.inf
+    frozen: str = ""
 
     @property
     def id(self) -> int:

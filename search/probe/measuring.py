@@ -10,7 +10,7 @@ from ...archs.timm_net import net_from_dict
 from ...results.runs.events import Line
 from ...results.runs.record import Record
 from ...results.runs.status import Status
-from ..training.job import JobResult, LatencyJob, Workers
+from ..training.job import JobResult, LatencyJob
 from ..trials.producer import Idle, Producer
 from .probing import MAX_RETRIES, Probing
 
@@ -29,7 +29,7 @@ class CutMeasuring(Producer):
         self.running: dict[int, Record] = {}
         self._losses: dict[int, int] = defaultdict(int)
 
-    def next(self, workers: Workers) -> LatencyJob | Idle:
+    def next(self) -> LatencyJob | Idle:
         """The measurement of the next cut whose device is free."""
         waiting = self._probing.unmeasured()
         devices, minutes = self._context.devices, self._context.spec.run.budget.trial_minutes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -21,6 +22,7 @@ from ..data.dataset import DataSet
 from ..data.load import load_showing, one_class_each
 from ..data.readers.registry import find_reader
 from ..prepare import devices_of
+from ..pretrained import OwnWeights, load_own
 from ..run_facts import check_same_run
 from ..spec import ProbeSpec, SearchSpec
 from ..strategies.probe_order import ProbePair
@@ -40,14 +42,21 @@ def prepare_probe(spec: SearchSpec, console: Console) -> ProbeContext:
     """
     assert spec.probe is not None
     _check_settings(spec)
-    nets = _with_weights(_named(spec.probe), spec.probe.weights_dir, console)
+    folder = run_folder(spec.name)
+    timms, own = _named(spec.probe, folder)
+    nets = [*_with_weights(timms, spec.probe.weights_dir, bool(own), console), *map(_as_pretrained, own)]
     data = _load(spec, console)
+    for name in (each.net.name for each in own if each.net.data == data.name):
+        line = (
+            f"{name} was trained on {data.name}: its cuts are more accurate on pictures that it knows than on new ones"
+        )
+        console.print(line, highlight=False, soft_wrap=True)
     side = max(data.image_size) if spec.data.image_size else LARGEST_SIDE
     pairs = tuple(pair for net in nets for pair in _pairs(net, side, spec))
     if not pairs:
         raise InputError(f"max-macs: no net of --nets has cuts of so few MACs, got {spec.limits.get('macs'):g}")
-    folder = run_folder(spec.name)
-    settings = _run_settings(spec, data, [net.name for net in nets])
+    names = [f"{net.name} {net.own.sha256}" if net.own else net.name for net in nets]
+    settings = _run_settings(spec, data, names)
     check_same_run(folder, spec, settings)
     record_fields = {
         "data": {"name": data.name, "fraction": 1.0, "split": data.split_hash},
@@ -57,7 +66,7 @@ def prepare_probe(spec: SearchSpec, console: Console) -> ProbeContext:
     devices = devices_of(
         spec, lambda net: static_cost(net, len(data.classes), image[1:], image[0]), image, len(data.classes)
     )
-    return ProbeContext(spec, data, pairs, folder.absolute(), record_fields, settings, devices)
+    return ProbeContext(spec, data, pairs, folder.absolute(), record_fields, settings, devices, own)
 
 
 def _check_settings(spec: SearchSpec) -> None:
@@ -91,17 +100,28 @@ def _load(spec: SearchSpec, console: Console) -> DataSet:
     return replace(data, mean=mean, std=std)
 
 
-def _named(probe: ProbeSpec) -> list[PretrainedNet]:
-    """The nets asked for, by default the ladder and those of the folder; InputError if some are not timm's."""
+def _named(probe: ProbeSpec, folder: Path) -> tuple[list[PretrainedNet], tuple[OwnWeights, ...]]:
+    """Timm's nets asked for, by default the ladder and those of the folder of weights, and nets of our own.
+
+    Raises:
+        InputError: if there is no such net, or two have one name.
+    """
     nets, others = find_nets(",".join(probe.nets))
-    if others:
-        rule = "names of timm's nets, whose blocks have known cuts, such as 'levit_128s' or 'mobilenetv4*'"
-        raise InputError(f"nets: {rule}, got {others[0]!r}")
+    own = tuple(load_own(words, folder) for words in others)
+    names = [each.net.name for each in own]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise InputError(f"nets: {twice[0]} is the name of two nets; give one file or folder another name")
     if probe.weights_dir and not probe.nets:
         from ...archs.timm.weights_files import nets_of_folder
 
         nets += [net for name in nets_of_folder(probe.weights_dir) for net in find_nets(name)[0] if net not in nets]
-    return nets
+    return nets, own
+
+
+def _as_pretrained(own: OwnWeights) -> PretrainedNet:
+    net = own.net
+    cost = static_cost(net.genotype, 1, net.side, net.in_chans)
+    return PretrainedNet(net.name, net.side, False, cost.macs, cost.params, None, "unknown", own.words, net)
 
 
 def _pairs(net: PretrainedNet, largest: int, spec: SearchSpec) -> list[ProbePair]:
@@ -115,8 +135,13 @@ def _pairs(net: PretrainedNet, largest: int, spec: SearchSpec) -> list[ProbePair
     return [pair for pair in pairs if pair.macs <= most]
 
 
-def _with_weights(nets: Sequence[PretrainedNet], weights_dir: str, console: Console) -> list[PretrainedNet]:
-    """The nets whose weights can be had; the others are said to be left out.
+def _with_weights(
+    nets: Sequence[PretrainedNet], weights_dir: str, are_others: bool, console: Console
+) -> list[PretrainedNet]:
+    """The nets of timm whose weights can be had; the others are said to be left out.
+
+    Args:
+        are_others: whether the search goes on without any of them.
 
     Raises:
         InputError: if the weights of no net can be had.
@@ -125,7 +150,7 @@ def _with_weights(nets: Sequence[PretrainedNet], weights_dir: str, console: Cons
 
     reasons = {net.name: why_no_weights(net.name, weights_dir) for net in nets}
     missing = [name for name, reason in reasons.items() if reason]
-    if len(missing) == len(nets):
+    if len(missing) == len(nets) and not are_others:
         hint = "--weights-dir DIR reads DIR/NAME.safetensors, .pth, .pt or .bin"
         reason = f"{missing[0]}: {reasons[missing[0]]}"
         raise InputError(f"nets: the weights of none of {len(nets)} nets can be had ({reason}); {hint}")

@@ -20,7 +20,7 @@ from ...results.runs.record import Record, now
 from ...results.runs.status import Status
 from ...results.runs.store import Store, weights_file
 from ..strategies.probe_order import ProbePair
-from ..training.job import JobResult, Workers
+from ..training.job import JobResult
 from ..trials.producer import Idle, Producer
 from .context import ProbeContext
 from .job import CutResult, ProbeJob
@@ -64,7 +64,7 @@ class Probing(Producer):
         """FLOPs of all probes so far: 2 x MACs x pictures of the deepest cut of each."""
         return sum(FORWARD_FACTOR * r.cost["macs"] * r.runtime.get("evaluated", 0) for r in self.records.values())
 
-    def next(self, workers: Workers) -> ProbeJob | Record | Idle:
+    def next(self) -> ProbeJob | Record | Idle:
         """A cut to record, else the probe of the next pair that is worth it."""
         if self._unwritten:
             return self._unwritten.popleft()
@@ -76,9 +76,9 @@ class Probing(Producer):
         context, number = self.context, self.new_number(self.context.cuts_of(pair.name))
         self.running[number] = pair
         return ProbeJob(
-            number, pair.name, pair.side, context.weights_dir, str(context.folder / "weights"),
+            number, context.trunk_of(pair.name), pair.side, context.weights_dir, str(context.folder / "weights"),
             *((), "macs") if context.devices else (self.front, context.spec.objective), context.spec.limits.static,
-            context.spec.metric, 60 * context.spec.run.budget.trial_minutes,
+            context.spec.metric, 60 * context.spec.run.budget.trial_minutes, context.frozen_of(pair.name),
         )  # fmt: skip
 
     def new_number(self, trials: int = 1) -> int:
@@ -211,7 +211,7 @@ class Probing(Producer):
         images = self.context.images if cut is deepest else 0  # one pass through it judges all
         about = result.how | {"cuts": len(result.cuts), "evaluated": images, "judged": self.context.images}
         about |= {"weights_sha256": cut.sha256} if cut.sha256 else {}
-        net = CutNet(pair.name, cut.block, pair.side, cut.pooling)
+        net = CutNet(self.context.trunk_of(pair.name), cut.block, pair.side, cut.pooling)
         seconds = round(result.seconds, 3) if cut is deepest else 0.0
         return self._finished(
             job.trial + cut.block, net, cut.cost, Status.OK, result,
@@ -223,7 +223,8 @@ class Probing(Producer):
         status, error = result.status, result.error
         if status == Status.OK:
             status, error = Status.INFEASIBLE, "no cut is within the limits"
-        net, cost = CutNet(pair.name, 0, pair.side, "mean"), CountedCost(1, max(1, round(pair.macs)))
+        net = CutNet(self.context.trunk_of(pair.name), 0, pair.side, "mean")
+        cost = CountedCost(1, max(1, round(pair.macs)))
         about = {"cuts": 1, "evaluated": 0}
         return self._finished(job.trial, net, cost, status, result, error=error, runtime=about)
 
@@ -232,7 +233,7 @@ class Probing(Producer):
     ) -> Record:
         spec = self.context.spec
         genes = {"net": net.name, "side": net.side, "block": net.block, "pooling": net.pooling}
-        lineage = {"weights": f"timm's {net.name}", "steps": None, "flops": None}
+        lineage = {"weights": net.source, "steps": None, "flops": None}
         return Record(
             trial=number, kind="search", family=net.family, key=net.key, genotype=net.to_dict(), genes=genes,
             cost=cost.totals(), status=status, budget={"done": 0, "full": 0}, seed=spec.seed, weights="frozen",

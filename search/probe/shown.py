@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console, RenderableType
@@ -15,11 +14,11 @@ from ...results.ranking.remarks import why_empty
 from ...results.render.tables import nets_table, short
 from ...results.runs.record import Record
 from ...results.runs.status import FAILED, Status, Weights
+from ..engine.shown import Shown
 from ..strategies.probe_order import ProbePair
 from ..training.job import Job, LatencyJob
 from ..trials.forecast import Known
-from ..trials.trial import Trial
-from ..trials.work import Work
+from ..trials.trial import Trial, Work
 from .crossval import FOLDS
 from .finetuning import CutFinetuning
 from .job import FinetuneCutJob, ProbeJob
@@ -90,7 +89,7 @@ def finetuning_lines(finetuning: CutFinetuning, probing: Probing) -> list[str]:
     return [f"trained on, {short(finetuning.flops)} FLOPs: {', '.join(found)}; {better}"]
 
 
-class ShownProbing:
+class ShownProbing(Shown):
     """A search among cuts in the live view: its work is that of the probes that may come at most."""
 
     def __init__(self, probing: Probing, finetuning: CutFinetuning) -> None:
@@ -101,10 +100,6 @@ class ShownProbing:
     @property
     def records(self) -> Sequence[Record]:
         return [*self._probing.records.values(), *self._finetuning.records.values()]
-
-    @property
-    def statuses(self) -> Counter[Status]:
-        return Counter(record.status for record in self.records)
 
     @property
     def counts(self) -> str:
@@ -118,9 +113,6 @@ class ShownProbing:
     @property
     def done(self) -> bool:
         return self._finetuning.complete
-
-    def last(self) -> Iterable[Known]:
-        return ()
 
     def work(self, job: Job) -> Known | None:
         if isinstance(job, FinetuneCutJob):

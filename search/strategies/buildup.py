@@ -8,7 +8,7 @@ heads.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -21,6 +21,7 @@ from ...results.ranking.stats import CHANGE, MeanCI, paired, verdict
 from ...spaces import FixedChooser, Genes, RecordingChooser, options_of, plain_genes
 from ...spaces.base import SHIFTED, neighbors
 from .history import History, PastTrial, State, TrialReader
+from .strategy import Strategy
 from .strategy_context import StrategyContext, candidate_baselines
 
 N = TypeVar("N")
@@ -47,24 +48,16 @@ class Node:
 
 @dataclass(frozen=True)
 class Step:
-    """A net of a path and what became of it.
+    """A net of a path and what became of it."""
 
-    Attributes:
-        start: number of the path, from 0.
-        msa: MSA blocks by stage.
-        parent_key: of the net that it is compared with; "" where a path starts.
-        accuracy: None unless trained.
-        difference: accuracy minus the parent's, over the seeds that both have; None unless both are trained.
-        verdict: "start", "accepted", "rejected", "undecided", "pending", "stopped", "failed", or "over limit".
-    """
-
-    start: int
-    msa: tuple[int, ...]
+    start: int  # number of the path, from 0
+    msa: tuple[int, ...]  # MSA blocks by stage
     key: str
-    parent_key: str
-    accuracy: float | None
+    parent_key: str  # of the net that it is compared with; "" where a path starts
+    accuracy: float | None  # None unless trained
+    # accuracy minus the parent's, over the seeds that both have; None unless both are trained
     difference: MeanCI | None
-    verdict: str
+    verdict: str  # "start", "accepted", "rejected", "undecided", "pending", "stopped", "failed", or "over limit"
 
 
 class BuildUpRules:
@@ -118,7 +111,7 @@ def _shape(net: Genotype) -> tuple[object, ...]:
     return net.stem, stages, net.encoder, net.head, net.style
 
 
-class BuildUp:
+class BuildUp(Strategy):
     """One greedy path from each baseline, all side by side; depends on the history's trials alone.
 
     Baselines that are no trials of it are proposed first.
@@ -151,9 +144,6 @@ class BuildUp:
         self._read(history)
         waiting = (self._greedy_path(number)[1] for number in range(len(self._starts)))
         return next((node.genes for node in waiting if node), None)
-
-    def expected(self, history: History) -> Mapping[int, float]:
-        return {}
 
     def left(self, history: History) -> int:
         """The most nets that it has yet to propose: as if all that is not known helped."""
@@ -198,7 +188,6 @@ class BuildUp:
         return (None, status) if status != "ok" else judge(self._ended[node.key], self._ended[grown.key], self._context)
 
     def _read(self, history: History) -> None:
-        """Note the trials of each net."""
         for trial in self._reader.newly_ended(history):
             if trial.key:
                 self._ended[trial.key] = max(self._ended.get(trial.key, trial), trial, key=_worth)

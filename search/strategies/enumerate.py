@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from ...archs.candidate import candidate_key
 from ...spaces import FeasibleNets, Genes, members
 from .history import History, TrialReader
+from .strategy import Strategy
 from .strategy_context import StrategyContext
 
 MAX_INFEASIBLE = 500  # members in a row over the limits, before feasible ones are looked for from the cheapest on
 
 
-class Enumerate:
+class Enumerate(Strategy):
     """Proposes the feasible members of a space that are not known yet, in `members`' order, whatever the seed."""
 
     def __init__(self, context: StrategyContext) -> None:
@@ -24,9 +25,6 @@ class Enumerate:
         while self._next and self._next[1] in self._reader.keys:
             self._next = next(self._members, None)
         return self._next[0] if self._next else None
-
-    def expected(self, history: History) -> Mapping[int, float]:
-        return {}
 
 
 def _feasible_members(context: StrategyContext) -> Iterator[tuple[Genes, str]]:

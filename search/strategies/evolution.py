@@ -20,6 +20,7 @@ from ...spaces.base import mutations
 from .history import History, PastTrial, TrialReader
 from .learning_curves import LearningCurves
 from .random import RandomDraws
+from .strategy import Strategy
 from .strategy_context import NetFeatures, StrategyContext, remember
 from .surrogate import Net, Surrogate, expected_hypervolume_improvement
 
@@ -41,7 +42,7 @@ USEFUL = 0.5  # of the way from the worst to the best accuracy, where nets begin
 LEARNED = "surrogate"  # note of the history: what was learned last, from how many readings
 
 
-class Evolution:
+class Evolution(Strategy):
     """Proposals depend on (seed, trial number), the trials so far, and the constants that the surrogate learned last.
 
     These are noted in the history, so that a resumed search goes on as if unbroken.
@@ -120,7 +121,6 @@ class Evolution:
         return self._accuracies
 
     def _update(self, history: History) -> None:
-        """Read the trials that have ended or passed a rung."""
         ended = [trial for trial in self._reader.newly_ended(history) if trial.genes]
         self._running = self._reader.running
         new = [t for t in (*ended, *self._running) if t.number not in self._noted]
@@ -203,7 +203,6 @@ class Evolution:
             yield from self._near[name]
 
     def _crossings(self, front: Sequence[Net], draw: random.Random) -> Iterator[Genes]:
-        """Nets that have each gene from one of two of the front."""
         for _ in range(N_CROSSINGS):
             a, b = draw.choice(front).genes, draw.choice(front).genes
             yield {name: draw.choice((a[name], b[name])) for name in self._options}

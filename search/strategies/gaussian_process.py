@@ -20,19 +20,12 @@ BOUNDS = 4.0  # standard deviations of the prior that constants may leave its me
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """What the columns of the inputs are.
+    """What the columns of the inputs are."""
 
-    Attributes:
-        groups: (columns,), the number of each column's relevance, from 0 without gaps.
-        trend: number of columns, the first ones, that the function has a linear trend in.
-        linear: first and behind the last of the columns whose effects may add up.
-        fidelities: their number; the last is the one that is asked for.
-    """
-
-    groups: np.ndarray
-    trend: int
-    fidelities: int = 1
-    linear: tuple[int, int] = (0, 0)
+    groups: np.ndarray  # (columns,), the number of each column's relevance, from 0 without gaps
+    trend: int  # number of columns, the first ones, that the function has a linear trend in
+    fidelities: int = 1  # their number; the last is the one that is asked for
+    linear: tuple[int, int] = (0, 0)  # first and behind the last of the columns whose effects may add up
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -47,21 +40,17 @@ class Constants:
     The function at the last fidelity has covariance trend (1 + t(x) t(y)) + linear g(x) g(y) + net exp(-d(x, y)), where
     d sums relevance times squared difference over the columns. At an earlier one it is `scale` times that function plus
     one of its own, of covariance own (1 + exp(-d(x, y))).
-
-    Attributes:
-        relevance: (groups,).
-        trend, linear, net: (1,), variances.
-        scale, own: (fidelities - 1,).
-        noise: (fidelities,), variance of one observation.
     """
 
-    relevance: np.ndarray
+    relevance: np.ndarray  # (groups,)
+    # trend, linear, net: (1,), variances
     trend: np.ndarray
     linear: np.ndarray
     net: np.ndarray
+    # scale, own: (fidelities - 1,)
     scale: np.ndarray
     own: np.ndarray
-    noise: np.ndarray
+    noise: np.ndarray  # (fidelities,), variance of one observation
 
     @classmethod
     def of(cls, theta: np.ndarray, layout: Layout) -> Constants:
@@ -71,21 +60,14 @@ class Constants:
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """Observations.
+    """Observations."""
 
-    Attributes:
-        x: (n, columns).
-        y: (n,).
-        fidelity: (n,), from 0.
-        repeats: (n,), number of observations whose mean `y` is.
-        squares, freedom: squared deviations of repeated observations at the last fidelity from their means, summed,
-            and their degrees of freedom: data that speak of the noise alone.
-    """
-
-    x: np.ndarray
-    y: np.ndarray
-    fidelity: np.ndarray
-    repeats: np.ndarray
+    x: np.ndarray  # (n, columns)
+    y: np.ndarray  # (n,)
+    fidelity: np.ndarray  # (n,), from 0
+    repeats: np.ndarray  # (n,), number of observations whose mean `y` is
+    # squares, freedom: squared deviations of repeated observations at the last fidelity from their means, summed, and
+    # their degrees of freedom: data that speak of the noise alone
     squares: float = 0.0
     freedom: int = 0
 

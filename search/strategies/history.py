@@ -30,30 +30,21 @@ class State(Enum):
 
 @dataclass(slots=True)
 class PastTrial:
-    """A trial of a run, as strategies see it.
-
-    Attributes:
-        genes: of its net; {} where that is none of the space, as of a net that is trained on.
-        key: of its net, or of net and recipe.
-        accuracy, cost: None unless complete; of repeated trainings the mean.
-        accuracies: of repeated trainings, by seed.
-        rungs: accuracy at each rung passed.
-        promoted: number of rungs that it was promoted from.
-        violated: the limits that its net is over, each by this share.
-        notes: of the strategy.
-    """
+    """A trial of a run, as strategies see it."""
 
     number: int
+    # of its net; {} where that is none of the space, as of a net that is trained on
     genes: Genes = field(default_factory=dict)
-    key: str = ""
+    key: str = ""  # of its net, or of net and recipe
     state: State = State.FAIL
+    # accuracy, cost: None unless complete; of repeated trainings the mean
     accuracy: float | None = None
     cost: float | None = None
-    accuracies: Mapping[str, float] = field(default_factory=dict)
-    rungs: list[float] = field(default_factory=list)
-    promoted: int = 0
-    violated: Mapping[str, float] = field(default_factory=dict)
-    notes: dict[str, Any] = field(default_factory=dict)
+    accuracies: Mapping[str, float] = field(default_factory=dict)  # of repeated trainings, by seed
+    rungs: list[float] = field(default_factory=list)  # accuracy at each rung passed
+    promoted: int = 0  # number of rungs that it was promoted from
+    violated: Mapping[str, float] = field(default_factory=dict)  # the limits that its net is over, each by this share
+    notes: dict[str, Any] = field(default_factory=dict)  # of the strategy
 
     @property
     def is_paused(self) -> bool:

@@ -27,6 +27,7 @@ from ...archs.errors import InputError
 from ...archs.user_code import time_limit, user_code_errors
 from ...spaces import FixedChooser, Gene, Genes, options_of
 from .history import History, PastTrial, State, TrialReader
+from .strategy import Strategy
 from .strategy_context import StrategyContext
 
 DIRECTIONS = (StudyDirection.MAXIMIZE, StudyDirection.MINIMIZE)  # of accuracy and its cost
@@ -36,7 +37,7 @@ BY_NAME: dict[str, Callable[[int], BaseSampler]] = {
 }
 
 
-class OptunaStrategy:
+class OptunaStrategy(Strategy):
     """Asks a sampler of Optuna's, or of the user's own. It expects nothing of trials.
 
     Attributes:
@@ -61,9 +62,6 @@ class OptunaStrategy:
         self._open[number], genes = self.ask()
         self._note(history, number)
         return genes
-
-    def expected(self, history: History) -> Mapping[int, float]:
-        return {}
 
     def ask(self) -> tuple[Trial, Genes]:
         """A new trial of the study and its genes; InputError if a sampler of the user's own raises anything."""
@@ -178,9 +176,8 @@ def end_of(past: PastTrial) -> dict[str, Any]:
 def validate_sampler(strategy: str, context: StrategyContext) -> None:
     """Try a sampler of the user's own in a study that is thrown away.
 
-    Raises:
-        InputError: if it raises anything, as Optuna's samplers for one objective do, and those that want the same
-            genes of all trials.
+    Raises InputError if it raises anything, as Optuna's samplers for one objective do, and those that want the same
+    genes of all trials.
     """
     tried = OptunaStrategy(strategy, context)
     tried.study.add_trial(create_trial(state=TrialState.FAIL))  # without genes, as a plain ResNet outside of the space

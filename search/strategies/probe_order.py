@@ -41,46 +41,31 @@ FIRST_SPREAD = 0.3  # log odds, before anything is probed
 
 @dataclass(frozen=True)
 class ProbePair:
-    """A net at an image side, which a probe may try.
+    """A net at an image side, which a probe may try."""
 
-    Attributes:
-        name: timm's, with the tag of the weights, or any other.
-        side: of the pictures, in pixels.
-        macs: of the whole net for one picture at that side.
-        published: accuracy on ImageNet, a fraction; None if unknown.
-        family: what nets of one kind share.
-        own_side: of the pictures that it was trained on.
-    """
-
-    name: str
-    side: int
-    macs: float
-    published: float | None
-    family: str
-    own_side: int
+    name: str  # timm's, with the tag of the weights, or any other
+    side: int  # of the pictures, in pixels
+    macs: float  # of the whole net for one picture at that side
+    published: float | None  # accuracy on ImageNet, a fraction; None if unknown
+    family: str  # what nets of one kind share
+    own_side: int  # of the pictures that it was trained on
 
 
 @dataclass(frozen=True)
 class ProbeOrder:
-    """How pairs are chosen.
+    """How pairs are chosen."""
 
-    Attributes:
-        by_compute: whether gains are weighed against FLOPs; else each probe counts as one.
-        low, high: MACs between which hypervolume counts; 0 takes the least and the most that is there.
-        patience: probes without gain that end it; 0 never ends it.
-    """
-
-    by_compute: bool = True
+    by_compute: bool = True  # whether gains are weighed against FLOPs; else each probe counts as one
+    # low, high: MACs between which hypervolume counts; 0 takes the least and the most that is there
     low: float = 0.0
     high: float = 0.0
-    patience: int = PATIENCE
+    patience: int = PATIENCE  # probes without gain that end it; 0 never ends it
 
     def ask(self, pairs: Sequence[ProbePair], history: Sequence[tuple[ProbePair, Curve]]) -> ProbePair | None:
         """The pair to probe next; None if all are probed, or the last probes have added too little.
 
-        Args:
-            pairs: all that there are, those of the history among them; those of failed probes must be left out.
-            history: probed pairs and their curves, in their order.
+        `pairs`: all that there are, those of the history among them; those of failed probes must be left out.
+        `history`: probed pairs and their curves, in their order.
         """
         probed = {pair for pair, _ in history}
         left = [pair for pair in pairs if pair not in probed]
@@ -206,7 +191,6 @@ class Encoder:
 
 
 def _words(pair: ProbePair) -> set[str]:
-    """Of the tag of its weights."""
     return set(pair.name.partition(".")[2].split("_"))
 
 

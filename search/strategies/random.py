@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 
 from ...spaces import Genes, draw_option, options_of, priors_of
 from .history import History
+from .strategy import Strategy
 from .strategy_context import StrategyContext
 
 
-class RandomDraws:
+class RandomDraws(Strategy):
     """Draws that depend on (seed, trial number, gene) alone."""
 
     def __init__(self, context: StrategyContext) -> None:
@@ -22,6 +22,3 @@ class RandomDraws:
             name: draw_option(random.Random(f"{self._seed}/{number}/{name}"), name, choices, self._priors)
             for name, choices in self._options.items()
         }
-
-    def expected(self, history: History) -> Mapping[int, float]:
-        return {}

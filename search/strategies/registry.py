@@ -18,15 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StrategyEntry:
-    """A strategy, and what a search must know of it.
+    """A strategy, and what a search must know of it."""
 
-    Attributes:
-        made: its class in this folder, "module:Class", made of a `StrategyContext`; "" is a sampler of Optuna's.
-        planned: whether it follows a plan of its own: no gene of its nets is set by others.
-    """
-
-    made: str = ""
-    planned: bool = False
+    made: str = ""  # its class in this folder, "module:Class", made of a `StrategyContext`; "" is a sampler of Optuna's
+    planned: bool = False  # whether it follows a plan of its own: no gene of its nets is set by others
 
 
 STRATEGIES = {
@@ -63,11 +58,8 @@ def check_strategy(name: str) -> None:
 def make_strategy(name: str, context: StrategyContext, past: int = 0) -> Strategy:
     """The named strategy, or the Optuna sampler at "package.module:Class".
 
-    Args:
-        past: number of trials that the run's log has: Optuna's samplers must not repeat their draws.
-
-    Raises:
-        InputError: if there is none.
+    `past`: number of trials that the run's log has: Optuna's samplers must not repeat their draws. Raises InputError if
+    there is none.
     """
     check_strategy(name)
     module, _, kind = find_strategy(name).made.partition(":")

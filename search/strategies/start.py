@@ -40,17 +40,13 @@ def first_nets(
 
 @dataclass(frozen=True)
 class Drawn:
-    """A net that was drawn.
-
-    Attributes:
-        log_cost: by parameters where the cost is a latency, not known beforehand: a resumed search begins alike.
-    """
+    """A net that was drawn."""
 
     genes: Genes
     key: str
     is_feasible: bool
     kinds: set[str]
-    log_cost: float
+    log_cost: float  # by parameters where the cost is a latency, not known beforehand: a resumed search begins alike
 
     @classmethod
     def of(cls, context: StrategyContext, genes: Genes) -> Drawn:

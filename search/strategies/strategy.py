@@ -28,7 +28,7 @@ class Strategy(Protocol):
 
         The scheduler compares nets that wait at a rung by them if it has those of all; else by what they had there.
         """
-        ...
+        return {}
 
 
 @runtime_checkable

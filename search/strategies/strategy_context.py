@@ -70,77 +70,55 @@ def fits(genes: Mapping[str, Any], options: Mapping[str, tuple[Gene, ...]]) -> b
 
 
 class NetCosts(NamedTuple):
-    """Costs of a net, in closed form.
+    """Costs of a net, in closed form."""
 
-    Attributes:
-        objective: what accuracy is weighed against.
-        training: what it costs to train the net, up to a factor that all nets share; 1 where all cost the same.
-    """
-
-    objective: float
+    objective: float  # what accuracy is weighed against
     params: float
+    # what it costs to train the net, up to a factor that all nets share; 1 where all cost the same
     training: float = 1.0
 
 
 @dataclass(frozen=True)
 class NetFeatures:
-    """What is known of a net before it is trained.
-
-    Attributes:
-        traits: every number and name of the genotype, with its place; see `features`.
-        is_feasible: whether it is within the limits.
-    """
+    """What is known of a net before it is trained."""
 
     net: Genotype
     costs: NetCosts
-    traits: Traits
-    is_feasible: bool = True
+    traits: Traits  # every number and name of the genotype, with its place; see `features`
+    is_feasible: bool = True  # whether it is within the limits
 
 
 @dataclass(frozen=True)
 class Observation:
-    """A net and its accuracy: what strategies learn from.
+    """A net and its accuracy: what strategies learn from."""
 
-    Attributes:
-        trial: its number in the run.
-        rung: of the scheduler, where it was measured; `FULL_TRAINING` at the end.
-        repeats: number of trainings whose mean the accuracy is.
-    """
-
-    trial: int
+    trial: int  # its number in the run
     genes: Genes
     features: NetFeatures
     accuracy: float
-    rung: int = FULL_TRAINING
-    repeats: int = 1
+    rung: int = FULL_TRAINING  # of the scheduler, where it was measured; `FULL_TRAINING` at the end
+    repeats: int = 1  # number of trainings whose mean the accuracy is
 
 
 @dataclass(frozen=True)
 class StrategyContext:
-    """What a strategy is made from.
-
-    Attributes:
-        excess: share by which a net is over the limits on costs in closed form; 0 within them.
-        cost_is_exact: False where nets are measured: costs are predicted until then, and limits show only then.
-        traits_of: what nets are compared by.
-        nets: genes of all feasible nets, where these are listed: on a table, which may have few of all combinations.
-        first: genes that are proposed before all others.
-        expected_excess: share by which a net is, or is predicted to be, over all limits.
-        resolution: of an accuracy, one validation image of all; 0 where it is not of images.
-        min_accuracy: a net below it is of no use; hypervolumes are counted above it.
-    """
+    """What a strategy is made from."""
 
     space: Space
     seed: int
     costs_of: Callable[[Genotype], NetCosts]
+    # share by which a net is over the limits on costs in closed form; 0 within them
     excess: Callable[[Genotype], float] = lambda net: 0.0
+    # False where nets are measured: costs are predicted until then, and limits show only then
     cost_is_exact: bool = True
-    traits_of: Callable[[Genotype], Traits] = features
+    traits_of: Callable[[Genotype], Traits] = features  # what nets are compared by
+    # genes of all feasible nets, where these are listed: on a table, which may have few of all combinations
     nets: Sequence[Genes] = ()
-    first: Sequence[Genes] = ()
+    first: Sequence[Genes] = ()  # genes that are proposed before all others
+    # share by which a net is, or is predicted to be, over all limits
     expected_excess: Callable[[Genotype], float] = lambda net: 0.0
-    resolution: float = 0.0
-    min_accuracy: float = -math.inf
+    resolution: float = 0.0  # of an accuracy, one validation image of all; 0 where it is not of images
+    min_accuracy: float = -math.inf  # a net below it is of no use; hypervolumes are counted above it
     _cached: dict[tuple[Any, ...], NetFeatures] = field(default_factory=dict, compare=False)
 
     @cached_property

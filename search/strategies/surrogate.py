@@ -138,8 +138,7 @@ class Surrogate:
 
         The constants are learned anew if `relearn`, or if a further rung was passed.
 
-        Returns:
-            The accuracy expected at the end for the net of each observation, and for each pending one.
+        Returns the accuracy expected at the end for the net of each observation, and for each pending one.
         """
         nets = [Net(observation.genes, observation.features) for observation in observations]
         self._encoder.fix_columns([*nets, *pending])
@@ -162,7 +161,6 @@ class Surrogate:
         return self._mean + self._spread * mean, self._spread * sd
 
     def _prior(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and standard deviation of the logarithm of each constant."""
         tuned, rungs = self._encoder.recipe_genes, self._layout.fidelities - 1
         genes = self._encoder.genes - tuned
         gene = GENE_PRIOR[0] - math.log(max(1, genes)), GENE_PRIOR[1]

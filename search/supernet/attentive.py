@@ -23,12 +23,9 @@ TREND = 2  # degree of the polynomial in the log cost, which the features are no
 
 @dataclass(frozen=True)
 class LossPredictor:
-    """Ridge regression of log losses on the features of nets, beside a trend over the log cost.
+    """Ridge regression of log losses on the features of nets, beside a trend over the log cost."""
 
-    Attributes:
-        weights: what each feature adds to the log loss, by its name; empty before anything is known.
-    """
-
+    # what each feature adds to the log loss, by its name; empty before anything is known
     weights: dict[str, float] = field(default_factory=dict)
 
     @classmethod

@@ -31,18 +31,12 @@ CACHED_NETS = 512  # modules without weights that are kept, for nets that are dr
 
 
 class NetInput(NamedTuple):
-    """Input and output sizes of a bank's nets.
+    """Input and output sizes of a bank's nets."""
 
-    Attributes:
-        num_classes: width of the logits.
-        image_size: (height, width) in pixels.
-        in_chans: channels of an image.
-        dropout, drop_path: of the nets while they train; see `archs.build`.
-    """
-
-    num_classes: int
-    image_size: tuple[int, int]
-    in_chans: int
+    num_classes: int  # width of the logits
+    image_size: tuple[int, int]  # (height, width) in pixels
+    in_chans: int  # channels of an image
+    # dropout, drop_path: of the nets while they train; see `archs.build`
     dropout: float = 0.0
     drop_path: float = 0.0
 
@@ -70,19 +64,13 @@ def skeleton(genotype: Genotype, inputs: NetInput) -> Skeleton:
 
 
 class BankSlice(NamedTuple):
-    """Slice of the bank that a parameter of a net is.
-
-    Attributes:
-        sizes: its shape with nested axes apart.
-        region: the slice of each of them.
-        layout: of the parameter in memory, as a net that is trained alone holds it.
-    """
+    """Slice of the bank that a parameter of a net is."""
 
     tensor: nn.Parameter
-    sizes: list[int]
-    region: tuple[slice, ...]
+    sizes: list[int]  # its shape with nested axes apart
+    region: tuple[slice, ...]  # the slice of each of them
     shape: list[int]
-    layout: torch.memory_format
+    layout: torch.memory_format  # of the parameter in memory, as a net that is trained alone holds it
 
 
 class Bank(nn.Module):

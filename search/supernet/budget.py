@@ -24,25 +24,15 @@ TRAININGS_A_KIND = 1.75  # of a bank: with 1.85 slices rank the nets of `bench`,
 
 @dataclass(frozen=True)
 class SupernetBudget:
-    """The compute of a supernet search in FLOPs, and the length of its bank's training.
+    """The compute of a supernet search in FLOPs, and the length of its bank's training."""
 
-    Attributes:
-        training: of one full training of the space's mean net.
-        total: of all of it.
-        bank: of training the bank, at most.
-        evaluation: of evaluating nets.
-        finetuning: of the front.
-        steps: of the bank's training.
-        watches: times that some fixed nets are evaluated meanwhile.
-    """
-
-    training: float
-    total: float
-    bank: float
-    evaluation: float
-    finetuning: float
-    steps: int
-    watches: int
+    training: float  # of one full training of the space's mean net
+    total: float  # of all of it
+    bank: float  # of training the bank, at most
+    evaluation: float  # of evaluating nets
+    finetuning: float  # of the front
+    steps: int  # of the bank's training
+    watches: int  # times that some fixed nets are evaluated meanwhile
 
 
 def divide(trainings: float, share: float, sampler: NetSampler, recipe: Recipe, steps: int) -> SupernetBudget:

@@ -27,8 +27,7 @@ P_ANY = 0.2  # chance that any of them is: what is never trained is never known
 class NetSampler:
     """Draws nets for a supernet; all are within the limits.
 
-    Args:
-        excess: the shares by which a net is over the limits; see `NetLimits.excess`.
+    `excess`: the shares by which a net is over the limits; see `NetLimits.excess`.
     """
 
     def __init__(
@@ -108,7 +107,6 @@ class NetSampler:
         return steps
 
     def _best(self, draw: random.Random, candidates: list[Genotype]) -> Genotype:
-        """The candidate with the lowest predicted loss, or now and then any of them."""
         if not self._losses or draw.random() < P_ANY:
             return draw.choice(candidates)
         return min(candidates, key=lambda net: self._losses[net.key])

@@ -16,15 +16,10 @@ from ...archs.stage import OPTIONS
 
 
 class Role(NamedTuple):
-    """The bank's tensor that a parameter is a slice of.
+    """The bank's tensor that a parameter is a slice of."""
 
-    Attributes:
-        name: of the bank's tensor.
-        axes: of the parameter; the tensor's own are as long or longer.
-    """
-
-    name: str
-    axes: tuple[Axis, ...]
+    name: str  # of the bank's tensor
+    axes: tuple[Axis, ...]  # of the parameter; the tensor's own are as long or longer
 
 
 def roles_of(net: Network) -> dict[str, Role]:

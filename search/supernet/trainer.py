@@ -80,8 +80,7 @@ def read_state(job: SupernetJob, device: torch.device) -> dict[str, Any] | None:
 
     That at the job's end goes first: a driver that died may not have noted it.
 
-    Raises:
-        InputError: if it is of another bank.
+    Raises InputError if it is of another bank.
     """
     for path in (job.state_at(job.stop_step), job.state_at(job.start_step)):
         state = read_checkpoint(path, device) if path.exists() else None
@@ -186,7 +185,6 @@ class BankTrainer:
         return statistics.mean(map(statistics.mean, self.losses))
 
     def _train_step(self, nets: Sequence[Genotype], x_BCHW: Tensor, y_B: Tensor) -> Tensor:
-        """One update. Returns the losses of the nets."""
         self.grow(nets)
         seed, how = self.job.seed, self.recipe.augment
         target = y_B

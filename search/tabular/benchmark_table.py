@@ -53,24 +53,16 @@ class Entry:
 class TabularBenchmark:
     """A landscape: a space, and the nets of it that were trained.
 
-    Attributes:
-        space: what is searched. Its nets are genotypes, or where a table knows genes alone, `TableNet`s.
-        entries: by key of the net; others of the space are infeasible.
-        steps: the full budget.
-        floor: accuracy that hypervolumes are counted above.
-        judge: the table that says what nets are worth, where that is another one of the same nets: one of a longer
-            budget.
-
-    Raises:
-        InputError: if there is nothing to search: one net only, one cost only, no accuracy above the floor.
+    Raises InputError if there is nothing to search: one net only, one cost only, no accuracy above the floor.
     """
 
     name: str
-    space: Space
-    entries: Mapping[str, Entry]
-    steps: int
-    floor: float
+    space: Space  # what is searched. Its nets are genotypes, or where a table knows genes alone, `TableNet`s
+    entries: Mapping[str, Entry]  # by key of the net; others of the space are infeasible
+    steps: int  # the full budget
+    floor: float  # accuracy that hypervolumes are counted above
     objective: str = "macs"
+    # the table that says what nets are worth, where that is another one of the same nets: one of a longer budget
     judge: TabularBenchmark | None = None
 
     def __post_init__(self) -> None:

@@ -33,21 +33,15 @@ REFERENCE = SearcherConfig("random")
 
 @dataclass(frozen=True)
 class BenchmarkConfig:
-    """Settings of a benchmark: table, seeds, how many simulated workers, over how many processes (0: one per CPU).
+    """Settings of a benchmark: table, seeds, how many simulated workers, over how many processes (0: one per CPU)."""
 
-    Attributes:
-        data: name of a published table; of `file` the data set, "" where it has one.
-        file: a table of one's own; see `read_table`.
-        floor: accuracy that hypervolumes are counted above; None for the table's own.
-    """
-
-    data: str = "cue"
+    data: str = "cue"  # name of a published table; of `file` the data set, "" where it has one
     seeds: int = 10
     workers: int = 8
     processes: int = 0
-    file: Path | None = None
+    file: Path | None = None  # a table of one's own; see `read_table`
     objective: str = "macs"
-    floor: float | None = None
+    floor: float | None = None  # accuracy that hypervolumes are counted above; None for the table's own
 
     def table(self) -> TabularBenchmark:
         """Raise InputError if there is no such table."""
@@ -61,8 +55,7 @@ def run_benchmark(
 ) -> dict[SearcherConfig, list[Trace]]:
     """Run every searcher with every seed; `report` hears of each that is done.
 
-    Raises:
-        InputError: if there is no such table, or a scheduler stops nets where the table has no readings yet.
+    Raises InputError if there is no such table, or a scheduler stops nets where the table has no readings yet.
     """
     table = config.table()  # errors here, not in a worker
     for searcher in searchers:

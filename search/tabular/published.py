@@ -27,8 +27,7 @@ TABLES = {  # "module:function", which makes the table; nothing here loads one
 def load_table(name: str, objective: str = "macs", floor: float | None = None) -> TabularBenchmark:
     """A published table, above its own floor or another.
 
-    Raises:
-        InputError: if there is none of this name, or it has no such objective or floor.
+    Raises InputError if there is none of this name, or it has no such objective or floor.
     """
     module, _, made = TABLES[check_choice("data", name, TABLES)].partition(":")
     table = getattr(importlib.import_module(f".{module}", __package__), made)()

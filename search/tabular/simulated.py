@@ -254,11 +254,7 @@ def searchers(
     draws alone: successive halving as it is known; and none at all where the table has no readings at the rungs.
     A build-up needs baselines to start from.
 
-    Args:
-        base: rungs and eta of the schedulers.
-
-    Raises:
-        InputError: if one is unknown.
+    `base`: rungs and eta of the schedulers. Raises InputError if one is unknown.
     """
     for name in strategies:
         if name not in (ORACLE, LARGEST):

@@ -32,12 +32,9 @@ NO_COSTS = ("seed", "step", "accuracy", "seconds")  # columns of numbers beside 
 def read_table(path: Path, data: str = "", objective: str = "macs", floor: float | None = None) -> TabularBenchmark:
     """Read a table.
 
-    Args:
-        data: which data set of a file that has several; "" where it has one.
-        floor: accuracy that hypervolumes are counted above; by default the lowest of the table, mean over seeds.
-
-    Raises:
-        InputError: if the file cannot be read, or is no such table.
+    `data`: which data set of a file that has several; "" where it has one. `floor`: accuracy that hypervolumes are
+    counted above; by default the lowest of the table, mean over seeds. Raises InputError if the file cannot be read, or
+    is no such table.
     """
     rows = _rows_of(_read(path), path, data)
     genes = _genes(rows, path)
@@ -63,7 +60,6 @@ def _read(path: Path) -> pd.DataFrame:
 
 
 def _rows_of(rows: pd.DataFrame, path: Path, data: str) -> pd.DataFrame:
-    """The rows of one data set, whose columns are those of a table."""
     missing = [name for name in REQUIRED if name not in rows]
     if missing:
         raise InputError(f"table {path}: column {missing[0]!r} is missing")
@@ -79,7 +75,6 @@ def _rows_of(rows: pd.DataFrame, path: Path, data: str) -> pd.DataFrame:
 
 
 def _genes(rows: pd.DataFrame, path: Path) -> dict[str, list[Gene]]:
-    """Value of each gene in each row."""
     genes = {str(name): rows[name].tolist() for name in rows if str(name).startswith(GENE)}
     if not genes:
         raise InputError(f"table {path}: has no genes, which are columns such as {GENE}depth")
@@ -112,7 +107,6 @@ def _check_numbers(rows: pd.DataFrame, path: Path) -> None:
 
 
 def _nets(rows: pd.DataFrame, genes: dict[str, list[Gene]], path: Path) -> tuple[TableSpace, dict[str, Entry]]:
-    """The space of the genes, and the nets by key."""
     options = {name: tuple(sorted(set(values))) for name, values in genes.items()}  # pyright: ignore[reportArgumentType]
     values = list(zip(*genes.values(), strict=True))
     numbers: dict[tuple[Gene, ...], int] = {}
@@ -144,7 +138,6 @@ def _costs(rows: pd.DataFrame, net: np.ndarray, path: Path) -> list[dict[str, fl
 
 
 def _trainings(rows: pd.DataFrame, net: np.ndarray, path: Path) -> Iterator[tuple[int, int, Training]]:
-    """Number of the net, seed and readings of each training."""
     seed, step = (rows[name].to_numpy().astype(np.int64) for name in ("seed", "step"))
     accuracy = rows["accuracy"].to_numpy()
     seconds: Any = rows["seconds"].to_numpy() if "seconds" in rows else np.ones(len(rows))

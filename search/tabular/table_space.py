@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,16 +18,12 @@ Values = tuple[Gene, ...]
 
 @dataclass(frozen=True)
 class TableNet:
-    """A combination of genes, where a search has a genotype.
-
-    Attributes:
-        distance: share of the genes that must change to make a net of the table of it; 0 if it is one.
-    """
+    """A combination of genes, where a search has a genotype."""
 
     family: ClassVar[str] = "table"
     key: str
     genes: tuple[tuple[str, Gene], ...]
-    distance: float
+    distance: float  # share of the genes that must change to make a net of the table of it; 0 if it is one
 
     def to_dict(self) -> dict[str, Any]:
         return dict(self.genes)
@@ -71,9 +66,6 @@ class TableSpace:
         if values in self._listed or not self.rows:
             return 0.0
         return int((self._codes != self._code(values)).sum(axis=1).min()) / len(values)
-
-    def size(self) -> int:
-        return len(self.rows) or math.prod(map(len, self._options.values()))
 
     def baselines(self) -> tuple[Genotype, ...]:
         return ()

@@ -66,9 +66,6 @@ class FixedGenes:
     def sample(self, chooser: Chooser) -> Genotype:
         return self._space.sample(_Fixing(chooser, self._fixed))
 
-    def size(self) -> None:
-        return None
-
     def baselines(self) -> tuple[Genotype, ...]:
         return ()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ...archs.children import mark_children
 from ...archs.errors import OperationError
-from ...results.runs.log_reader import LogReader
+from ...results.runs.store import LogReader
 from .tracked_run import TrackedRun
 from .tracker import SessionEnd, TrackerEvent, check_trackers
 from .view import error_of, opened_tracker, report_of

@@ -25,41 +25,25 @@ RUN = ""  # name of the run itself, among those of its trainings
 
 @dataclass(frozen=True)
 class Results:
-    """Result of a training.
-
-    Attributes:
-        error: one line, where it failed.
-        values: accuracy, further metrics, costs and seconds by name.
-        step: the last one.
-        seconds: since 1970, when it was recorded.
-    """
+    """Result of a training."""
 
     status: Status
-    error: str
-    values: Mapping[str, float]
-    step: int
-    seconds: float
+    error: str  # one line, where it failed
+    values: Mapping[str, float]  # accuracy, further metrics, costs and seconds by name
+    step: int  # the last one
+    seconds: float  # since 1970, when it was recorded
 
 
 @dataclass(frozen=True)
 class TrainingEvent:
-    """A training begins or goes on, reaches points of its learning curve, pauses or ends.
+    """A training begins or goes on, reaches points of its learning curve, pauses or ends."""
 
-    Attributes:
-        name: of the training: unique in the run, and the same in each session.
-        params: what tells it from the others: kind, family, key, genes or factors, seed.
-        points: of its curve; the whole one where it has ended.
-        results: what came of it, in this session or an earlier one; None where it has not ended.
-        end: number of the end that comes next, or of this one, from 1.
-        paused: whether nothing comes of it for some time.
-    """
-
-    name: str
-    params: Mapping[str, Any]
-    points: Points = ()
-    results: Results | None = None
-    end: int = 1
-    paused: bool = False
+    name: str  # of the training: unique in the run, and the same in each session
+    params: Mapping[str, Any]  # what tells it from the others: kind, family, key, genes or factors, seed
+    points: Points = ()  # of its curve; the whole one where it has ended
+    results: Results | None = None  # what came of it, in this session or an earlier one; None where it has not ended
+    end: int = 1  # number of the end that comes next, or of this one, from 1
+    paused: bool = False  # whether nothing comes of it for some time
 
 
 @dataclass(frozen=True)
@@ -118,21 +102,13 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Note:
-    """State of a training, or of the run, at a tracker.
+    """State of a training, or of the run, at a tracker."""
 
-    Attributes:
-        where: the server, database or project.
-        name: of the training; `RUN` for the run.
-        id: that the tracker knows it by.
-        step: the last one sent, -1 for none.
-        ended: how many ends of it were sent: a training that has failed may be tried again.
-    """
-
-    where: str
-    name: str
-    id: str
-    step: int = -1
-    ended: int = 0
+    where: str  # the server, database or project
+    name: str  # of the training; `RUN` for the run
+    id: str  # that the tracker knows it by
+    step: int = -1  # the last one sent, -1 for none
+    ended: int = 0  # how many ends of it were sent: a training that has failed may be tried again
 
 
 class Notes(dict[str, Note]):

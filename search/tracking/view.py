@@ -41,8 +41,7 @@ class Tracked(Protocol):
 def trackers(names: Sequence[str], run: Tracked) -> Iterator[Sequence[TrackerThread]]:
     """The trackers of these names, for a `TrackingView`; they are closed at the end.
 
-    Raises:
-        InputError: if a tracker cannot be opened.
+    Raises InputError if a tracker cannot be opened.
     """
     threads: list[TrackerThread] = []
     if names:

@@ -24,17 +24,11 @@ ERASED_RATIO = (0.3, 1 / 0.3)
 
 @dataclass(frozen=True)
 class Draws:
-    """Random numbers for each image of a batch, of which those of one device's own images are taken.
+    """Random numbers for each image of a batch, of which those of one device's own images are taken."""
 
-    Attributes:
-        generator: on the CPU; how far it moves on depends on the size of the whole batch alone.
-        images: of the whole batch.
-        own: the device's places in it; None for all.
-    """
-
-    generator: Generator
-    images: int
-    own: Tensor | None = None
+    generator: Generator  # on the CPU; how far it moves on depends on the size of the whole batch alone
+    images: int  # of the whole batch
+    own: Tensor | None = None  # the device's places in it; None for all
 
     def uniform(self, *rows: int) -> Tensor:
         """(*rows, B), from 0 to below 1."""
@@ -100,15 +94,6 @@ def erased(x_BCHW: Tensor, share: float, draws: Draws) -> Tensor:
     y_B, x_B, high_B, wide_B = _boxes((height, width), ERASED, ERASED_RATIO, draws)
     high_B = high_B * (draws.uniform() < share)
     return torch.where(_inside(x_BCHW, y_B, x_B, high_B, wide_B), draws.noise(x_BCHW), x_BCHW)
-
-
-def cut_out(x_BCHW: Tensor, side: int, draws: Draws) -> Tensor:
-    """A square of zeros around a random pixel of each image, cut off at the border (DeVries & Taylor, 2017)."""
-    batch, _, height, width = x_BCHW.shape
-    y_B = draws.whole(0, height) - side // 2
-    x_B = draws.whole(0, width) - side // 2
-    sides = torch.full((batch,), side)
-    return x_BCHW.masked_fill(_inside(x_BCHW, y_B, x_B, sides, sides), 0.0)
 
 
 def mixed(x_BCHW: Tensor, y_B: Tensor, classes: int, how: Augment, seed: tuple[int, ...]) -> tuple[Tensor, Tensor]:

@@ -12,51 +12,31 @@ from ...results.ranking.metric import Metric
 from .member import ALONE, Member
 from .recipe import Recipe
 
-
-@dataclass(frozen=True)
-class BankJobId:
-    """What tells the jobs of a segment of the bank's training apart: the rank of the worker."""
-
-    rank: int
+BANK_JOB = -1  # the id of a part of the bank's training, which is of no trial
 
 
 @dataclass(frozen=True)
 class SupernetJob:
-    """Train a bank of shared weights for some steps; see `supernet.trainer`.
+    """Train a bank of shared weights for some steps; see `supernet.trainer`."""
 
-    Attributes:
-        nets: those trained in each step, from `start_step` on.
-        start_step: at which the training goes on from its state there; 0 begins anew.
-        total_steps: the full budget, in optimiser steps, which the learning-rate schedule spans.
-        largest: nets that a new bank is made large enough for.
-        validated: nets that are measured as the bank trains.
-        recipe: how to train.
-        seed: of the initial weights, the order of the images and their augmentation.
-        checkpoint: stem of the files that hold the state at a step; see `state_at`.
-        weights: safetensors file of the bank, written when `stop_step` equals `total_steps`.
-        facts: what the bank is trained on and for; a checkpoint of another bank is refused.
-        timeout_s: the worker of a job that takes longer is killed.
-        member: the worker, among those that have the same job, each with its share of a step's nets.
-        metric: whose score points of the curve have as accuracy.
-    """
-
-    nets: tuple[tuple[Genotype, ...], ...]
-    start_step: int
-    total_steps: int
-    largest: tuple[Genotype, ...]
-    validated: tuple[Genotype, ...]
+    nets: tuple[tuple[Genotype, ...], ...]  # those trained in each step, from `start_step` on
+    start_step: int  # at which the training goes on from its state there; 0 begins anew
+    total_steps: int  # the full budget, in optimiser steps, which the learning-rate schedule spans
+    largest: tuple[Genotype, ...]  # nets that a new bank is made large enough for
+    validated: tuple[Genotype, ...]  # nets that are measured as the bank trains
     recipe: Recipe
-    seed: int
-    checkpoint: str
-    weights: str
+    seed: int  # of the initial weights, the order of the images and their augmentation
+    checkpoint: str  # stem of the files that hold the state at a step; see `state_at`
+    weights: str  # safetensors file of the bank, written when `stop_step` equals `total_steps`
+    # what the bank is trained on and for; a checkpoint of another bank is refused
     facts: dict[str, Any] = field(default_factory=dict)
-    timeout_s: float = math.inf
-    member: Member = ALONE
-    metric: Metric = field(default_factory=Metric)
+    timeout_s: float = math.inf  # the worker of a job that takes longer is killed
+    member: Member = ALONE  # the worker, among those that have the same job, each with its share of a step's nets
+    metric: Metric = field(default_factory=Metric)  # whose score points of the curve have as accuracy
 
     @property
-    def id(self) -> BankJobId:
-        return BankJobId(self.member.rank)
+    def id(self) -> int:
+        return BANK_JOB
 
     @property
     def stop_step(self) -> int:
@@ -67,33 +47,18 @@ class SupernetJob:
         """The file of the training's state at a step."""
         return Path(f"{self.checkpoint}-{step}.pt")
 
-    @property
-    def progress_steps(self) -> int:
-        """Optimiser steps between two points of the learning curve."""
-        return len(self.nets)
-
 
 @dataclass(frozen=True)
 class EvaluateJob:
-    """Evaluate one net on slices of a bank; see `supernet.evaluate`.
-
-    Attributes:
-        trial: number of the trial.
-        genotype: the net.
-        bank: the bank's file.
-        recipe: batch size and precision.
-        weights: safetensors file for the net's slices.
-        timeout_s: the worker of a job that takes longer is killed.
-        metric: what the net is ranked by, whose score its result has as accuracy.
-    """
+    """Evaluate one net on slices of a bank; see `supernet.evaluate`."""
 
     trial: int
     genotype: Genotype
-    bank: str
-    recipe: Recipe
-    weights: str
-    timeout_s: float = math.inf
-    metric: Metric = field(default_factory=Metric)
+    bank: str  # the bank's file
+    recipe: Recipe  # batch size and precision
+    weights: str  # safetensors file for the net's slices
+    timeout_s: float = math.inf  # the worker of a job that takes longer is killed
+    metric: Metric = field(default_factory=Metric)  # what the net is ranked by, whose score its result has as accuracy
 
     @property
     def id(self) -> int:

@@ -25,15 +25,11 @@ Group = tuple[object, ...]
 
 
 class Use(NamedTuple):
-    """A tensor that has the channels of a group along one of its axes.
-
-    Attributes:
-        scales: whether it is a norm's scale.
-    """
+    """A tensor that has the channels of a group along one of its axes."""
 
     tensor: Tensor
     dim: int
-    scales: bool = False
+    scales: bool = False  # whether it is a norm's scale
 
     @property
     def length(self) -> int:

@@ -38,12 +38,8 @@ def check_trainer(
 ) -> None:
     """Train `net` for two steps.
 
-    Args:
-        steps: the full budget.
-        gpu: whether to train on one, where there is one.
-
-    Raises:
-        InputError: if that does not go well, with the line of the user's code.
+    `steps`: the full budget. `gpu`: whether to train on one, where there is one. Raises InputError if that does not go
+    well, with the line of the user's code.
     """
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder)

@@ -23,8 +23,7 @@ log = logging.getLogger("alternas")
 def load_state(job: TrainJob, data: DataSet, device: torch.device) -> dict[str, Any] | None:
     """The state in a job's checkpoint; None if the file is broken: see `read_checkpoint`.
 
-    Raises:
-        InputError: if it is of another training.
+    Raises InputError if it is of another training.
     """
     state = read_checkpoint(Path(job.checkpoint), device)
     if state is None:

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,9 +21,7 @@ from torch import Tensor, nn
 from .member import ALONE, Member
 
 PATIENCE = timedelta(minutes=5)  # for a worker that is starting, writes files, or has the more expensive net
-POLL_SECONDS = 0.05
 TCP = "tcp://"
-GONE = "a worker that was to train beside this one did not come"
 
 
 class GroupError(Exception):
@@ -45,11 +41,8 @@ class Group:
     def add_up(self, parameters: Sequence[nn.Parameter], losses: Tensor, failed: bool) -> tuple[Tensor, bool]:
         """Sum the gradients over all workers, in place; one that is None everywhere stays None.
 
-        Returns:
-            The sum of the losses, of which each worker knows its own, and whether any worker has failed.
-
-        Raises:
-            GroupError: if a worker is gone.
+        Returns the sum of the losses, of which each worker knows its own, and whether any worker has failed. Raises
+        GroupError if a worker is gone.
         """
         parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
         known = losses.new_tensor([*(p.grad is not None for p in parameters), failed])
@@ -62,21 +55,13 @@ class Group:
         return total.view_as(losses), bool(failures)
 
     def total(self, x: Tensor) -> Tensor:
-        """The sum over all workers.
-
-        Raises:
-            GroupError: if a worker is gone.
-        """
+        """The sum over all workers; GroupError if a worker is gone."""
         if self.member.world > 1:
             self._sum(x)
         return x
 
     def joined(self, own: Tensor) -> Tensor:
-        """What the workers have of something long, one part after the other.
-
-        Raises:
-            GroupError: if a worker is gone.
-        """
+        """What the workers have of something long, one part after the other; GroupError if a worker is gone."""
         if self.member.world == 1:
             return own
         parts: list[Any] = [None] * self.member.world
@@ -85,11 +70,7 @@ class Group:
         return torch.cat(parts).to(own.device)
 
     def take_over(self, tensors: Iterable[Tensor]) -> None:
-        """Give all workers what the first one has in these.
-
-        Raises:
-            GroupError: if a worker is gone.
-        """
+        """Give all workers what the first one has in these; GroupError if a worker is gone."""
         with _all_are_group_errors():
             for tensor in tensors if self.member.world > 1 else ():
                 dist.broadcast(tensor, 0)
@@ -103,8 +84,7 @@ class Group:
 def open_group(member: Member, device: torch.device, step: int) -> Iterator[Group]:
     """The workers of a member. All have loaded their checkpoints when they meet here, and stand at the same step.
 
-    Raises:
-        GroupError: if one does not come, or stands at another step.
+    Raises GroupError if one does not come, or stands at another step.
     """
     if member.world == 1:
         yield Group()
@@ -126,13 +106,7 @@ def open_group(member: Member, device: torch.device, step: int) -> Iterator[Grou
 
 
 def _store(member: Member) -> Any:
-    """Where the workers find each other: a file, or at the address of the first.
-
-    Raises:
-        GroupError: if another one died before this one came.
-    """
-    if not _is_open(member):
-        raise GroupError(GONE)
+    """Where the workers find each other: a file, or at the address of the first."""
     if not member.rendezvous.startswith(TCP):
         return dist.FileStore(member.rendezvous, member.world)  # pyright: ignore[reportPrivateImportUsage]
     host, _, port = member.rendezvous.removeprefix(TCP).rpartition(":")
@@ -140,24 +114,12 @@ def _store(member: Member) -> Any:
     return dist.TCPStore(host, int(port), member.world, is_first, PATIENCE, wait_for_workers=False)  # pyright: ignore[reportPrivateImportUsage]
 
 
-def _is_open(member: Member) -> bool:
-    """Whether the file where they meet is there; it is deleted by who knows that one is dead."""
-    return member.rendezvous.startswith(TCP) or Path(member.rendezvous).exists()
-
-
 def _meet(store: Any, member: Member, device: torch.device) -> str:
-    """Wait for all workers. Returns the backend: nccl where each has a card of its own, which nccl asks for; else gloo.
-
-    Raises:
-        GroupError: if one does not come in time, or is known to be dead.
-    """
+    """The backend, once all workers have come: nccl where each has a card of its own, which it asks for; else gloo."""
     card = str(torch.cuda.get_device_properties(device).uuid) if device.type == "cuda" else "none"
     store.set(f"card {member.rank}", card)
-    keys, late = [f"card {rank}" for rank in range(member.world)], time.monotonic() + PATIENCE.total_seconds()
-    while not (_is_open(member) and store.check(keys)):  # of a deleted file torch waits for the answer
-        if not _is_open(member) or time.monotonic() > late:
-            raise GroupError(GONE)
-        time.sleep(POLL_SECONDS)
+    keys = [f"card {rank}" for rank in range(member.world)]
+    store.wait(keys, PATIENCE)
     cards = {store.get(key) for key in keys}
     return "nccl" if b"none" not in cards and len(cards) == member.world else "gloo"
 

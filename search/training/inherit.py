@@ -27,8 +27,7 @@ from ...archs.timm_net import CutNet
 from ...archs.timm_network import AnyNetwork
 from ...archs.weights import fill, read
 from .channel_order import sort_channels
-from .freezing import FREEZE_POLICIES
-from .job import InitWeights
+from .job import FREEZE_POLICIES, InitWeights
 from .net2net import CopyCount, Linear, channel_map, copy_module, copy_stem, copy_tokens, spread
 from .net2net_blocks import copy_block
 
@@ -38,24 +37,17 @@ ENCODER_SCALED_BY = ("attn.proj", "mlp.fc2")
 
 @dataclass(frozen=True)
 class Inherited:
-    """What one part of the child took.
+    """What one part of the child took."""
 
-    Attributes:
-        place: "stem", "stage 1 block 2" (from 1), "last norm", "last conv", "encoder tokens" (patch projection,
-            class token, positions), "encoder block 3", "encoder norm" or "head".
-        source: the parent's part, named alike; "" if nothing came from the parent.
-        how: "copied"; "fitted", cut or widened where sizes differ, or short of a piece that the
-            parent lacks; "resized", only positions interpolated; "identity", new and of almost no
-            effect; "fresh", as initialised; "zero", a head set to 0.
-        params: parameters of the child's part.
-        taken: how many of them came from the parent's.
-    """
-
+    # "stem", "stage 1 block 2" (from 1), "last norm", "last conv", "encoder tokens" (patch projection, class token,
+    # positions), "encoder block 3", "encoder norm" or "head"
     place: str
-    source: str
+    source: str  # the parent's part, named alike; "" if nothing came from the parent
+    # "copied"; "fitted", cut or widened where sizes differ, or short of a piece that the parent lacks; "resized", only
+    # positions interpolated; "identity", new and of almost no effect; "fresh", as initialised; "zero", a head set to 0
     how: str
-    params: int
-    taken: int
+    params: int  # parameters of the child's part
+    taken: int  # how many of them came from the parent's
 
 
 @torch.no_grad()
@@ -220,27 +212,19 @@ def _encoder(child: TransformerEncoder, parent: TransformerEncoder | None, image
 
 @dataclass(frozen=True)
 class InitializedNet:
-    """A net as training begins.
+    """A net as training begins."""
 
-    Attributes:
-        frozen: modules that stay in eval mode.
-        slow: parameters that learn at `rate` of the recipe's learning rate.
-        refitted: whether what norms see has changed.
-        lineage: where the weights came from, for the record.
-    """
-
-    frozen: tuple[nn.Module, ...] = ()
-    slow: tuple[nn.Parameter, ...] = ()
+    frozen: tuple[nn.Module, ...] = ()  # modules that stay in eval mode
+    slow: tuple[nn.Parameter, ...] = ()  # parameters that learn at `rate` of the recipe's learning rate
     rate: float = 1.0
-    refitted: bool = False
-    lineage: dict[str, Any] = field(default_factory=dict)
+    refitted: bool = False  # whether what norms see has changed
+    lineage: dict[str, Any] = field(default_factory=dict)  # where the weights came from, for the record
 
 
 def init_weights(net: AnyNetwork, start: InitWeights | None) -> InitializedNet:
     """Give a fresh net its first weights, and freeze what is not trained. Those of timm start fresh.
 
-    Raises:
-        InputError: if the weights cannot be read.
+    Raises InputError if the weights cannot be read.
     """
     if start is None:
         return InitializedNet()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...archs.errors import check_choice
 from ...archs.timm_net import Net
@@ -14,40 +14,44 @@ from ...results.ranking.metric import Metric
 from ...results.runs.status import Status
 from ..data.views import WHOLE, View
 from ..probe.job import CutResult, FinetuneCutJob, ProbeJob
-from .bank_jobs import BankJobId, EvaluateJob, SupernetJob
-from .freezing import FREEZE_POLICIES
+from .bank_jobs import EvaluateJob, SupernetJob
 from .member import ALONE, Member
 from .recipe import Recipe
 from .trainer_file import TrainerFile
 
-
-class Workers(NamedTuple):
-    """Workers that have no job, and workers that will be there soon."""
-
-    idle: int = 1
-    starting: int = 0
+JobId = int  # the number of the trial that a job is for, or `BANK_JOB`
 
 
-JobId = int | BankJobId  # the number of the trial that a job is for, or a part of the bank's training
+@dataclass(frozen=True)
+class FreezePolicy:
+    """Which parts of a net that starts from weights are frozen, and how fast inherited parts learn."""
+
+    # share of its blocks, counted from the head, that is trained with all that follows them; the rest is fully frozen,
+    # including BatchNorm statistics. 0 trains the head alone
+    share: float = 1.0
+    rate: float = 1.0  # learning rate of inherited parts, as a share of the recipe's; new parts have the recipe's own
+    new: bool = False  # whether only the head and parts that are new, or did not fit, are trained
+
+
+FREEZE_POLICIES = {
+    "none": FreezePolicy(),  # as fine-tuning in Dosovitskiy et al., ICLR 2021, and Kolesnikov et al., ECCV 2020
+    "none-low-lr": FreezePolicy(1.0, 0.1),
+    "three-quarters": FreezePolicy(0.25, 0.1),
+    "half": FreezePolicy(0.5, 0.1),
+    "backbone": FreezePolicy(0.0, 0.1),
+    "inherited": FreezePolicy(new=True),
+}
 
 
 @dataclass(frozen=True)
 class InitWeights:
-    """What a training starts from.
+    """What a training starts from."""
 
-    Attributes:
-        weights: a safetensors file that says what net it is of; see `archs.weights`.
-        label: what a person calls them.
-        steps: optimiser steps spent on them and on what they came from; None if unknown.
-        zero_head: whether the last layer starts at zero instead of what it inherits.
-        freeze: name of a freeze policy.
-    """
-
-    weights: str
-    label: str
-    steps: int | None = None
-    zero_head: bool = False
-    freeze: str = "none"
+    weights: str  # a safetensors file that says what net it is of; see `archs.weights`
+    label: str  # what a person calls them
+    steps: int | None = None  # optimiser steps spent on them and on what they came from; None if unknown
+    zero_head: bool = False  # whether the last layer starts at zero instead of what it inherits
+    freeze: str = "none"  # name of a freeze policy
 
     def __post_init__(self) -> None:
         check_choice("freeze", self.freeze, FREEZE_POLICIES)
@@ -69,65 +73,38 @@ def curve_points(trained: int, validated: int) -> int:
 
 @dataclass(frozen=True)
 class FewShot:
-    """Few-shot tasks over classes that the net was not trained on, see `training.episodes`.
+    """Few-shot tasks over classes that the net was not trained on, see `training.episodes`."""
 
-    Attributes:
-        classes: their labels in the whole data set; episodes draw from their validation images.
-        ways: classes of an episode,
-        shots: images a class: every pair of the two is measured.
-        episodes: so many of each.
-    """
-
-    classes: tuple[int, ...]
-    ways: tuple[int, ...]
-    shots: tuple[int, ...]
-    episodes: int = 200
+    classes: tuple[int, ...]  # their labels in the whole data set; episodes draw from their validation images
+    ways: tuple[int, ...]  # classes of an episode
+    shots: tuple[int, ...]  # images a class: every pair of the two is measured
+    episodes: int = 200  # so many of each
 
 
 @dataclass(frozen=True)
 class TrainJob:
-    """Train one net up to a step.
+    """Train one net up to a step."""
 
-    Attributes:
-        trial: number of the trial, unique in its run.
-        genotype: the net; one of timm's has its name there instead.
-        recipe: how to train.
-        seed: of the initial weights, the order of the images and their augmentation.
-        stop_step: the optimiser step at which to stop and report; training goes on from the job's checkpoint, and one
-            that stands there already is only reported.
-        total_steps: the full budget, in optimiser steps, which the learning-rate schedule spans.
-        checkpoint: file to continue from and to leave the state in.
-        weights: safetensors file for the final weights, written when `stop_step` equals `total_steps`.
-        view: part of the data to train and validate on.
-        start: weights to start from; None starts from fresh ones.
-        task: "classes", or "patches": masked patch prediction, which needs no labels.
-        test: whether the final net is measured on the test split.
-        few_shot: few-shot tasks to measure the final net on.
-        timeout_s: the worker of a job that takes longer is killed.
-        curve_points: of the learning curve over a full budget; each is an evaluation.
-        metric: what the net is ranked by, whose score its result has as accuracy.
-        trainer: the user's own training; None is ours.
-        member: the worker, among those that have the same job, each with its share of a step's images.
-    """
-
-    trial: int
-    genotype: Net
+    trial: int  # number of the trial, unique in its run
+    genotype: Net  # the net; one of timm's has its name there instead
     recipe: Recipe
-    seed: int
+    seed: int  # of the initial weights, the order of the images and their augmentation
+    # the optimiser step at which to stop and report; training goes on from the job's checkpoint, and one that stands
+    # there already is only reported
     stop_step: int
-    total_steps: int
-    checkpoint: str
-    weights: str
-    view: View = WHOLE
-    start: InitWeights | None = None
-    task: str = "classes"
-    test: bool = False
-    few_shot: FewShot | None = None
-    timeout_s: float = math.inf
-    curve_points: int = CURVE_POINTS
-    metric: Metric = field(default_factory=Metric)
-    trainer: TrainerFile | None = None
-    member: Member = ALONE
+    total_steps: int  # the full budget, in optimiser steps, which the learning-rate schedule spans
+    checkpoint: str  # file to continue from and to leave the state in
+    weights: str  # safetensors file for the final weights, written when `stop_step` equals `total_steps`
+    view: View = WHOLE  # part of the data to train and validate on
+    start: InitWeights | None = None  # weights to start from; None starts from fresh ones
+    task: str = "classes"  # "classes", or "patches": masked patch prediction, which needs no labels
+    test: bool = False  # whether the final net is measured on the test split
+    few_shot: FewShot | None = None  # few-shot tasks to measure the final net on
+    timeout_s: float = math.inf  # the worker of a job that takes longer is killed
+    curve_points: int = CURVE_POINTS  # of the learning curve over a full budget; each is an evaluation
+    metric: Metric = field(default_factory=Metric)  # what the net is ranked by, whose score its result has as accuracy
+    trainer: TrainerFile | None = None  # the user's own training; None is ours
+    member: Member = ALONE  # its share of the images, where several workers have the job
 
     @property
     def id(self) -> JobId:
@@ -156,29 +133,18 @@ class TrainJob:
 
 @dataclass(frozen=True)
 class LatencyJob:
-    """Measure one untrained net, on the worker's machine or by the user's command on a device; see `measuring`.
-
-    Attributes:
-        trial: number of the trial.
-        genotype: the net.
-        setting: what it is measured under: device, batch size and so on, or whose command.
-        image: channels, height, width.
-        classes: how many.
-        timeout_s: the worker of a job that takes longer is killed.
-        needed: numbers that a command must print.
-        probe: a net that the device has measured before; where it fails too, the device does. None where there is none.
-        command_timeout_s: a run of the command that takes longer is ended.
-    """
+    """Measure one untrained net, on the worker's machine or by the user's command on a device; see `measuring`."""
 
     trial: int
     genotype: Net
-    setting: Setting
-    image: tuple[int, int, int]
+    setting: Setting  # what it is measured under: device, batch size and so on, or whose command
+    image: tuple[int, int, int]  # channels, height, width
     classes: int
-    timeout_s: float = math.inf
-    needed: tuple[str, ...] = ()
+    timeout_s: float = math.inf  # the worker of a job that takes longer is killed
+    needed: tuple[str, ...] = ()  # numbers that a command must print
+    # a net that the device has measured before; where it fails too, the device does. None where there is none
     probe: Net | None = None
-    command_timeout_s: float = TIMEOUT_SECONDS
+    command_timeout_s: float = TIMEOUT_SECONDS  # a run of the command that takes longer is ended
 
     @property
     def id(self) -> JobId:
@@ -209,41 +175,26 @@ class Progress:
 
 @dataclass(frozen=True)
 class JobResult:
-    """How a job ended.
-
-    Attributes:
-        job: which.
-        status: ok where it reached `stop_step`, was evaluated or measured.
-        step: the optimiser step reached.
-        accuracy: validation accuracy of the EMA weights, a fraction, or the score of another metric; None unless
-            trained and ok.
-        metrics: further numbers on validation, see `results.metrics.Scores`; at the full budget the same and
-            "accuracy" on training images, as "train_...".
-        curve: the learning curve from the first step on.
-        seconds: training and evaluation without checkpoints, earlier jobs of the same training included.
-        device: what it ran on.
-        how: loader, precision, passes a step, whether compiled.
-        lineage: the weights it started from, and what was taken of them part by part.
-        latency: of a `LatencyJob`: `Latency.to_dict()`.
-        losses: of a `SupernetJob`: training losses of the nets of each step.
-        cuts: of a `ProbeJob`: how each cut was judged.
-        error: one line, where the status is not ok.
-    """
+    """How a job ended."""
 
     job: JobId
-    status: Status
-    step: int = 0
+    status: Status  # ok where it reached `stop_step`, was evaluated or measured
+    step: int = 0  # the optimiser step reached
+    # validation accuracy of the EMA weights, a fraction, or the score of another metric; None unless trained and ok
     accuracy: float | None = None
+    # further numbers on validation, see `results.metrics.Scores`; at the full budget the same and "accuracy" on
+    # training images, as "train_..."
     metrics: dict[str, float] = field(default_factory=dict)
-    curve: tuple[Point, ...] = ()
-    seconds: float = 0.0
-    device: str = ""
-    how: dict[str, Any] = field(default_factory=dict)
+    curve: tuple[Point, ...] = ()  # the learning curve from the first step on
+    seconds: float = 0.0  # training and evaluation without checkpoints, earlier jobs of the same training included
+    device: str = ""  # what it ran on
+    how: dict[str, Any] = field(default_factory=dict)  # loader, precision, passes a step, whether compiled
+    # the weights it started from, and what was taken of them part by part
     lineage: dict[str, Any] = field(default_factory=dict)
-    latency: dict[str, Any] = field(default_factory=dict)
-    losses: tuple[tuple[float, ...], ...] = ()
-    cuts: tuple[CutResult, ...] = ()
-    error: str = ""
+    latency: dict[str, Any] = field(default_factory=dict)  # of a `LatencyJob`: `Latency.to_dict()`
+    losses: tuple[tuple[float, ...], ...] = ()  # of a `SupernetJob`: training losses of the nets of each step
+    cuts: tuple[CutResult, ...] = ()  # of a `ProbeJob`: how each cut was judged
+    error: str = ""  # one line, where the status is not ok
 
     def record_fields(self) -> dict[str, Any]:
         """What a record holds of it: metrics, curve, seconds, device, runtime and lineage, with None for NaN."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from ...archs.errors import OperationError
-from ..probe.job import FinetuneCutJob
+from ..probe.job import FinetuneCutJob, ProbeJob
 from .bank_jobs import EvaluateJob, SupernetJob
 from .job import Job, LatencyJob, TrainJob
 from .member import Member
@@ -62,7 +62,7 @@ class JobFiles:
         self._folder = self._folder or self._scratch.enter_context(scratch())
         for path in _inputs(job):
             self._bring(path)
-        moved: dict[str, Any] = {name: str(self._here(getattr(job, name))) for name in PATHS if hasattr(job, name)}
+        moved: dict[str, Any] = {name: str(self._here(at)) for name in PATHS if (at := getattr(job, name, ""))}
         if isinstance(job, TrainJob) and job.start:
             moved["start"] = replace(job.start, weights=str(self._here(job.start.weights)))
         for name in moved.keys() & {*PATHS}:
@@ -96,13 +96,11 @@ class JobFiles:
             self._theirs[file], self._known[file] = theirs, _stamp(file)
 
     def _all(self) -> list[Path]:
-        """All files here that are whole."""
         found = self._folder.rglob("*") if self._folder else ()
         return [path for path in found if path.is_file() and path.suffix != ".part"]
 
 
 def _inputs(job: Job) -> list[str]:
-    """What a job goes on from, as far as it is there."""
     match job:
         case TrainJob(start=start):
             return [job.checkpoint, *([start.weights] if start else [])]
@@ -110,6 +108,8 @@ def _inputs(job: Job) -> list[str]:
             return [str(job.state_at(step)) for step in (job.start_step, job.stop_step)]
         case EvaluateJob():
             return [job.bank]
+        case ProbeJob(frozen=frozen):
+            return [frozen] if frozen else []
         case FinetuneCutJob():
             return [job.frozen, job.checkpoint]
     return []

@@ -17,7 +17,7 @@ import torch
 from torch import Generator, Tensor
 
 from ..data.dataset import DataSet
-from .augment import Draws, cropped, cut_out, erased, moved, moves_of
+from .augment import Draws, cropped, erased, moved, moves_of
 from .cuda_graph import GraphedFunction
 from .member import ALONE, Member
 from .pictures import Arrays, Readers, SampleIndex
@@ -135,8 +135,6 @@ class Preprocess:
         if move and (how.pad or how.flip):
             places = moves_of((x_BCHW.shape[2], x_BCHW.shape[3]), how.pad, how.flip, draws)
             x_BCHW = moved(x_BCHW, how.pad, *(at.to(x_BCHW.device, non_blocking=True) for at in places))
-        if how.cutout:
-            x_BCHW = cut_out(x_BCHW, how.cutout, draws_of(NOISE))
         return erased(x_BCHW, how.reprob, draws_of(NOISE)) if how.reprob else x_BCHW
 
 

@@ -58,7 +58,6 @@ def train(job: TrainJob, loader: DeviceLoader) -> Iterator[Progress | JobResult]
 
 
 def _trained(trainer: Trainer) -> Iterator[Progress | JobResult]:
-    """Train from point to point of the learning curve; evaluate, and at the full budget keep the net."""
     job, saved = trainer.job, time.monotonic()
     if job.recipe.compile and trainer.step < job.stop_step:
         trainer.warm_up()
@@ -127,8 +126,7 @@ class Trainer:
     def join(self, group: Group) -> None:
         """Share batches and evaluations with these workers from now on.
 
-        Raises:
-            InputError: if batches are too small for that.
+        Raises InputError if batches are too small for that.
         """
         images = len(self.loader.data.train)
         check_devices(self.recipe, images, group.member.world)
@@ -184,7 +182,6 @@ class Trainer:
         return x_BCHW.contiguous(memory_format=self.layout), target
 
     def _update(self, x_BCHW: Tensor, target: Tensor, rate: Number, weight: Number) -> Tensor:
-        """Update the net, and its averages by this weight of the new net. Returns the loss."""
         loss = self.gradients(x_BCHW, target)
         self.gradients.update(self.optimizer, rate)
         if self.ema:

@@ -36,21 +36,9 @@ def loss_of(recipe: Recipe, logits_BK: Tensor, target: Tensor, weight_K: Tensor 
 
 def _losses(recipe: Recipe, logits_BK: Tensor, target: Tensor, reduction: str) -> Tensor:
     """Mean loss, or without reduction loss_B of images, loss_BK of yes-or-no answers."""
-    if recipe.loss == "cross_entropy" and target.ndim == 1 and reduction == "mean":
-        return _cross_entropy(logits_BK, target, recipe.label_smoothing)
     if recipe.loss == "cross_entropy":
         return F.cross_entropy(logits_BK, target, label_smoothing=recipe.label_smoothing, reduction=reduction)
     exact = torch.promote_types(logits_BK.dtype, torch.float32)  # float64 in analyses, which a float32 would spoil
     t_BK = target if target.ndim == 2 else F.one_hot(target, logits_BK.shape[1]).to(exact)
     t_BK = t_BK * (1 - recipe.label_smoothing) + recipe.label_smoothing / logits_BK.shape[1]
     return F.binary_cross_entropy_with_logits(logits_BK, t_BK, reduction=reduction)
-
-
-def _cross_entropy(logits_BK: Tensor, y_B: Tensor, smoothing: float) -> Tensor:
-    """`F.cross_entropy` to the bit, without the kernels that look for labels to be left out."""
-    log_BK = F.log_softmax(logits_BK, 1)
-    loss = F.nll_loss(log_BK, y_B)
-    if not smoothing:
-        return loss
-    even = (-log_BK.sum(1)).sum() / len(y_B)  # the loss if all classes were as right
-    return loss * (1 - smoothing) + even * (smoothing / log_BK.shape[1])

@@ -8,19 +8,12 @@ from functools import cache
 
 @dataclass(frozen=True)
 class Member:
-    """A worker's place among those that do one job together.
+    """A worker's place among those that do one job together."""
 
-    Attributes:
-        rank: of the worker, from 0; the first one reports progress and writes the files.
-        world: how many workers have the job.
-        rendezvous: file where they meet, or of a cluster tcp://HOST:PORT of the first; a new one each time.
-        local: whether all of them are on one machine.
-    """
-
-    rank: int = 0
-    world: int = 1
-    rendezvous: str = ""
-    local: bool = True
+    rank: int = 0  # of the worker, from 0; the first one reports progress and writes the files
+    world: int = 1  # how many workers have the job
+    rendezvous: str = ""  # file where they meet, or of a cluster tcp://HOST:PORT of the first; a new one each time
+    local: bool = True  # whether all of them are on one machine
 
     def places(self, images: int) -> tuple[int, ...]:
         """Its images of a batch of so many, in the batch's order.

@@ -213,9 +213,8 @@ def copy_tokens(
 ) -> None:
     """Fill what makes the tokens: patch projection, class token, positions.
 
-    Args:
-        image: whether child and parent see the image itself instead of a map.
-        pairs: the parent's block of each block of the child.
+    `image`: whether child and parent see the image itself instead of a map. `pairs`: the parent's block of each block
+    of the child.
     """
     if image[0] == image[1]:  # a patch of the image has nothing in common with a patch of a map
         copy_linear(child.proj, parent.proj, tally, image=image[0])

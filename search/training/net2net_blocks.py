@@ -14,8 +14,7 @@ from .net2net import ChannelMap, CopyCount, Linear, channel_map, copy_linear, ow
 def copy_block(child: nn.Module, parent: nn.Module, b: Block, p: Block, tally: CopyCount) -> None:
     """Fill every layer of a block from the layer of the same name and type in a block of the same kind.
 
-    Args:
-        b, p: where the child and the parent stand.
+    `b`, `p`: where the child and the parent stand.
     """
     layers = dict(parent.named_modules())
     for name, layer in child.named_modules():
@@ -35,7 +34,6 @@ def copy_block(child: nn.Module, parent: nn.Module, b: Block, p: Block, tally: C
 
 
 def _maps(b: Block, p: Block, name: str, dims: int) -> list[ChannelMap]:
-    """The maps of the first axes of a block's tensor."""
     return [channel_map(*axes) for axes in zip(*(tensor_axes(x, name, dims) for x in (b, p)), strict=True)]
 
 
@@ -50,7 +48,6 @@ def _gain(b: Block, p: Block, layer: str) -> Tensor:
 
 
 def _copy_tensor(target: Tensor, source: Tensor, maps: list[ChannelMap], tally: CopyCount) -> None:
-    """Fill a tensor that is no conv's or linear layer's."""
     value = source
     for dim, axis in enumerate(maps):
         value = value.index_select(dim, axis.index)

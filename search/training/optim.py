@@ -146,7 +146,6 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def _card_is_full() -> bool:
-    """Whether less than a tenth of this process's share of the card is left."""
     free, total = torch.cuda.mem_get_info()
     share = total * torch.cuda.get_per_process_memory_fraction()
     return min(free, share - torch.cuda.memory_allocated()) < share / 10
@@ -225,7 +224,6 @@ class Gradients:
             self._half = HalfWeights(self.net, None)  # the exchange waits for gradients of the net's own weights
 
     def _is_capturing(self) -> bool:
-        """Whether a CUDA graph is being made, which can only be of what fits."""
         return self.device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
     def _backward(self, x_BCHW: Tensor, target: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 
 from ...archs.children import mark_children
+from ...results.runs.status import Status
 from .failures import failure
 from .job import JobResult, Progress, TrainJob
 from .loaders import DeviceLoader
@@ -44,7 +45,7 @@ def train_own(job: TrainJob, loader: DeviceLoader) -> Iterator[Progress | JobRes
     finally:
         context.closed = True
     if isinstance(event, TrainingOverError):
-        yield context.nan(str(event))
+        yield context.outcome(Status.NAN, error=str(event))
     elif event is not None:
         yield failure(job, event)
     else:

@@ -23,19 +23,12 @@ PLAIN = Augment()
 
 
 class SampleIndex(NamedTuple):
-    """A picture to read, and how to augment it: both are a function of these values alone.
+    """A picture to read, and how to augment it: both are a function of these values alone."""
 
-    Attributes:
-        split: "train", "val" or "test".
-        place: in the split.
-        how: of which the crops and the flip are done here.
-        seed: of their random numbers.
-    """
-
-    split: str
-    place: int
-    how: Augment = PLAIN
-    seed: tuple[int, ...] = ()
+    split: str  # "train", "val" or "test"
+    place: int  # in the split
+    how: Augment = PLAIN  # of which the crops and the flip are done here
+    seed: tuple[int, ...] = ()  # of their random numbers
 
 
 class BatchLists:

@@ -19,42 +19,29 @@ MOVES = {"Rotate": math.radians(30), "ShearX": 0.3, "ShearY": 0.3, "TranslateX":
 
 
 class Draw(NamedTuple):
-    """What happens to each of B images in each of N rounds, on the CPU.
+    """What happens to each of B images in each of N rounds, on the CPU."""
 
-    Attributes:
-        op_NB: places in OPS; len(OPS) for nothing.
-        argument_NB: what the op is told, see `_arguments`.
-    """
-
-    op_NB: Tensor
-    argument_NB: Tensor
+    op_NB: Tensor  # places in OPS; len(OPS) for nothing
+    argument_NB: Tensor  # what the op is told, see `_arguments`
 
 
 @dataclass(frozen=True)
 class RandAugment:
     """RandAugment (Cubuk et al., 2020). `RandAugment(2, 9, 0.5, True)` is timm's rand-m9-n2-mstd0.5-inc1, bilinear.
 
-    Attributes:
-        num_ops: drawn for each image, uniformly; each is then left out with probability 0.5.
-        magnitude: how strong they are, 0 to 10.
-        magnitude_std: of normal noise on the magnitude, drawn for each op; the sum is clipped to 0 to 10.
-        increasing: whether posterize, solarize and the enhancers, too, get stronger with the magnitude.
-
     Posterizing to 0 bits gives black, as timm means it; Pillow 13 refuses. What a recipe may ask for, and of which
     images, recipe.py checks.
     """
 
-    num_ops: int
-    magnitude: float
-    magnitude_std: float
-    increasing: bool = False
+    num_ops: int  # drawn for each image, uniformly; each is then left out with probability 0.5
+    magnitude: float  # how strong they are, 0 to 10
+    magnitude_std: float  # of normal noise on the magnitude, drawn for each op; the sum is clipped to 0 to 10
+    increasing: bool = False  # whether posterize, solarize and the enhancers, too, get stronger with the magnitude
 
     def __call__(self, x_BCHW: Tensor, draws: Draws, fill: tuple[float, ...] = (128.0,)) -> Tensor:
         """`x_BCHW` augmented: 1 or 3 channels of whole numbers from 0 to 255, as floats.
 
-        Args:
-            draws: of the batch.
-            fill: what moves in from outside, a value a channel or one for all.
+        `draws`: of the batch. `fill`: what moves in from outside, a value a channel or one for all.
         """
         return apply(x_BCHW, self.draw(draws), fill)
 

@@ -30,35 +30,20 @@ Dropped = Annotated[float, Meta(ge=0, le=0.99)]
 
 @dataclass(frozen=True)
 class Augment:
-    """What happens to a training image, in this order; what is 0 or False does not happen.
+    """What happens to a training image, in this order; what is 0 or False does not happen."""
 
-    Attributes:
-        rrc_min_scale: least share of the image that a random resized crop keeps (Inception's).
-        pad: random crop of the image padded by so many pixels of the mean colour.
-        flip: left to right, every second image.
-        ra_num_ops: RandAugment's operations an image (Cubuk et al., 2020; as timm's),
-        ra_magnitude: how strong they are, 0 to 10,
-        ra_magnitude_std: standard deviation of the noise on that,
-        ra_increasing: whether a larger magnitude always changes more.
-        cutout: side in pixels of a square set to the mean colour (DeVries & Taylor, 2017).
-        reprob: share of images with a box of noise, random erasing (Zhong et al., 2017; as timm's).
-        mixup: alpha of mixup (Zhang et al., 2018).
-        cutmix: alpha of CutMix (Yun et al., 2019); with both, each takes half of the batches.
-        mix: share of batches mixed.
-    """
-
-    rrc_min_scale: Share = 0.0
-    pad: Pixels = 0
-    flip: bool = False
+    rrc_min_scale: Share = 0.0  # least share of the image that a random resized crop keeps (Inception's)
+    pad: Pixels = 0  # random crop of the image padded by so many pixels of the mean colour
+    flip: bool = False  # left to right, every second image
+    # RandAugment's operations an image (Cubuk et al., 2020; as timm's)
     ra_num_ops: Annotated[int, Meta(ge=0, le=100)] = 0
-    ra_magnitude: Annotated[float, Meta(ge=0, le=10)] = 0.0
-    ra_magnitude_std: Annotated[float, Meta(ge=0, le=100)] = 0.0
-    ra_increasing: bool = False
-    cutout: Pixels = 0
-    reprob: Share = 0.0
-    mixup: Rate = 0.0
-    cutmix: Rate = 0.0
-    mix: Share = 1.0
+    ra_magnitude: Annotated[float, Meta(ge=0, le=10)] = 0.0  # how strong they are, 0 to 10
+    ra_magnitude_std: Annotated[float, Meta(ge=0, le=100)] = 0.0  # standard deviation of the noise on that
+    ra_increasing: bool = False  # whether a larger magnitude always changes more
+    reprob: Share = 0.0  # share of images with a box of noise, random erasing (Zhong et al., 2017; as timm's)
+    mixup: Rate = 0.0  # alpha of mixup (Zhang et al., 2018)
+    cutmix: Rate = 0.0  # alpha of CutMix (Yun et al., 2019); with both, each takes half of the batches
+    mix: Share = 1.0  # share of batches mixed
 
     def __post_init__(self) -> None:
         check_fields(self, "recipe: augment")
@@ -66,13 +51,13 @@ class Augment:
     @property
     def any(self) -> bool:
         """Whether anything happens at all."""
-        sizes = (self.rrc_min_scale, self.pad, self.flip, self.ra_num_ops, self.cutout, self.reprob)
+        sizes = (self.rrc_min_scale, self.pad, self.flip, self.ra_num_ops, self.reprob)
         return any(sizes) or self.mixes
 
     @property
     def changes_pixels(self) -> bool:
         """Whether images are more than moved and mirrored, before they are mixed."""
-        return any((self.rrc_min_scale, self.ra_num_ops, self.cutout, self.reprob))
+        return any((self.rrc_min_scale, self.ra_num_ops, self.reprob))
 
     @property
     def mixes(self) -> bool:
@@ -82,69 +67,47 @@ class Augment:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How one net is trained. Shares are of the full budget, counted in optimizer steps.
+    """How one net is trained. Shares are of the full budget, counted in optimizer steps."""
 
-    Attributes:
-        name: of the function it came from.
-        epochs: passes over the training images at full budget.
-        batch_size: images a step.
-        optimizer: by timm's name; sgd has Nesterov's momentum, momentum the plain one.
-        lr: peak learning rate.
-        weight_decay: on matrices and conv kernels,
-        decay_all: on norms and biases as well.
-        momentum: of those optimizers that have one.
-        schedule: behind the warm-up: "cosine" or "linear" to 0, "constant", or "steps": a tenth of the rate from 30 %
-            of the budget on, a hundredth from 60 %, a thousandth from 90 %.
-        warmup: share spent on rising linearly from 0.
-        cooldown: last share of a constant schedule, in which it falls linearly to 0: every earlier
-            state is then worth the same whatever the full budget (Hägele et al., 2024).
-        avg_pool_lr: peak learning rate of transformers that are read by averaging tokens; 0 means `lr`.
-        loss: "cross_entropy", or "binary": one yes-or-no for each class (Wightman et al., 2021). Pictures with several
-            labels always have the latter.
-        label_smoothing: as in cross-entropy; of several labels towards one half, each being a yes-or-no of its own.
-        class_weights: "balanced" multiplies the loss of an image by N / (K n), for N training images of K classes and n
-            of its class: all classes weigh alike, and the mean over the training images is 1; "none" by 1.
-        balanced_sampler: whether an epoch has as many images of one class as of another, and as many in all as the
-            training images: those of small classes come several times, of large ones some are left out, others each
-            epoch.
-        dropout, drop_path: of the net while it trains; see `archs.build`.
-        clip_grad: largest gradient norm; 0 for none.
-        ema_decay: decay of the averaged weights a step, reached after a ramp; 0 evaluates the plain weights.
-        sam_rho: rho of sharpness-aware minimisation (Foret et al., ICLR 2021), two passes a step; 0 for none.
-        grad_accum_steps: passes that a step is split into; they share one update.
-        precision: "float32", "bfloat16" or "float16" (autocast); "auto" takes what the device is fast in.
-        compile: whether torch.compile makes the net faster first.
-        augment: of the training images.
-        refit: whether the last layer is fitted in closed form at the end; see `training.refit`.
-        min_steps: that `fitted_recipe` gives a training on few pictures at least; 0 leaves the epochs as they are.
-    """
-
-    name: Annotated[str, Meta(max_length=MOST_NAME)]
-    epochs: Annotated[float, Meta(gt=0, le=10**6)]
-    batch_size: Images
-    optimizer: str
-    lr: Annotated[float, Meta(gt=0, le=1000)]
-    weight_decay: Rate
-    decay_all: bool = False
-    momentum: Share = 0.9
+    name: Annotated[str, Meta(max_length=MOST_NAME)]  # of the function it came from
+    epochs: Annotated[float, Meta(gt=0, le=10**6)]  # passes over the training images at full budget
+    batch_size: Images  # images a step
+    optimizer: str  # by timm's name; sgd has Nesterov's momentum, momentum the plain one
+    lr: Annotated[float, Meta(gt=0, le=1000)]  # peak learning rate
+    weight_decay: Rate  # on matrices and conv kernels
+    decay_all: bool = False  # on norms and biases as well
+    momentum: Share = 0.9  # of those optimizers that have one
+    # behind the warm-up: "cosine" or "linear" to 0, "constant", or "steps": a tenth of the rate from 30 % of the budget
+    # on, a hundredth from 60 %, a thousandth from 90 %
     schedule: str = "cosine"
-    warmup: Share = 0.1
+    warmup: Share = 0.1  # share spent on rising linearly from 0
+    # last share of a constant schedule, in which it falls linearly to 0: every earlier state is then worth the same
+    # whatever the full budget (Hägele et al., 2024)
     cooldown: Share = 0.0
-    avg_pool_lr: Rate = 0.0
+    avg_pool_lr: Rate = 0.0  # peak learning rate of transformers that are read by averaging tokens; 0 means `lr`
+    # "cross_entropy", or "binary": one yes-or-no for each class (Wightman et al., 2021). Pictures with several labels
+    # always have the latter
     loss: str = "cross_entropy"
+    # as in cross-entropy; of several labels towards one half, each being a yes-or-no of its own
     label_smoothing: Share = 0.0
+    # "balanced" multiplies the loss of an image by N / (K n), for N training images of K classes and n of its class:
+    # all classes weigh alike, and the mean over the training images is 1; "none" by 1
     class_weights: str = "none"
+    # whether an epoch has as many images of one class as of another, and as many in all as the training images: those
+    # of small classes come several times, of large ones some are left out, others each epoch
     balanced_sampler: bool = False
+    # dropout, drop_path: of the net while it trains; see `archs.build`
     dropout: Dropped = 0.0
     drop_path: Dropped = 0.0
-    clip_grad: Annotated[float, Meta(ge=0, le=10**9)] = 0.0
-    ema_decay: Share = 0.0
-    sam_rho: Rate = 0.0
-    grad_accum_steps: Images = 1
-    precision: str = "auto"
-    compile: bool = False
-    augment: Augment = field(default_factory=Augment)
-    refit: bool = False
+    clip_grad: Annotated[float, Meta(ge=0, le=10**9)] = 0.0  # largest gradient norm; 0 for none
+    ema_decay: Share = 0.0  # decay of the averaged weights a step, reached after a ramp; 0 evaluates the plain weights
+    sam_rho: Rate = 0.0  # rho of sharpness-aware minimisation (Foret et al., ICLR 2021), two passes a step; 0 for none
+    grad_accum_steps: Images = 1  # passes that a step is split into; they share one update
+    precision: str = "auto"  # "float32", "bfloat16" or "float16" (autocast); "auto" takes what the device is fast in
+    compile: bool = False  # whether torch.compile makes the net faster first
+    augment: Augment = field(default_factory=Augment)  # of the training images
+    refit: bool = False  # whether the last layer is fitted in closed form at the end; see `training.refit`
+    # that `fitted_recipe` gives a training on few pictures at least; 0 leaves the epochs as they are
     min_steps: Annotated[int, Meta(ge=0, le=10**9)] = 0
 
     def __post_init__(self) -> None:
@@ -186,8 +149,7 @@ class Recipe:
     def from_dict(cls, data: Any) -> Recipe:
         """Rebuild from `to_dict`; fields left out take their defaults.
 
-        Raises:
-            InputError: if a field is unknown, missing or wrong.
+        Raises InputError if a field is unknown, missing or wrong.
         """
         return convert(data, cls, "recipe")
 

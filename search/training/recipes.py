@@ -161,8 +161,7 @@ def usual(data: str) -> str:
 def get(name: str) -> Recipe:
     """The named recipe, or the one in a JSON file as `alternas recipes NAME` prints it.
 
-    Raises:
-        InputError: if the name is unknown, or the file holds no recipe, or one with ranges for a search.
+    Raises InputError if the name is unknown, or the file holds no recipe, or one with ranges for a search.
     """
     recipe, ranges = read(name)
     if ranges:

@@ -30,17 +30,11 @@ REFIT_IMAGES = 8192  # training images, at most, that it is fitted on
 
 @dataclass(frozen=True)
 class Refitted:
-    """A net whose last layer was fitted in closed form.
+    """A net whose last layer was fitted in closed form."""
 
-    Attributes:
-        kept: whether the net has that layer now; else it has its own again.
-        scores: of the net as it is now, on validation.
-        images: that went through the net for it.
-    """
-
-    kept: bool
-    scores: Scores
-    images: int
+    kept: bool  # whether the net has that layer now; else it has its own again
+    scores: Scores  # of the net as it is now, on validation
+    images: int  # that went through the net for it
 
 
 def refit(evaluation: Evaluation, recipe: Recipe, before: Scores | LabelScores) -> Refitted | None:
@@ -49,8 +43,7 @@ def refit(evaluation: Evaluation, recipe: Recipe, before: Scores | LabelScores) 
     Worse by the metric, and with fewer images right by more than the noise of the images. Logits are scaled by the
     factor of the least NLL on validation images. With EMA the averaged net is the one that is evaluated and refitted.
 
-    Returns:
-        None where it is not for: several labels a picture, masked patches, a head that is no linear layer.
+    Returns None where it is not for: several labels a picture, masked patches, a head that is no linear layer.
     """
     task, data, layer = evaluation.task, evaluation.loader.data, last_layer(evaluation.task.unwrap(evaluation.net))
     if not (task.has_classes and layer and isinstance(before, Scores)):
@@ -116,8 +109,7 @@ def features(net: nn.Module, layer: nn.Linear, batches: Iterable[tuple[Tensor, T
 def fitted_head(f_NF: Tensor, y_N: Tensor, classes: int, balanced: bool) -> LinearHead | None:
     """The ridge classifier of these features, its penalty by leave-one-out; None where some are not finite.
 
-    Args:
-        balanced: whether all classes weigh the same, however many images they have.
+    `balanced`: whether all classes weigh the same, however many images they have.
     """
     if not f_NF.isfinite().all():
         return None

@@ -119,11 +119,7 @@ TASKS = {"classes": Task, "patches": MaskedPatchTask}
 
 
 def task_of(name: str, recipe: Recipe, data: DataSet) -> Task:
-    """The task of that name; classes are labels where pictures have several.
-
-    Raises:
-        InputError: if the name is unknown.
-    """
+    """The task of that name; classes are labels where pictures have several; InputError if the name is unknown."""
     task = TASKS[check_choice("task", name, TASKS)]
     return (LabelsTask if task is Task and data.several_labels else task)(recipe, data)
 
@@ -144,12 +140,8 @@ class MaskedPatches(nn.Module):
     None: optimisers, gradient clipping and GradScaler pass over such parameters, and leave them as they
     are, undecayed.
 
-    Args:
-        network: a net with an encoder; its weights are what is kept.
-        black, white: of the images it will see, by channel, normalised.
-
-    Raises:
-        InputError: if the net has no encoder, too many channels, or a single patch.
+    `network`: a net with an encoder; its weights are what is kept. `black`, `white`: of the images it will see, by
+    channel, normalised. Raises InputError if the net has no encoder, too many channels, or a single patch.
     """
 
     black_C11: Tensor

@@ -83,8 +83,7 @@ class TrainContext:
     def data(self) -> Any:
         """The `DataSet` of --data: `train` and `val` with `images` in raw values and labels `y_N`, `mean`, `std`.
 
-        Raises:
-            InputError: if the file brings its own images.
+        Raises InputError if the file brings its own images.
         """
         trainer = self._job.trainer
         if trainer and trainer.images:
@@ -94,8 +93,7 @@ class TrainContext:
     def batches(self) -> Iterator[Batch]:
         """(x_BCHW, y_B), augmented and normalised by the recipe, on the device: one a step, from `step` to `stop_step`.
 
-        Raises:
-            InputError: if the file brings its own images.
+        Raises InputError if the file brings its own images.
         """
         assert self.data is not None
         return self._loader.batches(self.recipe, self.seed, self.step, self.stop_step)
@@ -103,8 +101,7 @@ class TrainContext:
     def images(self, split: str = "val") -> Iterator[Batch]:
         """(x_BCHW, y_B) of "train" or "val", normalised and on the device, twice the recipe's batch at a time.
 
-        Raises:
-            InputError: if the file brings its own images.
+        Raises InputError if the file brings its own images.
         """
         assert self.data is not None
         return self._loader.images(split, 2 * self.recipe.batch_size)
@@ -120,8 +117,7 @@ class TrainContext:
     def report(self, step: int, **metrics: Any) -> None:
         """Report numbers at an optimiser step; what nets are ranked by must be among them at `stop_step`.
 
-        Raises:
-            InputError: if the step is behind the last one or beyond `stop_step`, or a metric is no number.
+        Raises InputError if the step is behind the last one or beyond `stop_step`, or a metric is no number.
         """
         if self.closed:
             raise TrainingOverError
@@ -145,8 +141,7 @@ class TrainContext:
     def save(self, state: Any) -> None:
         """Keep a state of the step last reported, for `load` after a kill, at the next rung, or on another node.
 
-        Args:
-            state: tensors, numbers, texts, and lists, tuples and dicts of them, such as state_dicts.
+        `state`: tensors, numbers, texts, and lists, tuples and dicts of them, such as state_dicts.
         """
         began = time.monotonic()
         whole = {"step": self.step, "seconds": self.seconds, "metrics": self._metrics, "state": state}
@@ -172,8 +167,7 @@ class TrainContext:
     def result(self) -> JobResult:
         """The training's, once the function has returned; at the full budget the net's weights are left in their file.
 
-        Raises:
-            InputError: if the last report was not at `stop_step`, lacks the metric, or the net is another one.
+        Raises InputError if the last report was not at `stop_step`, lacks the metric, or the net is another one.
         """
         job, wanted = self._job, self._job.metric.name
         if self.step < self.stop_step:
@@ -191,13 +185,9 @@ class TrainContext:
             self._weights_sha256 = save(self.net, Path(job.weights))
         accuracy = job.metric.score(self._metrics[wanted])
         metrics = {name: value for name, value in self._metrics.items() if (name, wanted) != ("accuracy", "accuracy")}
-        return self._result(Status.OK, accuracy=accuracy, metrics=metrics)
+        return self.outcome(Status.OK, accuracy=accuracy, metrics=metrics)
 
-    def nan(self, error: str) -> JobResult:
-        """The result of a training whose metric is no number."""
-        return self._result(Status.NAN, error=error)
-
-    def _result(self, status: Status, **changes: Any) -> JobResult:
+    def outcome(self, status: Status, **changes: Any) -> JobResult:
         """A result, with what is known of the training filled in."""
         assert self._job.trainer is not None
         how = {"trainer": self._job.trainer.identity, "trained": "features" if self._features else "net"}
@@ -209,11 +199,7 @@ class TrainContext:
         return JobResult(self._job.id, status, self.step, curve=tuple(self._curve), **changes)
 
     def _resume(self) -> None:
-        """Go on from the job's checkpoint.
-
-        Raises:
-            InputError: if it is of another training.
-        """
+        """Go on from the job's checkpoint; InputError if it is of another training."""
         whole = load_state(self._job, self._loader.data, self.device)
         if whole is None:
             self._broken = True
@@ -223,11 +209,7 @@ class TrainContext:
 
 
 def _number(name: str, value: Any) -> float:
-    """A metric's value.
-
-    Raises:
-        InputError: if it is none, or finite and so large that a record cannot hold it.
-    """
+    """A metric's value; InputError if it is none, or finite and so large that a record cannot hold it."""
     try:
         number = float(value.detach() if isinstance(value, torch.Tensor) else value)
     except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: a tensor of several values

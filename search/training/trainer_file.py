@@ -26,19 +26,12 @@ MAX_CLASSES, MAX_IMAGES = 10**6, 10**12
 
 @dataclass(frozen=True)
 class OwnImages:
-    """What nets are sized by where the file brings its own images: its constants.
+    """What nets are sized by where the file brings its own images: its constants."""
 
-    Attributes:
-        image_size: IMAGE_SIZE, a side or (height, width) in pixels.
-        classes: CLASSES, how many or their names: the width of a net's logits.
-        images: IMAGES to train on, which an epoch of the recipe is.
-        in_chans: IN_CHANS, 3 unless said.
-    """
-
-    image_size: tuple[int, int]
-    classes: tuple[str, ...]
-    images: int
-    in_chans: int = 3
+    image_size: tuple[int, int]  # IMAGE_SIZE, a side or (height, width) in pixels
+    classes: tuple[str, ...]  # CLASSES, how many or their names: the width of a net's logits
+    images: int  # IMAGES to train on, which an epoch of the recipe is
+    in_chans: int = 3  # IN_CHANS, 3 unless said
 
 
 CONSTANTS = ("IMAGE_SIZE", "CLASSES", "IMAGES", "IN_CHANS")
@@ -46,19 +39,12 @@ CONSTANTS = ("IMAGE_SIZE", "CLASSES", "IMAGES", "IN_CHANS")
 
 @dataclass(frozen=True)
 class TrainerFile:
-    """A training of the user's own, by its text.
+    """A training of the user's own, by its text."""
 
-    Attributes:
-        name: of the file.
-        path: as it was given, for messages.
-        source: its text.
-        images: its own; None where it trains on the search's data.
-    """
-
-    name: str
-    path: str
-    source: str
-    images: OwnImages | None = None
+    name: str  # of the file
+    path: str  # as it was given, for messages
+    source: str  # its text
+    images: OwnImages | None = None  # its own; None where it trains on the search's data
 
     @property
     def identity(self) -> str:
@@ -85,9 +71,8 @@ class TrainerFile:
 def read_trainer(file: str) -> TrainerFile:
     """Read a training of the user's own.
 
-    Raises:
-        InputError: if the file cannot be read or parsed, has not one function `train(context)`, or a constant of it
-            is none.
+    Raises InputError if the file cannot be read or parsed, has not one function `train(context)`, or a constant of it
+    is none.
     """
     what, path = f"trainer {file}", Path(file)
     if path.suffix != ".py":
@@ -126,11 +111,7 @@ def _check_function(what: str, path: Path, tree: ast.Module) -> None:
 
 
 def _own_images(what: str, path: Path, tree: ast.Module) -> OwnImages | None:
-    """What the file's constants say; None if it has no IMAGE_SIZE.
-
-    Raises:
-        InputError: if one is missing or of another kind.
-    """
+    """What the file's constants say; None if it has no IMAGE_SIZE; InputError if one is missing or of another kind."""
     values = dict[str, Any]()
     for name, node in _assigned(tree):
         try:

@@ -26,7 +26,7 @@ SHARES |= {"augment.mixup": 0.4, "augment.cutmix": 1.0, "augment.reprob": 0.4}
 OWN, NONE = "own", "none"  # augmentations: the recipe's, and no augmentation; others by the recipe that has them
 AUGMENTS = (NONE, OWN, "fast", "paper_cifar")  # without, own, flips and shifts, RandAugment and mixing
 LENGTHS = ("epochs", "batch_size", "grad_accum_steps")
-WHOLE = ("pad", "cutout", "ra_num_ops")  # numbers of an augmentation that must be whole
+WHOLE = ("pad", "ra_num_ops")  # numbers of an augmentation that must be whole
 
 NUMBERS = [name for name, hint in get_type_hints(Recipe).items() if hint is float and name not in LENGTHS]
 PARTS = [f"augment.{name}" for name, hint in get_type_hints(Augment).items() if hint in (int, float)]

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from ..spec import SearchSpec
 from .shared_weights import SharedWeights
 from .tally import RunTally
-from .trial import Trial
-from .work import Work
+from .trial import Trial, Work
 
 BESIDE_SHARE = 0.25  # of all compute, at most, on what is not searched
 MAX_REFUSED = 10  # nets that what is left is too little for, before no more are proposed

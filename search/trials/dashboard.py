@@ -23,8 +23,7 @@ from ..strategies.optuna_strategy import DIRECTIONS, StudyMemory, distributions,
 def recorded_study(folder: Path) -> BaseStorage:
     """The storage of one study: that of a run's nets, each under its number, with accuracy and the run's own cost.
 
-    Raises:
-        InputError: if the run cannot be read.
+    Raises InputError if the run cannot be read.
     """
     quiet()
     board = leaderboard_of(folder)
@@ -39,7 +38,8 @@ def recorded_study(folder: Path) -> BaseStorage:
 
     storage = StudyMemory()
     study = optuna.create_study(storage=storage, study_name=folder.name, directions=DIRECTIONS)
-    study.set_metric_names([board.query.metric.score_name, board.query.cost])
+    metric = board.query.metric
+    study.set_metric_names([f"{'-' * metric.minimize}{metric.name}", board.query.cost])
     history, spread = History(options, cost_of), distributions(options)
     for line in (*board.records, *events):
         history.apply(line)
@@ -74,8 +74,7 @@ class Page:
 def serve(folder: Path, host: str, port: int) -> None:
     """Show the run in `folder` in a browser, until Ctrl-C. Port 0 takes one that is free.
 
-    Raises:
-        InputError: if optuna-dashboard is not installed, the run cannot be read, or the address cannot be used.
+    Raises InputError if optuna-dashboard is not installed, the run cannot be read, or the address cannot be used.
     """
     if find_spec("optuna_dashboard") is None:
         raise InputError('dashboard: needs the package optuna-dashboard: pip install "alternas[dashboard]"')

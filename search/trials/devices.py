@@ -63,9 +63,7 @@ class Device:
     ) -> None:
         """Take what latencies are measured under, or the device's command.
 
-        Args:
-            image: channels, height, width.
-            numbers: what every net must have, of which the first is predicted.
+        `image`: channels, height, width. `numbers`: what every net must have, of which the first is predicted.
         """
         self.setting, self._cost_fn, self._image, self._classes = setting, cost_fn, image, classes
         self._numbers, self._timeout_s = tuple(numbers), timeout_s

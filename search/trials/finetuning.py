@@ -28,8 +28,8 @@ from .finetuning_plan import (
 )
 from .live import LiveTrials
 from .tally import RunTally, part_of, work_of
-from .whole_weights import has_whole_weights
-from .work import Work
+from .trial import Work
+from .weight_sources import has_whole_weights
 
 
 class Finetuning:
@@ -72,7 +72,6 @@ class Finetuning:
         return net.record if net and net.record and net.record.trial == trial else None
 
     def _is_own(self, record: Record) -> bool:
-        """Whether it is a net that this search has found."""
         return not record.taken_from and (record.weights == Weights.SHARED) == self._with_slices
 
     def _begin_round(self) -> None:
@@ -131,8 +130,7 @@ class Finetuning:
     def expected(self, to_come: Work, plain: Iterable[Candidate] = ()) -> list[Share]:
         """The plan that this round is likely to have, once the search's nets take so much more.
 
-        Args:
-            plain: plain ResNets that have not ended.
+        `plain`: plain ResNets that have not ended.
         """
         if self._front[0] != self._ended:
             searched = [replace(net, cost=net.macs) for net in self._found(False)]
@@ -172,7 +170,6 @@ class Finetuning:
         return FinetuningLimits(share, beside, trainings * self._context.steps, len(self._context.data.val))
 
     def _before(self, part: str) -> Work:
-        """What a part of the run had taken when this round began."""
         spent = self._tally.spent[part]
         for record in self._round:
             if part_of(record) == part:

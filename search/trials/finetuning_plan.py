@@ -15,7 +15,7 @@ from ...archs.cost import FORWARD_FACTOR, training_flops
 from ...results.ranking.pareto import front_of, min_max, normalized_cost, useful_from
 from ...results.runs.record import Record
 from ..training.job import MIN_CURVE_POINTS
-from .work import Work
+from .trial import Work
 
 MAX_NETS = 4  # of the front: more of them would each be trained for less
 MAX_TRAININGS = 4.0  # full trainings that a net is trained on for, at most,
@@ -26,26 +26,16 @@ HOPEFUL = 0.25  # of the way from the worst to the best accuracy, from which on 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A net that may be trained on.
+    """A net that may be trained on."""
 
-    Attributes:
-        macs: of a forward pass while it is trained.
-        cost: that accuracy is weighed against.
-        steps: optimiser steps that it has had in this run, with its ancestors there.
-        images: of a step.
-        is_plain: whether it is a plain ResNet trained for comparison.
-        was_trained_on: whether it was trained on already: then it is not again, unless it is plain.
-        record: of its best weights; None of a net to come.
-    """
-
-    macs: float
-    cost: float
+    macs: float  # of a forward pass while it is trained
+    cost: float  # that accuracy is weighed against
     accuracy: float
-    steps: int
-    images: int
-    is_plain: bool = False
-    was_trained_on: bool = False
-    record: Record | None = None
+    steps: int  # optimiser steps that it has had in this run, with its ancestors there
+    images: int  # of a step
+    is_plain: bool = False  # whether it is a plain ResNet trained for comparison
+    was_trained_on: bool = False  # whether it was trained on already: then it is not again, unless it is plain
+    record: Record | None = None  # of its best weights; None of a net to come
 
     def flops(self, steps: float) -> float:
         """FLOPs of training it for so many steps."""
@@ -54,19 +44,12 @@ class Candidate:
 
 @dataclass(frozen=True)
 class FinetuningLimits:
-    """What finetuning may take.
+    """What finetuning may take."""
 
-    Attributes:
-        share: of the search's nets.
-        beside: FLOPs of the plain ResNets, where the search's nets take so many.
-        most_steps: of one net.
-        val_images: that a net is evaluated on.
-    """
-
-    share: Work
-    beside: Callable[[float], float]
-    most_steps: float
-    val_images: int
+    share: Work  # of the search's nets
+    beside: Callable[[float], float]  # FLOPs of the plain ResNets, where the search's nets take so many
+    most_steps: float  # of one net
+    val_images: int  # that a net is evaluated on
 
 
 Share = tuple[Candidate, int]  # a net, and the steps that it is trained on for
@@ -75,9 +58,7 @@ Share = tuple[Candidate, int]  # a net, and the steps that it is trained on for
 def plan_finetuning(chosen: Sequence[Candidate], plain: Sequence[Candidate], limits: FinetuningLimits) -> list[Share]:
     """The nets to train on and the steps of each: the search's own, then the ResNets.
 
-    Args:
-        chosen: nets of the front, as `thinned` leaves them.
-        plain: all plain ResNets.
+    `chosen`: nets of the front, as `thinned` leaves them. `plain`: all plain ResNets.
     """
     own = _own_shares([net for net in chosen if not net.was_trained_on], limits)
     lengths = [(net.cost, net.steps) for net in chosen] + [(net.cost, net.steps + steps) for net, steps in own]

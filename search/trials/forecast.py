@@ -17,8 +17,7 @@ from .baselines import heirs, typical_macs
 from .finetuning_plan import Candidate
 from .search_trials import SearchTrials
 from .tally import part_of, work_of
-from .trial import BUDGET_SHARE, Trial
-from .work import Work
+from .trial import BUDGET_SHARE, Trial, Work
 
 PRIOR_NETS = 4  # that what is expected of a net counts as, beside the nets that the strategy has begun
 ALONE, BANK, SHARED = "alone", "bank", "shared"  # kinds of work, which take different times
@@ -115,7 +114,6 @@ class Forecast:
         return count if trials.shared.is_by_count else trials.shared.affordable
 
     def _to_come(self) -> Work:
-        """Nets to begin and legs of those that will be promoted, as far as the limit on compute lets them come."""
         return self._wanted() * self._affordable_share()
 
     @property
@@ -170,7 +168,6 @@ class Forecast:
         return wanted * (1 - (1 - BUDGET_SHARE) * heir_share)
 
     def _of_net(self, macs: float, steps: float) -> Work:
-        """Steps of nets of so many MACs."""
         return Work(training_flops(macs, steps, self._context.settings.recipe.batch_size), steps)
 
     def _net_macs(self, live: list[Trial], to_begin: int) -> float:
@@ -197,6 +194,5 @@ class Forecast:
         return [(net, Work(net.flops(steps), steps, 1)) for net, steps in waiting]
 
     def _candidate(self, trial: Trial) -> Candidate:
-        """A plain ResNet that has not ended, as it will be."""
         macs, images = float(trial.cost.macs), trial.record_fields["recipe"]["batch_size"]
         return Candidate(macs, macs, 0.0, trial.total_steps, images, is_plain=True)

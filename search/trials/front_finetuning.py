@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ...results.runs.events import Event
 from ...results.runs.status import Weights
-from ..training.job import Workers
 from .producer import Idle, Producer
 from .search_trials import SearchTrials
 
@@ -19,7 +18,7 @@ class FrontFinetuning(Producer):
     def complete(self) -> bool:
         return self._search.proposed_all and not self._search.finetuning.waits
 
-    def next(self, workers: Workers) -> Event | Idle:
+    def next(self) -> Event | Idle:
         """The start of the next net, once nothing else is left; the search knows what runs."""
         search = self._search
         waiting = search.finetuning.waits if search.all_ended else []

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...results.runs.events import Line
 from ...results.runs.status import Status
-from ..training.job import JobResult, LatencyJob, Workers
+from ..training.job import JobResult, LatencyJob
 from .producer import Idle, Producer
 from .search_trials import SearchTrials
 
@@ -20,7 +20,7 @@ class Measuring(Producer):
         self._search, self._devices = search, search.context.devices
         self._over_in_a_row = 0
 
-    def next(self, workers: Workers) -> LatencyJob | Idle:
+    def next(self) -> LatencyJob | Idle:
         """The measurement of the first net in the queue whose device is free; the search knows what waits for one."""
         live, minutes = self._search.live, self._search.context.settings.run.budget.trial_minutes
         trial = live.next_queued(lambda trial: not trial.last_result and self._devices.is_free_for(trial.net))

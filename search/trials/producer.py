@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from ...results.runs.events import Line
 from ...results.runs.record import Record
-from ..training.job import Job, JobResult, Workers
+from ..training.job import Job, JobResult
 
 
 class Idle(Enum):
@@ -30,7 +30,7 @@ class Producer(Protocol):
         """Whether nothing is left to do at all, which is asked before workers are started."""
         return True
 
-    def next(self, workers: Workers) -> Job | Line | Idle:
+    def next(self) -> Job | Line | Idle:
         """The job of a free worker, or a line to be written, after which it is asked again."""
         ...
 

@@ -110,8 +110,7 @@ class Proposer:
     def enqueue_first(self, trained: Sequence[Genotype]) -> None:
         """Have the first proposals be the nets that a search begins with, but for those that have begun.
 
-        Args:
-            trained: the baselines that the run trains.
+        `trained`: the baselines that the run trains.
         """
         context = self._context.strategy_context()
         if self._context.devices:  # the same nets whatever was measured before
@@ -137,9 +136,7 @@ class Proposer:
     def propose(self, started: int, repeats: int) -> Trial | None:
         """The net that the strategy proposes; None if it has none, for now or, once `exhausted`, at all.
 
-        Args:
-            started: trials so far.
-            repeats: proposals in a row before this one that needed no training.
+        `started`: trials so far. `repeats`: proposals in a row before this one that needed no training.
         """
         if repeats >= REPEATS_BEFORE_RANDOM_DRAW and not self.planned:
             genes = self._unknown(random.Random(f"{self._context.settings.seed}/{started}/{repeats}"))

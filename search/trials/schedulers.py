@@ -61,13 +61,10 @@ class Scheduler:
     order of the scheduler. Promotion is decided anew whenever a worker is free; a trial that is passed over may still
     be promoted later.
 
-    Attributes:
-        name: of `SCHEDULERS`; "none" has no rung before the last.
-
-    Raises:
-        InputError: if the name is unknown, the shares do not rise between 0 and 1, or eta is 1 or less.
+    Raises InputError if the name is unknown, the shares do not rise between 0 and 1, or eta is 1 or less.
     """
 
+    # of `SCHEDULERS`; "none" has no rung before the last
     name: str = "mo-asha"
     shares: tuple[float, ...] = RUNGS
     eta: float = ETA

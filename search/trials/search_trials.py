@@ -18,7 +18,7 @@ from ...results.runs.store import Store
 from ...spaces import plain_genes
 from ..context import SearchContext
 from ..training.bank_jobs import EvaluateJob
-from ..training.job import Job, JobResult, TrainJob, Workers
+from ..training.job import Job, JobResult, TrainJob
 from ..training.recipe import Recipe
 from .admission import Admission
 from .baselines import choose_baselines, choose_references, planned_beside
@@ -119,7 +119,7 @@ class SearchTrials(Producer):
         """End the search: paused trials become pruned."""
         return [trial.finish(Status.PRUNED) for trial in self.live.values() if trial.paused]
 
-    def next(self, workers: Workers) -> Job | Line | Idle:
+    def next(self) -> Job | Line | Idle:
         """The job of a free worker, or the line of a trial that starts, goes on, or needs none.
 
         Baselines and references wait for the search once they have had their share of the time.
@@ -190,7 +190,6 @@ class SearchTrials(Producer):
             self._unwritten.append(Event("strategy", trial, **news))
 
     def _job(self, trial: Trial) -> Job:
-        """The job that gives a trial its accuracy."""
         if part_of(trial) == "search" and (job := self.weights.job(trial)):
             return job
         settings = self.settings
@@ -241,19 +240,16 @@ class SearchTrials(Producer):
             self.rungs.resume(line.trial)
 
     def _cost_of(self, number: int) -> float:
-        """The objective's cost of a trial that has started."""
         if trial := self.live.get(number):
             return self.context.cost_of(trial.net.key, trial.cost.totals())
         return self.context.cost_of(self._ended[number].key, self._ended[number].cost)
 
     def _net(self, number: int) -> Net | None:
-        """The net of a trial; None if it is none of this search."""
         if trial := self.live.get(number):
             return trial.net
         return net_from_dict(self._ended[number].genotype) if number in self._ended else None
 
     def _start(self, event: Event) -> None:
-        """Take up a trial that has started, to wait for a worker."""
         self._attempts = 0
         self._begun.add(event.trial)
         if event.trial in self._ended:
@@ -265,7 +261,6 @@ class SearchTrials(Producer):
             self.live.enqueue(trial)
 
     def _again(self, event: Event) -> Trial | None:
-        """The trial that an event is about; None if it is none of this search."""
         if event.weights == Weights.FINETUNED:
             record = self.finetuning.record_of(event.parent)
             return self._finetuned.trial(event.trial, record, event.step) if record else None
@@ -275,7 +270,6 @@ class SearchTrials(Producer):
         return trial
 
     def _end(self, record: Record) -> None:
-        """Take in the end of a trial."""
         if record.trial in self._begun:
             self._begun.discard(record.trial)
         elif record.kind == "search" and record.status in UNTRAINED:

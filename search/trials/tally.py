@@ -11,8 +11,7 @@ from ...results.runs.status import UNTRAINED, Status, Weights
 from ..spec import SearchSpec
 from .live import LiveTrials
 from .schedulers import Scheduler
-from .trial import Trial
-from .work import Work
+from .trial import Trial, Work
 
 TOO_MUCH = "train_flops"  # the constraint that a net violates which the limit on compute leaves too little for
 

@@ -1,4 +1,4 @@
-"""`Trial`: one net from its first job to its record. `Parent`: what it may begin with."""
+"""`Trial`: one net from its first job to its record. `Parent`: what it may begin with. `Work`: what trainings take."""
 
 from __future__ import annotations
 
@@ -19,69 +19,67 @@ from ..data.views import fold_view
 from ..spec import SearchSpec
 from ..strategies.strategy_context import Traits
 from ..training.job import MIN_CURVE_POINTS, InitWeights, JobResult, TrainJob
-from .work import Work
 
 BASELINE_SEEDS = 2  # trainings of a baseline: what the seed noise of a run is estimated from
 BUDGET_SHARE = 0.5  # of the full budget; as good after a third of it on average: benchmarks/results/inherit.json
 
 
 @dataclass(frozen=True)
-class Parent:
-    """A trained net that others may inherit from.
+class Work:
+    """An amount of training.
 
-    Attributes:
-        start: its weights, and the steps spent on them and on what they came from.
-        trial: its number; None of one from outside of the run, whose FLOPs are not known.
-        flops: of training them, and what they came from; None where that is not known.
-        net: its genotype; None of one from outside of the run.
-        accuracy: on validation.
+    A step takes time of its own beside that of its FLOPs, and so does the start of a training. So a share that holds in
+    FLOPs and in steps holds in seconds too, whatever the machine.
     """
 
-    start: InitWeights
-    trial: int | None = None
-    flops: int | None = None
+    flops: float = 0.0  # 6 x MACs x images
+    steps: float = 0.0  # optimiser steps
+    trainings: float = 0.0  # how many are begun, each up to its next stop
+
+    def __add__(self, other: Work) -> Work:
+        return Work(self.flops + other.flops, self.steps + other.steps, self.trainings + other.trainings)
+
+    def __mul__(self, times: float) -> Work:
+        return Work(self.flops * times, self.steps * times, self.trainings * times)
+
+    def __sub__(self, other: Work) -> Work:
+        """What is left of it; nothing is less than none."""
+        flops, steps = max(0.0, self.flops - other.flops), max(0.0, self.steps - other.steps)
+        return Work(flops, steps, max(0.0, self.trainings - other.trainings))
+
+
+@dataclass(frozen=True)
+class Parent:
+    """A trained net that others may inherit from."""
+
+    start: InitWeights  # its weights, and the steps spent on them and on what they came from
+    trial: int | None = None  # its number; None of one from outside of the run, whose FLOPs are not known
+    flops: int | None = None  # of training them, and what they came from; None where that is not known
     features: Traits = frozenset()
-    net: Genotype | None = None
-    accuracy: float = 0.0
+    net: Genotype | None = None  # its genotype; None of one from outside of the run
+    accuracy: float = 0.0  # on validation
 
 
 @dataclass
 class Trial:
-    """One net under way. Jobs train it from rung to rung; at each it is paused until the scheduler promotes it.
+    """One net under way. Jobs train it from rung to rung; at each it is paused until the scheduler promotes it."""
 
-    Attributes:
-        number: unique in its run.
-        kind: "search", "baseline", "reference", "retrain" or "study".
-        net: its genotype, or one of timm's nets.
-        genes: as the sampler drew them.
-        rung_steps: steps at which it stops to be compared, rising; the last is its full budget.
-        record_fields: fields of its record that are known beforehand.
-        parent: the trained net whose weights it inherits; None for fresh ones.
-        rung_accuracies: at each rung passed.
-        promoted: number of rungs that the scheduler promoted it from.
-        paused: whether it waits at the last of the rungs passed.
-        retries: workers lost on it.
-        results_by_seed: results at full budget.
-        weights: how it comes by them, one of `Weights`.
-        started_at: when its first job did, as records have it; "" before that job has ended.
-    """
-
-    number: int
-    kind: str
-    net: Net
-    genes: Genes
+    number: int  # unique in its run
+    kind: str  # "search", "baseline", "reference", "retrain" or "study"
+    net: Net  # its genotype, or one of timm's nets
+    genes: Genes  # as the sampler drew them
     cost: Cost | CountedCost
-    rung_steps: tuple[int, ...]
-    record_fields: dict[str, Any]
-    parent: Parent | None = None
-    rung_accuracies: list[float] = field(default_factory=list)
-    promoted: int = 0
-    paused: bool = False
-    retries: int = 0
+    rung_steps: tuple[int, ...]  # steps at which it stops to be compared, rising; the last is its full budget
+    record_fields: dict[str, Any]  # fields of its record that are known beforehand
+    parent: Parent | None = None  # the trained net whose weights it inherits; None for fresh ones
+    rung_accuracies: list[float] = field(default_factory=list)  # at each rung passed
+    promoted: int = 0  # number of rungs that the scheduler promoted it from
+    paused: bool = False  # whether it waits at the last of the rungs passed
+    retries: int = 0  # workers lost on it
     last_result: JobResult | None = None
-    results_by_seed: dict[int, JobResult] = field(default_factory=dict)
-    weights: str = Weights.ALONE
-    started_at: str = ""
+    results_by_seed: dict[int, JobResult] = field(default_factory=dict)  # results at full budget
+    weights: str = Weights.ALONE  # how it comes by them, one of `Weights`
+    started_at: str = ""  # when its first job did, as records have it; "" before that job has ended
 
     @property
     def key(self) -> str:
@@ -137,9 +135,8 @@ class Trial:
     def start(self, settings: SearchSpec, folder: Path, curve_points: int) -> TrainJob:
         """Its next job: up to the next rung; a baseline, a reference or a further seed in one go.
 
-        Args:
-            settings: of the search, with the recipe of this trial.
-            curve_points: over a full budget; where a net is trained on the fewest.
+        `settings`: of the search, with the recipe of this trial. `curve_points`: over a full budget; where a net is
+        trained on the fewest.
         """
         repeat = len(self.results_by_seed)
         seed = settings.seed + repeat

@@ -7,13 +7,16 @@ on from its own.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Protocol, cast
 
 from ...archs import Genotype
+from ...archs.files import file_digest
 from ...results.ranking.objectives import train_flops
 from ...results.runs.record import Record
 from ...results.runs.status import Status, Weights
@@ -24,9 +27,9 @@ from ..training.job import InitWeights, Job
 from ..training.recipe import Recipe
 from .shared_weights import SharedWeights
 from .trial import BUDGET_SHARE, Parent, Trial
-from .whole_weights import has_whole_weights
 
 MIN_SHARED = 0.5  # share of a net's blocks that its parent must have too, where nets are expected to train for less
+log = logging.getLogger("alternas")
 RATE = 0.75  # of the recipe's learning rate, where a net is trained on
 
 
@@ -139,6 +142,23 @@ class Relatives(WeightSource):
         }
         nearest = sorted(alike, key=lambda number: (-alike[number], number))
         return next(filter(None, map(self.get, nearest)), None)
+
+
+def has_whole_weights(folder: Path, record: Record) -> bool:
+    """Whether a net's file is there and, by its hash, is what was recorded. A damaged one is warned of once."""
+    file = weights_file(folder, record)
+    if not file.exists():
+        return False
+    stat = file.stat()
+    return _is_whole(file, stat.st_mtime_ns, stat.st_size, record.runtime.get("weights_sha256", ""), record.trial)
+
+
+@cache
+def _is_whole(file: Path, changed_ns: int, size: int, recorded: str, trial: int) -> bool:
+    whole = not recorded or file_digest(file) == recorded
+    if not whole:
+        log.warning("trial %d: its weights have changed since it was trained, no net begins with them: %s", trial, file)
+    return whole
 
 
 def shared_blocks(child: Genotype, parent: Genotype) -> float:

@@ -68,10 +68,7 @@ def read_folder(config: DataConfig) -> RawDataset:
     """Read ROOT/CLASS/**.jpg, ROOT/train/CLASS/** or ROOT/CLASS/train/**, with or without val and test.
 
     Classes are numbered in the order of their names. Hidden files are passed over; what else is no picture is logged,
-    and a test part whose pictures lie loose, without labels.
-
-    Raises:
-        InputError: if it is not of that form.
+    and a test part whose pictures lie loose, without labels. InputError if it is not of that form.
     """
     root, listing = root_of(config.name), Listing()
     layout = layout_of(root, listing, bool(config.group_by))

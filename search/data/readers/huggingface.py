@@ -64,10 +64,8 @@ def read_huggingface(config: DataConfig) -> RawDataset:
     """Read a folder written by `save_to_disk`, or what `load_dataset` makes of the name, kept with other downloads.
 
     The image column is the one of type Image, the label column the ClassLabel or else one called label. A set with one
-    split is a set in one piece.
-
-    Raises:
-        InputError: if `datasets` is not installed, the set cannot be loaded, or its columns or splits are not clear.
+    split is a set in one piece. InputError if `datasets` is not installed, the set cannot be loaded, or its columns or
+    splits are not clear.
     """
     if find_spec("datasets") is None:
         raise missing_package(config.name, "datasets")

@@ -72,11 +72,7 @@ class _Table:
 
 
 def read_labels(config: DataConfig) -> RawDataset:
-    """Read ROOT/labels.csv and the pictures that it names, by paths within ROOT; they may have no label at all.
-
-    Raises:
-        InputError: if the file is not of that form.
-    """
+    """Read ROOT/labels.csv and the pictures within ROOT that it names; InputError if it is not of that form."""
     root = root_of(config.name)
     table = _read_table(os.path.join(root, "labels.csv"))
     files, names = list(table.labels_of), table.names

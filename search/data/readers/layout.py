@@ -35,11 +35,7 @@ def part_of(name: str) -> str | None:
 
 
 def parts_among(what: str, names: Iterable[str]) -> dict[str, str]:
-    """The names that stand for train, val and test, by part; none if none does. The plain names come first.
-
-    Raises:
-        InputError: if two stand for one part, or none for train.
-    """
+    """The names of train, val and test, by part, plain names first; none if none is. InputError if two are one part."""
     parts, names = dict[str, str](), list(names)
     for part, known in PARTS.items():
         plain = [name for name in names if name.lower() in known]
@@ -56,10 +52,8 @@ def parts_among(what: str, names: Iterable[str]) -> dict[str, str]:
 def layout_of(root: str, listing: Listing, grouped: bool) -> Layout:
     """The folders of the classes, by part; "all" is the only part where no folder is named as one.
 
-    `grouped` says that folders below the classes hold groups, which several classes may have.
-
-    Raises:
-        InputError: if it is not clear which folders are parts and which are classes.
+    `grouped` says that folders below the classes hold groups, which several classes may have. InputError if it is not
+    clear which folders are parts and which are classes.
     """
     root = _unwrapped(root, listing)
     if _are_parts(root, listing):

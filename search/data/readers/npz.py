@@ -1,4 +1,4 @@
-"""Images in an .npz file: `x` and `y`, or arrays by split as Keras and MedMNIST name them."""
+"""Images in an .npz file: `x` and `y`, or arrays by split as Keras and MedMNIST name them, of values on one scale."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import numpy as np
 from ....archs.errors import InputError
 from ....archs.files import UNREADABLE, npy_header
 from ..dataset import MEMORY_LIMIT, DataConfig, RawDataset, RawSplit
-from ..scales import check_scales
 from ..splits import numbered
 from .layout import PART_NAMES, parts_among
 
@@ -21,6 +20,10 @@ SPELLINGS = (("x_{}", "y_{}"), ("X_{}", "y_{}"), ("{}_images", "{}_labels"))  # 
 DENSE = 100  # times its packed size: a larger array is nearly all one value
 LARGE = 2**28  # bytes of an array, from which on that counts
 NOT_FINITE = "holds values that are not finite as 32-bit numbers"
+SAMPLED = 2**20  # values of a split that are looked at
+USUAL = 0.999  # share of the values that count: a single wild one says nothing of the scale
+APART = 8  # times the largest value of another split: 255 or 65535 for 1, and 255 for 16, are beyond it
+NEGATIVE = 0.05  # share of values below 0 from which on it is odd if another split has none
 log = logging.getLogger("alternas")
 
 
@@ -44,11 +47,8 @@ def read_npz(config: DataConfig) -> RawDataset:
     `x`, `y` give the part "all"; `x_train`, `y_train` (or `X_train`, or `train_images`, `train_labels`), and the same
     for val and test, or other words for them, give these.
 
-    Nothing is unpacked before its shape and size are right. An image is
-    broken if a value of it is not finite.
-
-    Raises:
-        InputError: if the file is not of that form.
+    Nothing is unpacked before its shape and size are right. An image is broken if a value of it is not finite.
+    InputError if the file is not of that form.
     """
     path = Path(config.name)
     if path.exists() and not path.is_file():  # a FIFO would be waited for
@@ -176,3 +176,59 @@ def _class_names(path: Path, arrays: dict[str, np.ndarray]) -> list[str]:
     if names.ndim != 1:
         raise InputError(f"data: {path}: classes must be names in one dimension, got {names.shape}")
     return [name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name) for name in names.tolist()]
+
+
+@dataclass(frozen=True)
+class _Values:
+    """Values of a split: the range of most of them, and the share below 0."""
+
+    low: float
+    high: float
+    negative: float
+
+    @property
+    def largest(self) -> float:
+        return max(abs(self.low), abs(self.high))
+
+    def __str__(self) -> str:
+        return f"{self.low:.4g} to {self.high:.4g}"
+
+
+def check_scales(where: str, parts: dict[str, np.ndarray]) -> None:
+    """Refuse splits x_NCHW of which one has another scale or sign than the first; warn of such images in one."""
+    (first, x_NCHW), *others = parts.items()
+    values = _values_of(x_NCHW)
+    for part, of in others:
+        found = _values_of(of)
+        small, large = sorted((values.largest, found.largest))
+        signs = sorted((values.negative, found.negative))
+        if (0 < small <= large / APART) or (signs[0] == 0 and signs[1] >= NEGATIVE and small > 0):
+            rule = f"{first} holds values of {values}, and {part} of {found}; bring them to one scale"
+            raise InputError(f"data: {where}: {rule}")
+    for part, of in parts.items():
+        _warn_of_mixed(f"{where}: {part}", of)
+
+
+def _values_of(x_NCHW: np.ndarray) -> _Values:
+    flat = x_NCHW.reshape(-1)
+    if len(flat) > SAMPLED:
+        flat = flat[np.random.default_rng(0).integers(0, len(flat), SAMPLED)]
+    flat = flat[np.isfinite(flat)]
+    if not len(flat):
+        return _Values(0.0, 0.0, 0.0)
+    low, high = np.quantile(flat, (1 - USUAL, USUAL)).tolist()
+    return _Values(low, high, float((flat < 0).mean()))
+
+
+def _warn_of_mixed(what: str, x_NCHW: np.ndarray) -> None:
+    """Warn where some images are of fractions up to 1 and others reach up to 16 or more."""
+    if x_NCHW.dtype.kind != "f":
+        return
+    largest_N = np.abs(x_NCHW).max(axis=(1, 2, 3))
+    small_N, large_N = (largest_N > 0) & (largest_N <= 1), np.isfinite(largest_N) & (largest_N >= 2 * APART)
+    if not (small_N.any() and large_N.any()):
+        return
+    fractions = sum(bool((image % 1).any()) for image in x_NCHW[small_N])
+    if fractions:
+        rule = f"{fractions} of {len(x_NCHW)} images hold fractions up to 1, others values up to"
+        log.warning("data: %s: %s %.4g: are they on one scale?", what, rule, largest_N[large_N].max())

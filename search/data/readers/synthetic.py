@@ -50,13 +50,10 @@ def digit_arrays() -> tuple[np.ndarray, np.ndarray]:
 def read_composed(config: DataConfig) -> RawDataset:
     """Read `cue`, `clutter` (16x16) or `clutter-small` (10x10), uint8; the large ones are composed once and cached.
 
-    cue: two different digits, left and right, at random rows; fragments of others; below, a square
-    if the left digit is the label, a cup if the right one is. A local feature decides about a far one.
-    clutter: one digit near the centre, fragments of others; its class is the label.
-    clutter-small: the same with few and small pictures, for a search of two minutes that tells nets apart.
-
-    Raises:
-        OperationError: if the pictures are not the ones they have to be.
+    cue: two different digits, left and right, at random rows; fragments of others; below, a square if the left digit is
+    the label, a cup if the right one is. A local feature decides about a far one. clutter: one digit near the centre,
+    fragments of others; its class is the label. clutter-small: the same with few and small pictures, for a search of
+    two minutes that tells nets apart. OperationError if the pictures are not the ones they have to be.
     """
     name = config.name
     arrays = cached(name, lambda: _compose(name)) if COMPOSED[name].is_kept else _compose(name)

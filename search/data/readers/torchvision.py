@@ -78,11 +78,7 @@ def _hdf5(path: str, key: str, place: Any) -> np.ndarray:
 
 
 def read_torchvision(config: DataConfig) -> RawDataset:
-    """Read a set of torchvision's, by its name in any case; it is fetched first if that is asked for.
-
-    Raises:
-        InputError: if it is not there, cannot be fetched, or is broken.
-    """
+    """Read, or fetch if asked, a set of torchvision's by its name; InputError if it is not there or is broken."""
     name, root = config.name.lower(), downloads()
     datasets = _open_parts(name, root, config.download)
     read = {part: _read_part(f"{name} {part}", dataset, root) for part, dataset in datasets.items()}

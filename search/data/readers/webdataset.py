@@ -68,11 +68,9 @@ class Tars(ImageSource):
 def read_webdataset(config: DataConfig) -> RawDataset:
     """Read a folder of .tar shards, or one, whose samples are a picture and a `.cls`, or a `.json` with a label.
 
-    The parts are told by the words train, val and test in the names of shards or their folders; else there is one
-    part. Class names are the lines of a classes.txt beside the shards or in a folder above them, else numbers.
-
-    Raises:
-        InputError: if there are no shards, a shard is compressed or cut short, or a sample is not of that form.
+    The parts are told by the words train, val and test in the names of shards or their folders; else there is one part.
+    Class names are the lines of a classes.txt beside the shards or in a folder above them, else numbers. InputError if
+    there are no shards, a shard is compressed or cut short, or a sample is not of that form.
     """
     path = Path(os.path.expanduser(config.name.partition("/")[2])).absolute()
     shards = _shards(path)

@@ -1,0 +1,115 @@
+"""What nets are expected to have on new pictures: their scores, less the luck that a run's choices have piled up.
+
+The best of many nets on the same pictures is in part the luckiest, and luck is inherited: what a net has right by luck,
+a child that begins with its weights may have right too. All trainings of a run are counted, in the order of descent, so
+that it does not matter which were chosen to go on from. A net's score v is compared with
+
+    base = e + kept (v of its parent - e),    e = what is expected of its parent
+
+and both are 0 of nets from nothing. Of nets that began alike x = v - base differ by a variance s^2, c of it by chance,
+and what is expected of a net is more than of its parent by
+
+    mean + max(0, 1 - c / s^2) (x - mean)
+
+(James & Stein, 1961; Efron & Morris, Journal of the American Statistical Association 70, 1975). `kept` and c are known
+picture by picture: two nets from nothing differ by a variance a, a child and its parent by b, from one set of pictures
+to another; kept = 1 - b / a, c = a / 2 (1 - kept^2). That pictures are easy or hard for all nets alike is not in it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import fmean
+
+from ..runs.record import Record
+from ..runs.status import Status
+from .noise import Noise
+from .ties import RightOf
+
+MAX_PAIRS = 64  # of nets that are compared picture by picture, of those that began alike
+ROUNDS, EXACT = 200, 1e-4
+Pair = tuple[Record, Record]
+
+
+@dataclass
+class Group:
+    """Nets that began alike, each with its parent, and what is known of them all."""
+
+    kept: float = 0.0  # share of a parent's luck that a child has
+    chance: float = 0.0  # c above
+    mean: float = 0.0
+    share: float = 0.0  # of a difference to the mean that is true
+    differences: list[float] = field(default_factory=list)  # x above, of each net
+
+    @classmethod
+    def of(cls, pairs: Sequence[Pair], apart: float, by_chance: Callable[[Sequence[Pair]], float]) -> Group:
+        """The group of these children and parents, none of nets from nothing, which differ by so much by chance."""
+        kept = max(0.0, 1 - by_chance(pairs) / apart) if pairs and apart else 0.0
+        return cls(kept, apart / 2 * (1 - kept**2))
+
+    @property
+    def squares(self) -> float:
+        """Sum of squares of the differences about their mean."""
+        middle = fmean(self.differences)
+        return math.fsum((x - middle) ** 2 for x in self.differences)
+
+
+def expected_scores(records: Sequence[Record], noise: Noise, right_of: RightOf) -> dict[int, float]:
+    """The expected score on new pictures of each training of a run, by trial.
+
+    None where no pictures are counted, and of nets that were cross-validated, which have a `nested` score.
+    """
+    trained = [r for r in records if r.status == Status.OK and r.accuracy is not None and not (r.folds or r.is_cut)]
+
+    def by_chance(pairs: Sequence[Pair]) -> float:
+        """Mean variance of the difference of two nets from one set of pictures to another; 0 of no pairs."""
+        some = pairs[:: 1 + len(pairs) // MAX_PAIRS]
+        found = [noise.pictures_variance(*((_score(r), right_of(r)) for r in pair)) for pair in some]
+        return fmean(found or [0.0])
+
+    return shrunk_scores(trained, by_chance) if trained and noise.images else {}
+
+
+def shrunk_scores(trained: Sequence[Record], by_chance: Callable[[Sequence[Pair]], float]) -> dict[int, float]:
+    """The expected score of each of these trainings, parents before children; see above."""
+    by_trial = {r.trial: r for r in trained}
+    nets = [(r, by_trial.get(r.lineage.get("trial", -1))) for r in trained]
+    from_nothing = [r for r, parent in nets if parent is None]
+    apart = by_chance([*pairwise(from_nothing)] or [*pairwise(trained)])
+    kinds, generation, expected = dict[tuple[str, bool], list[Pair]](), dict[int, int](), dict[int, float]()
+    for record, parent in nets:
+        kinds.setdefault((record.weights, parent is None), []).extend([(record, parent)] if parent else [])
+        generation[record.trial] = 1 + generation[parent.trial] if parent else 1
+    groups = {kind: Group.of(pairs, apart, by_chance) for kind, pairs in kinds.items()}
+    roots, others = ([group for (_, is_root), group in groups.items() if is_root == asked] for asked in (True, False))
+    for _ in range(ROUNDS):
+        for record, parent in nets:
+            group, before = groups[record.weights, parent is None], expected[parent.trial] if parent else 0.0
+            x = _score(record) - before - group.kept * (_score(parent) - before)
+            group.differences.append(x)
+            expected[record.trial] = before + group.mean + group.share * (x - group.mean)
+        if max(settled(alike, max(generation.values())) for alike in (roots, others) if alike) < EXACT:
+            break
+    return {trial: min(1.0, max(0.0, score)) for trial, score in expected.items()}
+
+
+def settled(groups: Sequence[Group], slowness: int) -> float:
+    """Give groups their means and share by the differences that came of the last ones; how far a mean moved.
+
+    Through its ancestors a net's difference falls as the mean rises, so that it moves by a part at a time.
+    """
+    squares = math.fsum(group.squares for group in groups)
+    by_chance = math.fsum((len(group.differences) - 1) * group.chance for group in groups)
+    moved = [(fmean(group.differences) - group.mean) / slowness for group in groups]
+    for group, by in zip(groups, moved, strict=True):
+        group.mean += by
+        group.share = max(0.0, 1 - by_chance / squares) if squares else 1.0
+        group.differences = []
+    return max(map(abs, moved))
+
+
+def _score(record: Record | None) -> float:
+    return record.accuracy or 0.0 if record else 0.0
