@@ -6,8 +6,9 @@
 
 Each contender runs in a process of its own, start-up included, so that none is warmed by another. Measuring the front
 when a search has ended is left out, as the others measure nothing.
-Overhead is the time from the first result to the last, per further trial; torch and timm are
-imported in every worker. Ray Tune is used as its documentation shows it (function trainable).
+Overhead is the time from the first result to the last, per further trial, and of alternas the CPU time of its driver,
+which other work on the machine changes less; torch and timm are imported in every worker. Ray Tune is used as its
+documentation shows it (function trainable).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from machine import TINY, keep, options, sized, summary
 from alternas.results.runs.record import Record
 from alternas.results.runs.status import Status
 
-WORKERS, JOBS, TUNE_JOBS = sized(2, 1), sized(200, 4), sized(20, 2)
+WORKERS, JOBS, TUNE_JOBS = sized(2, 1), sized(400, 4), sized(20, 2)
 NETS, EPOCHS, REPEATS = sized(16, 2), sized(10, 0.2), sized(3, 1)
 MOST_SECONDS = sized(600, 250)  # of one contender
 STARTS = 3  # Ray gives up on its own processes where they are not up in 30 s, as on a machine that is busy
@@ -214,12 +215,14 @@ def _search(trials: int, epochs: float, members: list[Any] | None = None, data: 
     from alternas.search.training import recipes
 
     times: list[float] = []
+    worked: list[float] = []
     append = store.Store.append
 
     def timed(self: Any, line: Any) -> None:
         append(self, line)
         if isinstance(line, Record) and line.status == Status.OK:
             times.append(time.monotonic())
+            worked.append(time.process_time())
 
     store.Store.append = timed
     loop.measure_front = lambda *front: None
@@ -231,7 +234,13 @@ def _search(trials: int, epochs: float, members: list[Any] | None = None, data: 
         scheduler="none", inherit=False, polish=0.0,
     )  # fmt: skip
     loop.search(spec, Console(quiet=True))
+    print(f"driver: {per_trial(worked)}", file=sys.stderr)
     return times
+
+
+def per_trial(times: list[float]) -> float:
+    """Seconds for each of them but the first."""
+    return (times[-1] - times[0]) / max(1, len(times) - 1)
 
 
 def _tune(
@@ -269,7 +278,8 @@ def measure(contender: str, starts: int = STARTS) -> dict[str, float]:
     if done.returncode:
         sys.exit(f"{contender}: {done.stderr[-2000:]}")
     times = json.loads(done.stdout.strip().splitlines()[-1])
-    return {"total": total, "per_trial": (times[-1] - times[0]) / max(1, len(times) - 1)}
+    driver = [float(line.split()[1]) for line in done.stderr.splitlines() if line.startswith("driver: ")]
+    return {"total": total, "per_trial": per_trial(times), "driver_cpu": sum(driver)}
 
 
 def alone(contender: str) -> subprocess.CompletedProcess[str]:
@@ -285,7 +295,10 @@ def alone(contender: str) -> subprocess.CompletedProcess[str]:
 def overhead(repeats: int = REPEATS) -> dict[str, Any]:
     """Seconds a trial after the first."""
     counts = {"overhead_alternas": repeats, "overhead_pool": repeats, "overhead_tune": 1}
-    return {name: summary([measure(name)["per_trial"] for _ in range(n)]) for name, n in counts.items()}
+    runs = {name: [measure(name) for _ in range(n)] for name, n in counts.items()}
+    figures: dict[str, Any] = {name: summary([run["per_trial"] for run in found]) for name, found in runs.items()}
+    figures["alternas_driver_cpu"] = summary([run["driver_cpu"] for run in runs["overhead_alternas"]])
+    return figures
 
 
 def trainings(repeats: int = REPEATS) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import statistics
 import sys
@@ -55,6 +56,6 @@ def summary(seconds: list[float]) -> dict[str, float]:
 
 def keep(name: str, figures: dict[str, Any]) -> None:
     """Print the figures and write them to NAME.json among the results."""
-    record = {"date": date.today().isoformat(), "machine": machine()} | figures
+    record = {"date": date.today().isoformat(), "machine": machine(), "load": os.getloadavg()[0]} | figures
     (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     print(json.dumps(figures, indent=2))

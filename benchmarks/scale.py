@@ -13,7 +13,6 @@ between the first start of a job and the moment when nothing new is given out, i
 from __future__ import annotations
 
 import json
-import os
 import random
 import resource
 import subprocess
@@ -238,7 +237,7 @@ if __name__ == "__main__":
         resume(Path(folder), strategy)
         sys.exit()
     for name, measured in (("busy", busy), ("records", records)):
-        figures: dict[str, Any] = {"load": os.getloadavg()[0]}
+        figures: dict[str, Any] = {}
         for strategy in asked.strategies if asked.part in (name, "all") else ():
             figures[strategy] = measured(strategy)
             keep(f"scale_{name}", figures)

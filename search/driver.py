@@ -1,4 +1,10 @@
-"""`Driver`: the one writer of a run's log, between the producers of jobs and the loop that has them run."""
+"""`Driver`: the one writer of a run's log, between the producers of jobs and the loop that has them run.
+
+A record is made by its trial (`finish` in trials/trial.py; its fields are in results/runs/record.py), written by
+`_write` below through the `Store` (results/runs/store.py), which reads the log too, and then taken in by every
+producer's `apply`: of a search that is `SearchTrials` (trials/search_trials.py), which takes in all lines when a run is
+opened.
+"""
 
 from __future__ import annotations
 

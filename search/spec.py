@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..archs.errors import InputError, check_choice, check_count, short_repr
@@ -234,7 +235,7 @@ class SearchSpec:
         """The costs that fronts alone rank by."""
         return self.costs[1:]
 
-    @property
+    @cached_property
     def measured(self) -> tuple[str, ...]:
         """The objective and limits that every net is measured for before it is trained."""
         return tuple(name for name in dict.fromkeys((self.objective, *self.limits)) if name not in static_costs())

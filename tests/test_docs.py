@@ -230,6 +230,17 @@ OTHERS = {
 }
 
 
+def test_the_first_file_of_a_question_names_the_others() -> None:
+    """Who asks one of these opens the files of its row and no others."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = [line for line in text.partition("| question |")[2].splitlines()[2:] if line][:7]
+    for row, most in zip(rows, (4, 5, 6, 6, 6, 5, 5), strict=True):
+        first, *others = re.findall(r"`([\w/]+\.py)`", row)
+        named = ast.get_docstring(ast.parse((ROOT / first).read_text(encoding="utf-8"))) or ""
+        assert not [other for other in others if Path(other).name not in named]
+        assert 1 + len(others) <= most
+
+
 def test_files_that_docstrings_and_pages_name_are_there() -> None:
     rooms = ("cli", "archs", "spaces", "search", "results", "benchmarks", "docs", "examples")
     files = [*ROOT.glob("*.*"), *(path for room in rooms for path in (ROOT / room).rglob("*.*"))]

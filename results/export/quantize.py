@@ -4,6 +4,10 @@ Quantized are the operators that have nearly all MACs: Conv, Gemm, and MatMul wi
 net stay in float32, unless nothing else is left: they cost accuracy and hardly any time. So do products of two
 activations (attention), normalisation, softmax, activation functions, sums and gates of squeeze-and-excitation: in int8
 they cost accuracy and saved no time where it was measured (docs/log.md, 2026-11-24).
+
+`alternas export --formats onnx-int8` comes here from write.py (the folder) by onnx.py (`write_int8`: the float32 file
+first). The images are training images of the run's data, chosen by search/experiments/trained_nets.py; check.py
+compares answers and accuracy with the net's on validation images.
 """
 
 from __future__ import annotations

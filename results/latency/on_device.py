@@ -1,7 +1,11 @@
 """`measure_on`: measures a net on a device, which is this machine or one that the user has a command for.
 
-For a command the net is exported, the command run, and its repeats judged. What goes wrong is a `DeviceError`, which
-says how the job ends. It takes another net to tell whose fault that was.
+All milliseconds come from here. The clock of this machine is in on_this_machine.py; for a command the net is exported,
+the command run, and its repeats judged below. What goes wrong is a `DeviceError`, which says how the job ends. It takes
+another net to tell whose fault that was.
+
+Who asks: a search before it trains a net (search/trials/measuring.py, done by search/training/latency_job.py), and for
+its front at its end (front.py). Numbers are lines of the run's log, of which ranking/run_leaderboard.py makes columns.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from ..ranking.quantities import ACCURACY, quantity
 from ..ranking.remarks import why_empty
 from ..render.drawing import write_svg
 from ..runs.record import REFERENCE_KINDS, Record
-from ..runs.status import Status
+from ..runs.status import Status, Weights
 from .elements import BLUE, GREEN, GREY, ORANGE, PINK, SKY, TEXT, VERMILLION, Plot, Series
 from .run import Run, open_run, thin
 from .svg import plot_svg
@@ -30,7 +30,7 @@ FAMILY_LOOKS = {  # colour and shape
 WEIGHT_LOOKS = {
     "alone": "full", "inherited": "open", "shared": "dotted", "finetuned": "half", "frozen": "open"
 }  # fmt: skip
-WEIGHT_NAMES = {name: name for name in WEIGHT_LOOKS if name != "alone"} | {"shared": "sliced"}
+WEIGHT_NAMES = {str(way): str(way) for way in Weights if way != Weights.ALONE} | {"shared": "sliced"}
 EARLY = "stopped early"
 MAX_RINGS = 100  # around tied nets: more would cover all else, and wait in the legend
 MAX_NAMED = 40  # nets of a front, of as many as there is room for
@@ -101,7 +101,7 @@ def _nets_series(run: Run) -> list[Series]:
     for name in sorted(groups, key=lambda name: order.index(name) if name in order else len(order)):
         nets, early = [record for _, record in groups[name]], name == EARLY
         colour, symbol = FAMILY_LOOKS.get(nets[0].family, (GREY, "circle"))
-        look = WEIGHT_LOOKS[nets[0].weights]
+        look = WEIGHT_LOOKS.get(nets[0].weights, "open")
         if early or nets[0].kind == "baseline":
             colour, symbol, look = GREY, "x" if early else "circle", "open" if early else look
         at = [i for i, _ in groups[name]]

@@ -35,5 +35,5 @@ class Weights(StrEnum):
     ALONE = "alone"  # trained from fresh ones
     INHERITED = "inherited"  # trained from those of another net
     SHARED = "shared"  # slices of a supernet's bank
-    FROZEN = "frozen"  # of a cut of a pretrained net, as they were
     FINETUNED = "finetuned"  # trained on from its own, of a net or a cut, once all others of a search have ended
+    FROZEN = "frozen"  # of a cut of a pretrained net, as they were

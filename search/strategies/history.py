@@ -102,7 +102,7 @@ class History:
             return
         trial = self._trial(line.trial)
         match line:
-            case Record() if fits(line.genes, self._options):
+            case Record() if (trial.genes and line.genes == trial.genes) or fits(line.genes, self._options):
                 trial.genes = line.genes
                 is_twin = line.status == Status.DUPLICATE
                 trial.end(line, self._trained.get(line.trial_key, line) if is_twin else line, self._cost_of)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property, lru_cache
+from operator import contains
 from typing import Any, NamedTuple
 
 from ...archs import Encoder, Genotype, Head, Stage, Stem
@@ -65,7 +66,7 @@ def _flatten(place: tuple[str | int, ...], part: Any) -> Iterator[tuple[tuple[st
 
 def fits(genes: Mapping[str, Any], options: Mapping[str, tuple[Gene, ...]]) -> bool:
     """Whether these are genes of a space with such options; those of a record may be anybody's."""
-    return genes.keys() == options.keys() and all(genes[name] in choices for name, choices in options.items())
+    return genes.keys() == options.keys() and all(map(contains, options.values(), map(genes.__getitem__, options)))
 
 
 class NetCosts(NamedTuple):
