@@ -12,8 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .timm.cuts import CutPoint, maps_at
-from .timm.pooling import pooled
+from .timm.cuts import CutPoint, maps_at, pooled
 
 HEAD = ("head.weight", "head.bias")
 

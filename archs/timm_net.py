@@ -21,7 +21,7 @@ from .layout import ImageSize, Map, as_map
 TIMM = "timm:"  # of its name, where people name nets
 NAME = re.compile(r"\w{1,100}", re.ASCII)
 TAGGED = re.compile(r"\w{1,100}(\.\w{1,100})?", re.ASCII)  # with the tag of pretrained weights
-POOLINGS = ("mean", "mean-max", "grid", "all")  # of maps to features: `archs/timm/pooling.py`
+POOLINGS = ("mean", "mean-max", "grid", "all")  # of maps to features: `archs/timm/cuts.py`
 MAX_BLOCK, MAX_SIDE = 1023, 16384
 PREFIXES = ("tf", "ese", "eca", "gc", "dm", "legacy", "test", "bat", "lambda")  # of names in timm, before the family
 
@@ -150,8 +150,7 @@ def counted_cost(net: TimmNet, num_classes: int, image_size: Map, in_chans: int)
 
 def cut_cost(net: CutNet, num_classes: int) -> CountedCost:
     """Cost of a cut net with its head: features x classes, with biases; errors as of `net_cost`."""
-    from .timm.cut_costs import trunk_costs
-    from .timm.cut_points import num_features
+    from .timm.cut_points import num_features, trunk_costs
 
     weights = num_features(net.name, net.block, net.pooling) * num_classes
     params, macs = trunk_costs(net.name, net.side)[net.block]

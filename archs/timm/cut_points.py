@@ -1,4 +1,4 @@
-"""Where a net of timm can be cut, and its trunk.
+"""Where a net of timm can be cut, its trunk, and what each cut costs.
 
 timm's `forward_intermediates` gives a net's maps, of conv nets one a stage, of vision transformers one a block, and
 `prune_intermediate_layers` drops what is behind one. Where a stage is a plain chain of blocks, each of these is a cut
@@ -16,8 +16,8 @@ from timm.models.regnet import RegStage
 from torch import Tensor, nn
 
 from ..errors import InputError
-from .counting import on_meta
-from .cuts import CutPoint, all_blocks, stage_maps, watched
+from .counting import flop_counter, on_meta
+from .cuts import CutPoint, all_blocks, prune, stage_maps, watched
 from .models import create
 
 
@@ -126,3 +126,36 @@ def _chain(place: str, known: dict[str, nn.Module], calls: dict[str, list[Any]])
     alike = all(isinstance(output, Tensor) and output.shape == result.shape for output in outputs)
     composed = all(list(known[block].children()) for block in blocks)  # not a conv, a norm and an activation
     return (chain, blocks) if follows and alike and composed else ("", [])
+
+
+@lru_cache(maxsize=1024)
+def trunk_costs(name: str, side: int) -> tuple[tuple[int, int], ...]:
+    """(parameters, MACs) at each cut of timm's net `name`, headless, of a picture of `side`; errors as of `trunk`."""
+    check_side(name, side)
+    return on_meta(name, lambda: _counted(cut_points(name), name, side))
+
+
+def _counted(points: tuple[CutPoint, ...], name: str, side: int) -> tuple[tuple[int, int], ...]:
+    model = trunk(name, side).eval()
+    places = [point.place for point in points if point.axes]
+    with flop_counter() as counter, watched(model, places, lambda *_: counter.get_total_flops()) as flops:
+        _run(model, side)
+    costs = list[tuple[int, int]]()
+    for point in reversed(points):
+        cut = model if point.axes else trunk(name, side).eval()  # nets whose maps do not follow each other
+        prune(cut, point)
+        params = sum(parameter.numel() for parameter in cut.parameters())
+        costs.append((params, flops[point.place][0] // 2 if point.axes else _macs(cut, point.index, side)))
+    return tuple(reversed(costs))
+
+
+def _macs(model: nn.Module, index: int, side: int) -> int:
+    """MACs of a net that is cut already."""
+    with flop_counter() as counter:
+        _run(model, side, [index])
+    return counter.get_total_flops() // 2
+
+
+@torch.no_grad()
+def _run(model: nn.Module, side: int, indices: list[int] | None = None) -> None:
+    stage_maps(model, torch.zeros(1, 3, side, side), indices)

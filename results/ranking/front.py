@@ -30,14 +30,12 @@ from ..runs.record import Record
 from ..runs.retrained import retrainings
 from ..runs.status import Status
 from ..runs.store import read_data_facts
-from .limits import Limits
 from .metric import Metric, score_range, trained_scores, validation_metrics
-from .nested import nested_scores
 from .noise import Noise, noise_of
-from .objectives import RankingQuery, column, is_cost, parse_objectives, train_flops, train_seconds
+from .objectives import Limits, RankingQuery, column, is_cost, parse_objectives, train_flops, train_seconds
 from .pareto import Bounds, dominated_volume, knee, pareto_ranks
 from .quantities import ACCURACY, LATENCY, costs, static_values
-from .ranked_net import RankedNet
+from .ranked_net import RankedNet, nested_scores
 from .stats import deviation
 from .ties import RightOf, mark_ties, no_answers
 

@@ -13,7 +13,7 @@ from ..analysis_tools.index import FOLDER, INDEX, read_index
 from ..ranking.quantities import ACCURACY, cost_value, quantity, static_costs
 from ..ranking.ranked_net import RankedNet
 from ..ranking.verdict import recommended
-from ..render.confusion import mistakes, per_class, read_confusion
+from ..render.describe_net import mistakes, per_class, read_confusion
 from ..render.tables import list_text, tuned_columns
 from ..runs.record import REFERENCE_KINDS, Record
 from .elements import Matrix, Picture, Table

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from html import escape
 
 from .axes import Axis, linear_axis, log_axis, placed_labels
-from .elements import Matrix, Plot, Series
-from .marks import bars_path, line_path, marks_path, style
+from .elements import Matrix, Plot, Series, bars_path, line_path, marks_path, style
 
 LETTER, LEGEND, LINE = 6.5, 6.9, 16  # pixels of a digit, of a letter, of a line of text
 WIDTH, HEIGHT = 720, 400  # of a picture for which nobody says
@@ -25,8 +24,8 @@ RIGHT, TOP = 14, 6
 def plot_svg(plot: Plot, width: int = WIDTH, height: int = HEIGHT, alone: bool = True) -> str:
     """The picture of a plot that has series; a long legend adds to its height.
 
-    One that is `alone` needs its style and leaves hidden series out; else it is part of a page that has `marks.style`,
-    and a script that shows them.
+    One that is `alone` needs its style and leaves hidden series out; else it is part of a page that has
+    `elements.style`, and a script that shows them.
     """
     shown = [series for series in plot.series if not (alone and series.hidden)]
     legend, top = (
@@ -187,7 +186,7 @@ def _bars(plot: Plot, shown: Sequence[Series], x: Axis, y: Axis, count: int) -> 
 
 
 def matrix_svg(matrix: Matrix, width: int) -> str:
-    """The picture of a matrix that has names, at most `width` wide, as part of a page that has `marks.style`.
+    """The picture of a matrix that has names, at most `width` wide, as part of a page that has `elements.style`.
 
     Columns are as wide as their names; where there is no room for that, names stand upright.
     """

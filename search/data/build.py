@@ -29,10 +29,8 @@ from .dataset import (
     RawSplit,
     Split,
 )
-from .forms import describe_forms, levels_in_use, notes_of
-from .groups import group_numbers
-from .images import FORM, check_all, read_all, survey
-from .splits import SEED, Places, moments, places_of, skip_advice, warn_of_no_label
+from .images import FORM, check_all, describe_forms, levels_in_use, notes_of, read_all, survey
+from .splits import SEED, Places, group_numbers, moments, places_of, skip_advice, warn_of_no_label
 
 LARGEST_KEPT = 96  # px; pictures that all have one size up to this keep it
 USUAL_SIZE = (224, 224)

@@ -21,7 +21,7 @@ from ..dataset import DataConfig, ImageSource, RawDataset, RawSplit, missing_pac
 from ..images import one_line
 from ..splits import labelled, numbered
 from .folder import Files, stamp
-from .listing import is_litter
+from .layout import is_litter
 from .registry import TORCHVISION_SETS
 
 # Attributes in which torchvision's sets keep labels, paths, and pairs of a path and a label.
