@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
-from .cost import BACKWARD_FACTOR, Cost, static_cost
+from .cost import Cost, static_cost
 from .errors import InputError, check_choice, check_int, short_repr
 from .genotype import TIMM_FIELD, Genotype
 from .layout import ImageSize, Map, as_map
@@ -89,10 +89,6 @@ class CountedCost:
 
     params: int  # parameters
     macs: int  # multiply-accumulates of a forward pass
-
-    def training_flops(self, images: float) -> float:
-        """FLOPs of training on so many images, as `Cost.training_flops`."""
-        return BACKWARD_FACTOR * self.macs * images
 
     def totals(self) -> dict[str, int]:
         return asdict(self)

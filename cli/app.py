@@ -100,7 +100,6 @@ def main() -> None:
 
 
 def _run() -> int:
-    """Run one command; turn its errors into one line and an exit code."""
     _terminated.clear()
     before = signal.signal(signal.SIGTERM, _terminate)
     logging.basicConfig(handlers=[LogHandler()], level=logging.WARNING)

@@ -206,7 +206,6 @@ def _texts() -> dict[str, dict[str, Any]]:
 
 
 def _help(command: str, name: str) -> str:
-    """What an option is for: as help.toml has it for the command, or for all."""
     texts, cost = _texts(), name.removeprefix("max-").replace("-", "_")
     found = texts.get(command, {}).get(name) or texts["all"].get(name) or texts["all"]["max-COST"]
     return found.format_map(LISTS | {"cost": quantity(cost).axis})

@@ -156,8 +156,8 @@ def test_training_compute_counts_ancestors() -> None:
     first = record(0, 0.5, cost.macs, budget={"done": 7, "full": 7}, recipe={"batch_size": 32}, seconds=3.0)
     child = record(1, 0.6, 1000, budget={"done": 4, "full": 4}, recipe={"batch_size": 32}, seconds=6.0,
                   accuracies={"0": 0.6, "1": 0.6}, lineage={"trial": 0, "flops": train_flops(first)})  # fmt: skip
-    assert train_flops(first) == cost.training_flops(7 * 32)
-    assert train_flops(child) == 6 * 1000 * 4 * 32 + cost.training_flops(7 * 32)
+    assert train_flops(first) == 6 * cost.macs * 7 * 32
+    assert train_flops(child) == 6 * 1000 * 4 * 32 + train_flops(first)
     assert train_seconds(child, {0: first, 1: child}) == 6.0, "one of two seeds, and the ancestor"
     assert train_seconds(child, {1: child}) is None
     assert train_flops(record(2, 0.5, 10)) is None

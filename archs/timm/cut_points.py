@@ -62,17 +62,13 @@ def check_side(name: str, side: int) -> None:
 
 def num_features(name: str, block: int, pooling: str) -> int:
     """Numbers that pooling makes of an image at a cut; InputError if the net has no such cut."""
-    points = cut_points(name)[: check_block(name, block) + 1]
+    points = cut_points(name)
+    if block >= len(points):
+        raise InputError(f"cut net: {name} can be cut after blocks 0 to {len(points) - 1}, got {block}")
+    points = points[: block + 1]
     if pooling == "all":
         return sum(point.channels for point in points)
     return points[-1].channels * {"mean": 1, "mean-max": 2, "grid": 4}[pooling]
-
-
-def check_block(name: str, block: int) -> int:
-    """Return `block` if the net has such a cut, else raise InputError."""
-    if block >= (cuts := len(cut_points(name))):
-        raise InputError(f"cut net: {name} can be cut after blocks 0 to {cuts - 1}, got {block}")
-    return block
 
 
 def _found(name: str) -> tuple[CutPoint, ...]:
@@ -150,7 +146,6 @@ def _counted(points: tuple[CutPoint, ...], name: str, side: int) -> tuple[tuple[
 
 
 def _macs(model: nn.Module, index: int, side: int) -> int:
-    """MACs of a net that is cut already."""
     with flop_counter() as counter:
         _run(model, side, [index])
     return counter.get_total_flops() // 2

@@ -41,7 +41,8 @@ def prune(model: nn.Module, point: CutPoint) -> None:
 def maps_at(model: nn.Module, points: Sequence[CutPoint], x_BCHW: Tensor) -> list[Tensor]:
     """Maps of a net, whole or cut at the last of the points, at its cut points, in one pass of normalised x_BCHW."""
     indices = sorted({point.index for point in points})
-    inner = [point for point in points if point.chain and not _ends_at(model, point)]
+    # of a chain that is cut there already the stage's map is the block's
+    inner = [p for p in points if p.chain and len(list(model.get_submodule(p.chain).children())) != p.keep]
     with watched(model, [point.place for point in inner], lambda _, output: output) as calls:
         stages = dict(zip(indices, stage_maps(model, x_BCHW, indices), strict=True))
     maps = []
@@ -61,11 +62,6 @@ def stage_maps(model: nn.Module, x_BCHW: Tensor, indices: list[int] | None = Non
     net: Any = model
     how = {"stop_early": True, "intermediates_only": True, "output_fmt": "NCHW", **all_blocks(net)}
     return net.forward_intermediates(x_BCHW, indices=indices, **how)
-
-
-def _ends_at(model: nn.Module, point: CutPoint) -> bool:
-    """Whether the chain of a cut point is cut there already, so that the stage's map is the block's."""
-    return len(list(model.get_submodule(point.chain).children())) == point.keep
 
 
 @contextmanager

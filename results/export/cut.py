@@ -105,7 +105,6 @@ def _shortened(point: CutPoint, net: nn.Module) -> list[str]:
 
 
 def _arguments(network: CutNetwork) -> str:
-    """Arguments of `timm.create_model` for the whole trunk."""
     net = network.genotype
     given = create_args(net.name, 0, None, network.image_size)
     return ", ".join([repr(net.name), *(f"{name}={value!r}" for name, value in given.items())])

@@ -108,7 +108,8 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
     needed = dict.fromkeys((*query.metrics, *query.costs, *query.limits))
     unknown = {name: sum(not _is_known(row, name) for row in candidates) for name in needed}
     known = [row for row in candidates if all(_is_known(row, name) for name in needed)]
-    within = [row for row in known if query.metric.is_met(row.accuracy) and not Limits(query.limits).broken(row.costs)]
+    least = -math.inf if query.metric.needed is None else query.metric.score(query.metric.needed)
+    within = [row for row in known if row.accuracy >= least and not Limits(query.limits).broken(row.costs)]
     rows = [row for row in within if not query.families or row.family in query.families]
 
     plain = _plain_resnets(candidates, by_trial, query.cost)

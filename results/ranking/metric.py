@@ -55,10 +55,6 @@ class Metric:
         """The value of a score; "-" if unknown."""
         return value_text(None if score is None else self.value(score))
 
-    def is_met(self, score: float) -> bool:
-        """Whether a net of this score is of use."""
-        return self.needed is None or score >= self.score(self.needed)
-
     @property
     def needed_text(self) -> str:
         """What a net must reach to be of use: "accuracy of at least 0.85"; "" where any is."""
@@ -220,7 +216,6 @@ def as_shown(found: Mapping[str, Any], metric: Metric) -> dict[str, Any]:
 
 
 def _values(held: Any, metric: Metric) -> Any:
-    """A score, or scores by seed, as values; None stays."""
     if isinstance(held, Mapping):
         return {seed: metric.value(score) for seed, score in held.items()}
     return None if held is None else metric.value(held)

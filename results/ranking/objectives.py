@@ -120,7 +120,6 @@ def title(objective: str) -> str:
 
 
 def _check_count(named: Collection[str], given: object) -> None:
-    """Raise InputError unless there are two or three objectives, all different."""
     if not (len(named) == len({*map(column, named)}) and len(named) in (2, 3)):
         rule = f"two or three different ones of {', '.join((ACCURACY, *costs()))}, NUMBER@DEVICE, or metrics of the run"
         raise InputError(f"objectives: {rule}, got {short_repr(given)}")
@@ -145,7 +144,7 @@ def spent_on_evaluation(record: Record) -> int:
 def train_flops(record: Record) -> int | None:
     """FLOPs of training the net once, and what it inherited from: 6 x MACs x images seen, 2 forward and 4 backward.
 
-    As `Cost.training_flops` and the lineage of a record count them. None where steps, batch or ancestors are unknown.
+    As `training_flops` and the lineage of a record count them. None where steps, batch or ancestors are unknown.
     """
     own, inherited = own_flops(record), record.lineage.get("flops") if record.lineage else 0
     return own + inherited if own and inherited is not None else None

@@ -242,7 +242,6 @@ def trial_facts(folder: Path, trial: int) -> dict[str, Any]:
 
 
 def _rising(folder: Path, record: Record, metric: Metric) -> bool | None:
-    """Whether it still rose at its end, as the leaderboard has it."""
     images = validation_images(folder)
     return still_rose(record, images, metric, noise_of(read_records(folder), metric, images, retrained(folder)))
 

@@ -158,7 +158,6 @@ def marks_path(points: Iterable[tuple[float, float]], symbol: str, radius: float
 
 
 def _outline(corners: Sequence[tuple[float, float]], radius: float) -> str:
-    """From the middle to the outline and along it, in relative steps."""
     if not corners:
         r, d = f"{radius:g}", f"{2 * radius:g}"
         return f"m-{r} 0a{r} {r} 0 1 0 {d} 0a{r} {r} 0 1 0-{d} 0z"

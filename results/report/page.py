@@ -161,13 +161,11 @@ def _filled(sections: list[Section]) -> list[Section]:
 
 
 def _empty(sections: list[Section]) -> list[tuple[str, str]]:
-    """Titles of the parts that are not shown, and why."""
     parts = [part for section in sections for part in section.parts if not isinstance(part, Picture)]
     return [(part.title, part.caption) for part in parts if is_empty(part)]
 
 
 def _both_sizes(plot: Plot) -> tuple[str, str]:
-    """A plot for a wide page and for a narrow one."""
     lying = 56 + 22 * len(plot.series[0].x) if plot.sideways else 0  # pixels of height
     wide, narrow = DESK.get(plot.name, DESK_PLOT), PHONE.get(plot.name, PHONE_PLOT)
     return plot_svg(plot, wide[0], lying or wide[1], False), plot_svg(plot, narrow[0], lying or narrow[1], False)

@@ -107,7 +107,6 @@ def net_row(run: Run, record: Record) -> list[Any]:
 
 
 def _note(run: Run, row: RankedNet | None) -> str | None:
-    """A net's marks and the results of its retrainings."""
     if row is None:
         return None
     notes, again = [note_of(row)] if note_of(row) else [], row.retrained_accuracy
@@ -234,7 +233,6 @@ def provenance_tables(run: Run) -> list[Table]:
 
 
 def _flat(facts: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested facts with dots between the names."""
     flat: dict[str, Any] = {}
     for name, value in facts.items():
         inner = isinstance(value, dict) and value

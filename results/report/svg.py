@@ -80,14 +80,12 @@ def _sample(series: Series, x: float, y: float) -> str:
 
 
 def _look(series: Series) -> str:
-    """Classes of a mark or a line."""
     if series.kind in ("line", "steps"):
         return " p-dash" * (series.look == "dotted") + " p-quiet" * series.quiet
     return "p-dotted" * (series.look == "dotted") if series.kind == "rings" else f"p-{series.look}"
 
 
 def _frame(x: Axis, y: Axis, title: str) -> list[str]:
-    """Grid, ticks and the title of x."""
     lines = "".join(f"M{x.start:.1f} {y.at(tick):.1f}H{x.end:.1f}" for tick in y.ticks)
     lines += "".join(f"M{x.at(tick):.1f} {y.end:.1f}V{y.start:.1f}" for tick in x.ticks)
     pieces = [f'<path class="p-g p-grid" d="{lines}"/>']
@@ -97,7 +95,6 @@ def _frame(x: Axis, y: Axis, title: str) -> list[str]:
 
 
 def _draw_points(plot: Plot, shown: Sequence[Series], size: tuple[int, int, float]) -> list[str]:
-    """Points, rings, lines and steps on two numeric axes."""
     width, height, top = size
     seen = [series for series in shown if not series.hidden] or shown
     xs = [x for series in seen for x, y in zip(series.x, series.y, strict=True) if y is not None]
@@ -115,7 +112,6 @@ def _draw_points(plot: Plot, shown: Sequence[Series], size: tuple[int, int, floa
 
 
 def _drawn(series: Series, x: Axis, y: Axis, crowd: bool) -> str:
-    """One series as paths; what lies beyond the axes is left out."""
     if series.kind in ("line", "steps"):
         line = line_path(
             (None if b is None else (x.at(a), y.at(b)) for a, b in zip(series.x, series.y, strict=True)),
@@ -155,7 +151,6 @@ def _draw_bars(plot: Plot, shown: Sequence[Series], size: tuple[int, int, float]
 
 
 def _names_below(labels: Sequence[str], x: Axis, bottom: float) -> list[str]:
-    """Names under bars, on two lines by turns where they are too long for one."""
     band = (x.end - x.start) / len(labels)
     turns = LETTER * max(map(len, labels)) > band
     fit = max(3, int((2 if turns else 1) * band / LETTER))

@@ -255,7 +255,6 @@ def group_numbers(group_by: str, keys: dict[str, list[str]]) -> dict[str, np.nda
 
 
 def _read(path: str) -> dict[str, str]:
-    """Group by file, of a CSV file; its paths may begin with ./."""
     if not os.path.isfile(path):
         raise InputError(f"group-by: {path} is no regular file")
     header, *rows = [cells for _, cells in read_csv("group-by", path)] or [[]]

@@ -143,7 +143,6 @@ def _nets(config: Explain, run: Path, trial: int | None) -> list[TrainedNet]:
 
 
 def _other(text: str, run: Path, record: Record) -> TrainedNet:
-    """The net of `against`."""
     if text == ZOO:
         trained = map(best_weights, trained_nets(read_records(run)))
         plain = [r for r in trained if r.kind == "baseline" and r.key != record.key]
@@ -178,7 +177,6 @@ def net_parts(names: list[str], inputs: list[AnalysisInput], folder: Path, conso
 
 
 def _compared(run: Path, nets: Sequence[TrainedNet], parts: Sequence[Explained]) -> dict[str, Any]:
-    """The two nets compared by what the analyses found."""
     noise = noise_of(read_records(run), retrained=retrained(run))
     of = [
         NetFacts(net.name, net.record.accuracy, max(1, len(net.record.accuracies)), net.record.cost["macs"])
@@ -213,7 +211,6 @@ def explain_timm(config: Explain, data: DataConfig, console: Console) -> dict[st
 
 
 def _with_weights(name: str, data: DataSet) -> tuple[nn.Module, str]:
-    """The net for such images and classes, and where its weights are from."""
     sizes: dict[str, Any] = {
         "num_classes": len(data.classes), "in_chans": data.in_chans, "image_size": data.image_size,
     }  # fmt: skip
