@@ -50,10 +50,7 @@ class CutTrunk(nn.Module):
 
 
 class CutClassifier(nn.Module):
-    """Pictures x_BCHW of 0 to 1 -> logits (B, num_classes).
-
-    Its tensors are the trunk's by timm's names, `head.weight` and `head.bias`.
-    """
+    """Pictures x_BCHW of 0 to 1 -> logits (B, num_classes); timm's names for the trunk, `head` for the rest."""
 
     def __init__(self, trunk: CutTrunk, pooling: str, num_features: int, num_classes: int) -> None:
         super().__init__()

@@ -89,10 +89,7 @@ class RunOptions:
     track: tuple[str, ...] | None = None
 
     def config(self, **budget: Any) -> RunConfig:
-        """How nets are trained; `budget` has further fields of a `Budget`.
-
-        InputError if a number is wrong, or a tracker is not installed.
-        """
+        """How nets are trained; `budget` has further fields of a `Budget`. InputError if a number is wrong."""
         from ..search.engine.resources import Resources
         from ..search.run_config import Budget, RunConfig
         from ..search.tracking.tracker import check_trackers

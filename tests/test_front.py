@@ -166,12 +166,6 @@ def test_training_compute_counts_ancestors() -> None:
     assert train_seconds(record(2, 0.5, 10), {}) is None
 
 
-def test_the_knee_is_marked_once() -> None:
-    rows = leaderboard([record(0, 0.1, 10), record(1, 0.8, 100), record(2, 0.9, 1000), record(3, 0.2, 1000)]).rows
-    assert [row.trial for row in rows if row.knee] == [1]
-    assert not any(row.knee for row in leaderboard([record(0, 0.1, 10), record(1, 0.8, 100)]).rows)
-
-
 def with_seeds(trial: int, accuracies: list[float], macs: int, **more: Any) -> Record:
     mean = sum(accuracies) / len(accuracies)
     return record(trial, mean, macs, accuracies={str(i): a for i, a in enumerate(accuracies)}, **more)

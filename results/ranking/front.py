@@ -96,10 +96,7 @@ def leaderboard(records: Sequence[Record], objectives: str = "macs", **limits: f
 
 
 def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResults | None = None) -> Leaderboard:
-    """Rank every net trained at full budget and within the limits; docs/reading-a-front.md explains the rows.
-
-    Baselines are ranked with the rest. Those left out by a limit still give the curve of plain ResNets its shape.
-    """
+    """Rank every net trained at full budget and within the limits; docs/reading-a-front.md explains the rows."""
     extra = extra or ExtraResults()
     noise = noise_of(records, query.metric, extra.images, extra.retrained, extra.class_images)
     by_trial = {r.trial: r for r in records if r.status == Status.OK}

@@ -27,10 +27,7 @@ SHOWN_AS |= {"retrained_accuracy": "retrained_value"}
 
 @dataclass(frozen=True)
 class Metric:
-    """The metric that ranks nets of a search; what is known of its kind is its `Score`.
-
-    Records, rungs and strategies hold its score, of which more is better; people are shown its value.
-    """
+    """The metric that ranks nets: records hold its score, of which more is better; people are shown its value."""
 
     name: Annotated[str, Meta(min_length=1, max_length=200)] = ACCURACY  # as trainings report it
     minimize: bool = False  # whether less is better
