@@ -61,7 +61,6 @@ def _examine_gpu(data: str, as_json: bool) -> None:
 
 
 def _print_checks(as_json: bool, checks: Sequence[Any], drawing: Callable[[], Any]) -> None:
-    """Print checks; exit code 1 unless all are well."""
     fit = all(check.ok for check in checks)
     print_result(as_json, {"ok": fit, "checks": [check.to_dict() for check in checks]}, drawing)
     if not fit:

@@ -19,8 +19,7 @@ from alternas.archs import InputError, build, static_cost
 from alternas.archs.cut_network import CutNetwork, cut_trunk
 from alternas.archs.files import file_digest
 from alternas.archs.own_net import OwnNet
-from alternas.archs.timm.cut_costs import trunk_costs
-from alternas.archs.timm.cut_points import cut_points
+from alternas.archs.timm.cut_points import cut_points, trunk_costs
 from alternas.archs.timm_net import CutNet, net_cost, net_from_dict
 from alternas.archs.weights import save
 from alternas.results.export.export_net import export_net_of

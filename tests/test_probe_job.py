@@ -16,7 +16,7 @@ from alternas.archs.cut_network import CutNetwork
 from alternas.archs.timm.models import create
 from alternas.archs.timm_net import CutNet, net_cost, picture_moments
 from alternas.archs.weights import fill
-from alternas.results.ranking.limits import Limits
+from alternas.results.ranking.objectives import Limits
 from alternas.results.ranking.quantities import QUANTITIES, Quantity
 from alternas.results.runs.status import Status
 from alternas.search.data.dataset import DataConfig, DataSet

@@ -17,9 +17,9 @@ from alternas.archs import InputError
 from alternas.archs.candidate import candidate_key
 from alternas.results.export.card import measured
 from alternas.results.export.write import _tuned
+from alternas.results.ranking.compare import differing
 from alternas.results.ranking.front import leaderboard
 from alternas.results.ranking.objectives import RankingQuery
-from alternas.results.ranking.run_differences import differing
 from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.render.board import summary_lines
 from alternas.results.report.elements import Table

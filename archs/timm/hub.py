@@ -86,7 +86,6 @@ def _cached(repository: str, names: tuple[str, ...], revision: str) -> Path | No
 def _download(
     repository: str, names: tuple[str, ...], revision: str, tell: Callable[[int | None], object] | None
 ) -> Path:
-    """The first of the files that the repository has."""
     from huggingface_hub import constants, get_hf_file_metadata, hf_hub_download, hf_hub_url
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 

@@ -88,7 +88,6 @@ def _scoring(
 
 
 def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
-    """Facts of a net of a run, its other seeds included, for config.json."""
     data, metric = facts_of(home, record), run_metric(run)
     measured = validation_metrics(record, metric)
     ranked_by = {} if metric.is_accuracy else {"metric": metric.name, "value": measured[metric.name]}
@@ -221,7 +220,6 @@ def export_network(
 
 
 def _must_be_free(out: Path) -> None:
-    """Raise InputError unless `out` is missing or an empty folder."""
     try:
         taken = out.exists() and (not out.is_dir() or any(out.iterdir()))
     except OSError as error:  # no file can have that name

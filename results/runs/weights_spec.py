@@ -170,7 +170,6 @@ def _loaded(
 
 
 def _from_timm(name: str, size: Map | None) -> LoadedWeights:
-    """timm's net with its weights, downloaded."""
     config = config_of(name)
     if not config.has_weights:
         raise InputError(f"timm has no weights for {name!r}")

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...archs.timm_net import CountedCost, CutNet, Trunk
-from ...results.ranking.limits import Limits
 from ...results.ranking.metric import Metric
+from ...results.ranking.objectives import Limits
 
 
 @dataclass(frozen=True)

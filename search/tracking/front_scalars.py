@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from ...results.ranking.limits import Limits
 from ...results.ranking.metric import run_metric, score_range
-from ...results.ranking.objectives import spent_on_training
+from ...results.ranking.objectives import Limits, spent_on_training
 from ...results.ranking.pareto import above_chance, dominated_volume, normalized_cost
 from ...results.ranking.quantities import cost_value
 from ...results.ranking.run_leaderboard import costs_of, device_of
