@@ -214,13 +214,6 @@ def test_it_goes_on_at_a_lower_rate_from_the_nets_own_weights(opened: Open) -> N
         assert train_flops(record) == flops(record) + (train_flops(source) or 0), "with all that it came from"
 
 
-@pytest.mark.parametrize("more", [{"polish": 0.0}, {"strategy": "buildup", "inherit": False, "polish": 0.0}])
-def test_none_is_trained_on_unasked(opened: Open, more: dict[str, Any]) -> None:
-    controller = opened(8, **more)
-    finish(controller)
-    assert not finetuned(controller)
-
-
 def test_several_workers_train_the_front_at_once(opened: Open) -> None:
     controller, most = opened(20), 0
 

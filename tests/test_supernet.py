@@ -410,24 +410,6 @@ def test_running_statistics_are_estimated_from_training_images(loader: DeviceLoa
     assert torch.allclose(norm.running_mean, stem_BCHW.mean((0, 2, 3)), atol=1e-4)
 
 
-def test_statistics_are_estimated_without_reading_their_counters(
-    loader: DeviceLoader, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On a GPU each would wait for the device, a norm and a batch."""
-    bank, given = Bank(DIGITS), list[float | None]()
-    bank.reserve([LARGE])
-    real = _BatchNorm.forward
-
-    def forward(norm: _BatchNorm, x_BCHW: Tensor) -> Tensor:
-        given.append(norm.momentum)
-        return real(norm, x_BCHW)
-
-    monkeypatch.setattr(_BatchNorm, "forward", forward)
-    evaluate_net(bank.network(LARGE), recipes.get("smoke"), loader)
-    assert set(given) >= {1, 1 / 2, 1 / 3, 1 / 4}
-    assert None not in given
-
-
 # Its file.
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -255,12 +254,3 @@ def test_each_trial_is_handed_out_once() -> None:
     handed += [trial.number for trial in past.newly_ended(history)]
     assert sorted([*handed, *running]) == list(range(history.next_number))
     assert past.newly_ended(history) == []
-
-
-@pytest.mark.parametrize(("rungs", "promoted", "waits"), [
-    ([], 0, False), ([0.5], 0, True), ([0.5], 1, False), ([0.5, 0.6], 1, True), ([0.5, 0.6], 2, False),
-])  # fmt: skip
-def test_who_waits_at_a_rung(rungs: list[float], promoted: int, waits: bool) -> None:
-    trial = PastTrial(0, state=State.RUNNING, rungs=rungs, promoted=promoted)
-    assert trial.is_paused is waits
-    assert not replace(trial, state=State.PRUNED).is_paused

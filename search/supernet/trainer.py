@@ -32,7 +32,6 @@ from ..training.job import JobResult, Point, Progress
 from ..training.loaders import MIX, DeviceLoader
 from ..training.loss import class_weights, loss_of
 from ..training.optim import Ema, Gradients, optimizer_for, out_of_memory, rate_at
-from ..training.recipe import Recipe
 from .bank import Bank, NetInput, region, save_bank, skeleton
 from .evaluate import evaluate_net
 
@@ -161,7 +160,11 @@ class BankTrainer:
         self._new_optimizer()
         weight_K = class_weights(self.recipe, data.train.y_N, len(data.classes))
         weight_K = None if weight_K is None else weight_K.to(device)
-        self.gradients = SharedGradients(self.bank, self.recipe, partial(_loss, self.recipe, weight_K), device)
+
+        def loss(forward: Any, x_BCHW: Tensor, target: Tensor) -> Tensor:
+            return loss_of(job.recipe, forward(x_BCHW).float(), target, weight_K)
+
+        self.gradients = SharedGradients(self.bank, self.recipe, loss, device)
         self.step, self.seconds, self.curve = 0, 0.0, list[Point]()
         self.losses: list[list[float]] = []
         if state is not None:
@@ -261,7 +264,3 @@ class BankTrainer:
     def _parts(self) -> dict[str, Any]:
         parts = {"bank": self.bank, "optimizer": self.optimizer, "scaler": self.gradients.scaler}
         return parts | {"ema": self.best}
-
-
-def _loss(recipe: Recipe, weight_K: Tensor | None, forward: Any, x_BCHW: Tensor, target: Tensor) -> Tensor:
-    return loss_of(recipe, forward(x_BCHW).float(), target, weight_K)
