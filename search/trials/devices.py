@@ -16,14 +16,7 @@ from typing import Any
 from ...archs import Cost, Genotype
 from ...archs.errors import InputError, OperationError
 from ...archs.timm_net import Net
-from ...results.latency.device_command import (
-    LATENCY,
-    TIMEOUT_SECONDS,
-    UNNAMED,
-    DeviceCommand,
-    Setting,
-    split_number,
-)
+from ...results.latency.device_command import LATENCY, TIMEOUT_SECONDS, UNNAMED, DeviceCommand, Setting, split_number
 from ...results.latency.kept import measured_event
 from ...results.latency.measurements import LatencySetting, Measurement
 from ...results.latency.predictor import MIN_NETS, LatencyPredictor
