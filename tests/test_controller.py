@@ -260,24 +260,6 @@ def test_mo_asha_saves_steps_and_finishes_the_front(open_controller: Open) -> No
         assert r.budget["done"] == spent.get(r.trial, 0)
 
 
-def test_a_rung_compares_the_last_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedulers, "MAX_COMPARED", 3)
-    rungs = RungTable(Scheduler(eta=2.0), 100)
-    for trial, accuracy in enumerate([0.9, 0.5, 0.6]):
-        assert rungs.falls_out(0) is None
-        rungs.pause(trial, accuracy, 10)
-    assert rungs.next(False, {}) == (0, 0)
-    rungs.resume(0)
-    assert rungs.falls_out(0) is None, "the one that leaves was sent on"
-    rungs.pause(3, 0.4, 10)
-    assert rungs.next(False, {}) == (0, 2), "the best of the last three, the 0.9 being none of them"
-    assert rungs.falls_out(0) == 1
-    assert rungs.falls_out(1) is None, "each rung has its own"
-    rungs.pause(4, 0.7, 10)
-    assert rungs.next(False, {}) == (0, 4)
-    assert rungs.falls_out(0) == 2
-
-
 def test_who_is_passed_over_for_long_ends_before_the_search(
     open_controller: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
 from ...archs import InputError, OperationError
+from ...archs.json_files import convert
 from ...results.render.terminal import Console
 from ...results.runs.status import Status
 from ...results.runs.store import run_folder
@@ -30,7 +31,6 @@ from ..context import SearchContext
 from ..data.dataset import DataSet
 from ..driver import Driver
 from ..prepare import prepare
-from ..probe.job import CutResult
 from ..run import opened
 from ..spec import SearchSpec
 from ..summary import conclude
@@ -123,10 +123,7 @@ def packed(outcome: JobResult) -> str:
 
 def unpacked(text: str) -> JobResult:
     """Read the result that `packed` has written."""
-    fields = json.loads(text)
-    curve = tuple(Point(**point) for point in fields["curve"])
-    cuts = tuple(CutResult(**cut) for cut in fields["cuts"])
-    return JobResult(**fields | {"status": Status(fields["status"]), "curve": curve, "cuts": cuts})
+    return convert(json.loads(text), JobResult, "outcome")
 
 
 @dataclass(frozen=True)
