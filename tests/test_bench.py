@@ -257,15 +257,6 @@ def test_rungs_read_the_curve_there(whole: TabularBenchmark, monkeypatch: pytest
         assert outcome.accuracy == (curve[-1] if outcome.step == STEPS else curve[3])
 
 
-def test_more_workers_are_faster_but_spend_as_much(whole: TabularBenchmark) -> None:
-    one, two, eight = (simulate(whole, SearcherConfig("random"), 0, workers, NEVER) for workers in (1, 2, 8))
-    assert 0.5 <= two.seconds[-1] / one.seconds[-1] < 0.6
-    assert 0.125 <= eight.seconds[-1] / one.seconds[-1] < 0.2
-    assert one.spent[-1] == pytest.approx(two.spent[-1]) == pytest.approx(eight.spent[-1])
-    assert 1 < two.spent[0] <= 2, "the other worker's part is counted"
-    assert two.spent == sorted(two.spent)
-
-
 @pytest.mark.parametrize("strategy", ["random", "evolution"])
 def test_a_seed_gives_one_trace(table: TabularBenchmark, strategy: str) -> None:
     traces = [simulate(table, SearcherConfig(strategy), seed, 2, 0.9) for seed in (0, 0, 1)]
@@ -328,13 +319,6 @@ def climb(to_90: float | None, to_95: float | None, to_99: float | None, start: 
     return Trace(
         [at for at, _ in steps], [2 * at for at, _ in steps], [share for _, share in steps], [0.0] * len(steps)
     )
-
-
-def test_a_trace_is_read_both_ways() -> None:
-    trace = climb(10, 20, None)
-    assert trace.compute_to(0.9) == 20
-    assert [trace.spent_to(share) for share in (0.05, 0.5, 0.9, 0.91, 0.96)] == [1, 10, 10, 20, None]
-    assert [trace.volume_at(spent) for spent in (0.5, 1, 9.9, 10, 50)] == [0.0, 0.1, 0.1, 0.9, 0.95]
 
 
 @pytest.mark.parametrize("seeds", [1, 4, 5, 10])
