@@ -74,16 +74,12 @@ class BankSlice(NamedTuple):
 
 
 class Bank(nn.Module):
-    """Shared weights of all nets of a space.
-
-    Attributes:
-        axes: of each tensor, by the role's name.
-    """
+    """Shared weights of all nets of a space."""
 
     def __init__(self, inputs: NetInput, seed: int = 0) -> None:
         super().__init__()
         self.inputs, self.seed = inputs, seed
-        self.axes: dict[str, tuple[Axis, ...]] = {}
+        self.axes: dict[str, tuple[Axis, ...]] = {}  # of each tensor, by the role's name
         self._places: dict[str, dict[str, BankSlice]] = {}  # by the net's key and the parameter's name
 
     def tensor(self, role: str) -> nn.Parameter:

@@ -94,16 +94,12 @@ class SharedGradients(Gradients):
     """Leaves the sum of the gradients of several nets' mean losses in the bank; each net sees its part of the batch.
 
     A call gives these losses, in the nets' order. The nets are dealt out among the workers of the group.
-
-    Attributes:
-        group: the workers that add up gradients.
-        seeds: of what is random in each of them: dropout and stochastic depth.
     """
 
     net: Bank
-    group: Group = Group()
+    group: Group = Group()  # the workers that add up gradients
     nets: Sequence[Genotype] = ()
-    seeds: Sequence[int] = ()
+    seeds: Sequence[int] = ()  # of what is random in each of them: dropout and stochastic depth
 
     def _touched(self) -> list[nn.Parameter]:
         roles = (skeleton(net, self.net.inputs).roles.values() for net in self.nets)
@@ -137,11 +133,7 @@ class SharedGradients(Gradients):
 
 
 class BankTrainer:
-    """The state of a bank's training: bank, averaged bank, optimizer, step, curve, seconds.
-
-    Attributes:
-        losses: of the nets of each step of the job, as they were trained.
-    """
+    """The state of a bank's training: bank, averaged bank, optimizer, step, curve, seconds."""
 
     def __init__(self, job: SupernetJob, loader: DeviceLoader, state: dict[str, Any] | None = None) -> None:
         """`state`: of `read_state`, to go on from; None begins anew."""
@@ -166,7 +158,7 @@ class BankTrainer:
 
         self.gradients = SharedGradients(self.bank, self.recipe, loss, device)
         self.step, self.seconds, self.curve = 0, 0.0, list[Point]()
-        self.losses: list[list[float]] = []
+        self.losses: list[list[float]] = []  # of the nets of each step of the job, as they were trained
         if state is not None:
             self._restore(state)
 
