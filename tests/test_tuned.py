@@ -248,14 +248,6 @@ def test_a_search_its_resumption_and_its_retraining(alternas: Any, fake_pool: ty
     assert taken, "nets of the front, by the recipes they had there, are not trained again"
 
 
-@pytest.mark.usefixtures("elsewhere")
-def test_python_takes_it(fake_pool: type[FakePool]) -> None:
-    run = alternas.search("resnet", trials=3, epochs=1, name="t", tune=["lr", "weight_decay"])
-    assert all({"recipe.lr", "recipe.weight_decay"} <= r.genes.keys() for r in read_records(run.folder))
-    frame = run.front()
-    assert set(frame["recipe"].iloc[-1]) == {"lr", "weight_decay"}
-
-
 @pytest.mark.usefixtures("elsewhere", "fake_pool")
 @pytest.mark.parametrize(
     ("words", "message"),
