@@ -1,7 +1,8 @@
 """Nets of timm by their names there, beside `Genotype`: `TimmNet`, a whole one, and `CutNet`, one cut after a block.
 
-A search trains whole ones as references, and judges cuts of pretrained ones, of our own nets too. They have a key, a family and a cost as
-genotypes have them, and no genes: what works on stages and blocks refuses them. No torch before one is counted.
+A search trains whole ones as references, and judges cuts of pretrained ones, of our own nets too. They have a key, a
+family and a cost as genotypes have them, and no genes: what works on stages and blocks refuses them. No torch before
+one is counted.
 """
 
 from __future__ import annotations
@@ -17,14 +18,13 @@ from .cost import BACKWARD_FACTOR, Cost, static_cost
 from .errors import InputError, check_choice, check_int, short_repr
 from .genotype import OWN_FIELD, TIMM_FIELD, Genotype
 from .layout import ImageSize, Map, as_map
-from .own_net import OwnNet, own_net_from_dict
+from .own_net import OwnNet, Trunk, own_net_from_dict
 
 TIMM = "timm:"  # of its name, where people name nets
 NAME = re.compile(r"\w{1,100}", re.ASCII)
 TAGGED = re.compile(r"\w{1,100}(\.\w{1,100})?", re.ASCII)  # with the tag of pretrained weights
 POOLINGS = ("mean", "mean-max", "grid", "all")  # of maps to features: `archs/timm/pooling.py`
 MAX_BLOCK, MAX_SIDE = 1023, 16384
-Trunk = str | OwnNet  # of a cut net
 PREFIXES = ("tf", "ese", "eca", "gc", "dm", "legacy", "test", "bat", "lambda")  # of names in timm, before the family
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..timm_net import Trunk
+from ..own_net import Trunk
 from .counting import flop_counter, on_meta
 from .cut_points import check_side, cut_points, trunk
 from .cuts import CutPoint, prune, stage_maps, watched

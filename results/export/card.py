@@ -20,8 +20,10 @@ FOUND = " found by alternas, an architecture search over ResNets, AlterNets and 
 FROM_TIMM = "An image classifier of timm, trained from fresh weights by alternas beside an architecture search."
 FROM_CUT = "{what}: {trunk}, pretrained, cut after its block {place}, with a linear head; found by alternas."
 LICENCE = "Licence of the code: Apache-2.0. "
-OF_TRUNK = "The trunk began with weights of {trunk}, trained on: {pretrained_on}. Their licence, as far as it is known: \
+OF_TRUNK = (
+    "The trunk began with weights of {trunk}, trained on: {pretrained_on}. Their licence, as far as it is known: \
 {licence}; its terms hold for what was made of them too.\n"
+)
 FILES = {  # of every export; there is no genotype of timm's nets
     "README.md": "this card",
     "config.json": "classes, normalisation, accuracy, cost, versions, and how each format was checked",
@@ -59,7 +61,9 @@ def front_matter(facts: Mapping[str, Any]) -> str:
     task = "image-feature-extraction" if facts.get("backbone") else "image-classification"
     fields: dict[str, Any] = {
         "license": facts.get("cut", {}).get("licence", "unknown"),
-        "library_name": "timm" if "timm" in formats or "timm" in facts or facts.get("cut", {}).get("recipe") else "pytorch",
+        "library_name": "timm"
+        if "timm" in formats or "timm" in facts or facts.get("cut", {}).get("recipe")
+        else "pytorch",
         "pipeline_tag": task,
         "tags": [task, "alternas", facts["family"], *(["onnx"] if "onnx" in formats else [])],
     }

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from ...archs.cut_network import CutNetwork, cut_trunk
 from ...archs.files import atomic_write
-from ...archs.own_net import OwnNet
+from ...archs.own_net import OwnNet, Trunk
 from ...archs.timm.cut_points import cut_points
 from ...archs.timm.cuts import prune
 from ...archs.timm.models import create, origin_of
 from ...archs.timm.weights_files import find_weights, load_into
-from ...archs.timm_net import CountedCost, CutNet, Trunk, net_cost
+from ...archs.timm_net import CountedCost, CutNet, net_cost
 from ...archs.weights import read, save
 from ...results.metrics import scores
 from ...results.ranking.metric import Metric

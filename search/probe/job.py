@@ -9,7 +9,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ...archs.timm_net import CountedCost, CutNet, Trunk
+from ...archs.own_net import Trunk
+from ...archs.timm_net import CountedCost, CutNet
 from ...results.ranking.limits import Limits
 from ...results.ranking.metric import Metric
 

@@ -46,7 +46,9 @@ def prepare_probe(spec: SearchSpec, console: Console) -> ProbeContext:
     nets = [*_with_weights(timms, spec.probe.weights_dir, bool(own), console), *map(_as_pretrained, own)]
     data = _load(spec, console)
     for name in (each.net.name for each in own if each.net.data == data.name):
-        line = f"{name} was trained on {data.name}: of pictures that it knows its cuts are more accurate than of new ones"
+        line = (
+            f"{name} was trained on {data.name}: of pictures that it knows its cuts are more accurate than of new ones"
+        )
         console.print(line, highlight=False, soft_wrap=True)
     side = max(data.image_size) if spec.data.image_size else LARGEST_SIDE
     pairs = tuple(pair for net in nets for pair in _pairs(net, side, spec))
