@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ...archs.cut_network import CutNetwork, cut_trunk
+from ...archs.errors import InputError, OperationError
 from ...archs.files import atomic_write
 from ...archs.own_net import OwnNet, Trunk
 from ...archs.timm.cut_points import cut_points
@@ -32,7 +33,7 @@ from ..training.job import JobResult
 from ..training.loaders import DeviceLoader
 from ..training.refit import set_layer
 from .crossval import LabelledPictures, labelled
-from .job import CutResult, ProbeJob
+from .job import WITHOUT_WEIGHTS, CutResult, ProbeJob
 from .probe import ProbeResult, fold_scores, metrics_of, probe
 
 BATCH = 32
@@ -50,15 +51,21 @@ class Cut(NamedTuple):
 def probe_job(job: ProbeJob, loader: DeviceLoader) -> JobResult:
     """Judge the cuts of a pretrained net that are within the limits; where none is, the result has no cuts.
 
+    Where its weights cannot be had, are broken or of another net, it is an error that says so.
+
     Raises:
-        InputError: if the net's weights are broken or of another net, or its blocks do not take such images.
-        OperationError: if they cannot be had.
+        InputError: if the net's blocks do not take such images.
+        OperationError: if features cannot be written.
     """
     began, data = time.monotonic(), loader.data
     blocks = _blocks_within(job, len(data.classes))
     if not blocks:
         return JobResult(job.id, Status.OK, seconds=time.monotonic() - began)
-    state, source = _pretrained_state(job.net, job.frozen or job.weights_dir)
+    try:
+        state, source = _pretrained_state(job.net, job.frozen or job.weights_dir)
+    except (InputError, OperationError) as error:
+        how = {WITHOUT_WEIGHTS: True}
+        return JobResult(job.id, Status.ERROR, error=str(error), seconds=time.monotonic() - began, how=how)
     trunk = cut_trunk(job.net, job.side, state)
     prune(trunk.model, trunk.points[blocks - 1])
     trunk.points = trunk.points[:blocks]

@@ -14,6 +14,8 @@ from ...archs.timm_net import CountedCost, CutNet
 from ...results.ranking.limits import Limits
 from ...results.ranking.metric import Metric
 
+WITHOUT_WEIGHTS = "without_weights"  # said in a record of a probe that failed for want of a net's weights
+
 
 @dataclass(frozen=True)
 class ProbeJob:
