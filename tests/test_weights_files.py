@@ -249,7 +249,7 @@ def test_a_gateway_that_answers_is_no_hub(code: str, has: bool, monkeypatch: pyt
             self.send_header("X-Error-Code", code)
             self.end_headers()
 
-        def log_message(self, *words: Any) -> None:
+        def log_message(self, format: str, *args: Any) -> None:
             pass
 
     with HTTPServer(("127.0.0.1", 0), Answer) as server:

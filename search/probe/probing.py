@@ -137,7 +137,7 @@ class Probing(Producer):
     @property
     def without_weights(self) -> set[str]:
         """Names of the nets whose weights a probe could not have: no other of theirs is tried."""
-        return {r.genes["net"] for r in self.records.values() if r.runtime.get(WITHOUT_WEIGHTS)}
+        return {str(r.genes["net"]) for r in self.records.values() if r.runtime.get(WITHOUT_WEIGHTS)}
 
     @property
     def front(self) -> Curve:
