@@ -45,4 +45,4 @@ def own_points(net: OwnNet) -> tuple[CutPoint, ...]:
         found.append(("last_conv", head.conv, "NCHW"))
     elif plan.final_norm:
         found.append(("norm", plan.channels, "NCHW"))
-    return tuple(CutPoint(place, index, *of) for index, (place, *of) in enumerate(found))
+    return tuple(CutPoint(place, index, channels, axes) for index, (place, channels, axes) in enumerate(found))

@@ -18,14 +18,13 @@ from .cost import Cost, static_cost
 from .errors import InputError, check_choice, check_int, short_repr
 from .genotype import OWN_FIELD, TIMM_FIELD, Genotype
 from .layout import ImageSize, Map, as_map
-from .own_net import OwnNet, own_net_from_dict
+from .own_net import OwnNet, Trunk, own_net_from_dict
 
 TIMM = "timm:"  # of its name, where people name nets
 NAME = re.compile(r"\w{1,100}", re.ASCII)
 TAGGED = re.compile(r"\w{1,100}(\.\w{1,100})?", re.ASCII)  # with the tag of pretrained weights
 POOLINGS = ("mean", "mean-max", "grid", "all")  # of maps to features: `archs/timm/cuts.py`
 MAX_BLOCK, MAX_SIDE = 1023, 16384
-Trunk = str | OwnNet  # of a cut net
 PREFIXES = ("tf", "ese", "eca", "gc", "dm", "legacy", "test", "bat", "lambda")  # of names in timm, before the family
 
 

@@ -64,8 +64,8 @@ class ProbeSpec:
     """Which pretrained nets are cut and judged.
 
     Attributes:
-        nets: names, with `*` for any letters, of timm's nets with the tag of their weights; () is the ladder of
-            `spaces.pretrained`.
+        nets: names, with `*` for any letters, of timm's nets with the tag of their weights, and nets of our own by
+            RUN:TRIAL, an exported folder or a file; () is the ladder of `spaces.pretrained`.
         weights_dir: folder with files of weights, DIR/NAME.safetensors, .pth, .pt or .bin; "" looks in timm's hub.
     """
 

@@ -16,9 +16,8 @@ from timm.models.regnet import RegStage
 from torch import Tensor, nn
 
 from ..errors import InputError
-from ..own_net import OwnNet
+from ..own_net import OwnNet, Trunk
 from ..own_trunk import own_points, own_trunk
-from ..timm_net import Trunk
 from .counting import flop_counter, on_meta
 from .cuts import CutPoint, all_blocks, prune, stage_maps, watched
 from .models import create

@@ -109,7 +109,6 @@ def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
         "classes": data["classes"],
         "several_labels": "positives" in data,
         **_moments(data, record),
-        **({"white_level": data["white_level"]} if "white_level" in data else {}),
         "pictures": "pictures" in data.get("notes", {}),
         "levels": data.get("notes", {}).get("levels", list(LEVELS)),
         "versions": record.versions,
@@ -142,7 +141,7 @@ def _moments(data: Mapping[str, Any], record: Record) -> dict[str, Any]:
     mean, std = data["mean"], data["std"]
     if record.is_cut:
         mean, std = map(list, picture_moments(mean, std, data["white_level"]))
-    return {"mean": mean, "std": std}
+    return {"mean": mean, "std": std, "white_level": data.get("white_level")}
 
 
 def _tuned(run: Path, record: Record) -> dict[str, Any]:

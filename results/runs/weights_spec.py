@@ -141,7 +141,7 @@ class ExportFacts(TypedDict):
     mean: list[Number]
     std: list[Amount]
     image_size: Annotated[list[int], Meta(min_length=2, max_length=2)]
-    white_level: NotRequired[Amount]
+    white_level: NotRequired[Amount | None]
 
 
 def _exported(folder: Path) -> dict[str, Any]:
