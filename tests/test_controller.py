@@ -28,7 +28,7 @@ from alternas.search.trials import live, schedulers
 from alternas.search.trials.schedulers import SCHEDULERS, RungResult, RungTable, Scheduler, by_accuracy
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.search.trials.trial import Work
-from alternas.spaces import get
+from alternas.spaces import get, members
 from alternas.spaces.families import ResNetSpace
 from alternas.spaces.presets import SpacePreset
 from fakes import FakeExecutor, KilledError, SilentView, driver_of, finish, lose, run_loop
