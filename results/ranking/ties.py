@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..runs.record import Record
 from .metric import Metric
@@ -16,7 +16,7 @@ from .stats import SHARE
 if TYPE_CHECKING:
     import numpy as np
 
-RightOf = Callable[[RankedNet | Record], "tuple[np.ndarray, np.ndarray] | None"]  # as runs.answers.right_share
+RightOf = Callable[[Any], "tuple[np.ndarray, np.ndarray] | None"]  # of a RankedNet or Record; runs.answers.right_share
 MAX_WIDTH = 0.1  # of a metric from 0 to 1: the largest difference of two nets that are called tied
 
 
