@@ -63,7 +63,6 @@ def end_marked(mark: str) -> None:
 
 @cache
 def _mark_of_process() -> str:
-    """The mark of what this process starts, once something watches over it."""
     mark = secrets.token_hex(16)
     if PROC.is_dir():
         null = subprocess.DEVNULL
@@ -73,7 +72,6 @@ def _mark_of_process() -> str:
 
 
 def _with(mark: str) -> str:
-    """The marks that this process has from those that started it, and one more."""
     return " ".join([*os.environ.get(VARIABLE, "").split(), mark])
 
 

@@ -61,10 +61,6 @@ class Cost:
         weights = (OPTIMISER_COPIES + 1) * FLOAT_BYTES * self.params
         return weights + batch * self.training_activation_bytes // 2 + data + CUDA_BYTES
 
-    def training_flops(self, images: float) -> float:
-        """FLOPs of training on so many images (epochs counted): 6 x MACs x images, as the ViT paper's table 6."""
-        return BACKWARD_FACTOR * self.macs * images
-
     def totals(self) -> dict[str, int]:
         names = ["params", "macs", "activation_bytes", "peak_activation_bytes", "training_activation_bytes"]
         return {name: getattr(self, name) for name in names}

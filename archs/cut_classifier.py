@@ -12,8 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .timm.cuts import CutPoint, maps_at
-from .timm.pooling import pooled
+from .timm.cuts import CutPoint, maps_at, pooled
 
 HEAD = ("head.weight", "head.bias")
 GREY = (0.299, 0.587, 0.114)  # shares of red, green and blue in a picture without colours (ITU-R BT.601)
@@ -54,10 +53,7 @@ class CutTrunk(nn.Module):
 
 
 class CutClassifier(nn.Module):
-    """Pictures x_BCHW of 0 to 1 -> logits (B, num_classes).
-
-    Its tensors are the trunk's by timm's names, `head.weight` and `head.bias`.
-    """
+    """Pictures x_BCHW of 0 to 1 -> logits (B, num_classes); timm's names for the trunk, `head` for the rest."""
 
     def __init__(self, trunk: CutTrunk, pooling: str, num_features: int, num_classes: int) -> None:
         super().__init__()

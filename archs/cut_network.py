@@ -8,9 +8,10 @@ from torch import Tensor
 
 from .cut_classifier import CutClassifier, CutTrunk, PictureInput
 from .errors import InputError
+from .own_net import Trunk
 from .timm.cut_points import cut_points, num_features, trunk
 from .timm.cuts import prune
-from .timm_net import CutNet, Trunk
+from .timm_net import CutNet
 
 Weights = dict[str, Tensor]
 CHANNELS = (1, 3)  # of pictures: grey ones have the same value in all three of the net

@@ -126,7 +126,6 @@ def described(form: BlockForm) -> str:
 
 
 def _docstring(node: ast.Module | ast.ClassDef) -> str:
-    """A docstring in one line."""
     return " ".join((ast.get_docstring(node) or "").split())
 
 
@@ -147,11 +146,9 @@ def _doc(part: type[Any]) -> str:
 
 
 def _about(part: type[Any]) -> str:
-    """The first paragraph of the docstring."""
     return " ".join(_doc(part).partition("\n\n")[0].split())
 
 
 def _table(rows: list[Row]) -> str:
-    """Rows of the same fields as a table of Markdown."""
     lines = [[*rows[0]], ["---"] * len(rows[0]), *([*row.values()] for row in rows)]
     return "\n".join("| " + " | ".join(re.sub(r"([|*])", r"\\\1", cell) for cell in line) + " |" for line in lines)

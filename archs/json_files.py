@@ -198,7 +198,6 @@ def _dataclass_in(hint: Any) -> Any:
 
 
 def _wrong(error: msgspec.ValidationError, kind: Any, value: Any, where: str) -> InputError:
-    """An error of msgspec with place, rule of the type and value."""
     if isinstance(error.__cause__, InputError):
         return InputError(": ".join(part for part in (where, str(error.__cause__)) if part))
     message, path = _PLACE.fullmatch(str(error)).groups()  # pyright: ignore[reportOptionalMemberAccess]
@@ -217,7 +216,6 @@ def _wrong(error: msgspec.ValidationError, kind: Any, value: Any, where: str) ->
 
 
 def _inside(kind: Any, name: str) -> Any:
-    """The type of a field, or of the items of a list or object."""
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     if name and hasattr(kind, "__annotations__"):

@@ -64,6 +64,9 @@ class OwnNet:
         return json.loads(json.dumps(asdict(self)))
 
 
+Trunk = str | OwnNet  # a net that is cut: timm's by its name there, with the tag of its weights, or one of our own
+
+
 def own_net_from_dict(data: Any) -> OwnNet:
     """Rebuild the net under OWN_FIELD of a cut net's JSON; InputError if a field is missing or breaks a rule."""
     return convert(data[OWN_FIELD], OwnNet, "cut net")

@@ -35,7 +35,7 @@ def own_trunk(net: OwnNet, side: int | None, state: dict[str, Tensor] | None, dr
 def own_points(net: OwnNet) -> tuple[CutPoint, ...]:
     """All blocks of the net, and what is behind the last one and in front of the head."""
     plan, head, encoder = net.genotype.plan(net.side, net.in_chans), net.genotype.head, net.genotype.encoder
-    found = [
+    found: list[tuple[str, int, str]] = [
         (f"stages.{i}.{j}", block.c_out, "NCHW") for i, stage in enumerate(plan.stages) for j, block in enumerate(stage)
     ]
     if encoder is not None:
@@ -45,4 +45,4 @@ def own_points(net: OwnNet) -> tuple[CutPoint, ...]:
         found.append(("last_conv", head.conv, "NCHW"))
     elif plan.final_norm:
         found.append(("norm", plan.channels, "NCHW"))
-    return tuple(CutPoint(place, index, *of) for index, (place, *of) in enumerate(found))
+    return tuple(CutPoint(place, index, channels, axes) for index, (place, channels, axes) in enumerate(found))

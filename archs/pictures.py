@@ -69,7 +69,9 @@ def decode(file: str | os.PathLike[str] | IO[bytes], shrink: Shrink | None = Non
             deep_colour = len(image.getbands()) > 1 and ";16" in str(image.tile)
             image.load()
             _check_numbers(image)
-            image.info |= {PAGES: pages, DEEP_COLOUR: deep_colour, MIN_IS_WHITE: _is_negative(image)}
+            # of a TIFF file of more than 8 bits the smallest number may be white; Pillow inverts those of 8 bits alone
+            negative = image.mode in DEEP and getattr(image, "tag_v2", {}).get(PHOTOMETRIC) == 0
+            image.info |= {PAGES: pages, DEEP_COLOUR: deep_colour, MIN_IS_WHITE: negative}
             return image
     except PIL.Image.DecompressionBombError:
         raise ValueError(TOO_LARGE) from None
@@ -89,11 +91,6 @@ def _check_numbers(image: Image) -> None:
         raise ValueError("numbers of 8 bits with a sign are not supported; add 128 to them")
     if not signed and image.mode == "I" and bits == 32 and np.asarray(image).min() < 0:
         raise ValueError("numbers above 2,147,483,647 are not supported; divide them first")
-
-
-def _is_negative(image: Image) -> bool:
-    """Whether the smallest number of a TIFF file of more than 8 bits is white; Pillow inverts those of 8 bits alone."""
-    return image.mode in DEEP and getattr(image, "tag_v2", {}).get(PHOTOMETRIC) == 0
 
 
 def _count_pages(image: Image) -> int:

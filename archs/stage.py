@@ -91,10 +91,7 @@ class Stage(Part):
     fewer_norms: bool | None = None
 
     def check(self, place: str) -> None:
-        """Raise InputError if a rule that needs no image size is broken; `place` names the stage.
-
-        A sound stage is checked once: nets of a space share theirs.
-        """
+        """Raise InputError if a rule that needs no image size is broken, by `place`; equal stages are checked once."""
         if not self.__dict__.get("sound"):
             self._check(place)
             self.__dict__["sound"] = True

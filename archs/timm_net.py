@@ -14,18 +14,17 @@ from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
-from .cost import BACKWARD_FACTOR, Cost, static_cost
+from .cost import Cost, static_cost
 from .errors import InputError, check_choice, check_int, short_repr
 from .genotype import OWN_FIELD, TIMM_FIELD, Genotype
 from .layout import ImageSize, Map, as_map
-from .own_net import OwnNet, own_net_from_dict
+from .own_net import OwnNet, Trunk, own_net_from_dict
 
 TIMM = "timm:"  # of its name, where people name nets
 NAME = re.compile(r"\w{1,100}", re.ASCII)
 TAGGED = re.compile(r"\w{1,100}(\.\w{1,100})?", re.ASCII)  # with the tag of pretrained weights
-POOLINGS = ("mean", "mean-max", "grid", "all")  # of maps to features: `archs/timm/pooling.py`
+POOLINGS = ("mean", "mean-max", "grid", "all")  # of maps to features: `archs/timm/cuts.py`
 MAX_BLOCK, MAX_SIDE = 1023, 16384
-Trunk = str | OwnNet  # of a cut net
 PREFIXES = ("tf", "ese", "eca", "gc", "dm", "legacy", "test", "bat", "lambda")  # of names in timm, before the family
 
 
@@ -112,10 +111,6 @@ class CountedCost:
     params: int  # parameters
     macs: int  # multiply-accumulates of a forward pass
 
-    def training_flops(self, images: float) -> float:
-        """FLOPs of training on so many images, as `Cost.training_flops`."""
-        return BACKWARD_FACTOR * self.macs * images
-
     def totals(self) -> dict[str, int]:
         return asdict(self)
 
@@ -174,8 +169,7 @@ def counted_cost(net: TimmNet, num_classes: int, image_size: Map, in_chans: int)
 
 def cut_cost(net: CutNet, num_classes: int) -> CountedCost:
     """Cost of a cut net with its head: features x classes, with biases; errors as of `net_cost`."""
-    from .timm.cut_costs import trunk_costs
-    from .timm.cut_points import num_features
+    from .timm.cut_points import num_features, trunk_costs
 
     weights = num_features(net.trunk, net.block, net.pooling) * num_classes
     params, macs = trunk_costs(net.trunk, net.side)[net.block]

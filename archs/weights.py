@@ -142,7 +142,6 @@ def _opened(file: Path | WeightsFile) -> WeightsFile:
 
 
 def _described(file: WeightsFile) -> dict[str, Any] | None:
-    """A file's description as arguments of `build`."""
     path, text = file.path, file.metadata.get(NAME)
     if text is None:
         return None
@@ -185,7 +184,6 @@ def _bare(file: WeightsFile, genotype: Genotype, num_classes: int, image_size: I
 
 
 def _head(network: Network) -> str:
-    """Name of the weight that makes the logits."""
     return [name for name in network.state_dict() if name.startswith("head.") and name.endswith("weight")][-1]
 
 

@@ -31,7 +31,7 @@ from pretrained import HELD_BACK, METRICS, NETS, SIDES, batches, lite, rank_corr
 from threadpoolctl import threadpool_limits
 
 from alternas.archs.cut_network import cut_trunk
-from alternas.archs.timm.cut_costs import trunk_costs
+from alternas.archs.timm.cut_points import trunk_costs
 from alternas.search.data.splits import iterative_split
 from alternas.search.probe.crossval import cross_validate, labelled
 from alternas.search.probe.features import FeatureMatrix

@@ -33,6 +33,7 @@ from sklearn.metrics import accuracy_score, balanced_accuracy_score
 
 import alternas
 from alternas.archs import build, static_cost, zoo
+from alternas.archs.cost import training_flops
 from alternas.archs.errors import InputError
 from alternas.archs.weights import save
 from alternas.results.report.elements import Plot, Series
@@ -155,7 +156,7 @@ def run_ways(name: str, home: Path, seed: int) -> Iterator[tuple[str, str]]:
 def once(net: str, home: Path, side: int) -> list[str]:
     """Options that train a net of the zoo once, for FLOPS."""
     classes, pictures = len([*(home / "train").iterdir()]), sum(1 for _ in (home / "train").rglob("*.png"))
-    epoch = static_cost(zoo.get(net, (side, side)), classes, (side, side), 3).training_flops(pictures)
+    epoch = training_flops(static_cost(zoo.get(net, (side, side)), classes, (side, side), 3).macs, 1, pictures)
     epochs = f"{FLOPS / epoch:.4g}"
     return ["--data", str(home), "--image-size", str(side), "--epochs", epochs, "--seeds", "1"]
 

@@ -37,7 +37,7 @@ def explain(
         raise InputError(f"explain: {run} {rule}")
     wanted = Explain(run, against, analyses or (), min(samples, QUICK_SAMPLES) if quick else samples, device, out)
     if is_timm:
-        from ..search.experiments.explain_timm import explain_timm
+        from ..search.experiments.explain import explain_timm
 
         facts = explain_timm(wanted, ImageOptions().of(data), console_for(as_json))
     else:

@@ -18,8 +18,7 @@ import typer
 from ..archs.errors import InputError, OperationError
 from ..results.render.terminal import LogHandler, guarded, visible
 from . import analyze, export, ops, results, search, train  # noqa: F401 - each declares its commands
-from .command import COMMANDS, Command
-from .given import take_config
+from .command import COMMANDS, Command, take_config
 from .help import GroupedCommand, GroupedCommands, show_all
 from .options import typed_errors
 
@@ -101,7 +100,6 @@ def main() -> None:
 
 
 def _run() -> int:
-    """Run one command; turn its errors into one line and an exit code."""
     _terminated.clear()
     before = signal.signal(signal.SIGTERM, _terminate)
     logging.basicConfig(handlers=[LogHandler()], level=logging.WARNING)

@@ -1,6 +1,8 @@
 """How a command is declared: a function, whose positional parameters are arguments and whose keywords are options.
 
-A parameter's type says how its value is made of text (`PARSERS`), help.toml what it is for.
+A parameter's type says how its value is made of text (`PARSERS`), help.toml what it is for. `checked` checks options by
+name, as Python or a `--config` file gives them, as it does those of the command line. The shell completes names that
+are cheap to list.
 """
 
 from __future__ import annotations
@@ -8,9 +10,10 @@ from __future__ import annotations
 import math
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import cache, wraps
+from importlib import import_module
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +21,8 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from ..archs.errors import InputError, check_choice, short_repr
+from ..archs.json_files import convert, parse_json
 from ..results.analysis.registry import ANALYSES
 from ..results.export.formats import FORMATS
 from ..results.latency.device_command import MODEL_FORMS
@@ -27,13 +32,51 @@ from ..search.strategies.registry import STRATEGIES
 from ..search.tabular.published import TABLES
 from ..search.tracking.tracker import PACKAGES
 from ..search.trials.schedulers import SCHEDULERS
-from . import complete, values
+from . import values
 
 NAMES = {  # options that are not typed as their parameter is called
     "as_json": ("--json",), "with_nets": ("--with",), "weights": ("--from",), "start": ("--from",),
     "compile_nets": ("--compile",), "objective": ("--objective", "--objectives"),
     "objectives": ("--objectives", "--objective"),
 }  # fmt: skip
+RANGES: dict[str, dict[str, Any]] = {"top": {"min": 0}, "port": {"min": 0, "max": 65535}}
+COMMANDS: dict[str, Command] = {}
+
+
+def _listed(module: str, name: str) -> Callable[[str], list[str]]:
+    """Completes the names in a table of a module, which is imported when they are asked for."""
+    return lambda incomplete: _beginning(incomplete, getattr(import_module(module, __package__), name))
+
+
+space_names = _listed("..spaces", "SPACES")
+recipe_names = _listed("..search.training.recipes", "RECIPES")
+strategy_names = _listed("..search.strategies.registry", "STRATEGIES")
+_zoo_names = _listed("..archs.zoo", "ZOO")
+_analysis_names = _listed("..results.analysis.registry", "ANALYSES")
+
+
+def run_names(incomplete: str) -> list[str]:
+    """Runs of this folder."""
+    from ..results.runs.store import RUNS
+
+    return _beginning(incomplete, sorted(file.parent.name for file in RUNS.glob("*/run.json")))
+
+
+def net_names(incomplete: str) -> list[str]:
+    """Nets of the zoo, and runs, which hold nets."""
+    return [*_zoo_names(incomplete), *run_names(incomplete)]
+
+
+def analysis_names(incomplete: str) -> list[str]:
+    """Analyses; of several with commas between, the last."""
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in _analysis_names(last)]
+
+
+def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]
+
+
 PARSERS: dict[str, Callable[[str, Any], Any]] = {  # by type: of an option's name and value
     "Amount": values.amount, "Gpus": values.gpus, "tuple[str, ...]": values.words,
     "tuple[int, ...]": values.whole_numbers,
@@ -42,12 +85,11 @@ PARSERS: dict[str, Callable[[str, Any], Any]] = {  # by type: of an option's nam
     "LatencySetting": values.latency_setting, "Supernet": values.supernet, "StartWith": values.start_with,
 }  # fmt: skip
 COMPLETIONS = {
-    "run": complete.run_names, "runs": complete.run_names, "weights": complete.run_names,
-    "space": complete.space_names, "recipe": complete.recipe_names, "strategy": complete.strategy_names,
-    "analyses": complete.analysis_names, "arch": complete.net_names, "target": complete.net_names,
-    "start": complete.net_names,
+    "run": run_names, "runs": run_names, "weights": run_names,
+    "space": space_names, "recipe": recipe_names, "strategy": strategy_names,
+    "analyses": analysis_names, "arch": net_names, "target": net_names,
+    "start": net_names,
 }  # fmt: skip
-RANGES: dict[str, dict[str, Any]] = {"top": {"min": 0}, "port": {"min": 0, "max": 65535}}
 LISTS = {
     "analyses": ", ".join(ANALYSES), "formats": ", ".join(FORMATS), "device_formats": ", ".join(MODEL_FORMS),
     "costs": ", ".join(costs()), "static_costs": ", ".join(static_costs()),
@@ -82,9 +124,6 @@ class Command:
     def examples(self) -> list[str]:
         """Lines for its help, which can be typed as they are."""
         return _texts()[self.name]["examples"]
-
-
-COMMANDS: dict[str, Command] = {}
 
 
 def command(
@@ -170,7 +209,49 @@ def _texts() -> dict[str, dict[str, Any]]:
 
 
 def _help(command: str, name: str) -> str:
-    """What an option is for: as help.toml has it for the command, or for all."""
     texts, cost = _texts(), name.removeprefix("max-").replace("-", "_")
     found = texts.get(command, {}).get(name) or texts["all"].get(name) or texts["all"]["max-COST"]
     return found.format_map(LISTS | {"cost": quantity(cost).axis})
+
+
+def checked(values: Mapping[str, Any], command: str, file: str = "") -> dict[str, Any]:
+    """The values that a command takes, by its parameters' names, from those of options as they are typed.
+
+    `file` is where they stand, for messages; "" is Python. InputError if there is no such option, or a value does not
+    fit.
+    """
+    options, where, found = options_of(command), f"config: {file}: " if file else "", dict[str, Any]()
+    for name, value in values.items():
+        option = options[check_choice(f"{where}option", name, options)]
+        try:
+            found[option.parameter.name] = value if option.parse else convert(value, option.kind, name)
+            if option.parse:
+                option.parse(name, value)
+        except InputError as error:
+            raise InputError(f"{where}{error}") from None
+    return found
+
+
+def options_of(command: str) -> dict[str, Option]:
+    """The arguments and options of a command by name, but for --json, which only a person types."""
+    return {option.name: option for option in COMMANDS[command].options if option.name != "json"}
+
+
+def take_config(context: Any, _: Any, file: str) -> None:
+    """Let the values of a file stand in for options that are not on the command line; errors as of `checked`."""
+    if file:
+        context.default_map = checked(read_config(file), context.info_name, file)
+
+
+def read_config(file: str) -> dict[str, Any]:
+    """The object in a file, TOML unless its name ends in .json; InputError if it cannot be read, or is none."""
+    try:
+        text = Path(file).read_text(encoding="utf-8-sig")
+        found = parse_json(text) if file.endswith(".json") else tomllib.loads(text)
+    except OSError as error:
+        raise InputError(f"config: {file} cannot be read ({error.strerror})") from None
+    except (ValueError, RecursionError) as error:  # no UTF-8, no TOML, no JSON
+        raise InputError(f"config: {file} is no {'JSON' if file.endswith('.json') else 'TOML'} ({error})") from None
+    if not isinstance(found, dict):
+        raise InputError(f"config: {file} must hold options by name, got {short_repr(found)}")
+    return found

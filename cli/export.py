@@ -98,7 +98,6 @@ def spaces(space: str = "", *, image_size: tuple[int, int] | None = None, as_jso
 
 
 def _ranges(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with short numbers, and each range in one column."""
     ranges = {kind: f"{short(row[f'least_{kind}'])} to {short(row[f'most_{kind}'])}" for kind in ("macs", "params")}
     shown = {name: row[name] for name in ("space", "image_size", "genes")}
     return shown | {"combinations": short(row["combinations"]), "MACs": ranges["macs"], "params": ranges["params"]}

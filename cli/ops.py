@@ -51,17 +51,17 @@ def doctor(
 
 
 def _examine_gpu(data: str, as_json: bool) -> None:
-    from ..search.engine.doctor_gpu import GpuCheck, drawn_gpu, examine_gpu
+    from ..search.engine.doctor import checks_table
+    from ..search.engine.doctor_gpu import GpuCheck, examine_gpu
 
     console, checks = console_for(as_json), list[GpuCheck]()
     for check in examine_gpu(data):
         console.print(f"{check.check}: {'ok' if check.ok else 'NO'}", style="dim", markup=False)
         checks.append(check)
-    _print_checks(as_json, checks, lambda: drawn_gpu(checks))
+    _print_checks(as_json, checks, lambda: checks_table(("check",), [((c.check,), c.ok, c.found) for c in checks]))
 
 
 def _print_checks(as_json: bool, checks: Sequence[Any], drawing: Callable[[], Any]) -> None:
-    """Print checks; exit code 1 unless all are well."""
     fit = all(check.ok for check in checks)
     print_result(as_json, {"ok": fit, "checks": [check.to_dict() for check in checks]}, drawing)
     if not fit:

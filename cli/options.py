@@ -15,7 +15,7 @@ import typer
 from ..archs.errors import InputError, OperationError, short_repr
 from ..archs.files import disk_error
 from ..results.latency.device_command import TIMEOUT_SECONDS
-from ..results.ranking.limits import Limits
+from ..results.ranking.objectives import Limits
 from ..results.ranking.quantities import static_costs
 from ..results.render.terminal import print_json, print_text
 from .values import Gpus
@@ -89,10 +89,7 @@ class RunOptions:
     track: tuple[str, ...] | None = None
 
     def config(self, **budget: Any) -> RunConfig:
-        """How nets are trained; `budget` has further fields of a `Budget`.
-
-        InputError if a number is wrong, or a tracker is not installed.
-        """
+        """How nets are trained; `budget` has further fields of a `Budget`. InputError if a number is wrong."""
         from ..search.engine.resources import Resources
         from ..search.run_config import Budget, RunConfig
         from ..search.tracking.tracker import check_trackers

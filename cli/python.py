@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ..archs.errors import InputError, check_choice, short_repr
 from ..results.saved_run import SavedRun
-from .given import checked, options_of
+from .command import checked, options_of
 from .options import typed_errors
 from .search import search as command
 

@@ -161,7 +161,7 @@ def buildup(
     from ..results.runs.store import plain_name
     from ..search.data.readers.registry import find_reader
     from ..search.spec import SearchSpec
-    from ..spaces.swaps import SWAPS
+    from ..spaces.families import SWAPS
 
     fresh = start in zoo.names() or start.endswith(".json")
     return SearchSpec(
@@ -205,7 +205,7 @@ def few_shot(
 @command(resumes=True)
 def study(study: str, *, plan: StudyOptions, quick: bool = False, cnn: str = "resnet", as_json: bool = False) -> None:
     """Run one of the papers' studies: table and plot with intervals; the same command again resumes."""
-    from ..search.experiments.run_study import StudyConfig, run_study
+    from ..search.experiments.studies import StudyConfig, run_study
 
     config = StudyConfig(**plan.of_plan(), study=study, quick=quick, cnn=cnn)
     result, drawing = run_study(config, console_for(as_json))

@@ -47,7 +47,6 @@ def words(option: str, value: Any) -> tuple[str, ...]:
 
 
 def _numbers(option: str, value: Any) -> tuple[str, ...]:
-    """As `words`; numbers too."""
     parts = value if isinstance(value, list | tuple) else [value]
     return words(option, [str(part) if isinstance(part, Real) and part is not True else part for part in parts])
 

@@ -146,5 +146,4 @@ class SavedNet:
 
 
 def _image(svg: str) -> str:
-    """An SVG picture as an image of its own: two in one page share no names."""
     return f'<img src="data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"/>'

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..archs import Cost, Genotype
 from ..archs.timm_net import Net
 from ..results.latency.device_command import split_number
-from ..results.ranking.limits import Limits
+from ..results.ranking.objectives import Limits
 from .trials.devices import Devices
 
 

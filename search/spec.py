@@ -15,8 +15,8 @@ from ..archs.errors import InputError, check_choice, check_count, short_repr
 from ..archs.timm_net import CountedCost, TimmNet
 from ..results.latency.device_command import UNNAMED, DeviceCommand, Setting, is_number_of_device, split_number
 from ..results.latency.measurements import LatencySetting
-from ..results.ranking.limits import Limits
 from ..results.ranking.metric import Metric
+from ..results.ranking.objectives import Limits
 from ..results.ranking.quantities import LATENCY, static_costs, static_values
 from ..spaces import Gene
 from .data.dataset import DataConfig
@@ -64,8 +64,8 @@ class ProbeSpec:
     """Which pretrained nets are cut and judged.
 
     Attributes:
-        nets: names, with `*` for any letters, of timm's nets with the tag of their weights; () is the ladder of
-            `spaces.pretrained`.
+        nets: names, with `*` for any letters, of timm's nets with the tag of their weights, and nets of our own by
+            RUN:TRIAL, an exported folder or a file; () is the ladder of `spaces.pretrained`.
         weights_dir: folder with files of weights, DIR/NAME.safetensors, .pth, .pt or .bin; "" looks in timm's hub.
     """
 

@@ -28,12 +28,11 @@ from .base import (
     random_net,
 )
 from .bench import BenchSpace, PlacementSpace
-from .families import AllSpace, AlterNetSpace, HybridSpace, ModernSpace, ResNetSpace
+from .families import SWAPS, AllSpace, AlterNetSpace, HybridSpace, ModernSpace, ResNetSpace, SwapSpace
 from .feasible import FeasibleNets, cheapest, ends, find_genes
 from .free import FreeSpace
 from .pretrained import PRETRAINED
 from .small import EdgeSpace, MobileSpace
-from .swaps import SWAPS, SwapSpace
 from .user_file import FileSpace, check, is_file
 
 SPACES: dict[str, Callable[[ImageSize], Space]] = {

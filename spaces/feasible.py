@@ -80,14 +80,12 @@ def _descents(space: Space, cost: Callable[[Genotype], float], enough: float) ->
 
 
 def _priced(space: Space, cost: Callable[[Genotype], float]) -> Callable[[Genes], float]:
-    """The cost of the net that genes give, each looked at once."""
     names = [*options_of(space)]
     price = cache(lambda values: cost(space.sample(FixedChooser(dict(zip(names, values, strict=True))))))
     return lambda genes: price(tuple(genes[name] for name in names))
 
 
 def _each(options: Options) -> list[list[Genes]]:
-    """Changes of one gene after the other."""
     return [[{name: value} for value in choices] for name, choices in options.items()]
 
 

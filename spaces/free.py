@@ -73,7 +73,6 @@ class FreeSpace(PresetSpace):
         return Genotype(make_stem(stem, body.width), stages[:trunk], encoder, head)
 
     def _draw_body(self, chooser: Chooser) -> Stage:
-        """Draw the genes that all stages share."""
         s = self.preset
         block = chooser.choose("block", s.blocks)
         width = chooser.choose("width", s.widths)

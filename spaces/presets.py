@@ -67,7 +67,9 @@ class SpacePreset:
         return Stage(block, depth, own[number] if own else width * 2**number, 1 if number == 0 else 2)
 
     def encoder(self, embed_dim: int, depth: int, mlp_ratio: float, patch: int) -> Encoder:
-        return Encoder(embed_dim, depth, _heads(embed_dim, self.encoder_head_dim), mlp_ratio, patch)
+        divisors = [n for n in range(1, embed_dim + 1) if embed_dim % n == 0]
+        heads = min(divisors, key=lambda n: abs(log(embed_dim / n / self.encoder_head_dim)))
+        return Encoder(embed_dim, depth, heads, mlp_ratio, patch)
 
 
 class Anchor(NamedTuple):
@@ -102,6 +104,8 @@ def _preset(height: int, width: int) -> SpacePreset:
     low, high = (_solved(trunk, image, side, end) for end in (0, 1))
     embed_low, embed_high = (_solved_embed(trunk, widths, image, side, end) for end, widths in enumerate((low, high)))
     widths = _between(low[0], high[0], SMALL_SPREAD if side < SMALL else SPREAD, 4)
+    wanted = _curve(side, _largest_macs)
+    head_dim = _root(lambda dim: _attention_macs(trunk, high, max(1, round(dim)), image), wanted, 2, 256)
     ones, twos = (tuple(depth for _ in trunk.depths) for depth in (1, 2))
     return SpacePreset(
         strides=trunk.strides,
@@ -111,7 +115,7 @@ def _preset(height: int, width: int) -> SpacePreset:
         depths=tuple(_up_to(DEPTHS, most) for most in trunk.depths),
         msa=tuple(tuple(range(_max_msa(most) + 1)) for most in trunk.depths),
         heads=HEADS[: len(trunk.depths)],
-        head_dim=_solved_head_dim(trunk, high, image, side),
+        head_dim=round(head_dim),
         windows=trunk.windows,
         embed_dims=_between(embed_low, embed_high, SMALL_EMBED_SPREAD if side < SMALL else EMBED_SPREAD, 8),
         encoder_depths=_up_to(ENCODER_DEPTHS, trunk.encoder_depth),
@@ -167,12 +171,6 @@ def _solved_embed(trunk: Trunk, widths: tuple[int, ...], image: Map, side: float
     return _rounded(dim, 2)
 
 
-def _solved_head_dim(trunk: Trunk, widths: tuple[int, ...], image: Map, side: float) -> int:
-    """Channels of a head in the most expensive nets with attention blocks of these widths."""
-    wanted = _curve(side, _largest_macs)
-    return round(_root(lambda dim: _attention_macs(trunk, widths, max(1, round(dim)), image), wanted, 2, 256))
-
-
 @cache
 def _resnet_macs(anchor: Anchor, end: int) -> float:
     return _macs(_resnet(*_trunk_of(anchor, end), end), (anchor.side, anchor.side))
@@ -190,7 +188,6 @@ def _largest_macs(anchor: Anchor) -> float:
 
 
 def _trunk_of(anchor: Anchor, end: int) -> tuple[Trunk, tuple[int, ...]]:
-    """An anchor's trunk, with its least (`end` 0) or largest widths."""
     trunk, base = _trunk(anchor.side), (anchor.low, anchor.high)[end]
     return trunk, _widths(trunk, base, base)
 
@@ -200,7 +197,6 @@ def _widths(trunk: Trunk, base: float, rest: float) -> tuple[int, ...]:
 
 
 def _resnet(trunk: Trunk, widths: tuple[int, ...], end: int) -> Genotype:
-    """The cheapest plain ResNet of these widths, or the most expensive."""
     stages = zip(trunk.depths, widths, strict=True)
     return Genotype(
         make_stem(PLAIN_STEMS[trunk.strides[0]], widths[0]),
@@ -216,7 +212,6 @@ def _hybrid(trunk: Trunk, widths: tuple[int, ...], dim: int, end: int) -> Genoty
 
 
 def _alternet(trunk: Trunk, widths: tuple[int, ...], head_dim: int, image: Map) -> Genotype:
-    """The most expensive AlterNet of these widths."""
     net, stages = _resnet(trunk, widths, 1), []
     for stage, at, heads in zip(net.stages, maps_of(net, image), HEADS, strict=False):
         window = window_of(trunk.windows[-1], at)
@@ -273,11 +268,6 @@ def _between(low: int, high: int, spread: tuple[float, ...], step: int) -> tuple
 
 def _up_to(options: tuple[int, ...], most: int) -> tuple[int, ...]:
     return (*(option for option in options if option < most), most)
-
-
-def _heads(dim: int, head_dim: int) -> int:
-    """Heads that divide `dim`, of about `head_dim` channels."""
-    return min((n for n in range(1, dim + 1) if dim % n == 0), key=lambda n: abs(log(dim / n / head_dim)))
 
 
 def _rounded(value: float, step: int) -> int:

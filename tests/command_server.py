@@ -15,7 +15,7 @@ import sys
 
 PRELOADED = (
     *("torch._dynamo", "timm", "optuna", "pandas", "matplotlib.pyplot", "alternas.cli.app", "alternas.search.run"),
-    *("alternas.search.training.loop", "alternas.search.experiments.run_study", "alternas.results.export.write"),
+    *("alternas.search.training.loop", "alternas.search.experiments.studies", "alternas.results.export.write"),
 )
 ALONE = ("search", "retrain", "finetune", "study")  # commands that train with one worker, unless told how many
 

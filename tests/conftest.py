@@ -210,15 +210,7 @@ def open_controller(tmp_path: Path) -> Iterator[Callable[..., SearchTrials]]:
         data: Any = SimpleNamespace(train=range(128), val=(), notes={})  # a controller reads no images
         data = load(DataConfig("digits")) if spec.folds else data
         context = SearchContext(
-            spec,
-            data,
-            space,
-            _cost_fn,
-            STEPS,
-            tmp_path,
-            fields,
-            devices=devices,
-            references=references,
+            spec, data, space, _cost_fn, STEPS, tmp_path, fields, devices=devices, references=references
         )
         while stores:
             stores.pop().close()

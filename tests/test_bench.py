@@ -20,7 +20,6 @@ from rich.console import Console
 from tables import cells, write
 
 from alternas.archs import InputError, static_cost
-from alternas.results.ranking.pareto import pareto_ranks
 from alternas.search.strategies.registry import STRATEGIES
 from alternas.search.tabular import simulated as simulation
 from alternas.search.tabular.benchmark_table import Entry, TabularBenchmark, Training
@@ -170,27 +169,6 @@ def test_the_front_is_worth_the_whole_table(table: TabularBenchmark, cost: str) 
     assert 3 < len(front) < NETS / 2
 
 
-def test_accuracy_is_the_mean_over_seeds() -> None:
-    entry = Entry({}, {seed: Training((1, 2), (0.1, last)) for seed, last in enumerate((0.2, 0.4, 0.9))})
-    assert entry.accuracy == pytest.approx(0.5)
-
-
-def test_a_query_always_gets_the_same_training(table: TabularBenchmark) -> None:
-    drawn = {(key, seed): table.entries[key].drawn(key, seed) for key in table.entries for seed in range(30)}
-    again = {
-        (key, seed): table.entries[key].drawn(key, seed) for key in reversed([*table.entries]) for seed in range(30)
-    }
-    assert drawn == again
-    for key, entry in table.entries.items():
-        found = [entry.drawn(key, seed).accuracies for seed in range(30)]
-        assert {f[-1] for f in found} == {t.accuracies[-1] for t in entry.trainings.values()}, (
-            "every one is drawn at times"
-        )
-    first = [sorted(e.trainings).index(s) for k, e in table.entries.items() for s in SEEDS
-             if e.drawn(k, 0) is e.trainings[s]]  # fmt: skip
-    assert len(set(first)) == len(SEEDS), "one seed of the search does not mean one seed of all nets"
-
-
 @pytest.mark.parametrize(("step", "reading"), [(10, 1), (10.5, 1), (19, 1), (20, 2), (99, 2), (100, 3), (101, 3)])
 def test_accuracy_at_a_step_is_the_latest_reading(step: float, reading: int) -> None:
     assert Training((10, 20, 100), (1.0, 2.0, 3.0)).at(step) == reading
@@ -279,21 +257,6 @@ def test_rungs_read_the_curve_there(whole: TabularBenchmark, monkeypatch: pytest
         assert outcome.accuracy == (curve[-1] if outcome.step == STEPS else curve[3])
 
 
-def test_repeats_are_paid_for(whole: TabularBenchmark, watched: type[Watched]) -> None:
-    simulate(whole, SearcherConfig("random", repeats=2), 0, 1, NEVER)
-    jobs = watched.last.jobs
-    assert watched.last.spent == len(jobs) == 2 * len({job.genotype.key for job in jobs})
-
-
-def test_more_workers_are_faster_but_spend_as_much(whole: TabularBenchmark) -> None:
-    one, two, eight = (simulate(whole, SearcherConfig("random"), 0, workers, NEVER) for workers in (1, 2, 8))
-    assert 0.5 <= two.seconds[-1] / one.seconds[-1] < 0.6
-    assert 0.125 <= eight.seconds[-1] / one.seconds[-1] < 0.2
-    assert one.spent[-1] == pytest.approx(two.spent[-1]) == pytest.approx(eight.spent[-1])
-    assert 1 < two.spent[0] <= 2, "the other worker's part is counted"
-    assert two.spent == sorted(two.spent)
-
-
 @pytest.mark.parametrize("strategy", ["random", "evolution"])
 def test_a_seed_gives_one_trace(table: TabularBenchmark, strategy: str) -> None:
     traces = [simulate(table, SearcherConfig(strategy), seed, 2, 0.9) for seed in (0, 0, 1)]
@@ -323,17 +286,6 @@ def test_the_oracle_needs_the_fewest_nets(table: TabularBenchmark) -> None:
     assert all(table.hypervolume(list(few)) < ALL for few in combinations(front, need - 1))
     for contender in (SearcherConfig("random"), SearcherConfig("evolution"), SearcherConfig(LARGEST)):
         assert (run(table, contender, 0, 1).spent_to(0.9) or math.inf) > (found.spent_to(0.9) or 0)
-
-
-def test_the_largest_come_first(table: TabularBenchmark) -> None:
-    found = run(table, SearcherConfig(LARGEST), 3, 1)
-    dear = sorted(table.entries, key=lambda key: table.entries[key].costs["macs"], reverse=True)
-    assert found.spent == [float(i) for i in range(1, NETS + 1)]
-    for count in (1, 10, 30, NETS):
-        if count == NETS or table.entries[dear[count - 1]].costs["macs"] > table.entries[dear[count]].costs["macs"]:
-            assert found.volume[count - 1] == table.hypervolume(dear[:count])
-    assert found.volume[-1] == 1.0
-    assert found == run(table, SearcherConfig(LARGEST), 0, 8)
 
 
 def test_orders_and_stock_samplers_get_no_scheduler(table: TabularBenchmark) -> None:
@@ -367,13 +319,6 @@ def climb(to_90: float | None, to_95: float | None, to_99: float | None, start: 
     return Trace(
         [at for at, _ in steps], [2 * at for at, _ in steps], [share for _, share in steps], [0.0] * len(steps)
     )
-
-
-def test_a_trace_is_read_both_ways() -> None:
-    trace = climb(10, 20, None)
-    assert trace.compute_to(0.9) == 20
-    assert [trace.spent_to(share) for share in (0.05, 0.5, 0.9, 0.91, 0.96)] == [1, 10, 10, 20, None]
-    assert [trace.volume_at(spent) for spent in (0.5, 1, 9.9, 10, 50)] == [0.0, 0.1, 0.1, 0.9, 0.95]
 
 
 @pytest.mark.parametrize("seeds", [1, 4, 5, 10])
@@ -493,9 +438,3 @@ def test_bad_input_is_one_line(alternas: Any, words: tuple[str, ...], about: str
     assert (code, out) == (2, "")
     assert about in errors
     assert "Traceback" not in errors
-
-
-def test_the_fixture_is_worth_searching(table: TabularBenchmark) -> None:
-    points = [(entry.accuracy, entry.costs["macs"]) for entry in table.entries.values()]
-    assert max(pareto_ranks(points)) > 4
-    assert len({cost for _, cost in points}) > NETS / 2

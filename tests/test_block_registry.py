@@ -25,7 +25,6 @@ from alternas.results.export import package
 from alternas.results.export.export_net import ExportNet
 from alternas.results.render.drawing import net_drawing, net_svg
 from alternas.search.training.inherit import inherit
-from alternas.spaces.families import attentions, convs
 from nets import NETS, index_in, lively
 
 STYLES = [Style(order, norm) for order in ("pre", "post") for norm in ("batch", "group")]
@@ -155,11 +154,6 @@ def test_letters_differ_and_kinds_have_one_entry() -> None:
     assert all(name == spec.name for name, spec in BLOCKS.items())
     assert {*conv_kinds(), *attention_kinds()} == {*BLOCKS}
     assert not {*conv_kinds()} & {*attention_kinds()}
-
-
-def test_spaces_draw_the_kinds_that_say_so() -> None:
-    assert convs() == ("residual", "mbconv", "convnext", "uib", "gated_conv")
-    assert attentions() == ("msa", "transformer", "linear")
 
 
 def test_contract_tests_have_every_kind_with_every_option() -> None:

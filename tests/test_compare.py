@@ -12,10 +12,9 @@ import pytest
 import image_files as image
 from alternas.archs import InputError, zoo
 from alternas.results import load_run
-from alternas.results.ranking.compare import compare
+from alternas.results.ranking.compare import compare, differing
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.pareto import hypervolume
-from alternas.results.ranking.run_differences import differing
 from alternas.results.runs.record import Record
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import optuna
 import pytest
 from rich.console import Console
 
@@ -72,21 +71,6 @@ def test_every_strategy_and_scheduler_ends_as_promised(open_controller: Open, st
     assert {"resnet", "alternet"} | ({"hybrid"} if strategy != "buildup" else set()) <= {
         r.family for r in controller.store.records
     }
-
-
-def test_the_strategy_learns_what_happened(open_controller: Open) -> None:
-    controller = open_controller(trials=20, strategy="tpe")
-    finish(controller)
-    by_trial = {r.trial: r for r in controller.store.records}
-    for trial in controller.history.trials:
-        if trial.number in range(len(controller.baselines), len(controller.context.baselines)):
-            continue  # a plain ResNet that is not trained
-        record = by_trial[trial.number]
-        if trial.state == State.COMPLETE:
-            assert (trial.accuracy, trial.cost) == (record.accuracy, record.cost["macs"])
-            assert trial.genes == record.genes
-        else:
-            assert record.kind == "baseline" or record.status == "duplicate"
 
 
 def test_limits_are_a_static_gate(open_controller: Open) -> None:
@@ -225,15 +209,6 @@ def test_a_slow_starter_is_promoted_where_the_strategy_expects_much_of_it() -> N
     assert sent_on(Scheduler(eta=2.0), failed, last=False, expected={0: 0.8, 1: 0.7}) == 0, "one failed later"
 
 
-def test_promotions_follow_what_is_expected_now() -> None:
-    rungs = RungTable(Scheduler(eta=2.0), 100)
-    for number in range(2):
-        rungs.pause(number, 0.5, 10)
-    assert rungs.next(False, {0: 0.6, 1: 0.7}) == (0, 1)
-    assert rungs.next(False, {0: 0.7, 1: 0.6}) == (0, 0)
-    assert rungs.next(False, {}) == (0, 0), "of equals the first"
-
-
 def test_pareto_promotes_the_better_ones() -> None:
     waiting = [
         RungResult(i, accuracy, cost, True) for i, (accuracy, cost) in enumerate([(0.5, 10), (0.9, 10), (0.8, 99)])
@@ -295,24 +270,6 @@ def test_mo_asha_saves_steps_and_finishes_the_front(open_controller: Open) -> No
         assert r.budget["done"] == spent.get(r.trial, 0)
 
 
-def test_a_rung_compares_the_last_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedulers, "MAX_COMPARED", 3)
-    rungs = RungTable(Scheduler(eta=2.0), 100)
-    for trial, accuracy in enumerate([0.9, 0.5, 0.6]):
-        assert rungs.falls_out(0) is None
-        rungs.pause(trial, accuracy, 10)
-    assert rungs.next(False, {}) == (0, 0)
-    rungs.resume(0)
-    assert rungs.falls_out(0) is None, "the one that leaves was sent on"
-    rungs.pause(3, 0.4, 10)
-    assert rungs.next(False, {}) == (0, 2), "the best of the last three, the 0.9 being none of them"
-    assert rungs.falls_out(0) == 1
-    assert rungs.falls_out(1) is None, "each rung has its own"
-    rungs.pause(4, 0.7, 10)
-    assert rungs.next(False, {}) == (0, 4)
-    assert rungs.falls_out(0) == 2
-
-
 def test_who_is_passed_over_for_long_ends_before_the_search(
     open_controller: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -362,33 +319,6 @@ def test_a_parked_net_keeps_what_is_known_of_it(open_controller: Open) -> None:
         assert record.curve
         for name in ("metrics", "curve", "seconds", "started_at", "device", "runtime", "lineage", "budget", "rungs"):
             assert getattr(again[trial], name) == getattr(record, name), name
-
-
-def test_enumerate_ends_when_every_net_was_proposed(open_controller: Open) -> None:
-    """Once each; and again it proposes nothing, within limits or not."""
-    space = get("resnet", 8)
-    for limits in ({}, {"macs": 40_000}):
-        for _ in range(2):
-            controller = open_controller(space, 99, "enumerate", limits=limits)
-            finish(controller)
-            assert controller.exhausted
-            keys = Counter(r.key for r in controller.store.records)
-            assert keys.keys() >= {n.key for _, n in members(space) if not controller.context.limits.broken_by(n)}
-            assert set(keys.values()) == {1}
-        (controller.context.folder / "records.jsonl").unlink()
-
-
-def test_optuna_is_quiet(open_controller: Open, capfd: pytest.CaptureFixture[str]) -> None:
-    finish(open_controller(trials=3))
-    assert optuna.logging.get_verbosity() == optuna.logging.ERROR
-    assert capfd.readouterr().err == ""
-
-
-def test_costs_in_records_are_static_costs(open_controller: Open) -> None:
-    controller = open_controller(trials=4)
-    finish(controller)
-    for r in controller.store.records:
-        assert r.cost == static_cost(Genotype.from_dict(r.genotype), 10, 8, 1).totals()
 
 
 @pytest.mark.parametrize(

@@ -21,11 +21,10 @@ from ray.cluster_utils import Cluster
 from rich.console import Console
 
 import fakes
-from alternas.archs import InputError
 from alternas.results.ranking.front import leaderboard
 from alternas.results.runs.record import Record
 from alternas.results.runs.status import UNTRAINED
-from alternas.results.runs.store import locked, read_records, run_folder
+from alternas.results.runs.store import read_records, run_folder
 from alternas.search import run
 from alternas.search.engine import pool
 from alternas.search.engine import tune as inside_tune
@@ -194,13 +193,6 @@ def test_the_other_engine_takes_a_run_up(ran: Ran, run_by) -> None:
     assert set(begun).isdisjoint(r.trial for r in ran.records)
     nothing = run_by(ran.engine, ran.plan.name, MORE)
     assert (nothing.records, nothing.legs) == (again.records, again.legs)
-
-
-def test_a_run_in_use_is_refused(run_by) -> None:
-    for engine in ENGINES:
-        folder = run_folder(f"used-{engine}")
-        with locked(folder), pytest.raises(InputError, match="being worked on"):
-            run_by(engine, folder.name, 1)
 
 
 def drive(folder: Path, *words: str) -> int:

@@ -136,7 +136,7 @@ def test_segmentation(served: Run, tmp_path: Path) -> None:
 from pathlib import Path
 import torch
 from safetensors.torch import load_file
-from alternas.archs.features import Features
+from alternas.archs.network import Features
 from alternas.archs.weights import read
 import segmentation as s
 features = Features(read(Path("best/weights.safetensors")))

@@ -172,10 +172,6 @@ def told_rows(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "records.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
-def write_rows(run: Path, rows: list[dict[str, Any]]) -> None:
-    (run / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-
-
 def printed(told: dict[str, Any]) -> list[str]:
     file = io.StringIO()
     Console(file=file, width=80).print(module.drawing(told))

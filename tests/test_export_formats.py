@@ -34,7 +34,6 @@ from alternas.results.export import write as writing
 from alternas.results.export.export_net import RANDOM_IMAGES, ExportNet, export_net_of
 from alternas.results.export.formats import FORMATS, check_formats, format_of
 from alternas.results.export.write import export_network, summary_lines, write_formats
-from alternas.results.runs.run_spec import parse_run_spec
 from nets import FURTHER, NETS, lively
 from runs import finished_run
 
@@ -254,12 +253,6 @@ def test_a_fixed_size_is_said(models: Any) -> None:
 # ---- what is refused, and what fails
 
 
-@pytest.mark.parametrize("text", ["", "onxn", "onnx,,pt2", "all"])
-def test_unknown_formats(text: str) -> None:
-    with pytest.raises(InputError, match="formats: unknown value"):
-        check_formats(text)
-
-
 def test_formats_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert check_formats("package") == ("package",)
     assert check_formats("timm, onnx") == ("package", "onnx", "timm")
@@ -374,12 +367,6 @@ def test_bad_words(alternas: Any, run: Path, words: tuple[str, ...], hint: str) 
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert hint in err
     assert not Path("best").exists()
-
-
-def test_run_and_trial(run: Path) -> None:
-    assert parse_run_spec("mine") == (run, None)
-    assert parse_run_spec("mine:12") == (run, 12)
-    assert parse_run_spec(f"{run}:0") == (run, 0)
 
 
 @pytest.mark.slow

@@ -214,45 +214,11 @@ def test_it_goes_on_at_a_lower_rate_from_the_nets_own_weights(opened: Open) -> N
         assert train_flops(record) == flops(record) + (train_flops(source) or 0), "with all that it came from"
 
 
-@pytest.mark.parametrize("more", [{"polish": 0.0}, {"strategy": "buildup", "inherit": False, "polish": 0.0}])
-def test_none_is_trained_on_unasked(opened: Open, more: dict[str, Any]) -> None:
-    controller = opened(8, **more)
-    finish(controller)
-    assert not finetuned(controller)
-
-
-def test_several_workers_train_the_front_at_once(opened: Open) -> None:
-    controller, most = opened(20), 0
-
-    def fate(job: TrainJob) -> JobResult:
-        nonlocal most
-        most = max(most, sum(trial.weights == "finetuned" for trial in controller.live.values()))
-        return trained(job)
-
-    finish(controller, fate, slots=3)
-    assert most == 3
-
-
 def test_paused_nets_do_not_keep_the_front_waiting(opened: Open) -> None:
     controller = opened(20, scheduler="mo-asha")
     finish(controller)
     assert Counter(r.status for r in controller.store.records)["pruned"]
     assert finetuned(controller)
-
-
-def test_a_worker_that_is_lost_does_not_end_it(opened: Open) -> None:
-    lost = set[int]()
-
-    def fate(job: TrainJob) -> JobResult:
-        if job.recipe.schedule == "linear" and job.trial not in lost:
-            lost.add(job.trial)
-            return JobResult(job.id, "lost", error="its worker died")
-        return trained(job)
-
-    controller = opened(10)
-    finish(controller, fate)
-    assert lost
-    assert {r.trial for r in finetuned(controller) if r.status == "ok"} == lost
 
 
 def test_a_net_without_weights_is_left_out(opened: Open) -> None:

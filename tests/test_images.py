@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import pickle
 import struct
 import time
 import zlib
@@ -148,14 +147,6 @@ def test_pictures_stand_upright(orientation: int, kind: str) -> None:
     assert to_mode(made, 3).tobytes() == made.tobytes()  # not turned again
 
 
-def test_upright_by_hand() -> None:
-    exif = Image.Exif()
-    exif[ORIENTATION] = 6  # the camera was held with its right side down
-    image = Image.fromarray(np.array([[1, 2, 3], [4, 5, 6]], np.uint8))
-    made = to_mode(decode(io.BytesIO(encoded(image, "png", exif=exif))), 1)
-    assert np.asarray(made).tolist() == [[4, 1], [5, 2], [6, 3]]
-
-
 # Sizes.
 
 
@@ -196,11 +187,6 @@ def test_resized_to_cover_and_cut_in_the_middle(
     top, left = ((big - small) // 2 for big, small in zip(resized, look, strict=True))
     wanted = whole[top : top + look[0], left : left + look[1]].transpose(2, 0, 1)
     assert abs(to_array(image, ImageSpec(look, 3)) - wanted).max() <= 1
-
-
-def test_what_is_shrunk_is_averaged_first() -> None:
-    stripes = Image.fromarray(np.tile(np.array([[0, 255]], np.uint8), (64, 32)))
-    assert abs(to_array(stripes, ImageSpec((8, 8), 1)).astype(int) - 127).max() <= 8
 
 
 def test_a_strip_takes_no_memory() -> None:
@@ -259,21 +245,6 @@ def test_broken_files_say_why_in_one_line(what: str) -> None:
     assert not read.values.any()
 
 
-def test_a_missing_file_is_broken(tmp_path: Path) -> None:
-    with pytest.raises(BROKEN):
-        decode(tmp_path / "nowhere.png")
-
-
-def test_other_failures_are_ours() -> None:
-    @dataclass(frozen=True)
-    class Wrong(Bytes):
-        def open(self, place: int) -> Image.Image:
-            raise KeyError("a slip")
-
-    with pytest.raises(KeyError):
-        read_all(Pictures(Wrong((b"",)), np.array([0]), ImageSpec((8, 8), 3)), silent)
-
-
 def test_files_are_closed_and_what_was_read_stays(tmp_path: Path) -> None:
     for kind in KINDS:
         path = tmp_path / f"one.{kind}"
@@ -329,12 +300,6 @@ def test_checksums_are_of_what_is_seen() -> None:
     assert len(set(crc_N[[0, 1, 4, 5]].tolist())) == 4  # nor is a size mistaken for another
 
 
-def test_nothing_to_read() -> None:
-    read = read_all(Pictures(Bytes(()), np.array([], int), ImageSpec((8, 8), 1)), silent)
-    assert read.values.shape == (0, 1, 8, 8)
-    assert read.broken == {}
-
-
 def survey_of(*images: Image.Image | bytes, **options: Any) -> tuple[list[tuple[int, int]], bool]:
     encoded_ = tuple(one if isinstance(one, bytes) else encoded(one, "png") for one in images)
     return survey([Bytes(encoded_)], **options)
@@ -367,8 +332,3 @@ def test_of_a_moving_picture_the_first_frame(kind: str) -> None:
     )
     made = np.asarray(to_mode(decode(io.BytesIO(file)), 3)).astype(int)
     assert abs(made - np.asarray(noise(7))).mean() < abs(made - np.asarray(noise(8))).mean() / 4
-
-
-def test_decoded_pictures_travel() -> None:
-    image = pickle.loads(pickle.dumps(decode(io.BytesIO(files(1)[0]))))
-    assert to_array(image, ImageSpec((8, 8), 3)).any()

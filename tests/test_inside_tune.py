@@ -172,8 +172,8 @@ def test_a_search_in_which_all_fails_says_why() -> None:
 def test_outcomes_travel_whole() -> None:
     curve = (Point(1, 2.5, 0.1), Point(2, math.inf, 0.25))
     how, lineage = {"loader": "memory", "passes": 2}, {"weights": "trial 3", "copied": ["stem"]}
-    rest = {"nll": 1.5}, curve, 3.25, "cpu", how, lineage, {"synflow": 0.5}, "why"
-    outcome = JobResult(7, "ok", 2, 0.1 + 0.2, *rest)
+    rest = {"nll": 1.5}, curve, 3.25, "cpu", how, lineage, {"latency_ms": 0.5}, ((1.0, 2.0),)
+    outcome = JobResult(7, "ok", 2, 0.1 + 0.2, *rest, error="why")
     assert unpacked(packed(outcome)) == outcome
     lost = unpacked(packed(JobResult(7, "nan", curve=(Point(1, math.nan, math.nan),))))
     assert math.isnan(lost.curve[0].loss)

@@ -25,13 +25,7 @@ from alternas.results.latency import on_this_machine as measuring
 from alternas.results.latency.device_command import DeviceError, Latency, device_commands
 from alternas.results.latency.front import measure_front
 from alternas.results.latency.kept import read_latencies
-from alternas.results.latency.measurements import (
-    SHORT,
-    Effort,
-    LatencySetting,
-    latencies_of,
-    latency_settings,
-)
+from alternas.results.latency.measurements import SHORT, Effort, LatencySetting, latencies_of, latency_settings
 from alternas.results.latency.nets import (
     TimedNet,
     describe_setting,

@@ -25,9 +25,9 @@ from alternas.results.runs.store import read_log, read_records
 from alternas.search.training.job import Job, JobResult, LatencyJob
 from alternas.search.trials.devices import MIN_NETS, SLACK, Device
 from alternas.search.trials.search_trials import SearchTrials
-from alternas.spaces import get, options_of
+from alternas.spaces import get
 from alternas.spaces.base import RandomChooser
-from fakes import FakeExecutor, SilentView, lose, milliseconds, price, row, run_loop, spec_of, timed
+from fakes import FakeExecutor, SilentView, milliseconds, price, row, run_loop, spec_of, timed
 
 TIMING = (LatencySetting(), (1, 8, 8), 10)
 
@@ -71,20 +71,6 @@ def test_a_net_that_cannot_be_measured_is_not_trained(controller: Callable[..., 
     run_loop(work, executor, SilentView())
     assert {r.trial: r.error for r in work.store.records}[5] == "no such operator"
     assert not any(job.trial == 5 and not isinstance(job, LatencyJob) for job in executor.ran)
-
-
-def test_a_lost_meter_is_asked_again(controller: Callable[..., SearchTrials], tmp_path: Path) -> None:
-    lost: list[int] = []
-
-    def fate(job: Job) -> Any:
-        if isinstance(job, LatencyJob) and job.trial not in lost:
-            lost.append(job.trial)
-            return lose(job)
-        return timed(job)
-
-    work = controller(trials=3)
-    run_loop(work, FakeExecutor(1, fate), SilentView())
-    assert all(r.status in ("ok", "duplicate") for r in work.store.records)
 
 
 def test_another_machine_ends_the_search(controller: Callable[..., SearchTrials]) -> None:
@@ -160,16 +146,6 @@ def test_another_cost_is_measured_of_the_front_when_the_search_has_ended(
     run_loop(work, executor, SilentView())
     assert work.complete
     assert not any(isinstance(job, LatencyJob) for job in executor.ran)
-
-
-def test_guesses_do_not_outlive_the_measurement(tmp_path: Path, open_controller: Callable[..., SearchTrials]) -> None:
-    work = open_controller(costs=("latency_ms",))
-    ground = work.context.strategy_context()
-    genes = {name: options[0] for name, options in dict(options_of(work.context.space)).items()}
-    guess = ground.features_of(genes).costs.objective
-    net = ground.features_of(genes).net
-    work.context.devices.apply(measured(net, 7.5), net)
-    assert guess != ground.features_of(genes).costs.objective == 7.5
 
 
 @pytest.mark.parametrize(("text", "spelled"), [

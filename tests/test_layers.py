@@ -60,11 +60,7 @@ def test_ray_lives_in_the_engine_and_optuna_in_its_adapter() -> None:
             f"search/engine/{name}.py"
             for name in ("connection", "pool", "worker_group", "driver_files", "tune", "doctor")
         },
-        "optuna": {
-            "search/strategies/optuna_strategy.py",
-            "search/trials/dashboard.py",
-            "results/report/genes.py",
-        },
+        "optuna": {"search/strategies/optuna_strategy.py", "search/trials/dashboard.py", "results/report/genes.py"},
     }
     for path in FILES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

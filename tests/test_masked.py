@@ -90,36 +90,6 @@ def test_the_parts_of_an_encoder_make_the_whole(name: str) -> None:
         assert torch.equal(pooled, encoder(x))
 
 
-def test_embeddings_are_patches_row_by_row_without_class_token_and_positions() -> None:
-    torch.manual_seed(0)
-    encoder = lively(build(NETS["vit"], 5, 16, 2)).encoder
-    x = torch.randn(1, 2, 16, 16)
-    embedded = encoder.embed(x)
-    assert embedded.shape == (1, 16, 16)
-    patch = x[0, :, 4:8, 8:12]  # second row, third column
-    wanted = torch.einsum("oiyx,iyx->o", encoder.proj.weight, patch) + encoder.proj.bias
-    torch.testing.assert_close(embedded[0, 6], wanted, atol=1e-5, rtol=1e-4)
-
-
-def test_exactly_half_of_each_image_is_corrupted() -> None:
-    masked, x = marked(), torch.randn(64, 2, 16, 16)
-    # The logits say which tokens they are of.
-    masked.predict = torch.nn.Identity()  # pyright: ignore[reportAttributeAccessIssue]
-    seen = spied(masked, x)
-    patches_BNC = seen.tokens_BTC[:, 1:]
-    asked = (seen.logits_MK[:, None] == patches_BNC.flatten(0, 1)).all(2)
-    assert (asked.sum(1) == 1).all()  # each prediction is of one patch, never of the class token
-    asked_BN = asked.any(0).view(64, 16)
-    assert (asked_BN.sum(1) == 8).all()
-    same, _, _ = changes(seen, masked.mask)
-    assert (same | asked_BN).all()  # the others are untouched
-    assert len({tuple(row) for row in asked_BN.tolist()}) > 32  # drawn anew for each image
-    places = asked_BN.float().mean(0)
-    assert ((places - 0.5).abs() < 4 * 0.5 / 8).all()
-    true_BN = masked.colours_of(x, (4, 4)).flatten()
-    assert torch.equal(seen.colour_M, true_BN[asked.int().argmax(1)])  # in the order of the predictions
-
-
 def test_corrupted_patches_are_masked_of_another_patch_or_kept() -> None:
     masked, x = marked(), torch.randn(40, 2, 16, 16)
     counts, others_of_image, draws = torch.zeros(3), 0, 12
@@ -140,15 +110,6 @@ def test_corrupted_patches_are_masked_of_another_patch_or_kept() -> None:
     own, drawn = 15 / (40 * 16 - 1), float(counts[1])  # the others are of the whole batch, rarely of the image
     assert abs(others_of_image - own * drawn) < 4 * math.sqrt(drawn * own * (1 - own))
     assert (MASKED, REPLACED, RANDOM) == (0.5, 0.8, 0.1)
-
-
-def test_a_random_patch_is_never_the_patch_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("alternas.search.training.task.REPLACED", 0.0)
-    monkeypatch.setattr("alternas.search.training.task.RANDOM", 1.0)
-    masked = marked(vit(encoder=replace(VIT, patch=8)))
-    for _ in range(50):
-        same, _, other = changes(spied(masked, torch.randn(1, 2, 16, 16)), masked.mask)
-        assert same.sum() == other.sum() == 2
 
 
 def brute(raw_NCHW: np.ndarray, grid: tuple[int, int], low: list[float], high: list[float]) -> np.ndarray:
@@ -278,20 +239,6 @@ def test_the_loss_falls() -> None:
         assert torch.equal(parameter, before)
 
 
-def test_the_loss_is_taken_in_float32_and_colours_too() -> None:
-    masked, x = ready()
-    masked.eval()
-    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        logits_MK, colour_M = masked(x)
-        loss, seen, colours = masked_loss(masked, x), spied(masked, x), masked.colours_of(x, (4, 4))
-    assert torch.equal(colours, masked.colours_of(x, (4, 4)))
-    assert seen.before_BNC.dtype == seen.after_BNC.dtype == torch.bfloat16
-    assert (logits_MK.dtype, loss.dtype) == (torch.bfloat16, torch.float32)
-    assert torch.equal(masked_loss(lambda _: (logits_MK, colour_M), x), loss)  # whether autocast is on or not
-    wanted = (logits_MK.double().logsumexp(1) - logits_MK.double()[torch.arange(256), colour_M]).mean()
-    assert loss.item() == pytest.approx(wanted.item(), rel=1e-6)
-
-
 def test_weights_load_back_into_a_plain_net() -> None:
     masked = marked(NETS["hybrid"])
     plain = build(NETS["hybrid"], 5, 16, 2)
@@ -315,9 +262,3 @@ def test_what_cannot_be_masked_is_refused(network: Callable[[], Network], words:
     ends = black_and_white((0.0,) * model.in_chans, (1.0,) * model.in_chans, 255.0)
     with pytest.raises(InputError, match=words):
         MaskedPatches(model, *ends)
-
-
-def test_an_image_of_another_size_is_refused_as_by_the_net_itself() -> None:
-    with pytest.raises(InputError, match="built for 4x4 tokens, got 6x6"):
-        marked(NETS["vit"])(torch.randn(2, 2, 24, 24))
-    assert spied(marked(NETS["vit without positions"]), torch.randn(2, 2, 24, 24)).colour_M.shape == (36,)

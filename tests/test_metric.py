@@ -19,7 +19,6 @@ from alternas.results.ranking.compare import compare
 from alternas.results.ranking.front import mark_ties, still_rose
 from alternas.results.ranking.metric import (
     Metric,
-    as_shown,
     class_of,
     floor_name,
     parse_metric,
@@ -282,13 +281,6 @@ def test_a_report_shows_values(alternas: Any) -> None:
     assert "down is better by nll" in page
     assert "1.25" in (Path("numbers") / "curves.csv").read_text(encoding="utf-8")
     assert "-1.25" not in (Path("numbers") / "curves.csv").read_text(encoding="utf-8")
-
-
-def test_what_is_no_score_stays() -> None:
-    held = {"accuracy": None, "metrics": {"accuracy": 0.5}, "curve": [{"step": 1, "accuracy": None}]}
-    assert as_shown(held, Metric()) == held
-    shown = {"metric": "nll", "value": None, "metrics": {"accuracy": 0.5}, "curve": [{"step": 1, "value": None}]}
-    assert as_shown(held, Metric("nll", True)) == shown
 
 
 @pytest.mark.parametrize("name", ["nll", "recall:3", "auroc"])

@@ -18,8 +18,7 @@ import torch
 from safetensors.torch import load_file
 
 from alternas.archs import InputError
-from alternas.archs.features import Features
-from alternas.archs.network import build
+from alternas.archs.network import Features, build
 from alternas.archs.user_code import blamed
 from alternas.archs.weights import read
 from alternas.results.ranking.metric import Metric

@@ -127,13 +127,6 @@ def test_baselines_never_inherit(opened: Open) -> None:
     assert all(not r.lineage for r in controller.store.records if r.kind == "baseline")
 
 
-def test_nothing_is_inherited_unasked(opened: Open) -> None:
-    controller = opened(20)
-    executor = finish(controller)
-    assert all(job.start is None and job.total_steps == STEPS for job in executor.ran)
-    assert not any(row.weights != "alone" for row in leaderboard(controller.store.records).rows)
-
-
 def test_lineage_sums_what_the_ancestors_cost(opened: Open) -> None:
     controller = opened(25, inherit=True)
     finish(controller)
@@ -154,15 +147,6 @@ def test_lineage_sums_what_the_ancestors_cost(opened: Open) -> None:
     assert depths[0]
     assert depths[1]
     assert depths[2], "children of children"
-
-
-def test_fronts_say_what_is_inherited(opened: Open) -> None:
-    controller = opened(25, inherit=True)
-    finish(controller)
-    children = {r.trial for r in controller.store.records if r.lineage}
-    for rows in (leaderboard(controller.store.records).rows, leaderboard(controller.store.records).front):
-        assert {row.trial for row in rows if row.weights == "inherited"} == children & {row.trial for row in rows}
-    assert children & {row.trial for row in leaderboard(controller.store.records).front}
 
 
 def test_only_weights_that_are_there_are_inherited(opened: Open) -> None:
@@ -215,19 +199,6 @@ def test_damaged_weights_are_inherited_by_nobody(
     assert not labels & {f"trial {trial}" for trial in damaged}
     assert {r.status for r in searched(again)} <= {"ok", "pruned", "duplicate", "infeasible"}
     assert "its weights have changed since it was trained, no net begins with them" in caplog.text
-
-
-@pytest.mark.parametrize("status", ["nan", "oom", "error"])
-def test_nothing_is_inherited_of_failures(opened: Open, status: str) -> None:
-    def fate(job: TrainJob) -> JobResult:
-        done = trained(job)
-        return done if job.trial % 2 else JobResult(job.id, status, job.stop_step, error="because")
-
-    controller = opened(30, inherit=True)
-    finish(controller, fate)
-    parents = {r.lineage["trial"] for r in controller.store.records if r.status == "ok" and r.lineage}
-    assert parents
-    assert all(trial % 2 for trial in parents)
 
 
 def test_children_stop_at_rungs_of_their_own_budget(opened: Open) -> None:
@@ -308,26 +279,6 @@ def test_a_net_is_trained_with_each_seed(opened: Open) -> None:
     files = [job.weights for job in executor.ran] + [job.checkpoint for job in executor.ran]
     assert len(files) == len(set(files))
     assert all(row.seeds == 3 for row in leaderboard(controller.store.records).rows)
-
-
-def test_the_strategy_hears_every_seed(opened: Open, tmp_path: Path) -> None:
-    for _ in range(2):
-        controller = opened(6, repeats=2)
-        finish(controller)
-        for record in controller.store.records:
-            trial = controller.history.trials[record.trial]
-            assert (trial.accuracy, trial.cost) == (record.accuracy, record.cost["macs"])
-            if record.kind == "search":
-                assert trial.accuracies == record.accuracies
-                assert set(record.accuracies) == {"0", "1"}
-
-
-def test_one_training_leaves_no_accuracies_by_seed(opened: Open) -> None:
-    controller = opened(4)
-    finish(controller)
-    searched = {r.trial: r for r in controller.store.records if r.kind == "search"}
-    assert all(not r.accuracies for r in searched.values())
-    assert not any(t.accuracies for t in controller.history.trials if t.number in searched)
 
 
 def test_baselines_are_trained_with_several_seeds(opened: Open) -> None:
@@ -504,8 +455,9 @@ def test_what_a_sampler_sees_is_what_the_log_says(opened: Open, module: str, nam
             record, running = records.get(trial.number), controller.live.get(trial.number)
             if running:
                 assert (trial.state, trial.params) == (TrialState.RUNNING, running.genes)
-                rungs = [trial.user_attrs[f"rung{i}"] for i in range(len(running.rung_accuracies))]
-                assert (rungs, trial.user_attrs["aim"]) == (running.rung_accuracies, running.promoted)
+                passed = running.rung_accuracies[: len(running.rung_steps) - 1]  # a first seed may have ended
+                rungs = [trial.user_attrs[f"rung{i}"] for i in range(len(passed))]
+                assert (rungs, trial.user_attrs["aim"]) == (passed, running.promoted)
             elif record and record.status == "ok":
                 assert trial.values == [record.accuracy, record.cost["macs"]]
                 assert trial.user_attrs.get("accuracies", {}) == (record.accuracies if record.accuracies else {})

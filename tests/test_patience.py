@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from alternas.archs import Genotype, InputError
-from alternas.results.ranking.limits import Limits
+from alternas.results.ranking.objectives import Limits
 from alternas.search.run import conclude
 from alternas.search.run_config import Budget, RunConfig
 from alternas.search.training.job import JobResult, TrainJob
@@ -162,12 +162,6 @@ def test_nets_that_still_run_end_and_growth_among_them_goes_on(open_controller: 
     assert len(nets) >= place + 4
     assert controller.patience.is_over
     assert all(record.accuracy == fake_accuracy(Genotype.from_dict(record.genotype), 16) for record in nets[:4])
-
-
-def test_a_search_that_has_begun_all_its_nets_was_not_stopped(open_controller: Open) -> None:
-    controller = open_controller(get("all", 8), trials=6, budget=Budget(patience=3))
-    assert "patience" not in finished(controller, flat_after(0))
-    assert controller.patience.is_over
 
 
 @pytest.mark.usefixtures("elsewhere")

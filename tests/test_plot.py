@@ -14,9 +14,8 @@ import pytest
 
 from alternas.archs import InputError
 from alternas.results.report.axes import linear_axis, log_axis, placed_labels
-from alternas.results.report.elements import Plot, Series
+from alternas.results.report.elements import OUTLINES, PALETTE, Plot, Series, marks_path
 from alternas.results.report.front_plot import WEIGHT_LOOKS, front_plot, write_front
-from alternas.results.report.marks import OUTLINES, PALETTE, marks_path
 from alternas.results.report.run import open_run
 from alternas.results.report.svg import plot_svg
 from runs import drawn_records, made_run

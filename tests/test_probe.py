@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from alternas.archs.cut_network import CutNetwork, cut_trunk
 from alternas.archs.errors import OperationError
-from alternas.archs.timm.pooling import pooled
+from alternas.archs.timm.cuts import pooled
 from alternas.archs.timm_net import CutNet
 from alternas.results.metrics import scores
 from alternas.results.ranking.metric import Metric

@@ -11,12 +11,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from alternas.archs import InputError
 from alternas.archs.cut_network import CutNetwork
 from alternas.archs.timm.models import create
 from alternas.archs.timm_net import CutNet, net_cost, picture_moments
 from alternas.archs.weights import fill
-from alternas.results.ranking.limits import Limits
+from alternas.results.ranking.objectives import Limits
 from alternas.results.ranking.quantities import QUANTITIES, Quantity
 from alternas.results.runs.status import Status
 from alternas.search.data.dataset import DataConfig, DataSet
@@ -103,8 +102,9 @@ def test_cuts_that_the_runs_front_dominates_leave_no_weights(
 
 def test_broken_weights_are_one_line(digits: DataSet, tmp_path: Path) -> None:
     (tmp_path / f"{NET}.safetensors").write_bytes(b"\0" * 100)
-    with pytest.raises(InputError, match="safetensors"):
-        probe_job(job(tmp_path, tmp_path), open_loader(digits, CPU, 1))
+    result = probe_job(job(tmp_path, tmp_path), open_loader(digits, CPU, 1))
+    assert result.status == Status.ERROR
+    assert f"{NET}.safetensors: is no safetensors file" in result.error
 
 
 @pytest.mark.slow

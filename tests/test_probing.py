@@ -14,9 +14,9 @@ import pytest
 from alternas.archs import OperationError
 from alternas.archs.timm_net import CountedCost, CutNet, net_from_dict
 from alternas.results.ranking.front import leaderboard
-from alternas.results.ranking.limits import Limits
 from alternas.results.ranking.metric import Metric
 from alternas.results.ranking.noise import noise_of
+from alternas.results.ranking.objectives import Limits
 from alternas.results.ranking.remarks import budget_lines, budget_order_lines, rising_lines
 from alternas.results.runs.record import versions
 from alternas.results.runs.status import Status
@@ -28,7 +28,7 @@ from alternas.search.prepare import devices_of
 from alternas.search.probe import context as context_module
 from alternas.search.probe.context import ProbeContext
 from alternas.search.probe.finetuning import CutFinetuning
-from alternas.search.probe.job import CutResult, FinetuneCutJob, ProbeJob
+from alternas.search.probe.job import WITHOUT_WEIGHTS, CutResult, FinetuneCutJob, ProbeJob
 from alternas.search.probe.measuring import CutMeasuring
 from alternas.search.probe.probing import Probing
 from alternas.search.spec import ProbeSpec
@@ -123,6 +123,24 @@ def test_no_probe_is_begun_that_the_budget_does_not_allow(probed: ProbeContext, 
     assert len(probing.judged) == 1 or probing.flops <= budget.train_flops
     left = [one for pair, one in zip(PAIRS, flops, strict=True) if pair not in probing.judged]
     assert min(left) > budget.train_flops - probing.flops
+
+
+def test_a_net_without_weights_is_tried_once(probed: ProbeContext) -> None:
+    """Not at each of its image sides: of a hub that has gone there would be hundreds."""
+    asked = list[tuple[str, int]]()
+
+    def fate(job: Any) -> JobResult | None:
+        if not isinstance(job, ProbeJob):
+            return None
+        asked.append((str(job.net), job.side))
+        how = {WITHOUT_WEIGHTS: True}
+        return JobResult(job.id, Status.ERROR, error="no weights", how=how) if job.net == "net_b" else None
+
+    probing = run(probed, fate=fate)
+    assert [name for name, _ in asked].count("net_b") == 1
+    assert {pair for pair, curve in probing.judged.items() if curve} == {p for p in PAIRS if p.name != "net_b"}
+    run(probed, fate=fate)
+    assert [name for name, _ in asked].count("net_b") == 1, "nor when it is resumed"
 
 
 def test_a_log_that_is_cut_at_any_line_leads_to_the_same_state(probed: ProbeContext, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import errno
 import fcntl
 import io
 import itertools
-import json
 import logging
 import os
 import pty
@@ -253,15 +252,6 @@ SMALL = ["--epochs", "1", "--workers", "1"]
 
 
 @pytest.mark.slow
-@WIDTHS
-def test_a_search_under_tight_limits_in_a_terminal(tmp_path: Path, width: int) -> None:
-    search = ["search", "--data", "digits", "--max-macs", "45k", "--name", "tight", *SMALL]
-    for trials in ("1", "2"):  # the second time it is resumed
-        code, text = in_terminal([*search, "--trials", trials], width, tmp_path)
-        assert (code, "Pareto front of" in text) == (0, True), text  # 21 characters with the name
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "width", "ends"),
     [
@@ -277,19 +267,6 @@ def test_searches_in_a_terminal(tmp_path: Path, words: list[str], width: int, en
     assert code in (0, ends[0]), text
     code, text = in_terminal(search, width, tmp_path)
     assert (code, ends[1] in text) == (ends[0], True), text
-
-
-@pytest.mark.slow
-def test_what_follows_a_search_in_a_terminal(tmp_path: Path) -> None:
-    for words, end in (
-        (["search", "--data", "digits", "--name", "run", "--trials", "1", *SMALL], "Pareto front of run"),
-        (["retrain", "run", "--top", "1", "--seeds", "2", *SMALL], "train longer."),  # of one epoch it guesses
-        (["explain", "run", "--quick", "--analyses", "variance,fourier"], "validation images of digits"),
-    ):
-        code, text = in_terminal(words, 20, tmp_path)
-        assert (code, end in text) == (0, True), text
-    code, text = in_terminal(["front", "run", "--json"], 20, tmp_path)
-    assert json.loads(text[text.index("[") :])
 
 
 def test_nothing_is_cut_at_80_columns() -> None:

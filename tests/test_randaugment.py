@@ -94,18 +94,6 @@ def test_moves_are_pillows(name: str, shape: tuple[int, int, int]) -> None:
     assert (off > 0).float().mean() < 1e-4
 
 
-@pytest.mark.parametrize("name", MOVES)
-def test_moves_at_round_levels(name: str) -> None:
-    """Here whole values are common, and so are pixels on the very border."""
-    for level in (0.0, 0.25, 0.9, 1.0):
-        for size in (20, 40):
-            x_BCHW = (images((1, size, size)) / 2).floor()
-            argument_B = arguments(name, torch.full((len(x_BCHW),), level, dtype=torch.float64), False)
-            found = one_op(name, x_BCHW, argument_B, (255,))
-            wanted = [by_timm(name, x, a, (255,) * 3) for x, a in zip(x_BCHW, argument_B.tolist(), strict=True)]
-            assert (found - torch.stack(wanted)).abs().max() <= 1
-
-
 @pytest.mark.parametrize("increasing", [False, True])
 @pytest.mark.parametrize("name", [name for name in OPS if name not in PLAIN])
 def test_levels_are_timms(name: str, increasing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,37 +158,6 @@ def test_draws_are_spread_as_timms(text: str, augment: RandAugment) -> None:
         assert ks_2samp(mine, other)[1] > 1e-3
 
 
-def test_without_spread_the_level_is_the_magnitude() -> None:
-    told = {round(argument, 12) for name, argument in our_draws(RandAugment(2, 7, 0), 200) if name == "ShearX"}
-    assert told == {-0.21, 0.21}
-
-
-def levels(magnitude: float, spread: float) -> Tensor:
-    """Those of all moves in many draws, as magnitudes."""
-    draw = RandAugment(3, magnitude, spread).draw(draws(10_000))
-    of_move = (draw.op_NB >= len(PIXEL_OPS)) & (draw.op_NB != NONE)
-    most = torch.tensor(list(MOVES.values()), dtype=torch.float64)[draw.op_NB[of_move] - len(PIXEL_OPS)]
-    return 10 * draw.argument_NB[of_move].abs() / most
-
-
-def test_levels_are_normal_and_clipped() -> None:
-    inner, high, low = levels(5, 1), levels(9, 2), levels(1, 2)
-    assert inner.mean().item() == pytest.approx(5, abs=0.05)
-    assert inner.std().item() == pytest.approx(1, abs=0.03)
-    for clipped, end in ((high, 10.0), (low, 0.0)):
-        assert (clipped - end).abs().min() < 1e-9
-        assert ((clipped - end).abs() < 1e-9).float().mean().item() == pytest.approx(0.3085, abs=0.02)
-
-
-def test_draws_of_rounds_and_images_are_unrelated() -> None:
-    op_NB = RandAugment(2, 9, 0.5).draw(draws(20_000)).op_NB
-    first, second = op_NB
-    same = ((first == second) & (first != NONE)).float().mean().item()
-    assert same == pytest.approx(1 / 60, abs=0.004)  # with replacement: both used, and equal
-    assert ((first == NONE) & (second == NONE)).float().mean().item() == pytest.approx(0.25, abs=0.01)
-    assert ((first[1:] == NONE) & (first[:-1] == NONE)).float().mean().item() == pytest.approx(0.25, abs=0.01)
-
-
 def many(shape: tuple[int, int, int], batch: int = 96) -> Tensor:
     return images(shape).repeat(20, 1, 1, 1)[:batch]
 
@@ -214,16 +171,6 @@ def test_whole_chains_are_timms(shape: tuple[int, int, int]) -> None:
         for op, argument in zip(draw.op_NB[:, i].tolist(), draw.argument_NB[:, i].tolist(), strict=True):
             x = x if op == NONE else by_timm(OPS[op], x, argument, fill)
         assert torch.equal(found[i], x)
-
-
-def test_images_are_treated_alone() -> None:
-    x_BCHW = many((3, 12, 15), 200)
-    draw = RandAugment(2, 9, 0.5).draw(draws(len(x_BCHW)))
-    assert set(draw.op_NB[0].tolist()) == set(range(NONE + 1))
-    found = apply(x_BCHW, draw, (128,))
-    for i in range(len(x_BCHW)):
-        own = Draw(draw.op_NB[:, i : i + 1], draw.argument_NB[:, i : i + 1])
-        assert torch.equal(apply(x_BCHW[i : i + 1], own, (128,))[0], found[i])
 
 
 def test_the_generator_decides_all() -> None:

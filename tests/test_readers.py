@@ -664,14 +664,6 @@ def test_a_set_that_cannot_be_loaded(tmp_path: Path) -> None:
 # WebDataset's.
 
 
-def test_the_shards_of_the_webdataset_package(tmp_path: Path) -> None:
-    wds = pytest.importorskip("webdataset")
-    with wds.ShardWriter(str(tmp_path / "set-%04d.tar"), maxcount=3, verbose=0) as writer:
-        for n in range(8):
-            writer.write({"__key__": f"{n:04d}", "png": noise(n), "cls": n % 3})
-    same(read(f"wds/{tmp_path}"), {"all": [(noise(n), str(n % 3)) for n in range(8)]})
-
-
 def test_no_handle_is_kept(tmp_path: Path) -> None:
     source = source_of(read(more()(tmp_path)).parts["all"])
     before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0

@@ -28,7 +28,7 @@ from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_records
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
-from alternas.search.experiments import explain_timm
+from alternas.search.experiments import explain
 from alternas.search.training.job import FREEZE_POLICIES, JobResult, TrainJob
 from alternas.search.training.loaders import MemoryLoader
 from alternas.search.training.loop import train
@@ -342,7 +342,7 @@ def test_explain_of_a_net_that_no_run_has_trained(alternas: Any, monkeypatch: py
         raise OperationError("timm: the weights of test_vit.r160_in1k cannot be had (no network)")
 
     words = ("explain", "timm:test_vit", "--data", "pictures", "--quick", "--analyses", "positions,distance", "--json")
-    monkeypatch.setattr(explain_timm, "timm_pretrained", offline)
+    monkeypatch.setattr(explain, "timm_pretrained", offline)
     code, out, err = alternas(*words)
     assert code == 0, err
     assert "pictures are read at 160 px" in err
@@ -351,7 +351,7 @@ def test_explain_of_a_net_that_no_run_has_trained(alternas: Any, monkeypatch: py
     assert facts["weights"].startswith("fresh weights: timm: the weights of test_vit.r160_in1k cannot be had")
     assert [part["analysis"] for part in facts["analyses"]] == ["distance", "positions"]
     assert Path("explain-test_vit/distance.csv").exists()
-    monkeypatch.setattr(explain_timm, "timm_pretrained", lambda name, **sizes: create(name, **sizes))
+    monkeypatch.setattr(explain, "timm_pretrained", lambda name, **sizes: create(name, **sizes))
     facts = json.loads(alternas(*words)[1])
     assert facts["weights"] == "pretrained weights test_vit.r160_in1k, but a fresh head for 2 classes"
     for more, said in ((("--against", "zoo"), "is of no run"), (("--data", ""), "give --data")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import types
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,40 @@ def test_the_layer_is_scikit_learns_ridge(shape: tuple[int, int], balanced: bool
     np.testing.assert_allclose(logits, theirs.predict(z_NF), atol=1e-4)
 
 
+@pytest.mark.parametrize("weights", ["none", "balanced"])
+def test_the_layer_is_of_training_images_alone_and_its_scale_of_validation(
+    tmp_path: Path, bench: MemoryLoader, weights: str
+) -> None:
+    """Scikit-learn's, by what the net gives its layer in eval mode; the factor by trying out many."""
+    recipe = dataclasses.replace(recipes.smoke(), class_weights=weights)
+    trainer = Trainer(job(tmp_path, recipe=recipe), bench)
+    trainer.train_to(STEPS)
+    assert trainer.scores
+    trainer.refit(trainer.scores)
+    net: Any = trainer.shipped
+    net.eval()
+    layer, logits = net.classifier, dict[str, torch.Tensor]()
+    seen = list[torch.Tensor]()
+    layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    with torch.no_grad():
+        for split in ("train", "val"):
+            ((x_BCHW, y_B),) = bench.images(split, 10_000)
+            logits[split] = net(x_BCHW)
+    y_N = bench.data.train.y_N
+    sample_weight = compute_sample_weight(weights if weights == "balanced" else None, y_N)
+    f_NF = seen[0].double().numpy()
+    mean_F = np.average(f_NF, axis=0, weights=sample_weight)
+    sd_F = np.sqrt(np.average((f_NF - mean_F) ** 2, axis=0, weights=sample_weight))
+    theirs = RidgeCV(PENALTIES).fit((f_NF - mean_F) / sd_F, 2.0 * (y_N[:, None] == np.arange(10)) - 1, sample_weight)
+    their_logits = theirs.predict((f_NF - mean_F) / sd_F)
+    factor = float(np.vdot(logits["train"].numpy(), their_logits) / np.vdot(their_logits, their_logits))
+    np.testing.assert_allclose(logits["train"].numpy(), factor * their_logits, atol=2e-4 * factor)
+
+    factors = np.exp(np.arange(-0.5, 0.5, 0.005))
+    nll = [nn.functional.cross_entropy(logits["val"] * float(each), y_B).item() for each in factors]
+    assert abs(np.log(factors[np.argmin(nll)])) < 0.02
+
+
 def test_a_destroyed_layer_is_given_back(tmp_path: Path, bench: MemoryLoader) -> None:
     """Of the averaged net, which is what is kept; with sensible probabilities."""
     trainer = Trainer(job(tmp_path), bench)
@@ -112,6 +147,58 @@ def test_a_layer_that_is_clearly_worse_is_not_kept(
     monkeypatch.setattr(refit, "fitted_head", lambda *_: worthless)
     ours = trained(job(tmp_path / "b"), bench)
     assert (ours.accuracy, ours.metrics, ours.how["last_layer"]) == (plain.accuracy, plain.metrics, "trained")
+
+
+def test_a_layer_that_is_a_little_worse_is_kept(
+    tmp_path: Path, bench: MemoryLoader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own layer with noise that costs it one to three of 360 images."""
+    trainer = Trainer(job(tmp_path), bench)
+    trainer.train_to(STEPS)
+    before: Any = trainer.scores
+    net: Any = trainer.shipped
+    own = {name: tensor.clone() for name, tensor in net.classifier.state_dict().items()}
+    for seed in range(100):
+        noise_KF = torch.randn(own["weight"].shape, generator=torch.Generator().manual_seed(seed))
+        noisy_KF = (own["weight"] + 0.03 * own["weight"].std() * noise_KF).double().numpy()
+        head = LinearHead(noisy_KF, own["bias"].double().numpy(), 1.0)
+        refit.set_layer(net.classifier, head)
+        worse = round(360 * (before.accuracy - trainer.evaluation.scores("val").accuracy))
+        net.classifier.load_state_dict(own)
+        if 1 <= worse <= 3:
+            break
+    monkeypatch.setattr(refit, "fitted_head", lambda *_: head)
+    after: Any = trainer.refit(before)
+    assert 1 <= round(360 * (before.accuracy - after.accuracy)) <= 3
+    assert trainer.refitted
+    assert trainer.refitted.kept
+
+
+def test_clearly_worse_is_by_images_that_one_alone_has_right() -> None:
+    """Of 100: 4 fewer, and 8 where 30 others differ, are by chance; 8 fewer are not."""
+    label_N = torch.zeros(100, dtype=torch.long)
+
+    def scores(wrong: slice) -> Any:
+        guess_N = label_N.clone()
+        guess_N[wrong] = 1
+        return types.SimpleNamespace(label_N=label_N, guess_N=guess_N)
+
+    right, four, eight = (scores(slice(0, n)) for n in (0, 4, 8))
+    assert not refit.clearly_worse(four, right)
+    assert refit.clearly_worse(eight, right)
+    assert not refit.clearly_worse(right, eight)
+    assert not refit.clearly_worse(scores(slice(0, 23)), scores(slice(60, 75)))
+
+
+def test_features_leave_the_net_as_it_was() -> None:
+    layer = nn.Linear(4, 2)
+    net = nn.Sequential(nn.Dropout(0.5), nn.BatchNorm1d(4), layer)
+    net[1].eval()
+    x_BF = torch.ones(6, 4)
+    f_NF, _ = refit.features(net, layer, [(x_BF, torch.arange(6))])
+    torch.testing.assert_close(f_NF, x_BF / (1 + net[1].eps) ** 0.5)
+    assert [module.training for module in net.modules()] == [True, True, False, True]
+    assert not layer._forward_pre_hooks
 
 
 def test_features_that_are_no_numbers_leave_the_layer_as_it_is(bench: MemoryLoader) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from pathlib import Path
 from typing import Any
 
@@ -70,15 +69,6 @@ def test_an_empty_head_leaves_all_classes_equally_likely(name: str, tmp_path: Pa
     with torch.no_grad():
         shares = new.eval()(torch.randn(3, 2, 16, 16)).softmax(1)
     assert torch.equal(shares, torch.full((3, 7), 1 / 7)), "exactly uniform"
-
-
-def test_the_first_loss_of_an_empty_head_is_that_of_guessing(
-    tmp_path: Path, bench: MemoryLoader, weights: Path
-) -> None:
-    plain = dataclasses.replace(recipes.get("smoke"), label_smoothing=0.0)
-    here = trainer(tmp_path, bench, InitWeights(str(weights), "p", zero_head=True), recipe=plain)
-    x, y = next(here.batches)
-    assert here.gradients(x, y).item() == pytest.approx(math.log(10), abs=1e-6)
 
 
 def test_a_kept_head_starts_where_the_parent_stands(tmp_path: Path, bench: MemoryLoader, weights: Path) -> None:

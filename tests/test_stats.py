@@ -13,7 +13,6 @@ from alternas.results.ranking.stats import (
     CHANGE,
     SHARE,
     MeanCI,
-    deviation,
     mean_ci,
     mean_ci_text,
     paired,
@@ -42,10 +41,6 @@ def test_an_interval_of_shares_is_cut_to_what_a_share_can_be() -> None:
     assert mean_ci([1.5, 1.5], SHARE) == MeanCI(1.5, 0.0, 2, 1.5, 1.5), "a file may hold anything"
     found = paired({0: 0.0, 1: 0.0}, change, CHANGE)
     assert (found.low, found.high) == (-1.0, 1.0)
-
-
-def test_one_value_has_no_interval() -> None:
-    assert mean_ci([0.9]) == MeanCI(0.9, None, 1, None, None)
 
 
 def test_equal_values_are_known_to_the_resolution_of_their_measure() -> None:
@@ -122,11 +117,6 @@ def test_no_pooled_noise_without_repetitions() -> None:
     assert pooled_sd([]) is None
     assert pooled_sd([[1.0], [2.0], []]) is None
     assert pooled_sd([[1.0, 1.0]]) == 0
-
-
-def test_deviation_is_numpys() -> None:
-    assert deviation(VALUES) == pytest.approx(np.std(VALUES, ddof=1))
-    assert deviation([0.1] * 3) == 0
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from alternas.archs import InputError
 from alternas.results import find_run, load_run
 from alternas.results.runs.events import Event
-from alternas.results.runs.record import FORMAT, Record
+from alternas.results.runs.record import Record
 from alternas.results.runs.store import Store, read_records, read_settings, run_folder, write_json
 
 COST = {"params": 10, "macs": 100, "activation_bytes": 4}
@@ -65,10 +65,6 @@ def test_a_broken_line_in_the_middle_is_named(tmp_path: Path, bad: bytes) -> Non
     (tmp_path / "records.jsonl").write_bytes(good + b"\n" + bad + b"\n" + good + b"\n")
     with pytest.raises(InputError, match="line 2 is broken"):
         read_records(tmp_path)
-
-
-def test_the_format_comes_first() -> None:
-    assert next(iter(record(0).to_dict().items())) == ("format", FORMAT)
 
 
 @pytest.mark.parametrize("other", [{}, {"format": 1}, {"format": 3}, {"format": "4"}, {"format": 4.0}], ids=str)
@@ -126,10 +122,6 @@ def test_the_kept_weights_are_the_first_seeds() -> None:
     several = record(0, accuracies={"3": 0.4, "4": 0.6}, seed=3)
     assert (several.accuracy, several.own_accuracy) == (0.5, 0.4)
     assert record(0).own_accuracy == 0.5
-
-
-FACTS = {"name": "mine", "image_size": [8, 8], "in_chans": 1, "classes": ["a", "b"], "mean": [0.5], "std": [0.2]}
-POINT = {"step": 1, "loss": 0.5, "accuracy": 0.1}
 
 
 RESULT = {"metrics": {"nll": 0.5}, "curve": [], "seconds": 1.0, "device": "cpu", "runtime": {}, "lineage": {}}

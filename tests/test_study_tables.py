@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -20,7 +19,7 @@ from rich.console import Console
 from alternas.archs import InputError
 from alternas.results.analysis_tools.inputs import AnalysisResult
 from alternas.results.analysis_tools.output import write_results
-from alternas.results.render.experiment import PlotSpec, seed_noise, study_csv, study_json, study_rows, study_table
+from alternas.results.render.experiment import PlotSpec, seed_noise, study_csv, study_rows, study_table
 from alternas.results.render.plots import draw
 
 VIEW = PlotSpec("Accuracy over data", "fraction", line="net", log_x=True, metrics=("accuracy", "nll"))
@@ -83,11 +82,6 @@ def test_rows_group_seeds_in_order_of_appearance() -> None:
     assert [row["params"]["mean"] for row in rows] == [1000] * 3 + [1001] * 3
 
 
-def test_error_is_one_minus_accuracy() -> None:
-    (row,) = study_rows([Fake({"a": 1}, 0, 0.9), Fake({"a": 1}, 1, 0.8)], ["error"])
-    assert row["error"]["mean"] == pytest.approx(0.15)
-
-
 def test_intervals_of_shares_lie_between_0_and_1_those_of_other_metrics_where_they_lie() -> None:
     names = ("accuracy", "error", "test_accuracy", "top5", "5way_1shot", "nll")
     records = [Fake({"a": 1}, i, v, dict.fromkeys(names[2:], v)) for i, v in enumerate((0.2, 0.9))]
@@ -130,18 +124,6 @@ def test_a_factor_may_not_hide_a_column() -> None:
         study_rows([Fake({"seconds": 3}, 0, 0.5)], ["accuracy"])
 
 
-def test_seeds_that_agree_are_known_to_one_image() -> None:
-    records = [Fake({"a": 1}, seed, 0.75) for seed in (0, 1)]
-    (row,) = study_rows(records, ["accuracy", "nll"], {"val": 40})
-    assert row["accuracy"]["high"] - 0.75 == pytest.approx(12.706 / 40 / 24**0.5, rel=1e-4)
-
-
-def test_metrics_that_are_factors_stay_factors() -> None:
-    assert VIEW.names == ("accuracy", "nll", "fraction")
-    assert PlotSpec("t", "steps", "nll").names == ("accuracy", "nll", "steps")
-    assert study_rows(study(), VIEW.names)[0]["fraction"] == 0.3
-
-
 def test_seed_noise_leaves_out_what_factors_do() -> None:
     assert seed_noise(study(), "accuracy") == pytest.approx(0.01)
     assert seed_noise(
@@ -173,20 +155,6 @@ def test_table_of_missing_values_and_odd_names() -> None:
     assert head.split() == ["net", "accuracy", "seeds", "failed", "seconds"]
     assert line.split() == ["[/red]", "<$>", "-", "0", "1", "-"]
     assert "failed" not in shown(study_rows(study(), ["accuracy", "nll"]), VIEW)
-
-
-def test_table_of_an_unknown_metric() -> None:
-    with pytest.raises(InputError, match="did you mean 'nll'"):
-        study_table(study_rows(study(), ["nll"]), PlotSpec("", "fraction", metrics=("nnll",)))
-
-
-def test_json_is_plain_and_a_copy() -> None:
-    rows = study_rows([Fake({"size": (8, 8)}, 0, 0.5)], ["accuracy"])
-    plain = study_json(rows)
-    assert json.loads(json.dumps(plain)) == plain
-    assert plain[0]["size"] == [8, 8]
-    plain[0]["accuracy"]["mean"] = 0
-    assert rows[0]["accuracy"]["mean"] == 0.5
 
 
 def test_csv_is_what_pandas_reads(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from alternas.archs import Genotype, InputError, Stage, Stem, build, static_cost
-from alternas.archs.blocks.axes import Axis
 from alternas.archs.blocks.spec import BLOCKS
 from alternas.results.runs.bank_progress import BANK_NAME
 from alternas.search.data.dataset import DataConfig
@@ -128,35 +127,6 @@ def test_gradients_are_the_sum_over_the_nets() -> None:
         assert torch.allclose(total, torch.zeros_like(total) if grad is None else grad, atol=1e-6), role
 
 
-def test_slices_are_prefixes_of_channels_and_centres_of_kernels() -> None:
-    bank = Bank(DIGITS)
-    bank.reserve([SMALL, LARGE])
-    conv = bank.tensor("stage 1 block 1 basic pre batch/conv2.weight")
-    assert conv.shape == (6, 6, 3, 3)
-    assert torch.equal(bank.weights(SMALL)["stages.0.0.conv2.weight"], conv[:4, :4])
-    bank.put("conv", (Axis((1,)), Axis((5,), True)), torch.arange(5.0)[None])
-    wide = bank.axes["conv"]
-    from alternas.search.supernet.bank import region
-
-    assert region(bank.tensor("conv"), (Axis((1,)), Axis((3,), True)), wide).tolist() == [[1, 2, 3]]
-
-
-def test_a_bank_that_grows_keeps_what_it_held() -> None:
-    bank, x_BCHW = Bank(DIGITS), torch.randn(4, 1, 8, 8)
-    bank.reserve([SMALL])
-    before = bank(SMALL, x_BCHW)
-    assert bank.reserve([LARGE])
-    assert torch.equal(bank(SMALL, x_BCHW), before)
-
-
-def test_a_bank_grows_on_its_device() -> None:
-    bank = Bank(DIGITS)
-    bank.reserve([SMALL])
-    bank.to("meta")
-    bank.reserve([LARGE])
-    assert {parameter.device.type for parameter in bank.parameters()} == {"meta"}
-
-
 def test_new_tensors_have_the_initialisation_of_their_layer() -> None:
     bank = Bank(DIGITS)
     bank.reserve([LARGE])
@@ -264,12 +234,6 @@ def test_the_trainings_that_a_space_of_many_kinds_needs_give_each_kind_its_share
     needed = trainings_needed(8, budget, draws.kinds)
     again = divide(needed, 0.4, draws, recipes.get("cue"), 625)
     assert again.bank / again.training / draws.kinds == pytest.approx(TRAININGS_A_KIND, rel=0.1)  # watching differs
-
-
-def test_a_tiny_budget_is_spent_on_the_bank_and_not_on_watching_it() -> None:
-    budget = divide(1, 0.35, sampler(), recipes.get("cue"), 5)
-    assert budget.bank > 0.5 * budget.training
-    assert budget.watches == 0
 
 
 # Training and evaluation.
@@ -408,24 +372,6 @@ def test_running_statistics_are_estimated_from_training_images(loader: DeviceLoa
     norm = next(module for module in net.modules() if isinstance(module, _BatchNorm))
     assert norm.running_mean is not None
     assert torch.allclose(norm.running_mean, stem_BCHW.mean((0, 2, 3)), atol=1e-4)
-
-
-def test_statistics_are_estimated_without_reading_their_counters(
-    loader: DeviceLoader, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On a GPU each would wait for the device, a norm and a batch."""
-    bank, given = Bank(DIGITS), list[float | None]()
-    bank.reserve([LARGE])
-    real = _BatchNorm.forward
-
-    def forward(norm: _BatchNorm, x_BCHW: Tensor) -> Tensor:
-        given.append(norm.momentum)
-        return real(norm, x_BCHW)
-
-    monkeypatch.setattr(_BatchNorm, "forward", forward)
-    evaluate_net(bank.network(LARGE), recipes.get("smoke"), loader)
-    assert set(given) >= {1, 1 / 2, 1 / 3, 1 / 4}
-    assert None not in given
 
 
 # Its file.

@@ -218,24 +218,6 @@ def test_a_loss_that_diverges_goes_on_at_half_the_rate(open_supernet: Open, stat
     assert tried[1].seed != tried[0].seed
 
 
-def test_half_the_rate_stays_when_the_driver_is_restarted(open_supernet: Open) -> None:
-    tried: list[SupernetJob] = []
-
-    def fate(job: Any) -> Any:
-        if isinstance(job, SupernetJob) and job.start_step > 0:
-            tried.append(job)
-            if len(tried) == 1:
-                return JobResult(job.id, "nan", job.start_step, error="training loss nan")
-            raise KilledError
-        return answer(job)
-
-    for _ in range(2):
-        with pytest.raises(KilledError):
-            run(open_supernet(), fate, slots=1)
-    first, second, third = tried
-    assert second.recipe.lr == third.recipe.lr == first.recipe.lr / 2
-
-
 def test_a_restarted_driver_draws_the_nets_of_an_unbroken_run(open_supernet: Open) -> None:
     segments: dict[int, SupernetJob] = {}
 

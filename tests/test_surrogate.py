@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ import pytest
 
 from alternas.archs import static_cost
 from alternas.results.ranking.pareto import hypervolume
-from alternas.search.strategies.history import History, PastTrial, State, TrialReader
+from alternas.search.strategies.history import PastTrial, State
 from alternas.search.strategies.learning_curves import LearningCurves, nearest_to_front
 from alternas.search.strategies.strategy_context import FULL_TRAINING, NetCosts, NetFeatures, Observation, features
 from alternas.search.strategies.surrogate import (
@@ -187,12 +186,6 @@ def test_gains_are_the_expected_hypervolume_added(mean: float, sd: float) -> Non
         assert gain == pytest.approx(expected, rel=1e-3, abs=1e-6)
 
 
-def test_without_doubt_gains_are_what_is_added() -> None:
-    for accuracy in (0.1, 0.3, 0.54, 0.7, 0.95):
-        found = improvement(np.full(len(COSTS), accuracy), np.full(len(COSTS), 1e-9), np.array(COSTS))
-        np.testing.assert_allclose(found, [added(accuracy, cost) for cost in COSTS], atol=1e-8)
-
-
 def ended(rungs: list[float], final: float | None = None, number: int = 0, **more: Any) -> PastTrial:
     """A trial that passed rungs, to its end or pruned."""
     state = State.PRUNED if final is None else State.COMPLETE
@@ -230,37 +223,3 @@ def test_of_many_the_best_and_the_latest_are_kept() -> None:
         alone = LearningCurves(priced, 6)
         alone.update([ended(rungs, final and 0.1 * i, i) for i in range(1, 10)], [])
         assert [o.trial for o in alone.observations()] == [9, 8, 7, 6, 5, 4]
-
-
-def test_each_trial_is_handed_out_once() -> None:
-    history, past, draw, running, handed = (
-        History({}, lambda key, cost: 1.0),
-        TrialReader(),
-        random.Random(1),
-        list[int](),
-        list[int](),
-    )
-    for _ in range(60):
-        if draw.random() < 0.6:
-            running.append(history.next_number)
-            history.trials.append(PastTrial(running[-1], {}, f"net {running[-1]}", State.RUNNING))
-        elif running:
-            history.trials[running.pop(draw.randrange(len(running)))].state = State.COMPLETE
-        if draw.random() < 0.5:
-            new = [trial.number for trial in past.newly_ended(history)]
-            assert new == sorted(new)
-            assert [trial.number for trial in past.running] == sorted(running)
-            assert past.keys == {f"net {i}" for i in range(history.next_number)}
-            handed += new
-    handed += [trial.number for trial in past.newly_ended(history)]
-    assert sorted([*handed, *running]) == list(range(history.next_number))
-    assert past.newly_ended(history) == []
-
-
-@pytest.mark.parametrize(("rungs", "promoted", "waits"), [
-    ([], 0, False), ([0.5], 0, True), ([0.5], 1, False), ([0.5, 0.6], 1, True), ([0.5, 0.6], 2, False),
-])  # fmt: skip
-def test_who_waits_at_a_rung(rungs: list[float], promoted: int, waits: bool) -> None:
-    trial = PastTrial(0, state=State.RUNNING, rungs=rungs, promoted=promoted)
-    assert trial.is_paused is waits
-    assert not replace(trial, state=State.PRUNED).is_paused

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from tables import OPS, SEEDS, STEPS, cells, write
 
@@ -22,7 +21,7 @@ from alternas.search.strategies.strategy_context import NetCosts, StrategyContex
 from alternas.search.tabular import simulated as simulation
 from alternas.search.tabular.benchmark_table import Training
 from alternas.search.tabular.evaluate import BenchmarkConfig, run_benchmark
-from alternas.search.tabular.published import TABLES, load_table
+from alternas.search.tabular.published import load_table
 from alternas.search.tabular.simulated import (
     LARGEST,
     ORACLE,
@@ -35,7 +34,6 @@ from alternas.search.tabular.simulated import (
 )
 from alternas.search.tabular.table_file import read_table
 from alternas.search.tabular.table_space import TableNets, TableSpace
-from alternas.search.tabular.trained import FILE, cue_short, trained
 from alternas.spaces import FixedChooser, members, options_of
 
 Rows = list[dict[str, Any]]
@@ -308,18 +306,6 @@ def test_what_is_run_on_a_table_of_genes(file: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TABLES)
-def test_published_tables_are_worth_searching(name: str) -> None:
-    table = load_table(name)
-    oracle = run(table, SearcherConfig(ORACLE), 0, 8)
-    drawn = run(table, SearcherConfig("random"), 0, 8)
-    assert table.name == name
-    assert oracle.volume[-1] == pytest.approx(1.0)
-    assert (drawn.spent_to(0.95) or math.inf) > 3 * (oracle.spent_to(0.95) or math.inf)
-    assert drawn.volume_at(5) < 0.85
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cells", "fifty", "unrelated"])
 def test_the_optimum_of_made_up_tables_is_known(name: str) -> None:
     table = load_table(name)
@@ -336,18 +322,6 @@ def test_the_optimum_of_made_up_tables_is_known(name: str) -> None:
     assert float(((front[:, 0] - table.floor) * np.diff(edges)).sum()) == pytest.approx(area)
     assert load_table(name) is not table
     assert load_table(name).entries == table.entries, "the same each time"
-
-
-@pytest.mark.slow
-def test_what_cost_says_about_accuracy() -> None:
-    said = {}
-    for name in ("cells", "fifty", "unrelated", "alike"):
-        table = load_table(name)
-        points = [(entry.accuracy, math.log(table.cost(entry))) for entry in table.entries.values()]
-        said[name] = float(np.corrcoef(np.array(points).T)[0, 1] ** 2)
-    assert 0.4 < said["cells"] < 0.6
-    assert said["unrelated"] < 0.01
-    assert said["alike"] < 0.1
 
 
 def test_most_of_fifty_genes_make_no_difference() -> None:
@@ -395,17 +369,3 @@ def test_a_short_budget_is_judged_by_a_long_one(tmp_path: Path) -> None:
     by_long = simulate(long, SearcherConfig("evolution"), 0, 1, 0.95)
     assert (by_short.spent_to(0.95) or math.inf) > (by_long.spent_to(0.95) or math.inf)
     assert len(simulate(short, SearcherConfig("random"), 0, 1, NEVER).spent) == len(long.entries)
-
-
-def test_the_long_table_is_read_beside_the_short_one(tmp_path: Path) -> None:
-    stored = pd.read_parquet(FILE).query("data != 'cue-long'")
-    some = stored[(stored["data"] == "cue") & (stored["seed"] < 2) & (stored["gene_width"] == 32)]
-    long = some.assign(data="cue-long", step=4 * some["step"], accuracy=1 - some["accuracy"] / 2)
-    file = tmp_path / "table.parquet"
-    pd.concat([stored, long]).to_parquet(file)
-    short, known = cue_short(file), trained("cue", file)
-    assert short.judge is not None
-    assert (short.steps, short.judge.steps) == (625, 2500)
-    assert set(short.entries) == set(short.judge.entries) < set(known.entries)
-    assert all(short.entries[key] == known.entries[key] for key in short.entries)
-    assert run(short, SearcherConfig("random", "mo-asha"), 0, 8).volume[-1] > 0.5

@@ -340,12 +340,6 @@ def test_notes_survive_a_torn_line_and_tell_places_apart(tmp_path: Path) -> None
             Notes(path, "a")
 
 
-def test_round_costs_are_those_within() -> None:
-    assert round_costs(3e4, 1.2e6) == [5e4, 1e5, 2e5, 5e5, 1e6]
-    assert round_costs(0.3, 2) == [0.5, 1, 2]
-    assert round_costs(7, 7) == []
-
-
 # The real ones, with a pool that trains nothing.
 
 SEARCH = (

@@ -17,9 +17,9 @@ from alternas.archs import InputError
 from alternas.archs.candidate import candidate_key
 from alternas.results.export.card import measured
 from alternas.results.export.write import _tuned
+from alternas.results.ranking.compare import differing
 from alternas.results.ranking.front import leaderboard
 from alternas.results.ranking.objectives import RankingQuery
-from alternas.results.ranking.run_differences import differing
 from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.render.board import summary_lines
 from alternas.results.report.elements import Table
@@ -246,14 +246,6 @@ def test_a_search_its_resumption_and_its_retraining(alternas: Any, fake_pool: ty
     taken = [r for r in read_records(Path("runs/u")) if r.taken_from]
     assert {r.trial_key for r in taken} <= {r.trial_key for r in read_records(run)}
     assert taken, "nets of the front, by the recipes they had there, are not trained again"
-
-
-@pytest.mark.usefixtures("elsewhere")
-def test_python_takes_it(fake_pool: type[FakePool]) -> None:
-    run = alternas.search("resnet", trials=3, epochs=1, name="t", tune=["lr", "weight_decay"])
-    assert all({"recipe.lr", "recipe.weight_decay"} <= r.genes.keys() for r in read_records(run.folder))
-    frame = run.front()
-    assert set(frame["recipe"].iloc[-1]) == {"lr", "weight_decay"}
 
 
 @pytest.mark.usefixtures("elsewhere", "fake_pool")

@@ -488,11 +488,6 @@ def test_weights_that_have_changed_since_are_refused() -> None:
         )
 
 
-def test_a_net_of_a_few_classes() -> None:
-    finished_run(made(DIGITS, 3, 8, 1), data={"name": "digits", "classes": [7, 0, 2]})
-    assert find_weights("mine:1").classes == ("7", "0", "2")
-
-
 def test_weights_that_a_run_cannot_mean() -> None:
     folder = finished_run(made(DIGITS, 5, 8, 1))
     assert "run.json: has 10 classes, its weights are for 5" in complaint(lambda: find_weights("mine"))

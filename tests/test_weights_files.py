@@ -9,8 +9,10 @@ import pickle
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import redirect_stdout
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from torch import Tensor, nn
 from alternas.archs import InputError, OperationError, pickles
 from alternas.archs.state_dicts import matched_names
 from alternas.archs.timm import create, hub
-from alternas.archs.timm.weights_files import NetWeights, find_weights, load_into
+from alternas.archs.timm.weights_files import NetWeights, find_weights, load_into, why_no_weights
 from alternas.archs.weights import open_weights
 from nets import lively
 
@@ -235,3 +237,27 @@ def test_a_hub_that_says_nothing_is_asked_once(monkeypatch: pytest.MonkeyPatch) 
         silent.accept()
         with pytest.raises(BlockingIOError):
             silent.accept()
+
+
+@pytest.mark.parametrize(("code", "has"), [("", False), ("RepoNotFound", True)])
+def test_a_gateway_that_answers_is_no_hub(code: str, has: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else each net and image side would be tried there, one after the other."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            self.send_response(404)
+            self.send_header("X-Error-Code", code)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", "cache")
+        monkeypatch.setattr(hub, "getproxies", dict)
+        reason = why_no_weights("resnet18")
+        server.shutdown()
+    assert (reason == "", "the hub does not answer" in reason) == (has, not has)

@@ -5,8 +5,7 @@ A new block is its nn.Module in a file of this folder, and its cost formula and 
 
 from __future__ import annotations
 
-from .downsample_entries import DOWNSAMPLE
-from .gated_conv_entries import GATED_CONV
+from .gated_conv_entries import DOWNSAMPLE, GATED_CONV
 from .linear_entries import LINEAR
 from .mobile_entries import CONV, MQA, UIB
 from .modern_entries import CONVNEXT, MBCONV, TRANSFORMER

@@ -172,7 +172,6 @@ def read(model: Any) -> Genotype:
 
 
 def _read_root(model: Any) -> tuple[Stem, Style]:
-    """Stem and style of a ResNetV2, or of its stem alone."""
     root = getattr(model, "stem", model)
     need(hasattr(root, "conv"), "a deep stem")
     grouped = any(isinstance(module, GroupNormAct | nn.GroupNorm) for module in model.modules())

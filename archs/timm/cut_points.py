@@ -1,4 +1,4 @@
-"""Where a pretrained net can be cut, and its trunk: of timm's nets here, of ours in own_trunk.py.
+"""Where a pretrained net can be cut, its trunk, and what each cut costs: of timm's nets here, of ours in own_trunk.py.
 
 timm's `forward_intermediates` gives a net's maps, of conv nets one a stage, of vision transformers one a block, and
 `prune_intermediate_layers` drops what is behind one. Where a stage is a plain chain of blocks, each of these is a cut
@@ -16,11 +16,10 @@ from timm.models.regnet import RegStage
 from torch import Tensor, nn
 
 from ..errors import InputError
-from ..own_net import OwnNet
+from ..own_net import OwnNet, Trunk
 from ..own_trunk import own_points, own_trunk
-from ..timm_net import Trunk
-from .counting import on_meta
-from .cuts import CutPoint, all_blocks, stage_maps, watched
+from .counting import flop_counter, on_meta
+from .cuts import CutPoint, all_blocks, prune, stage_maps, watched
 from .models import create
 
 
@@ -72,17 +71,13 @@ def check_side(name: Trunk, side: int) -> None:
 
 def num_features(name: Trunk, block: int, pooling: str) -> int:
     """Numbers that pooling makes of an image at a cut; InputError if the net has no such cut."""
-    points = cut_points(name)[: check_block(name, block) + 1]
+    points = cut_points(name)
+    if block >= len(points):
+        raise InputError(f"cut net: {name} can be cut after blocks 0 to {len(points) - 1}, got {block}")
+    points = points[: block + 1]
     if pooling == "all":
         return sum(point.channels for point in points)
     return points[-1].channels * {"mean": 1, "mean-max": 2, "grid": 4}[pooling]
-
-
-def check_block(name: Trunk, block: int) -> int:
-    """Return `block` if the net has such a cut, else raise InputError."""
-    if block >= (cuts := len(cut_points(name))):
-        raise InputError(f"cut net: {name} can be cut after blocks 0 to {cuts - 1}, got {block}")
-    return block
 
 
 def _found(name: str) -> tuple[CutPoint, ...]:
@@ -136,3 +131,35 @@ def _chain(place: str, known: dict[str, nn.Module], calls: dict[str, list[Any]])
     alike = all(isinstance(output, Tensor) and output.shape == result.shape for output in outputs)
     composed = all(list(known[block].children()) for block in blocks)  # not a conv, a norm and an activation
     return (chain, blocks) if follows and alike and composed else ("", [])
+
+
+@lru_cache(maxsize=1024)
+def trunk_costs(name: Trunk, side: int) -> tuple[tuple[int, int], ...]:
+    """(parameters, MACs) at each cut of a net, headless, of a picture of `side`; errors as of `trunk`."""
+    check_side(name, side)
+    return on_meta(str(name), lambda: _counted(cut_points(name), name, side))
+
+
+def _counted(points: tuple[CutPoint, ...], name: Trunk, side: int) -> tuple[tuple[int, int], ...]:
+    model = trunk(name, side).eval()
+    places = [point.place for point in points if point.axes]
+    with flop_counter() as counter, watched(model, places, lambda *_: counter.get_total_flops()) as flops:
+        _run(model, side)
+    costs = list[tuple[int, int]]()
+    for point in reversed(points):
+        cut = model if point.axes else trunk(name, side).eval()  # nets whose maps do not follow each other
+        prune(cut, point)
+        params = sum(parameter.numel() for parameter in cut.parameters())
+        costs.append((params, flops[point.place][0] // 2 if point.axes else _macs(cut, point.index, side)))
+    return tuple(reversed(costs))
+
+
+def _macs(model: nn.Module, index: int, side: int) -> int:
+    with flop_counter() as counter:
+        _run(model, side, [index])
+    return counter.get_total_flops() // 2
+
+
+@torch.no_grad()
+def _run(model: Any, side: int, indices: list[int] | None = None) -> None:
+    stage_maps(model, torch.zeros(1, model.pretrained_cfg["input_size"][0], side, side), indices)

@@ -1,4 +1,4 @@
-"""A net of timm cut after a block, and its maps at cuts in one forward pass; exported code holds this file, too."""
+"""A net of timm cut after a block, its maps at cuts in one pass, and their pooling; exported code holds this file."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 
@@ -40,7 +41,8 @@ def prune(model: nn.Module, point: CutPoint) -> None:
 def maps_at(model: nn.Module, points: Sequence[CutPoint], x_BCHW: Tensor) -> list[Tensor]:
     """Maps of a net, whole or cut at the last of the points, at its cut points, in one pass of normalised x_BCHW."""
     indices = sorted({point.index for point in points})
-    inner = [point for point in points if point.chain and not _ends_at(model, point)]
+    # of a chain that is cut there already the stage's map is the block's
+    inner = [p for p in points if p.chain and len(list(model.get_submodule(p.chain).children())) != p.keep]
     with watched(model, [point.place for point in inner], lambda _, output: output) as calls:
         stages = dict(zip(indices, stage_maps(model, x_BCHW, indices), strict=True))
     maps = []
@@ -60,11 +62,6 @@ def stage_maps(model: nn.Module, x_BCHW: Tensor, indices: list[int] | None = Non
     net: Any = model
     how = {"stop_early": True, "intermediates_only": True, "output_fmt": "NCHW", **all_blocks(net)}
     return net.forward_intermediates(x_BCHW, indices=indices, **how)
-
-
-def _ends_at(model: nn.Module, point: CutPoint) -> bool:
-    """Whether the chain of a cut point is cut there already, so that the stage's map is the block's."""
-    return len(list(model.get_submodule(point.chain).children())) == point.keep
 
 
 @contextmanager
@@ -93,3 +90,24 @@ def _as_map(x: Tensor, axes: str, like_BCHW: Tensor) -> Tensor:
         return x.permute(0, 3, 1, 2).contiguous()
     height, width = like_BCHW.shape[2:]
     return x[:, -height * width :].mT.unflatten(2, (height, width)).contiguous()  # other tokens are in front
+
+
+def pooled(maps: Sequence[Tensor], pooling: str) -> Tensor:
+    """Features x_BF of maps x_BCHW.
+
+    Args:
+        maps: of all cuts so far; only "all" looks at others than the last.
+        pooling: "mean" over places; "mean-max", that and the maximum; "grid", means of 2 x 2 quarters, whose border
+            rows and columns overlap where a side is odd; "all", means of all maps.
+    """
+    if pooling == "all":
+        return torch.cat([map_BCHW.mean((2, 3)) for map_BCHW in maps], 1)
+    x_BCHW = maps[-1]
+    if pooling == "mean":
+        return x_BCHW.mean((2, 3))
+    if pooling == "mean-max":
+        return torch.cat([x_BCHW.mean((2, 3)), x_BCHW.amax((2, 3))], 1)
+    height, width = x_BCHW.shape[2:]
+    halves = (x_BCHW[:, :, : (height + 1) // 2], x_BCHW[:, :, height // 2 :])
+    quarters = [part for half in halves for part in (half[..., : (width + 1) // 2], half[..., width // 2 :])]
+    return torch.stack([part.mean((2, 3)) for part in quarters], 2).flatten(1)

@@ -19,6 +19,7 @@ CONNECT_SECONDS = 5.0
 ASKED_AGAIN_SECONDS = 60.0  # how long a server that does not answer is not asked again
 DEFAULT_FILES = ("model.safetensors", "pytorch_model.bin")
 SAFE_NAMES = {"open_clip_pytorch_model.bin": "open_clip_model.safetensors"}
+KNOWN_FILE = "timm/resnet18.a1_in1k/resolve/main/config.json"
 Tell = Callable[[str], object]
 
 
@@ -62,7 +63,8 @@ def why_missing(config: Any) -> str:
     if constants.HF_HUB_OFFLINE:
         return "not in the hub's cache, and HF_HUB_OFFLINE is set"
     minute = int(time.monotonic() / ASKED_AGAIN_SECONDS)
-    return "" if _is_reachable(constants.ENDPOINT, minute) else "not in the hub's cache, and the hub does not answer"
+    answers = _is_reachable(constants.ENDPOINT, minute) and _is_hub(constants.ENDPOINT, minute)
+    return "" if answers else "not in the hub's cache, and the hub does not answer"
 
 
 def _file_names(name: str | None) -> tuple[str, ...]:
@@ -86,7 +88,6 @@ def _cached(repository: str, names: tuple[str, ...], revision: str) -> Path | No
 def _download(
     repository: str, names: tuple[str, ...], revision: str, tell: Callable[[int | None], object] | None
 ) -> Path:
-    """The first of the files that the repository has."""
     from huggingface_hub import constants, get_hf_file_metadata, hf_hub_download, hf_hub_url
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
@@ -118,6 +119,25 @@ def _offline_unless_reachable() -> Iterator[None]:
         yield
     finally:
         constants.HF_HUB_OFFLINE = was_offline
+
+
+@lru_cache(maxsize=4)
+def _is_hub(address: str, minute: int) -> bool:
+    """Whether a server answers as a hub does, asked once a minute: a gateway on the way says something, too."""
+    from huggingface_hub import get_hf_file_metadata
+    from huggingface_hub.errors import (
+        EntryNotFoundError,
+        HTTPError,  # pyright: ignore[reportPrivateImportUsage] - its library changed
+        RepositoryNotFoundError,
+    )
+
+    try:
+        get_hf_file_metadata(f"{address}/{KNOWN_FILE}", timeout=CONNECT_SECONDS, endpoint=address)
+    except (EntryNotFoundError, RepositoryNotFoundError):  # only a hub says so
+        return True
+    except (OSError, HTTPError):
+        return False
+    return True
 
 
 @lru_cache(maxsize=4)

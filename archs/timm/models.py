@@ -9,8 +9,7 @@ from torch import nn
 
 from ..errors import InputError, did_you_mean
 from ..layout import Map
-from ..own_net import OwnNet
-from ..timm_net import Trunk
+from ..own_net import OwnNet, Trunk
 
 CORPORA = {  # words of timm's tags of weights
     "in1k": "ImageNet-1k",

@@ -87,7 +87,12 @@ def load_tensors(model: Any, file: WeightsFile, resize: bool = True) -> tuple[st
     found = _fitted(files, needed, optional)
     if isinstance(found, InputError):
         stems = {f"{stem}.weight": needed.get(f"{stem}.weight") for stem in _names(config.get("first_conv"))}
-        wide = {name: _with_channels(t, config["input_size"][0]) for name, t in stems.items() if t is not None}
+        channels = config["input_size"][0]
+        wide = {
+            name: t.new_empty((len(t), channels, *t.shape[2:]), device="meta")
+            for name, t in stems.items()
+            if t is not None
+        }
         other = _fitted(files, needed | wide, optional)
         if isinstance(other, InputError):
             raise found
@@ -127,11 +132,6 @@ def _renamed(model: nn.Module, file: WeightsFile, resize: bool) -> Iterator[Weig
     kept = (name for name in tensors if name in file.tensors)
     if resize or all(tensors[name].numel() == file.tensors[name].numel() for name in kept):
         yield replace(file, tensors=tensors, ordered=False)
-
-
-def _with_channels(weight: Tensor, channels: int) -> Tensor:
-    """An empty weight of a conv like this one, for images of other channels."""
-    return weight.new_empty((weight.shape[0], channels, *weight.shape[2:]), device="meta")
 
 
 def _names(value: str | tuple[str, ...] | None) -> tuple[str, ...]:

@@ -97,7 +97,6 @@ def shift_rows(net: nn.Module, batches: Iterable[Tensor], image: tuple[int, int]
 
 
 def _compare(pair: Pair, a_BCHW: Tensor, b_BCHW: Tensor, shift: int, side: int, image: tuple[int, int]) -> None:
-    """Add a map before and after a shift along one side."""
     moved, still = pair
     still.add(a_BCHW, b_BCHW)
     cells, rest = divmod(shift * a_BCHW.shape[side], image[side - DOWN])

@@ -84,7 +84,6 @@ def _difference(one: Finding, other: Finding) -> tuple[float, str, Finding] | No
 
 
 def _standard_error(finding: Finding) -> float:
-    """Standard error of a mean, from its t interval; 0 where it has none."""
     if finding.value is None or finding.low is None or finding.high is None or finding.n < 2:
         return 0.0
     return max(finding.value - finding.low, finding.high - finding.value) / t_quantile(finding.n - 1)

@@ -164,10 +164,7 @@ def fog(x_NCHW: Array, strength: tuple[float, float], rng: np.random.Generator) 
 
 
 def cloud(count: int, size: tuple[int, ...], decay: float, rng: np.random.Generator) -> Array:
-    """(count, 1, H, W) in [0, 1]: random grids of 2, 3, 5, 9 points a side and so on, each `decay` times weaker.
-
-    Stands in for the original's diamond-square fractal, whose wibble decays in the same way.
-    """
+    """(count, 1, H, W) in [0, 1]: random grids of 2, 3, 5, 9 points a side and so on, each `decay` times weaker."""
     total, weight, cells = np.zeros((count, 1, *size)), 1.0, 1
     while cells <= max(size):
         grid = rng.uniform(-1, 1, (count, 1, cells + 1, cells + 1))

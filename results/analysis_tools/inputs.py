@@ -116,10 +116,7 @@ def change_columns(change_N: Tensor) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Clean:
-    """A net's accuracy on images as they are, which losses are taken relative to.
-
-    In points a net that knows little loses little: an untrained one stands every corruption.
-    """
+    """A net's accuracy on images as they are; losses are relative to it, a net that knows little loses little."""
 
     accuracy: float
     images: int

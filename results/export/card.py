@@ -210,14 +210,12 @@ def limitations(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _origin(facts: Mapping[str, Any]) -> str:
-    """What the net is and where it comes from, in a sentence."""
     if "cut" in facts:
         return FROM_CUT.format(what=_what(facts), **facts["cut"])
     return FROM_TIMM if "timm" in facts else _what(facts) + FOUND
 
 
 def _licence(facts: Mapping[str, Any]) -> str:
-    """Licences of the code and of the weights."""
     if "cut" in facts:
         return LICENCE + OF_TRUNK.format_map(facts["cut"])
     return f"{LICENCE}The licence of the weights is for those who trained them to say; it depends on the data.\n"

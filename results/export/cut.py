@@ -117,7 +117,6 @@ def _whole(network: CutNetwork) -> str:
 
 
 def _arguments(network: CutNetwork) -> str:
-    """Arguments of `timm.create_model` for the whole trunk."""
     net = network.genotype
     given = create_args(net.name, 0, None, network.image_size)
     return ", ".join([repr(net.name), *(f"{name}={value!r}" for name, value in given.items())])

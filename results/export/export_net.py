@@ -116,7 +116,6 @@ def at_size(images_NCHW: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 
 
 def _facts_of(network: Any) -> dict[str, Any]:
-    """Facts of any net, without its run."""
     if isinstance(network.genotype, CutNet):
         from .cut import cut_facts  # timm takes seconds to import
 
@@ -125,7 +124,6 @@ def _facts_of(network: Any) -> dict[str, Any]:
 
 
 def _facts(network: Network) -> dict[str, Any]:
-    """Facts of a net of alternas, without its run."""
     net = network.genotype
     cost = static_cost(net, network.num_classes, network.image_size, network.in_chans)
     global_attention = any(stage.places and not stage.window for stage in net.stages)
@@ -135,7 +133,6 @@ def _facts(network: Network) -> dict[str, Any]:
 
 
 def _facts_of_timm(network: TimmNetwork) -> dict[str, Any]:
-    """Facts of a net of timm, and the arguments that timm creates it with."""
     from ...archs.timm import create_args
 
     net, size, channels = network.genotype, network.image_size, network.in_chans

@@ -52,10 +52,7 @@ def format_of(name: str) -> Format:
 
 
 def check_formats(text: str) -> tuple[str, ...]:
-    """The formats of a comma list, each once, in the order of `FORMATS`; timm brings the package, which it needs.
-
-    InputError if one is unknown or needs a package that is not installed.
-    """
+    """The formats of a comma list, each once, timm with the package it needs; InputError if one cannot be written."""
     names = {check_choice("formats", name.strip(), FORMATS) for name in text.split(",")}
     names |= {"package"} if "timm" in names else set()
     for name in names:

@@ -119,7 +119,6 @@ def _is_large(net: ExportNet) -> bool:
 
 
 def _converted(net: ExportNet) -> Any:
-    """torch's ONNX program of the net."""
     with _PlainOperators():
         program = net.traced(net.network)
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]

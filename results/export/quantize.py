@@ -94,7 +94,6 @@ def _met(start: str, steps: list[tuple[str, Any, Any]], layers: set[str]) -> set
 
 
 def _maps_bytes(path: Path) -> int:
-    """Bytes of all maps of one image, in float32."""
     import onnx
 
     maps = onnx.load(path).graph.value_info
@@ -103,7 +102,6 @@ def _maps_bytes(path: Path) -> int:
 
 
 def _reader(x_NCHW: np.ndarray) -> Any:
-    """onnxruntime's reader of calibration images, batch by batch."""
     from onnxruntime.quantization import CalibrationDataReader
 
     class Reader(CalibrationDataReader):
@@ -118,7 +116,6 @@ def _reader(x_NCHW: np.ndarray) -> Any:
 
 
 def _clean(path: Path) -> None:
-    """Remove quantization's own notes and unused operator sets from the file."""
     import onnx
 
     model = onnx.load(path)

@@ -100,7 +100,7 @@ def source_of(network: AnyNetwork, more: str, pictures: bool) -> tuple[str, list
     elif not isinstance(network, Network):
         from .cut import cut_build  # timm takes seconds to import
 
-        names += ["timm/pooling", "timm/cuts", "cut_classifier"]
+        names += ["timm/cuts", "cut_classifier"]
         net += f"\n\n{cut_build(network)}" if net else cut_build(network)
     else:
         net += OF_OURS.replace("WHOLE", whole_net(network))

@@ -88,7 +88,6 @@ def _scoring(
 
 
 def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
-    """Facts of a net of a run, its other seeds included, for config.json."""
     data, metric = facts_of(home, record), run_metric(run)
     measured = validation_metrics(record, metric)
     ranked_by = {} if metric.is_accuracy else {"metric": metric.name, "value": measured[metric.name]}
@@ -110,7 +109,6 @@ def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
         "classes": data["classes"],
         "several_labels": "positives" in data,
         **_moments(data, record),
-        **({"white_level": data["white_level"]} if "white_level" in data else {}),
         "pictures": "pictures" in data.get("notes", {}),
         "levels": data.get("notes", {}).get("levels", list(LEVELS)),
         "versions": record.versions,
@@ -143,7 +141,7 @@ def _moments(data: Mapping[str, Any], record: Record) -> dict[str, Any]:
     mean, std = data["mean"], data["std"]
     if record.is_cut:
         mean, std = map(list, picture_moments(mean, std, data["white_level"]))
-    return {"mean": mean, "std": std}
+    return {"mean": mean, "std": std, "white_level": data.get("white_level")}
 
 
 def _tuned(run: Path, record: Record) -> dict[str, Any]:
@@ -221,7 +219,6 @@ def export_network(
 
 
 def _must_be_free(out: Path) -> None:
-    """Raise InputError unless `out` is missing or an empty folder."""
     try:
         taken = out.exists() and (not out.is_dir() or any(out.iterdir()))
     except OSError as error:  # no file can have that name

@@ -54,7 +54,6 @@ def _missing(folder: Path, front: Sequence[Record], setting: Setting, needed: Se
 def _measure(
     folder: Path, records: Sequence[Record], setting: Setting, needed: Sequence[str], timeout_s: float
 ) -> None:
-    """Measure these numbers of nets in one setting; errors as `measure_nets`."""
     from .nets import measure_nets, timed_net
 
     scene, until = input_spec(folder), time.monotonic() + MAX_SECONDS

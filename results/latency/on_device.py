@@ -91,14 +91,12 @@ def _by_command(
 
 
 def _is_enough(values: Sequence[float]) -> bool:
-    """Whether no further run is needed."""
     if len(values) == 2:
         return max(values) <= (1 + AGREE) * min(values)
     return len(values) >= MAX_REPEATS or _spread(values) <= SPREAD
 
 
 def _numbers(device: DeviceCommand, words: Sequence[str], needed: Sequence[str], timeout_s: float) -> dict[str, float]:
-    """Numbers printed by one run of the command."""
     output = _output(device, words, timeout_s)
     numbers = read_numbers(output)
     if (missing := [name for name in dict.fromkeys(needed) if name not in numbers]) or not numbers:
@@ -109,7 +107,6 @@ def _numbers(device: DeviceCommand, words: Sequence[str], needed: Sequence[str],
 
 
 def _output(device: DeviceCommand, words: Sequence[str], timeout_s: float) -> str:
-    """The end of what the command writes to stdout."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         files = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": err, "start_new_session": True}
         try:

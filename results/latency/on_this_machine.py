@@ -65,7 +65,11 @@ def measure(network: nn.Module, shape: tuple[int, int, int], setting: LatencySet
         times, memory = _times(run, setting.threads, effort), torch.cuda.max_memory_allocated() if on_gpu else None
         energy = energy_of(run, meter_of(setting), on_gpu) if effort == FULL else {}
         if effort == FULL and setting.runtime == "onnx":
-            memory = exported_memory(network, shape, setting)
+            memory = None
+            if Path("/proc/self/clear_refs").exists():  # where the system says it
+                with tempfile.TemporaryDirectory() as folder:
+                    file = exported(network, ONNX_FORMATS[setting.dtype], Path(folder))
+                    memory = peak_memory(file, shape, setting.batch, setting.threads)
     except (RuntimeError, NotImplementedError) as error:
         reason = str(error).strip().splitlines()[0]
         status = Status.OOM if isinstance(error, torch.OutOfMemoryError) else Status.INFEASIBLE
@@ -102,7 +106,6 @@ def median_interval(times: Sequence[float]) -> tuple[float, float]:
 
 
 def _times(run: Callable[[], object], threads: int, effort: Effort) -> list[float]:
-    """Seconds of each of many calls."""
     timer = Timer("run()", globals={"run": run}, num_threads=threads)
     until, call = time.perf_counter() + effort.warm_s, timer.timeit(1).mean
     while time.perf_counter() < until:
@@ -141,22 +144,12 @@ def exported(network: Any, form: str, folder: Path) -> Path:
     return folder / format_of(form).file
 
 
-def exported_memory(network: nn.Module, shape: tuple[int, int, int], setting: LatencySetting) -> int | None:
-    """Peak memory of a network in onnxruntime, see `footprint.peak_memory`; None where the system does not say it."""
-    if not Path("/proc/self/clear_refs").exists():
-        return None
-    with tempfile.TemporaryDirectory() as folder:
-        file = exported(network, ONNX_FORMATS[setting.dtype], Path(folder))
-        return peak_memory(file, shape, setting.batch, setting.threads)
-
-
 def _is_tight(times: Sequence[float]) -> bool:
     low, high = median_interval(times)
     return len(times) >= MIN_TIMES and high - low <= TIGHT * statistics.median(times)
 
 
 def _runner(network: nn.Module, x_BCHW: torch.Tensor, setting: LatencySetting) -> Callable[[], object]:
-    """A function that runs one forward pass, without gradients."""
     if setting.runtime == "onnx":
         return session_of(network, x_BCHW, setting.threads, setting.dtype)
     called: Any = torch.compile(network) if setting.runtime == "compile" else network

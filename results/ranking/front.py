@@ -31,14 +31,12 @@ from ..runs.retrained import retrainings
 from ..runs.status import Status
 from ..runs.store import read_data_facts
 from .expected import expected_scores
-from .limits import Limits
 from .metric import Metric, score_range, trained_scores, validation_metrics
-from .nested import nested_scores
 from .noise import Noise, noise_of
-from .objectives import RankingQuery, column, is_cost, parse_objectives, train_flops, train_seconds
+from .objectives import Limits, RankingQuery, column, is_cost, parse_objectives, train_flops, train_seconds
 from .pareto import Bounds, dominated_volume, knee, pareto_ranks
 from .quantities import ACCURACY, LATENCY, costs, static_values
-from .ranked_net import RankedNet
+from .ranked_net import RankedNet, nested_scores
 from .stats import deviation
 from .ties import RightOf, mark_ties, no_answers
 
@@ -99,10 +97,7 @@ def leaderboard(records: Sequence[Record], objectives: str = "macs", **limits: f
 
 
 def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResults | None = None) -> Leaderboard:
-    """Rank every net trained at full budget and within the limits; docs/reading-a-front.md explains the rows.
-
-    Baselines are ranked with the rest. Those left out by a limit still give the curve of plain ResNets its shape.
-    """
+    """Rank every net trained at full budget and within the limits; docs/reading-a-front.md explains the rows."""
     extra = extra or ExtraResults()
     noise = noise_of(records, query.metric, extra.images, extra.retrained, extra.class_images)
     by_trial = {r.trial: r for r in records if r.status == Status.OK}
@@ -111,7 +106,8 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
     needed = dict.fromkeys((*query.metrics, *query.costs, *query.limits))
     unknown = {name: sum(not _is_known(row, name) for row in candidates) for name in needed}
     known = [row for row in candidates if all(_is_known(row, name) for name in needed)]
-    within = [row for row in known if query.metric.is_met(row.accuracy) and not Limits(query.limits).broken(row.costs)]
+    least = -math.inf if query.metric.needed is None else query.metric.score(query.metric.needed)
+    within = [row for row in known if row.accuracy >= least and not Limits(query.limits).broken(row.costs)]
     rows = [row for row in within if not query.families or row.family in query.families]
 
     plain = _plain_resnets(candidates, by_trial, query.cost)

@@ -27,10 +27,7 @@ SHOWN_AS |= {"retrained_accuracy": "retrained_value"}
 
 @dataclass(frozen=True)
 class Metric:
-    """The metric that ranks nets of a search; what is known of its kind is its `Score`.
-
-    Records, rungs and strategies hold its score, of which more is better; people are shown its value.
-    """
+    """The metric that ranks nets: records hold its score, of which more is better; people are shown its value."""
 
     name: Annotated[str, Meta(min_length=1, max_length=200)] = ACCURACY  # as trainings report it
     minimize: bool = False  # whether less is better
@@ -54,10 +51,6 @@ class Metric:
     def text(self, score: float | None) -> str:
         """The value of a score; "-" if unknown."""
         return value_text(None if score is None else self.value(score))
-
-    def is_met(self, score: float) -> bool:
-        """Whether a net of this score is of use."""
-        return self.needed is None or score >= self.score(self.needed)
 
     @property
     def needed_text(self) -> str:
@@ -220,7 +213,6 @@ def as_shown(found: Mapping[str, Any], metric: Metric) -> dict[str, Any]:
 
 
 def _values(held: Any, metric: Metric) -> Any:
-    """A score, or scores by seed, as values; None stays."""
     if isinstance(held, Mapping):
         return {seed: metric.value(score) for seed, score in held.items()}
     return None if held is None else metric.value(held)

@@ -1,18 +1,21 @@
-"""Objectives: their names, a `RankingQuery` of them, and the compute of a record."""
+"""Objectives: their names, `Limits`, a `RankingQuery` of both, and the compute of a record."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 from ...archs.cost import FORWARD_FACTOR, training_flops
 from ...archs.errors import InputError, check_choice, check_texts, short_repr
 from ...archs.genotype import FAMILIES
 from ..latency.device_command import is_number_of_device
 from ..runs.record import Record
+from ..runs.store import read_settings
 from .metric import Metric
 from .pareto import Bounds, above_chance, min_max, normalized_cost
-from .quantities import ACCURACY, Score, costs, quantity
+from .quantities import ACCURACY, Score, cost_value, costs, quantity, static_costs
 from .ranked_net import RankedNet
 
 
@@ -117,7 +120,6 @@ def title(objective: str) -> str:
 
 
 def _check_count(named: Collection[str], given: object) -> None:
-    """Raise InputError unless there are two or three objectives, all different."""
     if not (len(named) == len({*map(column, named)}) and len(named) in (2, 3)):
         rule = f"two or three different ones of {', '.join((ACCURACY, *costs()))}, NUMBER@DEVICE, or metrics of the run"
         raise InputError(f"objectives: {rule}, got {short_repr(given)}")
@@ -142,7 +144,7 @@ def spent_on_evaluation(record: Record) -> int:
 def train_flops(record: Record) -> int | None:
     """FLOPs of training the net once, and what it inherited from: 6 x MACs x images seen, 2 forward and 4 backward.
 
-    As `Cost.training_flops` and the lineage of a record count them. None where steps, batch or ancestors are unknown.
+    As `training_flops` and the lineage of a record count them. None where steps, batch or ancestors are unknown.
     """
     own, inherited = own_flops(record), record.lineage.get("flops") if record.lineage else 0
     return own + inherited if own and inherited is not None else None
@@ -163,3 +165,31 @@ def train_seconds(record: Record, by_trial: Mapping[int, Record]) -> float | Non
         if parent is None:
             return None
         ancestor = parent
+
+
+class Limits(dict[str, float]):
+    """The largest costs allowed, by name: in closed form, "latency_ms" or NUMBER@DEVICE."""
+
+    def broken(self, known: Mapping[str, Any]) -> dict[str, float]:
+        """By which share each limit is broken, of those that are, by costs or totals; an unknown cost breaks none."""
+        costs = {name: cost_value(name, known) or 0.0 for name in self}
+        return {name: costs[name] / most - 1 for name, most in self.items() if costs[name] > most}
+
+    @property
+    def static(self) -> Limits:
+        """Those on costs in closed form."""
+        return Limits({name: most for name, most in self.items() if name in static_costs()})
+
+    @property
+    def measured(self) -> Limits:
+        """Those on what is measured."""
+        return Limits({name: most for name, most in self.items() if name not in static_costs()})
+
+    @classmethod
+    def of_run(cls, folder: Path) -> Limits:
+        """The limits of a run; InputError if its run.json is broken."""
+        limits = read_settings(folder).get("settings", {}).get("limits") or {}
+        for name in limits:
+            if not is_number_of_device(name):
+                check_choice(f"{folder / 'run.json'}: limits", name, costs())
+        return cls(limits)

@@ -19,9 +19,8 @@ from ..runs.retrained import retrained
 from ..runs.status import Status
 from ..runs.store import read_data_facts, read_records, read_settings
 from .front import ExtraResults, Leaderboard, rank_rows
-from .limits import Limits
 from .metric import run_metric
-from .objectives import RankingQuery
+from .objectives import Limits, RankingQuery
 from .quantities import ACCURACY, LATENCY, costs
 from .verdict import RECOMMENDED, pick, recommended
 

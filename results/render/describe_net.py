@@ -6,8 +6,9 @@ Our nets' costs come from closed formulas, timm's from counting. Reads records; 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -28,14 +29,61 @@ from ..runs.record import Record
 from ..runs.retrained import retrained, summary_line
 from ..runs.run_spec import run_and_trial
 from ..runs.status import Status
-from ..runs.store import find_run, read_data_facts, read_records
-from .confusion import confusion_lines, per_class, read_confusion
+from ..runs.store import find_run, read_data_facts, read_records, weights_file
 from .drawing import net_drawing, net_svg, write_svg
 from .tables import costs_text
 from .terminal import plain
 
+if TYPE_CHECKING:
+    import numpy as np
+
+
+SHOWN = 8  # classes, and pairs of classes
 IMAGENET = ((224, 224), 1000, 3)
 SCORES_WIDTH = 80  # characters: more scores are a row each
+
+
+def read_confusion(folder: Path, record: Record, classes: int) -> np.ndarray | None:
+    """Validation images of class (row) taken for class (column), (K, K); None where there is no whole file of them."""
+    path = weights_file(folder, record).with_suffix(".npz")
+    if not path.exists():
+        return None
+    from ..runs.arrays import read_array, unless_damaged
+
+    def fits(shape: tuple[int, ...], dtype: np.dtype) -> bool:
+        return shape == (classes, classes) and dtype.kind in "iu"
+
+    expected = f"a confusion of classes, {classes}x{classes} whole numbers"
+    return unless_damaged(
+        partial(read_array, path, "val", fits, expected), f"{record.name} is shown without its classes"
+    )
+
+
+def per_class(confusion_KK: np.ndarray, classes: list[str]) -> list[dict[str, Any]]:
+    """Images and accuracy of each class; None for one without images."""
+    counts, right = confusion_KK.sum(1).tolist(), confusion_KK.diagonal().tolist()
+    return [
+        {"class": name, "images": n, "accuracy": hit / n if n else None}
+        for name, n, hit in zip(classes, counts, right, strict=True)
+    ]
+
+
+def mistakes(confusion_KK: np.ndarray, most: int) -> list[tuple[int, int, int]]:
+    """The commonest mistakes: the class, what it was taken for, and how many images."""
+    wrong_KK = confusion_KK.astype("int64")
+    wrong_KK.flat[:: len(wrong_KK) + 1] = 0  # the diagonal
+    order = (-wrong_KK).argsort(axis=None, kind="stable")[:most].tolist()
+    pairs = [divmod(at, len(wrong_KK)) for at in order if wrong_KK.flat[at]]
+    return [(a, b, int(wrong_KK[a, b])) for a, b in pairs]
+
+
+def confusion_lines(confusion_KK: np.ndarray, classes: list[str]) -> list[str]:
+    """The worst classes, and the commonest mistakes."""
+    rows = [row for row in per_class(confusion_KK, classes) if row["images"]]
+    rows.sort(key=lambda row: row["accuracy"])
+    weakest = ", ".join(f"{row['class']} {row['accuracy']:.2f}" for row in rows[:SHOWN])
+    confused = ", ".join(f"{classes[a]} as {classes[b]} ({n})" for a, b, n in mistakes(confusion_KK, SHOWN))
+    return [f"weakest classes: {weakest}", f"commonest mistakes: {confused or 'none'}"]
 
 
 @dataclass(frozen=True)
@@ -195,7 +243,6 @@ def trial_facts(folder: Path, trial: int) -> dict[str, Any]:
 
 
 def _rising(folder: Path, record: Record, metric: Metric) -> bool | None:
-    """Whether it still rose at its end, as the leaderboard has it."""
     images = validation_images(folder)
     return still_rose(record, images, metric, noise_of(read_records(folder), metric, images, retrained(folder)))
 

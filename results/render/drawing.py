@@ -267,5 +267,4 @@ def _text(x: float, y: float, text: str, kind: str = "n-t") -> str:
 
 
 def _tenth(number: float) -> str:
-    """A coordinate to a tenth of a pixel."""
     return f"{round(number, 1):g}"

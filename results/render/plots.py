@@ -64,7 +64,6 @@ def draw(rows: Sequence[dict[str, Any]], spec: PlotSpec, path_stem: Path) -> lis
 
 
 def _drawable(rows: Sequence[dict[str, Any]], spec: PlotSpec) -> list[dict[str, Any]]:
-    """The rows that have both x and y."""
     if rows:
         check_choice("x", spec.x, rows[0])
         check_choice("y", spec.y, [name for name, value in rows[0].items() if is_spread(value)])
@@ -132,7 +131,6 @@ def _figure(rows: Sequence[dict[str, Any]], spec: PlotSpec) -> Figure:
 def _draw_curve(
     axes: Axes, xs: Sequence[float], means: Sequence[dict[str, Any]], joined: bool, looks: dict[str, Any]
 ) -> None:
-    """Means with their intervals, where there are any, as a line or as points."""
     ys = [m["mean"] for m in means]
     lows, highs = ([math.nan if m[side] is None else m[side] for m in means] for side in ("low", "high"))
     if joined:

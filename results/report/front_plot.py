@@ -83,18 +83,13 @@ def _caption(run: Run) -> str:
     )
 
 
-def family_in(record: Record) -> str:
-    """Baseline, reference or the family, and the kind of the net's weights if it was not trained alone."""
-    name = record.kind if record.kind in REFERENCE_KINDS else record.family
-    return name + ("" if record.weights == "alone" else f" ({WEIGHT_NAMES[record.weights]})")
-
-
 def _nets_series(run: Run) -> list[Series]:
-    """All nets, one series for each name of the legend."""
     groups: dict[str, list[tuple[int, Record]]] = {}
     for i, record in enumerate(run.nets):
         if run.cost(record):
-            groups.setdefault(EARLY if record.status == Status.PRUNED else family_in(record), []).append((i, record))
+            name = record.kind if record.kind in REFERENCE_KINDS else record.family
+            name += "" if record.weights == "alone" else f" ({WEIGHT_NAMES[record.weights]})"
+            groups.setdefault(EARLY if record.status == Status.PRUNED else name, []).append((i, record))
     names = ["baseline", "reference", *FAMILY_LOOKS]
     order = [*names, *(f"{name} ({how})" for how in WEIGHT_NAMES.values() for name in names)]
     series = []

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import csv
 import json
+import shutil
 from functools import partial
 from html import escape
 from importlib import resources
@@ -16,12 +18,11 @@ from ..ranking.metric import as_shown
 from ..ranking.quantities import quantity, static_costs
 from ..ranking.verdict import recommended, verdict_of
 from ..render.tables import gain_text, short
+from ..render.terminal import csv_cell
 from ..runs.nets import trained_nets
-from .assets import write_assets
-from .elements import Picture, Plot, Section, is_empty
+from .elements import Matrix, Picture, Plot, Section, Table, is_empty, style
 from .front_plot import front_plots
 from .genes import attention_plot, common_table, importance_parts
-from .marks import style
 from .run import Run, open_run
 from .search_progress import (
     Change,
@@ -170,13 +171,11 @@ def _filled(sections: list[Section]) -> list[Section]:
 
 
 def _empty(sections: list[Section]) -> list[tuple[str, str]]:
-    """Titles of the parts that are not shown, and why."""
     parts = [part for section in sections for part in section.parts if not isinstance(part, Picture)]
     return [(part.title, part.caption) for part in parts if is_empty(part)]
 
 
 def _both_sizes(plot: Plot) -> tuple[str, str]:
-    """A plot for a wide page and for a narrow one."""
     lying = 56 + 22 * len(plot.series[0].x) if plot.sideways else 0  # pixels of height
     wide, narrow = DESK.get(plot.name, DESK_PLOT), PHONE.get(plot.name, PHONE_PLOT)
     return plot_svg(plot, wide[0], lying or wide[1], False), plot_svg(plot, narrow[0], lying or narrow[1], False)
@@ -205,3 +204,61 @@ def _cell_text(metric: str, name: str, row: dict[str, Any]) -> str:
     if name in (metric, "±", "nested", "retrained", "test"):
         return f"{value:.4f}"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def write_assets(folder: Path, run: Run, sections: list[Section]) -> list[Path]:
+    """Write NAME.csv and NAME.parquet of all plots, tables and nets; return their paths. InputError if it cannot."""
+    written: list[Path] = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for part in (part for section in sections for part in section.parts):
+            if isinstance(part, Plot) and part.series:
+                points = [(s.name, x, y) for s in part.series for x, y in zip(s.x, s.y, strict=True) if y is not None]
+                written += _write_frame(folder / part.name, ["series", "x", "y"], points)
+            elif isinstance(part, Matrix) and part.names:
+                cells = [(name, *row) for name, row in zip(part.names, part.counts, strict=True)]
+                written += _write_frame(folder / part.name, ["class", *part.names], cells)
+            elif isinstance(part, Table) and part.rows:
+                rows = [tuple(row.values()) for row in part.rows]
+                written += _write_frame(folder / part.name, list(part.rows[0]), rows)
+            elif isinstance(part, Picture) and part.path:
+                written += _copy_picture(part.path, folder)
+        names = [*net_columns(), *(f"gene_{name}" for name in run.genes)]
+        every = [(net_row(run, r), [r.genes.get(name) for name in run.genes]) for r in run.nets]
+        return written + _write_frame(folder / "all_nets", names, [(*row, *genes) for row, genes in every])
+    except OSError as error:
+        raise InputError(f"assets: {folder} cannot be written to ({error.strerror or error})") from None
+    except csv.Error as error:
+        raise InputError(f"assets: a table of explain is no CSV ({error})") from None
+
+
+def _write_frame(stem: Path, names: list[str], rows: list[tuple[Any, ...]]) -> list[Path]:
+    """Write a table; a column that is not all numbers becomes text, as Parquet wants one type a column."""
+    import pandas as pd
+
+    from ..runs.frame import as_text
+
+    columns: dict[str, list[Any]] = {}
+    for i, name in enumerate(names):
+        values = [row[i] for row in rows]
+        if not all(value is None or isinstance(value, int | float) for value in values):
+            values = [None if value is None else as_text(value) for value in values]
+        columns[as_text(name)] = values
+    frame, table, parquet = pd.DataFrame(columns), Path(f"{stem}.csv"), Path(f"{stem}.parquet")
+    frame.map(csv_cell).rename(columns=csv_cell).to_csv(table, index=False)
+    frame.to_parquet(parquet)
+    return [table, parquet]
+
+
+def _copy_picture(path: Path, folder: Path) -> list[Path]:
+    """Copy a picture of `alternas explain` and its table, whose cells are escaped again: anyone may have written it."""
+    table, copies = path.with_suffix(".csv"), [folder / f"explain_{path.name}"]
+    shutil.copyfile(path, copies[0])
+    if table.is_file():
+        copies.append(folder / f"explain_{table.name}")
+        with (
+            open(table, encoding="utf-8", newline="", errors="replace") as theirs,
+            open(copies[1], "w", encoding="utf-8", newline="") as ours,
+        ):
+            csv.writer(ours).writerows(map(csv_cell, row) for row in csv.reader(theirs))
+    return copies

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -205,12 +205,6 @@ def used_genes(record: Record, net: Genotype | None) -> dict[str, Any]:
     return {name: value for name, value in record.genes.items() if not _is_dormant(name, net, record.genes)}
 
 
-@cache
-def _option_names() -> frozenset[str]:
-    """Names of the options of all kinds of blocks."""
-    return frozenset(name for spec in BLOCKS.values() for name in spec.options)
-
-
 def _is_dormant(name: str, net: Genotype, genes: Mapping[str, Any]) -> bool:
     """Whether a gene certainly makes no difference to a net, as far as its name tells."""
     kinds = {stage.block for stage in net.stages if len(stage.places) < stage.depth}
@@ -220,7 +214,7 @@ def _is_dormant(name: str, net: Genotype, genes: Mapping[str, Any]) -> bool:
         return _is_dormant_in_stage(found[1], int(found[2]), net, genes)
     if name in OF_ENCODER:
         return net.encoder is None
-    if name in _option_names():
+    if any(name in spec.options for spec in BLOCKS.values()):
         return not any(name in BLOCKS[kind].options for kind in kinds)
     if name == "mlp_ratio":
         return net.encoder is None and not any(BLOCKS[kind].has_mlp for kind in kinds)

@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Any
 
 from ..ranking.metric import floor_name, score_range, trained_scores
-from ..ranking.objectives import spent_on_training
+from ..ranking.objectives import spent_on_evaluation, spent_on_training
 from ..ranking.pareto import above_chance, dominated_volume, normalized_cost
 from ..render.tables import short
 from ..runs.record import Record
@@ -39,8 +39,9 @@ def hypervolume_plots(run: Run, changes: list[Change]) -> list[Plot]:
     plots = [Plot("hypervolume_time", "Hypervolume over time", x, "hypervolume", caption, over_time)]
     if changes and flops[-1] > 0:
         series = [Series("hypervolume", flops, areas, "steps", BLUE)]
-        title, caption = "Hypervolume over compute", "The same over FLOPs of training: 6 x MACs x images seen."
-        plots.append(Plot("hypervolume_compute", title, "FLOPs of training, summed", "hypervolume", caption, series))
+        caption = "The same over FLOPs: 6 x MACs x images of training, 2 x MACs x images of evaluation and of probes."
+        title, x = "Hypervolume over compute", "FLOPs, summed"
+        plots.append(Plot("hypervolume_compute", title, x, "hypervolume", caption, series))
     return plots
 
 
@@ -58,7 +59,7 @@ def hypervolumes(run: Run) -> list[Change]:
     scores = score_range(run.metric, run.data, trained_scores(run.records))
     seconds = elapsed(run.records) or list(accumulate(r.seconds for r in run.records))
     # What a net took itself, all its seeds: summed over a run, ancestors count once.
-    flops = list(accumulate(map(spent_on_training, run.records)))
+    flops = list(accumulate(spent_on_training(r) + spent_on_evaluation(r) for r in run.records))
     front, changes = list[tuple[float, float]](), [(0.0, 0.0, 0.0)]
     for record, second, flop in zip(run.records, seconds, flops, strict=True):
         row = run.row_of.get(run.best_of.get(record.trial, -1))

@@ -13,7 +13,7 @@ from ..analysis_tools.index import FOLDER, INDEX, read_index
 from ..ranking.quantities import ACCURACY, cost_value, quantity, static_costs
 from ..ranking.ranked_net import RankedNet
 from ..ranking.verdict import recommended
-from ..render.confusion import mistakes, per_class, read_confusion
+from ..render.describe_net import mistakes, per_class, read_confusion
 from ..render.tables import list_text, tuned_columns
 from ..runs.record import REFERENCE_KINDS, Record
 from .elements import Matrix, Picture, Table
@@ -115,7 +115,6 @@ def net_row(run: Run, record: Record) -> list[Any]:
 
 
 def _note(run: Run, row: RankedNet | None) -> str | None:
-    """A net's marks and the results of its retrainings."""
     if row is None:
         return None
     notes, again = [note_of(row)] if note_of(row) else [], row.retrained_accuracy
@@ -242,7 +241,6 @@ def provenance_tables(run: Run) -> list[Table]:
 
 
 def _flat(facts: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested facts with dots between the names."""
     flat: dict[str, Any] = {}
     for name, value in facts.items():
         inner = isinstance(value, dict) and value

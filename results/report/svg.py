@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from html import escape
 
 from .axes import Axis, linear_axis, log_axis, placed_labels
-from .elements import Matrix, Plot, Series
-from .marks import bars_path, line_path, marks_path, style
+from .elements import Matrix, Plot, Series, bars_path, line_path, marks_path, style
 
 LETTER, LEGEND, LINE = 6.5, 6.9, 16  # pixels of a digit, of a letter, of a line of text
 WIDTH, HEIGHT = 720, 400  # of a picture for which nobody says
@@ -25,8 +24,8 @@ RIGHT, TOP = 14, 6
 def plot_svg(plot: Plot, width: int = WIDTH, height: int = HEIGHT, alone: bool = True) -> str:
     """The picture of a plot that has series; a long legend adds to its height.
 
-    One that is `alone` needs its style and leaves hidden series out; else it is part of a page that has `marks.style`,
-    and a script that shows them.
+    One that is `alone` needs its style and leaves hidden series out; else it is part of a page that has
+    `elements.style`, and a script that shows them.
     """
     shown = [series for series in plot.series if not (alone and series.hidden)]
     legend, top = (
@@ -81,14 +80,12 @@ def _sample(series: Series, x: float, y: float) -> str:
 
 
 def _look(series: Series) -> str:
-    """Classes of a mark or a line."""
     if series.kind in ("line", "steps"):
         return " p-dash" * (series.look == "dotted") + " p-quiet" * series.quiet
     return "p-dotted" * (series.look == "dotted") if series.kind == "rings" else f"p-{series.look}"
 
 
 def _frame(x: Axis, y: Axis, title: str) -> list[str]:
-    """Grid, ticks and the title of x."""
     lines = "".join(f"M{x.start:.1f} {y.at(tick):.1f}H{x.end:.1f}" for tick in y.ticks)
     lines += "".join(f"M{x.at(tick):.1f} {y.end:.1f}V{y.start:.1f}" for tick in x.ticks)
     pieces = [f'<path class="p-g p-grid" d="{lines}"/>']
@@ -98,7 +95,6 @@ def _frame(x: Axis, y: Axis, title: str) -> list[str]:
 
 
 def _draw_points(plot: Plot, shown: Sequence[Series], size: tuple[int, int, float]) -> list[str]:
-    """Points, rings, lines and steps on two numeric axes."""
     width, height, top = size
     seen = [series for series in shown if not series.hidden] or shown
     xs = [x for series in seen for x, y in zip(series.x, series.y, strict=True) if y is not None]
@@ -116,7 +112,6 @@ def _draw_points(plot: Plot, shown: Sequence[Series], size: tuple[int, int, floa
 
 
 def _drawn(series: Series, x: Axis, y: Axis, crowd: bool) -> str:
-    """One series as paths; what lies beyond the axes is left out."""
     if series.kind in ("line", "steps"):
         line = line_path(
             (None if b is None else (x.at(a), y.at(b)) for a, b in zip(series.x, series.y, strict=True)),
@@ -156,7 +151,6 @@ def _draw_bars(plot: Plot, shown: Sequence[Series], size: tuple[int, int, float]
 
 
 def _names_below(labels: Sequence[str], x: Axis, bottom: float) -> list[str]:
-    """Names under bars, on two lines by turns where they are too long for one."""
     band = (x.end - x.start) / len(labels)
     turns = LETTER * max(map(len, labels)) > band
     fit = max(3, int((2 if turns else 1) * band / LETTER))
@@ -187,7 +181,7 @@ def _bars(plot: Plot, shown: Sequence[Series], x: Axis, y: Axis, count: int) -> 
 
 
 def matrix_svg(matrix: Matrix, width: int) -> str:
-    """The picture of a matrix that has names, at most `width` wide, as part of a page that has `marks.style`.
+    """The picture of a matrix that has names, at most `width` wide, as part of a page that has `elements.style`.
 
     Columns are as wide as their names; where there is no room for that, names stand upright.
     """

@@ -63,7 +63,6 @@ def _files(folder: Path, record: Record) -> Sequence[Path]:
 
 
 def _read(path: Path) -> tuple[np.ndarray, np.ndarray] | None:
-    """Labels and guesses; None where there are none."""
     if not path.exists():
         return None
     from .arrays import has_array, read_array

@@ -141,7 +141,7 @@ class ExportFacts(TypedDict):
     mean: list[Number]
     std: list[Amount]
     image_size: Annotated[list[int], Meta(min_length=2, max_length=2)]
-    white_level: NotRequired[Amount]
+    white_level: NotRequired[Amount | None]
 
 
 def _exported(folder: Path) -> dict[str, Any]:
@@ -170,7 +170,6 @@ def _loaded(
 
 
 def _from_timm(name: str, size: Map | None) -> LoadedWeights:
-    """timm's net with its weights, downloaded."""
     config = config_of(name)
     if not config.has_weights:
         raise InputError(f"timm has no weights for {name!r}")

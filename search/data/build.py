@@ -35,10 +35,8 @@ from .dataset import (
     RawSplit,
     Split,
 )
-from .forms import describe_forms, levels_in_use, notes_of
-from .groups import group_numbers
-from .images import FORM, check_all, read_all, survey
-from .splits import SEED, Places, moments, places_of, skip_advice, warn_of_no_label
+from .images import FORM, check_all, describe_forms, levels_in_use, notes_of, read_all, survey
+from .splits import SEED, Places, group_numbers, moments, places_of, skip_advice, warn_of_no_label
 
 LARGEST_KEPT = 96  # px; pictures that all have one size up to this keep it
 USUAL_SIZE = (224, 224)
@@ -132,7 +130,10 @@ def _shared(
     name: str, read: dict[str, _ReadPart], places: Places, groups: dict[str, np.ndarray] | None
 ) -> dict[str, Any]:
     """Log what other splits share with train, images of equal pixels or groups, and return notes of it."""
-    marks = {part: _marks(one.values) for part, one in read.items()}
+    marks = {  # a number for each image, equal where images are: their checksum, or a hash of the pixels
+        part: one.values if one.values.ndim == 1 else np.array([hash(x.tobytes()) for x in one.values], np.int64)
+        for part, one in read.items()
+    }
     notes = dict[str, Any]()
     for what, of, hint in (
         ("twice", marks, "--group-by keeps together what belongs together" if places["train"][0] == "all" else ""),
@@ -148,15 +149,7 @@ def _shared(
     return notes
 
 
-def _marks(values: np.ndarray) -> np.ndarray:
-    """A number for each image, equal where images are: of images or of their checksums."""
-    if values.ndim == 1:
-        return values
-    return np.array([hash(image.tobytes()) for image in values], np.int64)
-
-
 def _read_array(name: str, part: RawSplit) -> _ReadPart:
-    """The images of an array that are not broken."""
     assert isinstance(part.images, np.ndarray)
     whole_N = np.setdiff1d(np.arange(len(part.images)), [*part.broken])
     images, y_N = (part.images[whole_N], part.y_N[whole_N]) if part.broken else (part.images, part.y_N)
@@ -204,13 +197,11 @@ def _without_empty(
 
 
 def _spec(config: DataConfig, sources: Sequence[ImageSource]) -> ImageSpec:
-    """The form that pictures are brought to, by a sample of them."""
     sizes, grey = survey(sources, SURVEYED)
     return ImageSpec(config.image_size or _usual_size(config.name, sizes), 1 if grey and sizes else 3)
 
 
 def _describe(config: DataConfig, spec: ImageSpec, parts: dict[str, _ReadPart], total: int) -> str:
-    """Describe the pictures of a set in words."""
     chosen = "" if config.image_size else ", which --image-size changes"
     sampled = f"; size and channels go by a sample of {SURVEYED} of {total:,}" if total > SURVEYED else ""
     return describe_forms(spec, np.concatenate([part.form_N for part in parts.values()]), chosen) + sampled
@@ -233,7 +224,6 @@ def _usual_size(name: str, sizes: Sequence[tuple[int, int]]) -> tuple[int, int]:
 
 
 def _read_parts(config: DataConfig, raw: RawDataset, spec: ImageSpec, report: Report) -> dict[str, _ReadPart]:
-    """Read the pictures of all parts, into arrays if these fit in memory."""
     sources = {name: part.images for name, part in raw.parts.items() if not isinstance(part.images, np.ndarray)}
     bytes_in_all = sum(map(len, sources.values())) * spec.channels * math.prod(spec.size)
     in_memory = config.loader == "memory" or (config.loader == "auto" and bytes_in_all <= MEMORY_LIMIT)

@@ -82,7 +82,11 @@ def connect(address: str) -> None:
             _start()
         else:
             _join(address)
-            _warn_of_uncounted_gpus()
+            if not ray.cluster_resources().get("GPU") and (seen := torch_gpus()):
+                rule = (
+                    f"torch sees {seen} on this machine: nets train on CPUs; ray start --num-gpus {seen} has them used"
+                )
+                logging.getLogger("alternas").warning("the Ray cluster counts no GPUs, %s", rule)
     except InputError:
         raise
     except (ConnectionError, ValueError) as error:
@@ -114,12 +118,6 @@ def torch_gpus() -> int:
     import torch
 
     return torch.cuda.device_count()
-
-
-def _warn_of_uncounted_gpus() -> None:
-    if not ray.cluster_resources().get("GPU") and (seen := torch_gpus()):
-        rule = f"torch sees {seen} on this machine: nets train on CPUs; ray start --num-gpus {seen} has them used"
-        logging.getLogger("alternas").warning("the Ray cluster counts no GPUs, %s", rule)
 
 
 def _is_installed(library: str) -> bool:

@@ -6,11 +6,11 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import ray
 from ray.exceptions import RayError
@@ -39,6 +39,7 @@ MIN_FREE = 2**30  # bytes; a search writes checkpoints and weights
 STEPS = 2  # of the tiny trial
 NODE_SECONDS = 300  # for all checks of a node; importing torch from a slow disk can take a minute
 TOKEN = "alternas-doctor"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -83,12 +84,17 @@ def look(node: str, inputs: CheckInputs, counted: Node) -> list[Check]:
 
 def checked(node: str, check: str, find: Callable[[], str]) -> Check:
     """Run a check: what `find` returns, or the error that says why it failed."""
+    return Check(node, check, *outcome(find))
+
+
+def outcome(find: Callable[[], T]) -> tuple[bool, T | str]:
+    """What a check finds, or the error that says why it failed."""
     try:
-        return Check(node, check, True, find())
+        return True, find()
     except (OperationError, InputError) as error:
-        return Check(node, check, False, one_line(error))
+        return False, one_line(error)
     except (OSError, RuntimeError, ImportError, ValueError) as error:
-        return Check(node, check, False, f"{type(error).__name__}: {one_line(error)}")
+        return False, f"{type(error).__name__}: {one_line(error)}"
 
 
 def _versions(driver: dict[str, str]) -> str:
@@ -170,14 +176,18 @@ def _trial(digits: DataSet) -> str:
 
 def drawn(checks: Sequence[Check]) -> Table:
     """The checks as a table, a section for each node."""
+    nodes = ["", *(check.node for check in checks)]
+    shown = [("" if before == check.node else check.node, check) for before, check in zip(nodes, checks, strict=False)]
+    return checks_table(("node", "check"), [((node, check.check), check.ok, check.found) for node, check in shown])
+
+
+def checks_table(names: Sequence[str], rows: Iterable[tuple[Sequence[str], bool, str]]) -> Table:
+    """What checks found, behind the columns that say which they are."""
     table = Table(box=None, pad_edge=False)
-    for name in ("node", "check", "", "found"):
+    for name in (*names, "", "found"):
         table.add_column(name, overflow="fold")
-    before = ""
-    for check in checks:
-        mark = Text("ok") if check.ok else Text("NO", style="bold red")
-        table.add_row(check.node if check.node != before else "", check.check, mark, plain(check.found))
-        before = check.node
+    for which, ok, found in rows:
+        table.add_row(*which, Text("ok") if ok else Text("NO", style="bold red"), plain(found))
     return table
 
 

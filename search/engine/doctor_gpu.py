@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
 import torch
-from rich.table import Table
-from rich.text import Text
 
 from ...archs.errors import InputError, OperationError
-from ...results.render.terminal import plain
 from ..data.dataset import DataConfig
-from ..data.images import one_line
 from ..data.load import load
 from . import doctor_gpu_speed as speed
+from .doctor import outcome
 from .doctor_gpu_cards import two_cards
 from .doctor_gpu_checks import CHECKS, Found
 from .gpu_share import keep_share
@@ -67,15 +64,9 @@ def examine_gpu(data: str, effort: speed.Effort | None = None) -> Iterator[GpuCh
 
 def checked(name: str, find: Callable[[], Found]) -> GpuCheck:
     """Run a check; an error is what it found."""
-    try:
-        found = find()
-    except (OperationError, InputError) as error:
-        return GpuCheck(name, False, one_line(error))
-    except (OSError, RuntimeError, ImportError, ValueError) as error:
-        return GpuCheck(name, False, f"{type(error).__name__}: {one_line(error)}")
-    finally:
-        torch.cuda.empty_cache()
-    return GpuCheck(name, True, found.text, found.figures)
+    ok, found = outcome(find)
+    torch.cuda.empty_cache()
+    return GpuCheck(name, ok, found) if isinstance(found, str) else GpuCheck(name, ok, found.text, found.figures)
 
 
 def card(device: torch.device) -> Found:
@@ -94,14 +85,3 @@ def card(device: torch.device) -> Found:
     if (ones @ ones).sum().item() != 64**3:
         raise OperationError(f"{properties.name} multiplies wrongly")
     return Found(f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB, {figures['cards']} there", figures)
-
-
-def drawn_gpu(checks: Sequence[GpuCheck]) -> Table:
-    """The checks as a table."""
-    table = Table(box=None, pad_edge=False)
-    for name in ("check", "", "found"):
-        table.add_column(name, overflow="fold")
-    for check in checks:
-        mark = Text("ok") if check.ok else Text("NO", style="bold red")
-        table.add_row(check.check, mark, plain(check.found))
-    return table

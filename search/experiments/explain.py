@@ -8,20 +8,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console, Group, RenderableType
+from timm import get_pretrained_cfg
+from torch import nn
 
-from ...archs import InputError
+from ...archs import InputError, OperationError
 from ...archs.errors import check_choice, check_count, is_whole
+from ...archs.timm import create
+from ...archs.timm.weights_files import timm_pretrained
+from ...archs.timm_net import TIMM, TimmNet
 from ...results.analysis.registry import ANALYSES, analyse, chosen
 from ...results.analysis_tools.comparison import NetFacts, compare_nets
 from ...results.analysis_tools.findings import Finding, findings_table
 from ...results.analysis_tools.index import FOLDER, Explained, open_folder, write_index
-from ...results.analysis_tools.inputs import AnalysisInput
+from ...results.analysis_tools.inputs import AnalysisInput, Images
 from ...results.analysis_tools.output import write_results
 from ...results.analysis_tools.trends import TRENDS
 from ...results.ranking.metric import as_shown, run_metric
@@ -32,9 +37,10 @@ from ...results.runs.nets import best_weights, trained_nets
 from ...results.runs.record import Record
 from ...results.runs.retrained import retrained
 from ...results.runs.run_spec import parse_run_spec
-from ...results.runs.store import read_data_facts, read_records, read_settings
+from ...results.runs.store import plain_name, read_data_facts, read_records, read_settings
 from ...results.runs.trained_weights import select_net, trained_weights
-from ..data.load import one_class_each, track
+from ..data.dataset import DataConfig, DataSet
+from ..data.load import load_at, one_class_each, track
 from .explain_study import StudyNet, study_nets, study_parts
 from .studies import STUDIES
 from .trained_nets import TrainedNet, analysis_context, data_of, threads_for
@@ -137,7 +143,6 @@ def _nets(config: Explain, run: Path, trial: int | None) -> list[TrainedNet]:
 
 
 def _other(text: str, run: Path, record: Record) -> TrainedNet:
-    """The net of `against`."""
     if text == ZOO:
         trained = map(best_weights, trained_nets(read_records(run)))
         plain = [r for r in trained if r.kind == "baseline" and r.key != record.key]
@@ -172,10 +177,59 @@ def net_parts(names: list[str], inputs: list[AnalysisInput], folder: Path, conso
 
 
 def _compared(run: Path, nets: Sequence[TrainedNet], parts: Sequence[Explained]) -> dict[str, Any]:
-    """The two nets compared by what the analyses found."""
     noise = noise_of(read_records(run), retrained=retrained(run))
     of = [
         NetFacts(net.name, net.record.accuracy, max(1, len(net.record.accuracies)), net.record.cost["macs"])
         for net in nets
     ]
     return compare_nets(of, parts, noise and noise.sd, run_metric(run).points)
+
+
+def explain_timm(config: Explain, data: DataConfig, console: Console) -> dict[str, Any]:
+    """Explain timm:NAME, which is of no run; pictures are read at the net's own size unless one is asked for."""
+    if config.against:
+        raise InputError(f"explain: {config.net} is of no run, which --against is for")
+    name = config.net.removeprefix(TIMM)
+    create(name, num_classes=1)  # refused before the data are read
+    known: Any = get_pretrained_cfg(name)
+    images = load_at(data, lambda _: known.input_size[-1] if known else None, console)
+    net, weights = _with_weights(name, images)
+    console.print(f"{config.net}: {weights}", highlight=False, markup=False, soft_wrap=True)
+    context = analysis_context(images, config.samples, torch.device(config.device))
+    shown = _normalised(context.images, known, images) if weights.startswith("pretrained") else context.images
+    subject = AnalysisInput(config.net, net.to(config.device).eval(), shown)
+    folder = open_folder(config.out or Path(plain_name("explain", name)))
+    facts = {
+        "run": "",
+        "nets": [{"name": config.net, "trial": None, "key": TimmNet(name.split(".")[0]).key, "accuracy": None}],
+        "weights": weights,
+        "data": images.name,
+        "images": len(shown),
+        "folder": str(folder),
+    }
+    return write_index(folder, facts, net_parts(chosen(config.analyses), [subject], folder, console))
+
+
+def _with_weights(name: str, data: DataSet) -> tuple[nn.Module, str]:
+    sizes: dict[str, Any] = {
+        "num_classes": len(data.classes), "in_chans": data.in_chans, "image_size": data.image_size,
+    }  # fmt: skip
+    known: Any = get_pretrained_cfg(name)
+    with torch.random.fork_rng([]):
+        torch.manual_seed(0)
+        if not (known and known.has_weights):
+            return create(name, **sizes), "fresh weights: timm has none for it"
+        try:
+            net = timm_pretrained(name, **sizes)
+        except OperationError as error:
+            return create(name, **sizes), f"fresh weights: {error}"
+    head = "" if known.num_classes == len(data.classes) else f", but a fresh head for {len(data.classes)} classes"
+    return net, f"pretrained weights {known.architecture}.{known.tag}{head}"
+
+
+def _normalised(images: Images, known: Any, data: DataSet) -> Images:
+    """The images as the pretraining normalised its own."""
+    if len(known.mean) != data.in_chans or not data.white_level:
+        return images
+    mean_C, std_C = (torch.tensor(of, dtype=torch.float32).to(images.x_NCHW) for of in (known.mean, known.std))
+    return replace(images, mean_C=mean_C, std_C=std_C)

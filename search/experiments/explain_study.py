@@ -96,7 +96,6 @@ def reference(name: str, net: StudyNet, nets: Sequence[StudyNet]) -> StudyNet | 
 
 
 def _found(name: str, net: StudyNet, other: StudyNet | None, context: AnalysisContext) -> Found | str:
-    """Rows and findings of an analysis of a net, or why there are none."""
     if other is None and name.startswith("cka"):
         return "no other training to hold it against"
 

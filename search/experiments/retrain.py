@@ -11,9 +11,8 @@ from rich.console import Console
 from ...archs import InputError
 from ...archs.errors import MAX_SEEDS, check_count
 from ...archs.timm_net import net_from_dict
-from ...results.ranking.limits import Limits
 from ...results.ranking.metric import Metric, run_metric
-from ...results.ranking.objectives import RankingQuery, title
+from ...results.ranking.objectives import Limits, RankingQuery, title
 from ...results.ranking.quantities import cost_value
 from ...results.ranking.remarks import why_empty
 from ...results.ranking.run_leaderboard import costs_of, leaderboard_of

@@ -1,19 +1,34 @@
-"""The papers' studies, a row each: a plan, which yields trainings, and how their table is drawn."""
+"""The papers' studies, a row each: a plan, which yields trainings, and how its table is drawn; and what runs one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
+from pathlib import Path
 from typing import Any
+
+from rich.console import Console, Group, RenderableType
 
 from ...archs import InputError, static_cost
 from ...archs.cost import training_flops
-from ...results.render.experiment import PlotSpec
+from ...archs.errors import check_choice
+from ...results.render.experiment import PlotSpec, seed_noise, study_csv, study_json, study_rows, study_table
+from ...results.render.plots import draw
+from ...results.render.terminal import plain
+from ...results.runs.status import Status
+from ...results.runs.store import plain_name, run_folder, write_json
 from ..training.episodes import metric_name
 from ..training.job import QUERIES, FewShot, InitWeights
-from .plan import Training
-from .study_nets import StudySetting, with_grid
+from .plan import ExperimentContext, Training
+from .run_plan import ExperimentConfig, run_experiment
+from .study_nets import CNNS, StudySetting, with_grid
+
+SHOTS = (1, 5)
+PLACES = ("stem", "layers", "shared")
+VIT, ALTERNET, BIT = "Dosovitskiy et al., 2021", "Park & Kim, 2022", "Kolesnikov et al., 2020"
+RAGHU = "Raghu et al., 2021"
+FIT = ("accuracy", "train_accuracy", "train_nll", "nll")
 
 
 @dataclass(frozen=True)
@@ -55,9 +70,6 @@ def compute(setting: StudySetting) -> Iterator[Training]:
         factors = {"family": family, "net": f"{family} {size}", "steps": steps, "train_flops": flops}
         recipe = replace(full, epochs=full.epochs * share)
         yield from setting.repeated(net, factors, recipe=recipe, steps=steps)
-
-
-SHOTS = (1, 5)
 
 
 def _few_shot_ways(setting: StudySetting) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
@@ -103,7 +115,6 @@ def pools(setting: StudySetting) -> Iterator[Training]:
         yield from setting.repeated(pooled, {"read by": title, "lr": rate}, recipe=recipe)
 
 
-PLACES = ("stem", "layers", "shared")
 POSITIONS = (("none", "stem"), *product(("1d", "2d"), PLACES), ("relative", "layers"))  # those of table 8
 
 
@@ -154,9 +165,6 @@ def _over_shares(title: str, y: str = "accuracy", line: str = "net", **more: Any
     return PlotSpec(title, "fraction", y, line, log_x=True, **more)
 
 
-VIT, ALTERNET, BIT = "Dosovitskiy et al., 2021", "Park & Kim, 2022", "Kolesnikov et al., 2020"
-RAGHU = "Raghu et al., 2021"
-FIT = ("accuracy", "train_accuracy", "train_nll", "nll")
 STUDIES = {
     "data-size": Study(
         "Accuracy at 3, 10, 30 and 100 % of the data, for a ResNet, an AlterNet, a hybrid and a ViT.",
@@ -228,3 +236,47 @@ STUDIES = {
         ),
     ),
 }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StudyConfig(ExperimentConfig):
+    """One study as a command asks for it; `quick` wants few points and short trainings."""
+
+    study: str
+    quick: bool
+    cnn: str = "resnet"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("study", self.study, STUDIES)
+        check_choice("cnn", self.cnn, CNNS)
+
+
+def run_study(config: StudyConfig, console: Console) -> tuple[dict[str, Any], RenderableType]:
+    """Carry out a study, or resume it, and write table and plot; return what table.json holds, and the table drawn."""
+    chosen, data = STUDIES[config.study], config.opened(console)
+    named = "quick" if config.quick else "", config.cnn.replace("resnet", "")
+    name = config.name or plain_name(config.study, config.data.name, *named)
+    folder, settings = run_folder(name), {"study": config.study, "quick": config.quick, "cnn": config.cnn}
+    decided = config.decided(folder, data)
+    setting = StudySetting(data, decided.recipe, config.seeds, cnn=config.cnn)
+    setting = setting.quickened() if config.quick else setting
+    about = {"about": chosen.about, "recipes": decided.kept}
+    experiment = ExperimentContext(folder, "study", data, config.run, settings, **about)
+    records = [r for r in run_experiment([*chosen.plan(setting)], experiment, console) if r.factors]
+    plot = chosen.plot(setting)
+    rows, noise = study_rows(records, plot.names, data.facts()["images"]), seed_noise(records, plot.y)
+    files = list[Path]()
+    if any(r.status == Status.OK for r in records):  # else the time was over before one had ended
+        files = [folder / "table.json", folder / "table.csv", *draw(rows, plot, folder / "plot")]
+    result = {"study": config.study, "folder": str(folder), "seed_noise": noise, "noise_of": plot.y}
+    result |= {"files": [str(path) for path in files], "rows": study_json(rows)}
+    if files:
+        write_json(files[0], result)
+        study_csv(rows, files[1])
+    spread = "unknown: one seed" if noise is None else f"{noise:.4f}"
+    lines = [
+        f"noise of a seed in {plot.y} (pooled standard deviation): {spread}",
+        *(f"written: {path}" for path in files),
+    ]
+    return result, Group(study_table(rows, plot), plain(*lines, style="dim"))

@@ -9,7 +9,7 @@ from typing import Any
 from ...archs import Encoder, Genotype, Head, Stage, Stem, Style, zoo
 from ...archs.errors import check_choice
 from ...archs.layout import Map
-from ...spaces.swaps import swapped
+from ...spaces.families import swapped
 from ..data.dataset import DataSet
 from ..data.views import WHOLE, View, seen
 from ..training.recipe import Recipe

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...archs.timm_net import Trunk
+from ...archs.own_net import Trunk
 from ...results.ranking.quantities import cost_value
 from ...results.runs.record import Record
 from ..data.dataset import DataSet

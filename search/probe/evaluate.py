@@ -13,13 +13,14 @@ import torch
 from torch import Tensor
 
 from ...archs.cut_network import CutNetwork, cut_trunk
+from ...archs.errors import InputError, OperationError
 from ...archs.files import atomic_write
-from ...archs.own_net import OwnNet
+from ...archs.own_net import OwnNet, Trunk
 from ...archs.timm.cut_points import cut_points
 from ...archs.timm.cuts import prune
 from ...archs.timm.models import create, origin_of
 from ...archs.timm.weights_files import find_weights, load_into
-from ...archs.timm_net import CountedCost, CutNet, Trunk, net_cost
+from ...archs.timm_net import CountedCost, CutNet, net_cost
 from ...archs.weights import read, save
 from ...results.metrics import scores
 from ...results.ranking.metric import Metric
@@ -32,7 +33,7 @@ from ..training.job import JobResult
 from ..training.loaders import DeviceLoader
 from ..training.refit import set_layer
 from .crossval import LabelledPictures, labelled
-from .job import CutResult, ProbeJob
+from .job import WITHOUT_WEIGHTS, CutResult, ProbeJob
 from .probe import ProbeResult, fold_scores, metrics_of, probe
 
 BATCH = 32
@@ -50,15 +51,21 @@ class Cut(NamedTuple):
 def probe_job(job: ProbeJob, loader: DeviceLoader) -> JobResult:
     """Judge the cuts of a pretrained net that are within the limits; where none is, the result has no cuts.
 
+    Where its weights cannot be had, are broken or of another net, it is an error that says so.
+
     Raises:
-        InputError: if the net's weights are broken or of another net, or its blocks do not take such images.
-        OperationError: if they cannot be had.
+        InputError: if the net's blocks do not take such images.
+        OperationError: if features cannot be written.
     """
     began, data = time.monotonic(), loader.data
     blocks = _blocks_within(job, len(data.classes))
     if not blocks:
         return JobResult(job.id, Status.OK, seconds=time.monotonic() - began)
-    state, source = _pretrained_state(job.net, job.frozen or job.weights_dir)
+    try:
+        state, source = _pretrained_state(job.net, job.frozen or job.weights_dir)
+    except (InputError, OperationError) as error:
+        how = {WITHOUT_WEIGHTS: True}
+        return JobResult(job.id, Status.ERROR, error=str(error), seconds=time.monotonic() - began, how=how)
     trunk = cut_trunk(job.net, job.side, state)
     prune(trunk.model, trunk.points[blocks - 1])
     trunk.points = trunk.points[:blocks]

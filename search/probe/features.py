@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ...archs.errors import OperationError
-from ...archs.timm.pooling import pooled
+from ...archs.timm.cuts import pooled
 
 MEMORY_LIMIT = 256 * 2**20  # bytes of features that are kept in memory
 MAX_AXES = 1024  # pictures or features, whichever are fewer: beyond it only the mean is judged

@@ -19,7 +19,7 @@ import torch
 from ...archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
 from ...archs.cut_network import CutNetwork
 from ...archs.files import atomic_write, check_folder
-from ...archs.timm.pooling import pooled
+from ...archs.timm.cuts import pooled
 from ...archs.weights import fill, save
 from ...results.ranking.quantities import BALANCED
 from ...results.runs.status import Status

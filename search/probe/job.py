@@ -9,9 +9,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ...archs.timm_net import CountedCost, CutNet, Trunk
-from ...results.ranking.limits import Limits
+from ...archs.own_net import Trunk
+from ...archs.timm_net import CountedCost, CutNet
 from ...results.ranking.metric import Metric
+from ...results.ranking.objectives import Limits
+
+WITHOUT_WEIGHTS = "without_weights"  # said in a record of a probe that failed for want of a net's weights
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from ..strategies.probe_order import ProbePair
 from ..training.job import JobResult
 from ..trials.producer import Idle, Producer
 from .context import ProbeContext
-from .job import CutResult, ProbeJob
+from .job import WITHOUT_WEIGHTS, CutResult, ProbeJob
 
 log = logging.getLogger("alternas")
 MAX_RETRIES = 2  # of a pair whose worker was lost
@@ -135,6 +135,11 @@ class Probing(Producer):
             self._drop_dominated(found)
 
     @property
+    def without_weights(self) -> set[str]:
+        """Names of the nets whose weights a probe could not have: no other of theirs is tried."""
+        return {str(r.genes["net"]) for r in self.records.values() if r.runtime.get(WITHOUT_WEIGHTS)}
+
+    @property
     def front(self) -> Curve:
         """(cost, score) of the cuts that no other one dominates."""
         return tuple((self.context.cost_of(r), r.accuracy or 0.0) for r in self.front_records())
@@ -196,7 +201,9 @@ class Probing(Producer):
         pairs = [
             pair
             for pair in self.context.pairs
-            if pair not in under_way | failed and (is_first or pair in self.judged or self._flops_of(pair) <= left)
+            if pair not in under_way | failed
+            and (pair.name not in self.without_weights or pair in self.judged)
+            and (is_first or pair in self.judged or self._flops_of(pair) <= left)
         ]
         history = [(pair, curve) for pair, curve in self.judged.items() if curve]
         return self.context.order.ask(pairs, history)
@@ -225,7 +232,7 @@ class Probing(Producer):
             status, error = Status.INFEASIBLE, "no cut is within the limits"
         net = CutNet(self.context.trunk_of(pair.name), 0, pair.side, "mean")
         cost = CountedCost(1, max(1, round(pair.macs)))
-        about = {"cuts": 1, "evaluated": 0}
+        about = {"cuts": 1, "evaluated": 0} | result.how
         return self._finished(job.trial, net, cost, status, result, error=error, runtime=about)
 
     def _finished(

@@ -55,7 +55,8 @@ def conclude(probing: Probing, finetuning: CutFinetuning, console: Console) -> N
     if not judged:
         reason = f"; the first, {failed[0].label}: {failed[0].error}" if failed else ""
         raise OperationError(f"run {probing.context.folder.name!r}: no cut could be judged{reason}")
-    left = len(probing.context.pairs) - len(probing.judged)
+    lost = probing.without_weights
+    left = sum(pair not in probing.judged and pair.name not in lost for pair in probing.context.pairs)
     why = f"; {left} more would hardly lift the front" if left else ""
     console.print(
         f"{len(judged)} cuts of {len({r.genes['net'] for r in judged})} nets were judged by {len(probing.judged)} "

@@ -190,7 +190,8 @@ class BuildUp(Strategy):
     def _read(self, history: History) -> None:
         for trial in self._reader.newly_ended(history):
             if trial.key:
-                self._ended[trial.key] = max(self._ended.get(trial.key, trial), trial, key=_worth)
+                both = self._ended.get(trial.key, trial), trial  # a success counts, and the first with the most repeats
+                self._ended[trial.key] = max(both, key=lambda t: (t.state == State.COMPLETE, len(t.accuracies)))
         self._running = {trial.key: trial for trial in self._reader.running}
 
     def _status(self, node: Node) -> str:
@@ -260,11 +261,6 @@ def judge(before: PastTrial, after: PastTrial, context: StrategyContext) -> tupl
     if difference.n > 1:
         return difference, VERDICTS[verdict(difference)]
     return difference, "accepted" if difference.mean > 0 else "rejected"
-
-
-def _worth(trial: PastTrial) -> tuple[bool, int]:
-    """Of several trials of one net a success counts, and the first with the most repeats."""
-    return trial.state == State.COMPLETE, len(trial.accuracies)
 
 
 def _accuracy(trial: PastTrial | None) -> float | None:

@@ -46,12 +46,9 @@ class Evolution(Strategy):
     """Proposals depend on (seed, trial number), the trials so far, and the constants that the surrogate learned last.
 
     These are noted in the history, so that a resumed search goes on as if unbroken.
-
-    Attributes:
-        cost_power: what a net is expected to add is divided by the cost of its training to this power.
     """
 
-    cost_power = 0.0
+    cost_power = 0.0  # what a net is expected to add is divided by the cost of its training to this power
 
     def __init__(self, context: StrategyContext) -> None:
         self._context, self._seed, self._options = context, context.seed, options_of(context.space)

@@ -67,18 +67,13 @@ class PastTrial:
 
 
 class History:
-    """The trials of a run, and what its strategy has noted. References are not among them.
-
-    Attributes:
-        trials: by number.
-        notes: what the strategy has to remember when the run is resumed.
-    """
+    """The trials of a run, and what its strategy has noted. References are not among them."""
 
     def __init__(self, options: Mapping[str, tuple[Gene, ...]], cost_of: CostOf) -> None:
         """Take the options of each gene of the space, and what accuracy is weighed against."""
         self._options, self._cost_of = options, cost_of
-        self.trials: list[PastTrial] = []
-        self.notes: dict[str, Any] = {}
+        self.trials: list[PastTrial] = []  # by number
+        self.notes: dict[str, Any] = {}  # what the strategy has to remember when the run is resumed
         self._trained: dict[str, Record] = {}
         self._missing: set[int] = set()  # numbers of which no line was
         self._noted: dict[int, dict[str, Any]] = {}  # notes of trials that have not started
@@ -145,16 +140,11 @@ class History:
 
 
 class TrialReader:
-    """Follows a history. Trials that have ended never change, so each is handed out once, however often it is asked.
-
-    Attributes:
-        keys: of all nets proposed so far.
-        running: trials that had not ended at the last call, paused ones included.
-    """
+    """Follows a history. Trials that have ended never change, so each is handed out once, however often it is asked."""
 
     def __init__(self) -> None:
-        self.keys: set[str] = set()
-        self.running: list[PastTrial] = []
+        self.keys: set[str] = set()  # of all nets proposed so far
+        self.running: list[PastTrial] = []  # trials that had not ended at the last call, paused ones included
         self._count = 0
 
     def newly_ended(self, history: History) -> list[PastTrial]:

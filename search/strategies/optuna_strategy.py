@@ -38,21 +38,16 @@ BY_NAME: dict[str, Callable[[int], BaseSampler]] = {
 
 
 class OptunaStrategy(Strategy):
-    """Asks a sampler of Optuna's, or of the user's own. It expects nothing of trials.
-
-    Attributes:
-        sampler: that is asked.
-        study: what it sees.
-    """
+    """Asks a sampler of Optuna's, or of the user's own. It expects nothing of trials."""
 
     def __init__(self, name: str, context: StrategyContext, past: int = 0) -> None:
         """`past` moves the seed: a sampler that is made anew must not repeat its draws."""
         quiet()
         self._options, self._distributions = options_of(context.space), distributions(options_of(context.space))
-        self.sampler = _sampler(name, context.seed + past, self._distributions)
+        self.sampler = _sampler(name, context.seed + past, self._distributions)  # that is asked
         self._name, self._reader = name, TrialReader()
         made = optuna.create_study(storage=StudyMemory(), directions=DIRECTIONS)
-        self.study = AskedStudy(made.study_name, made._storage, self.sampler)
+        self.study = AskedStudy(made.study_name, made._storage, self.sampler)  # what it sees
         self._open: dict[int, Trial] = {}
 
     def propose(self, history: History, number: int) -> Genes | None:

@@ -55,7 +55,6 @@ class ProbePair:
 class ProbeOrder:
     """How pairs are chosen."""
 
-    by_compute: bool = True  # whether gains are weighed against FLOPs; else each probe counts as one
     # low, high: MACs between which hypervolume counts; 0 takes the least and the most that is there
     low: float = 0.0
     high: float = 0.0
@@ -75,7 +74,7 @@ class ProbeOrder:
         heights, weights = expected_curves(left, pairs, history, edges)
         gains = (np.maximum(heights - front_heights(history, edges), 0.0).mean(-1) * weights).sum(1)
         costs = np.array([pair.macs for pair in left])
-        worth = np.where(gains >= WORTH_A_LOOK * gains.max(), gains / costs, 0.0) if self.by_compute else gains
+        worth = np.where(gains >= WORTH_A_LOOK * gains.max(), gains / costs, 0.0)
         return left[int(np.lexsort((costs, -worth))[0])]
 
     def hypervolume(self, pairs: Sequence[ProbePair], history: Sequence[tuple[ProbePair, Curve]]) -> float:

@@ -14,17 +14,7 @@ from typing import Any, NamedTuple
 from ...archs import Encoder, Genotype, Head, Stage, Stem
 from ...archs.candidate import recipe_genes
 from ...archs.stage import OPTIONS
-from ...spaces import (
-    FeasibleNets,
-    FixedChooser,
-    Gene,
-    Genes,
-    Space,
-    cheapest,
-    options_of,
-    priors_of,
-    random_genes,
-)
+from ...spaces import FeasibleNets, FixedChooser, Gene, Genes, Space, cheapest, options_of, priors_of, random_genes
 
 FULL_TRAINING = sys.maxsize  # the rung behind all others
 FEW_WITHIN = 0.1  # of random draws within the limits, below which the others are moved there

@@ -122,14 +122,11 @@ class Surrogate:
     It compares log costs, genes and traits, knows which genes are the recipe's, and learns from repeats how noisy
     trainings are. Readings at rungs are observations of lower fidelity. Runs on one thread: more of them wait for each
     other where all cores train nets.
-
-    Attributes:
-        theta: what was learned last; None before.
     """
 
     def __init__(self, options: Mapping[str, tuple[Gene, ...]]) -> None:
         self._encoder, self._threads = Encoder(options), ThreadpoolController()
-        self.theta: np.ndarray | None = None
+        self.theta: np.ndarray | None = None  # what was learned last; None before
 
     def condition(
         self, observations: Sequence[Observation], pending: Sequence[Net], curves: LearningCurves, relearn: bool = True

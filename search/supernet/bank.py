@@ -74,16 +74,12 @@ class BankSlice(NamedTuple):
 
 
 class Bank(nn.Module):
-    """Shared weights of all nets of a space.
-
-    Attributes:
-        axes: of each tensor, by the role's name.
-    """
+    """Shared weights of all nets of a space."""
 
     def __init__(self, inputs: NetInput, seed: int = 0) -> None:
         super().__init__()
         self.inputs, self.seed = inputs, seed
-        self.axes: dict[str, tuple[Axis, ...]] = {}
+        self.axes: dict[str, tuple[Axis, ...]] = {}  # of each tensor, by the role's name
         self._places: dict[str, dict[str, BankSlice]] = {}  # by the net's key and the parameter's name
 
     def tensor(self, role: str) -> nn.Parameter:
@@ -101,7 +97,8 @@ class Bank(nn.Module):
         for net in nets:
             for name, role in skeleton(net, self.inputs).roles.items():
                 before = wanted.get(role.name, role.axes)
-                wanted[role.name] = tuple(_union(*pair) for pair in zip(before, role.axes, strict=True))
+                pairs = zip(before, role.axes, strict=True)
+                wanted[role.name] = tuple(Axis(tuple(map(max, a.sizes, b.sizes)), a.centred) for a, b in pairs)
                 size = Axis(tuple(axis.length for axis in role.axes)).length
                 if role.name not in largest or size > largest[role.name][0]:
                     largest[role.name] = (size, net, name)
@@ -221,10 +218,6 @@ def region_of(axes: tuple[Axis, ...], whole: tuple[Axis, ...]) -> tuple[slice, .
 def region(tensor: Tensor, axes: tuple[Axis, ...], whole: tuple[Axis, ...]) -> Tensor:
     """View of the part with `axes` of a tensor with axes `whole`."""
     return tensor.view(_sizes(whole))[region_of(axes, whole)]
-
-
-def _union(one: Axis, other: Axis) -> Axis:
-    return Axis(tuple(map(max, one.sizes, other.sizes)), one.centred)
 
 
 def _sizes(axes: tuple[Axis, ...]) -> list[int]:

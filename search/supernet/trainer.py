@@ -32,7 +32,6 @@ from ..training.job import JobResult, Point, Progress
 from ..training.loaders import MIX, DeviceLoader
 from ..training.loss import class_weights, loss_of
 from ..training.optim import Ema, Gradients, optimizer_for, out_of_memory, rate_at
-from ..training.recipe import Recipe
 from .bank import Bank, NetInput, region, save_bank, skeleton
 from .evaluate import evaluate_net
 
@@ -95,16 +94,12 @@ class SharedGradients(Gradients):
     """Leaves the sum of the gradients of several nets' mean losses in the bank; each net sees its part of the batch.
 
     A call gives these losses, in the nets' order. The nets are dealt out among the workers of the group.
-
-    Attributes:
-        group: the workers that add up gradients.
-        seeds: of what is random in each of them: dropout and stochastic depth.
     """
 
     net: Bank
-    group: Group = Group()
+    group: Group = Group()  # the workers that add up gradients
     nets: Sequence[Genotype] = ()
-    seeds: Sequence[int] = ()
+    seeds: Sequence[int] = ()  # of what is random in each of them: dropout and stochastic depth
 
     def _touched(self) -> list[nn.Parameter]:
         roles = (skeleton(net, self.net.inputs).roles.values() for net in self.nets)
@@ -138,11 +133,7 @@ class SharedGradients(Gradients):
 
 
 class BankTrainer:
-    """The state of a bank's training: bank, averaged bank, optimizer, step, curve, seconds.
-
-    Attributes:
-        losses: of the nets of each step of the job, as they were trained.
-    """
+    """The state of a bank's training: bank, averaged bank, optimizer, step, curve, seconds."""
 
     def __init__(self, job: SupernetJob, loader: DeviceLoader, state: dict[str, Any] | None = None) -> None:
         """`state`: of `read_state`, to go on from; None begins anew."""
@@ -161,9 +152,13 @@ class BankTrainer:
         self._new_optimizer()
         weight_K = class_weights(self.recipe, data.train.y_N, len(data.classes))
         weight_K = None if weight_K is None else weight_K.to(device)
-        self.gradients = SharedGradients(self.bank, self.recipe, partial(_loss, self.recipe, weight_K), device)
+
+        def loss(forward: Any, x_BCHW: Tensor, target: Tensor) -> Tensor:
+            return loss_of(job.recipe, forward(x_BCHW).float(), target, weight_K)
+
+        self.gradients = SharedGradients(self.bank, self.recipe, loss, device)
         self.step, self.seconds, self.curve = 0, 0.0, list[Point]()
-        self.losses: list[list[float]] = []
+        self.losses: list[list[float]] = []  # of the nets of each step of the job, as they were trained
         if state is not None:
             self._restore(state)
 
@@ -261,7 +256,3 @@ class BankTrainer:
     def _parts(self) -> dict[str, Any]:
         parts = {"bank": self.bank, "optimizer": self.optimizer, "scaler": self.gradients.scaler}
         return parts | {"ema": self.best}
-
-
-def _loss(recipe: Recipe, weight_K: Tensor | None, forward: Any, x_BCHW: Tensor, target: Tensor) -> Tensor:
-    return loss_of(recipe, forward(x_BCHW).float(), target, weight_K)

@@ -99,11 +99,8 @@ class TabularBenchmark:
 
     def costs(self, net: Genotype | TableNet) -> dict[str, float]:
         """All costs of a net; infinite where the table has not got it."""
-        return self.entry(net.key).costs if self.has(net) else self._no_costs
-
-    @cached_property
-    def _no_costs(self) -> dict[str, float]:
-        return dict.fromkeys(next(iter(self.entries.values())).costs, math.inf)
+        entry = self.entry(net.key) if self.has(net) else None
+        return entry.costs if entry else dict.fromkeys(next(iter(self.entries.values())).costs, math.inf)
 
     def distance(self, net: Genotype | TableNet) -> float:
         """0 for a net of the table; for another above 0, less the more alike it is to one, where genes can tell."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...archs import Cost, Genotype
 from ...archs.errors import InputError
-from ...results.ranking.limits import Limits
+from ...results.ranking.objectives import Limits
 from ...results.runs.events import Line
 from ...results.runs.record import Record
 from ...results.runs.status import Status
@@ -39,13 +39,12 @@ MAX_SPENT = 250.0  # full trainings after which a search is given up: random one
 
 @dataclass(frozen=True)
 class SearcherConfig:
-    """A strategy with a scheduler, the rungs and eta of that, and trainings per net."""
+    """A strategy with a scheduler, the rungs and eta of that."""
 
     strategy: str
     scheduler: str = "none"
     rungs: tuple[float, ...] = RUNGS
     eta: float = ETA
-    repeats: int = 1
 
 
 @dataclass(frozen=True)
@@ -226,7 +225,7 @@ def trials_on(table: TabularBenchmark, how: SearcherConfig, seed: int) -> Search
     spec = SearchSpec(
         space=table.space.name, data=DataConfig(table.name), recipe=recipe("cue"), name="bench",
         trials=len(table.entries), strategy=how.strategy, scheduler=how.scheduler, rungs=how.rungs, eta=how.eta,
-        seed=seed, repeats=how.repeats, inherit=False, polish=0.0,
+        seed=seed, inherit=False, polish=0.0,
     )  # fmt: skip
 
     def cost_fn(net: Genotype) -> Cost:

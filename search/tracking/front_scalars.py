@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from ...results.ranking.limits import Limits
 from ...results.ranking.metric import run_metric, score_range
-from ...results.ranking.objectives import spent_on_training
+from ...results.ranking.objectives import Limits, spent_on_training
 from ...results.ranking.pareto import above_chance, dominated_volume, normalized_cost
 from ...results.ranking.quantities import cost_value
 from ...results.ranking.run_leaderboard import costs_of, device_of
@@ -21,11 +20,7 @@ ROUND = (1, 2, 5)  # times powers of ten: costs up to which the best accuracy is
 
 
 class FrontScalars:
-    """The front after each record of a search, and the compute spent by then.
-
-    Attributes:
-        nets: trained to the end so far.
-    """
+    """The front after each record of a search, and the compute spent by then."""
 
     def __init__(self, folder: Path) -> None:
         """Of the run in `folder`; InputError if its run.json is broken."""
@@ -37,7 +32,7 @@ class FrontScalars:
         self._front: list[tuple[float, float]] = []  # scores and costs
         self._lowest, self._most_expensive = math.inf, 0.0
         self._flops = 0
-        self.nets = 0
+        self.nets = 0  # trained to the end so far
 
     def apply(self, line: Line) -> dict[str, float]:
         """Scalars after the next line; {} if it changes nothing."""

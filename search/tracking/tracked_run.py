@@ -24,11 +24,7 @@ MANY = (Weights.SHARED, Weights.FROZEN)  # evaluated by the thousand, without a 
 
 
 class TrackedRun:
-    """Tells trackers of each training and of the front, as the lines of a run's log come.
-
-    Attributes:
-        ended: whether all that the run was asked for is done.
-    """
+    """Tells trackers of each training and of the front, as the lines of a run's log come."""
 
     def __init__(self, folder: Path, send: Callable[[TrackerEvent], None]) -> None:
         """`send` takes what is to be told; InputError if the run's run.json is broken."""
@@ -37,7 +33,7 @@ class TrackedRun:
         self._front = None if settings.get("study") else FrontScalars(folder)
         self._started: dict[int, Event] = {}
         self._ends = Counter[str]()  # of each training
-        self.ended = False
+        self.ended = False  # whether all that the run was asked for is done
 
     def apply(self, line: Line) -> None:
         """Tell of the next line."""

@@ -229,7 +229,10 @@ def init_weights(net: AnyNetwork, start: InitWeights | None) -> InitializedNet:
     if start is None:
         return InitializedNet()
     if isinstance(net.genotype, CutNet):
-        return _pretrained_cut(net, start)
+        fill(net, Path(start.weights))
+        norms = tuple(module for module in net.modules() if isinstance(module, _BatchNorm))
+        # Norms keep their statistics, which few pictures would spoil.
+        return InitializedNet(norms, lineage={"weights": start.label, "steps": start.steps})
     assert isinstance(net, Network), "a search gives references no weights"
     policy, rows = FREEZE_POLICIES[start.freeze], inherit(net, read(Path(start.weights)))
     if start.zero_head:  # all classes are equally likely then (Dosovitskiy et al., 2021, section 3.2)
@@ -251,13 +254,6 @@ def init_weights(net: AnyNetwork, start: InitWeights | None) -> InitializedNet:
     slow = [p for part in inherited for p in (part.parameters() if isinstance(part, nn.Module) else [part])]
     lineage = {"weights": start.label, "steps": start.steps, "freeze": start.freeze} | summary(rows)
     return InitializedNet(tuple(frozen), tuple(slow), policy.rate, is_refitted(rows), lineage)
-
-
-def _pretrained_cut(net: nn.Module, start: InitWeights) -> InitializedNet:
-    """A cut of a pretrained net with its weights; norms keep their statistics, which few pictures would spoil."""
-    fill(net, Path(start.weights))
-    norms = tuple(module for module in net.modules() if isinstance(module, _BatchNorm))
-    return InitializedNet(norms, lineage={"weights": start.label, "steps": start.steps})
 
 
 def is_refitted(rows: Sequence[Inherited]) -> bool:

@@ -35,15 +35,10 @@ Forward = Callable[[Tensor], Any]  # of a module that `Task.wrap` made, perhaps 
 
 
 class Task:
-    """Classification. Other tasks may train a larger module around the net, which is thrown away.
+    """Classification. Other tasks may train a larger module around the net, which is thrown away."""
 
-    Attributes:
-        draws_on_device: whether nothing random comes from the CPU as the net trains.
-        has_classes: whether the net's logits are of classes, one a picture.
-    """
-
-    draws_on_device = True
-    has_classes = True
+    draws_on_device = True  # whether nothing random comes from the CPU as the net trains
+    has_classes = True  # whether the net's logits are of classes, one a picture
 
     def __init__(self, recipe: Recipe, data: DataSet) -> None:
         self.recipe, self.data, self.num_answers = recipe, data, len(data.classes)

@@ -16,9 +16,9 @@ from torch import nn
 
 from ...archs import Genotype, InputError, Network, build
 from ...archs.errors import short_repr
-from ...archs.features import Features
 from ...archs.files import atomic_write, check_folder
 from ...archs.json_files import MAX_NUMBER
+from ...archs.network import Features
 from ...archs.weights import save
 from ...results.runs.status import Status
 from .checkpoint import device_name, load_state, save_state

@@ -45,7 +45,9 @@ def tuned_genes(recipe: Recipe, names: Sequence[str], ranges: Mapping[str, Any])
         InputError: if a field is unknown or cannot be tuned, a range is wrong, or a value is none for the recipe.
     """
     for name in (*names, *ranges):
-        _check_name(name)
+        if name in LENGTHS:
+            raise InputError(f"tune: {name} cannot be: trials are compared after equal steps of equal batches")
+        check_choice("tune: field", name, NAMES)
     fields = names or tuple(ranges)
     if "augment" in fields and (part := next((name for name in fields if name.startswith("augment.")), "")):
         raise InputError(f"tune: augment is a choice of whole augmentations; leave it or {part} out")
@@ -82,12 +84,6 @@ def single_changes(recipe: Recipe, options: Mapping[str, tuple[Gene, ...]]) -> l
     return [recipe_of(recipe, {gene: value}) for gene, values in options.items() for value in values]
 
 
-def _check_name(name: str) -> None:
-    if name in LENGTHS:
-        raise InputError(f"tune: {name} cannot be: trials are compared after equal steps of equal batches")
-    check_choice("tune: field", name, NAMES)
-
-
 def _values(recipe: Recipe, name: str, given: Any) -> tuple[Gene, ...]:
     """The values of a field: those of its range, the usual one if none is given, and the recipe's own."""
     if name == "augment" or name in CHOICES:
@@ -111,7 +107,9 @@ def _texts(name: str, recipe: Recipe, given: Any, known: Sequence[str]) -> tuple
     values = [value for value in known if value in (*given, own)]
     if name == "augment":
         values = [value for value in values if value == OWN or _augment(recipe, value) != recipe.augment]
-    return _several(name, values)
+    if len(values) < 2:
+        raise InputError(f"tune: {name}: must have two values or more, got {short_repr(values)}")
+    return tuple(values)
 
 
 def _numbers(name: str, given: Any) -> list[float]:
@@ -162,12 +160,6 @@ def _augment(recipe: Recipe, name: str) -> Augment:
     if name == OWN:
         return recipe.augment
     return Augment() if name == NONE else recipes.get(name).augment
-
-
-def _several(name: str, values: Sequence[Gene]) -> tuple[Gene, ...]:
-    if len(values) < 2:
-        raise InputError(f"tune: {name}: must have two values or more, got {short_repr(list(values))}")
-    return tuple(values)
 
 
 def _check_values(recipe: Recipe, options: Mapping[str, tuple[Gene, ...]]) -> None:

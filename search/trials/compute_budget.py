@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ..spec import SearchSpec
 from .shared_weights import SharedWeights
 from .tally import RunTally
-from .trial import Trial, Work
+from .trial import Work
 
 BESIDE_SHARE = 0.25  # of all compute, at most, on what is not searched
 MAX_REFUSED = 10  # nets that what is left is too little for, before no more are proposed
@@ -73,10 +73,6 @@ class ComputeBudget:
     def to_finetune(self) -> float:
         """FLOPs kept for training nets on, the plain ResNets too."""
         return self.expected_finetuning() if self._settings.polish else 0.0
-
-    def affords(self, trial: Trial) -> bool:
-        """Whether what is left is enough to train a net up to its next stop."""
-        return trial.next_work(self._settings.repeats).flops <= self.flops_left
 
     @property
     def is_spent(self) -> bool:

@@ -16,14 +16,7 @@ from typing import Any
 from ...archs import Cost, Genotype
 from ...archs.errors import InputError, OperationError
 from ...archs.timm_net import Net
-from ...results.latency.device_command import (
-    LATENCY,
-    TIMEOUT_SECONDS,
-    UNNAMED,
-    DeviceCommand,
-    Setting,
-    split_number,
-)
+from ...results.latency.device_command import LATENCY, TIMEOUT_SECONDS, UNNAMED, DeviceCommand, Setting, split_number
 from ...results.latency.kept import measured_event
 from ...results.latency.measurements import LatencySetting, Measurement
 from ...results.latency.predictor import MIN_NETS, LatencyPredictor
@@ -45,11 +38,6 @@ class Device:
     """This machine, or one that a command measures on, with the numbers that a run's nets have there.
 
     None has any before `apply` has taken in the lines that say so.
-
-    Attributes:
-        known: of the nets measured, by key.
-        failed: why nets do not run there, by key.
-        seconds: that measuring has taken, in all sessions.
     """
 
     def __init__(
@@ -68,9 +56,9 @@ class Device:
         self.setting, self._cost_fn, self._image, self._classes = setting, cost_fn, image, classes
         self._numbers, self._timeout_s = tuple(numbers), timeout_s
         self._setting_id = setting.setting_id(image[1:])
-        self.known: dict[str, Measurement] = {}
-        self.failed: dict[str, str] = {}
-        self.seconds = 0.0
+        self.known: dict[str, Measurement] = {}  # of the nets measured, by key
+        self.failed: dict[str, str] = {}  # why nets do not run there, by key
+        self.seconds = 0.0  # that measuring has taken, in all sessions
         self._probe: Net | None = None
         self._misses, self._retry_at, self._at_work = 0, -math.inf, False
         self._learned: dict[str, Cost] = {}  # of measured nets of the space, by key

@@ -57,10 +57,11 @@ class Finetuning:
             self._plan = None
         if record.kind not in ("search", "baseline"):
             return
+        is_own = not record.taken_from and (record.weights == Weights.SHARED) == self._with_slices
         self._steps[record.trial] = record.budget.get("done", 0) + self._steps.get(record.lineage.get("trial", -1), 0)
         if record.weights == Weights.FINETUNED:
             self._round.append(record)
-        elif record.status == Status.OK and (record.kind == "baseline" or self._is_own(record)):
+        elif record.status == Status.OK and (record.kind == "baseline" or is_own):
             self._begin_round()
             self._ended += 1
             self._name[record.trial] = name = f"{record.kind} {record.trial_key}"
@@ -70,9 +71,6 @@ class Finetuning:
         """The record of a net's best weights, if that is the one of this trial."""
         net = self._nets.get(self._name.get(-1 if trial is None else trial, ""))
         return net.record if net and net.record and net.record.trial == trial else None
-
-    def _is_own(self, record: Record) -> bool:
-        return not record.taken_from and (record.weights == Weights.SHARED) == self._with_slices
 
     def _begin_round(self) -> None:
         """Take in what the nets of the last round have come to: each keeps the better weights."""

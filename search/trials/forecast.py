@@ -8,7 +8,6 @@ from itertools import islice
 
 from ...archs import Genotype
 from ...archs.cost import training_flops
-from ...results.runs.record import Record
 from ...results.runs.status import UNTRAINED, Weights
 from ...spaces import FixedChooser
 from ..training.bank_jobs import EvaluateJob, SupernetJob
@@ -94,14 +93,13 @@ class Forecast:
         shared = self._trials.shared
         for record in self._trials.store.records:
             if record.seconds and record.status not in UNTRAINED and not record.taken_from:
-                yield *self._work_of(record), record.seconds
+                if shared and record.weights == Weights.SHARED:
+                    flops = shared.evaluation_flops(Genotype.from_dict(record.genotype))
+                    yield SHARED, Work(flops, 0, 1), record.seconds
+                else:
+                    yield ALONE, work_of(record), record.seconds
         if shared and (done := shared.budget.bank - shared.bank_training.flops_left):
             yield BANK, Work(done), shared.bank_training.progress.get("seconds", 0.0)
-
-    def _work_of(self, record: Record) -> Known:
-        if self._trials.shared and record.weights == Weights.SHARED:
-            return SHARED, Work(self._trials.shared.evaluation_flops(Genotype.from_dict(record.genotype)), 0, 1)
-        return ALONE, work_of(record)
 
     @property
     def _nets_to_evaluate(self) -> int:

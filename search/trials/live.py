@@ -23,16 +23,12 @@ class LiveTrials(dict[int, Trial]):
     try after a lost worker) -> running; running -> waiting | paused (at a rung) | infeasible (measured over a limit, or
     a device does not run it) | ok | error | nan | oom | timeout | lost (the third time); paused -> waiting (promoted) |
     pruned (at the end).
-
-    Attributes:
-        by_key: those that no other one may repeat, by what tells them apart.
-        queue: those to run before anything new: retries, resumed ones, further seeds.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.by_key: dict[str, Trial] = {}
-        self.queue: deque[int] = deque()
+        self.by_key: dict[str, Trial] = {}  # those that no other one may repeat, by what tells them apart
+        self.queue: deque[int] = deque()  # those to run before anything new: retries, resumed ones, further seeds
 
     def enqueue(self, trial: Trial) -> None:
         """Take up a trial, to wait for a worker."""

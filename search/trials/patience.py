@@ -27,9 +27,6 @@ class Patience:
     before the first of them. One that is above it by more than the noise is growth: its score exceeds that of each
     earlier net that costs no more by more than `Noise.difference`, the 95 % interval that ties are told by; a net
     cheaper than all earlier ones must exceed the worst of them so. Without growth the search is over.
-
-    Attributes:
-        is_over: whether none of the last nets was growth.
     """
 
     def __init__(self, settings: SearchSpec, cost_of: CostOf) -> None:
@@ -38,7 +35,7 @@ class Patience:
         self._trained: list[TrainedNet] = []
         self._searched: list[int] = []  # indices of the search's own nets among them
         self._groups: list[tuple[str, list[float]]] = []
-        self.is_over = False
+        self.is_over = False  # whether none of the last nets was growth
 
     def add(self, record: Record) -> None:
         """Take up the next record."""

@@ -17,15 +17,7 @@ from ...archs.candidate import candidate_key
 from ...archs.timm_net import CountedCost, TimmNet
 from ...results.runs.events import Event, Line
 from ...results.runs.record import Record
-from ...spaces import (
-    FixedChooser,
-    Genes,
-    RecordingChooser,
-    options_of,
-    plain_genes,
-    priors_of,
-    random_genes,
-)
+from ...spaces import FixedChooser, Genes, RecordingChooser, options_of, plain_genes, priors_of, random_genes
 from ..context import SearchContext
 from ..strategies.history import History
 from ..strategies.registry import find_strategy, make_strategy

@@ -154,7 +154,9 @@ class SearchTrials(Producer):
             return False
         expected = self.proposer.strategy.expected(self.history)
         found = self.rungs.next(self.proposed_all or self.proposer.waits, expected)
-        if found is None or not self.budget.affords(self.live[found[1]]):
+        if found is None:
+            return False
+        if self.live[found[1]].next_work(self.settings.repeats).flops > self.budget.flops_left:
             return False
         self._note_strategy(found[1])
         self._unwritten.append(Event("promoted", found[1]))

@@ -17,8 +17,7 @@ from ....archs.errors import InputError, short_repr
 from ....archs.pictures import Shrink, decode
 from ..dataset import DataConfig, ImageSource, RawDataset, RawSplit
 from ..splits import numbered, skip_advice
-from .layout import PARTS, Layout, layout_of
-from .listing import EXTENSIONS, Listing, identity_of, is_picture
+from .layout import EXTENSIONS, PARTS, Layout, Listing, identity_of, is_picture, layout_of
 
 HEAD = 2**16  # bytes of a file that tell it from others
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from ....archs.errors import InputError, short_repr
 from ..dataset import MEMORY_LIMIT, DataConfig, RawDataset, RawSplit
-from ..groups import read_csv
+from ..splits import read_csv
 from .folder import Files, root_of
-from .listing import Listing, identity_of, is_picture
+from .layout import Listing, identity_of, is_picture
 
 FILE, LABELS, SEPARATOR = "file", "labels", ";"
 # What others separate labels by, and whether it stands in names as well, such as "fire engine".

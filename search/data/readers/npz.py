@@ -83,7 +83,10 @@ def read_npz(config: DataConfig) -> RawDataset:
         labels = {part: np.searchsorted(known, values) for part, values in labels.items()}
         names = [names[label] for label in known]
     y, classes = numbered(config.name, labels, dict.fromkeys(labels, names))
-    raw = {part: RawSplit(x, y[part], keys[part][0], _not_finite(x)) for part, x in parts.items()}
+    raw = dict[str, RawSplit]()
+    for part, x_NCHW in parts.items():
+        broken_N = [] if x_NCHW.dtype == np.uint8 else np.flatnonzero(~np.isfinite(x_NCHW).all(axis=(1, 2, 3))).tolist()
+        raw[part] = RawSplit(x_NCHW, y[part], keys[part][0], dict.fromkeys(broken_N, NOT_FINITE))
     white_level = 255.0 if all(x_NCHW.dtype == np.uint8 for x_NCHW in parts.values()) else 0.0
     return RawDataset(raw, classes, white_level, notes={"arrays": notes[0]} if notes else {})
 
@@ -161,13 +164,6 @@ def _images(x: np.ndarray) -> tuple[np.ndarray, str]:
     usual = order == "last" and channels <= 4
     note = f"{shape} is read as images of {height}x{width} px with {channels} channels, which come {order}"
     return np.ascontiguousarray(x_NCHW), "" if usual else note
-
-
-def _not_finite(x_NCHW: np.ndarray) -> dict[int, str]:
-    """The images that hold other values than finite ones."""
-    if x_NCHW.dtype == np.uint8:
-        return {}
-    return dict.fromkeys(np.flatnonzero(~np.isfinite(x_NCHW).all(axis=(1, 2, 3))).tolist(), NOT_FINITE)
 
 
 def _class_names(path: Path, arrays: dict[str, np.ndarray]) -> list[str]:

@@ -110,7 +110,6 @@ def _scatter(canvas: np.ndarray, digits_NHW: np.ndarray, random: np.random.Rando
 
 
 def _paste(canvas: np.ndarray, piece: np.ndarray, row: int, column: int) -> None:
-    """Lay `piece` over the canvas: the brighter value stays."""
     height, width = piece.shape
     under = canvas[row : row + height, column : column + width]
     np.maximum(under, piece, out=under)

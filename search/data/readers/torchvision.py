@@ -21,7 +21,7 @@ from ..dataset import DataConfig, ImageSource, RawDataset, RawSplit, missing_pac
 from ..images import one_line
 from ..splits import labelled, numbered
 from .folder import Files, stamp
-from .listing import is_litter
+from .layout import is_litter
 from .registry import TORCHVISION_SETS
 
 # Attributes in which torchvision's sets keep labels, paths, and pairs of a path and a label.
@@ -92,7 +92,6 @@ def read_torchvision(config: DataConfig) -> RawDataset:
 
 
 def _open_parts(name: str, root: Path, download: bool) -> dict[str, Any]:
-    """torchvision's own data set of each part."""
     from torchvision import datasets
 
     spec = TORCHVISION_SETS[name]
@@ -114,7 +113,6 @@ def _open_parts(name: str, root: Path, download: bool) -> dict[str, Any]:
 
 
 def _read_part(label: str, dataset: Any, root: Path) -> tuple[ImageSource, Sequence[Any]]:
-    """The pictures, as files if the set lists them, and their labels."""
     if type(dataset).__name__ == "PCAM":
         images, targets = (
             os.path.join(dataset._base_folder, dataset._FILES[dataset._split][kind][0])

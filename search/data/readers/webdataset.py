@@ -23,8 +23,7 @@ from ..dataset import DataConfig, ImageSource, RawDataset, RawSplit
 from ..images import one_line
 from ..splits import numbered
 from .folder import stamp
-from .layout import part_of
-from .listing import KINDS, is_litter
+from .layout import KINDS, is_litter, part_of
 
 COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 BLOCK = 512  # bytes: what a tar file is made of
