@@ -4,11 +4,10 @@
     python benchmarks/engine.py overhead       # jobs that report once and do nothing
     python benchmarks/engine.py trainings      # the same 16 nets, 10 epochs of digits
 
-Each contender runs in a process of its own, start-up included, so that none is warmed by another. Measuring the front
-when a search has ended is left out, as the others measure nothing.
-Overhead is the time from the first result to the last, per further trial, and of alternas the CPU time of its driver,
-which other work on the machine changes less; torch and timm are imported in every worker. Ray Tune is used as its
-documentation shows it (function trainable).
+Each contender runs in a process of its own, start-up included, so that none is warmed by another. A search's front is
+not measured when it has ended, as the others measure nothing. Overhead is the time from the first result to the last,
+per further trial, and of alternas the CPU time of its driver, which other work on the machine changes less; torch and
+timm are imported in every worker. Ray Tune is used as its documentation shows it (function trainable).
 """
 
 from __future__ import annotations
@@ -16,25 +15,22 @@ from __future__ import annotations
 import json
 import logging
 import os
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
-from itertools import cycle
-from pathlib import Path
+from itertools import cycle, product
 from typing import Any
 
 import numpy as np
-from machine import TINY, keep, options, sized, summary
+from machine import in_own_process, keep, options, sized, summary
 
 from alternas.results.runs.record import Record
 from alternas.results.runs.status import Status
 
 WORKERS, JOBS, TUNE_JOBS = sized(2, 1), sized(400, 4), sized(20, 2)
 NETS, EPOCHS, REPEATS = sized(16, 2), sized(10, 0.2), sized(3, 1)
-MOST_SECONDS = sized(600, 250)  # of one contender
 STARTS = 3  # Ray gives up on its own processes where they are not up in 30 s, as on a machine that is busy
 NOT_UP = "timed out during startup"  # words of its error
 os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
@@ -44,10 +40,9 @@ def nets() -> list[Any]:
     """The first NETS distinct nets of `all` at 8 px, by seed."""
     from alternas.spaces import RandomChooser, get
 
-    chooser, found = RandomChooser(0), {}
+    chooser, found, space = RandomChooser(0), dict[str, Any](), get("all", 8)
     while len(found) < NETS:
-        net = get("all", 8).sample(chooser)
-        found.setdefault(net.key, net)
+        found.setdefault((net := space.sample(chooser)).key, net)
     return list(found.values())
 
 
@@ -181,19 +176,15 @@ def _train_in_process(net: Any) -> float:
 # ---- shared
 
 
-class _NoBaselines:
-    """The nets of a list, proposed in turn, or of `all` at 32 px with its 25 genes; and no baselines."""
+class _Listed:
+    """The nets of a list, proposed in turn, and no baselines."""
 
     name = "listed"
 
-    def __init__(self, members: list[Any] | None) -> None:
-        from alternas.spaces import get
-
-        self.members, self._next, self._space = members, cycle(members or ()), get("all", 32)
+    def __init__(self, members: list[Any]) -> None:
+        self.members, self._next = members, cycle(members)
 
     def sample(self, chooser: Any) -> Any:
-        if self.members is None:
-            return self._space.sample(chooser)
         chooser.choose("net", tuple(range(len(self.members))))
         return next(self._next)
 
@@ -210,13 +201,11 @@ def _search(trials: int, epochs: float, members: list[Any] | None = None, data: 
     from alternas.search import run as loop
     from alternas.search.data.dataset import DataConfig
     from alternas.search.engine.resources import Resources
-    from alternas.search.run_config import RunConfig
+    from alternas.search.run_config import Budget, RunConfig
     from alternas.search.spec import SearchSpec
     from alternas.search.training import recipes
 
-    times: list[float] = []
-    worked: list[float] = []
-    append = store.Store.append
+    times, worked, append = list[float](), list[float](), store.Store.append
 
     def timed(self: Any, line: Any) -> None:
         append(self, line)
@@ -226,13 +215,12 @@ def _search(trials: int, epochs: float, members: list[Any] | None = None, data: 
 
     store.Store.append = timed
     loop.measure_front = lambda *front: None
-    spaces.SPACES["listed"] = lambda size: _NoBaselines(members)
+    spaces.SPACES["listed"] = lambda size: _Listed(members or [])
     recipe = recipes.get("smoke").with_epochs(epochs)
-    run = RunConfig(Resources(workers=WORKERS))
-    spec = SearchSpec(
-        space="listed", data=DataConfig(data), recipe=recipe, name="bench", trials=trials, run=run, strategy="nsga2",
-        scheduler="none", inherit=False, polish=0.0,
-    )  # fmt: skip
+    run = RunConfig(Resources(workers=WORKERS), Budget(baselines=0.0))
+    about: dict[str, Any] = {"space": "listed" if members else "all", "data": DataConfig(data), "recipe": recipe}
+    how: dict[str, Any] = {"strategy": "nsga2", "scheduler": "none", "inherit": False, "polish": 0.0}
+    spec = SearchSpec(name="bench", trials=trials, run=run, **about, **how)
     loop.search(spec, Console(quiet=True))
     print(f"driver: {per_trial(worked)}", file=sys.stderr)
     return times
@@ -254,23 +242,21 @@ def _tune(
     ray.init("local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR, num_cpus=WORKERS)
 
     genes = {f"gene{i}": CategoricalDistribution([1, 2, 3]) for i in range(25)}
-    found = OptunaSearch(
-        space=space or genes, points_to_evaluate=first, metric=["accuracy", "macs"], mode=["max", "min"]
-    )
+    aims: dict[str, Any] = {"metric": ["accuracy", "macs"], "mode": ["max", "min"]}
+    found = OptunaSearch(space=space or genes, points_to_evaluate=first, **aims)
     config = tune.TuneConfig(search_alg=found, num_samples=trials, max_concurrent_trials=WORKERS)
     results: Any = tune.Tuner(trainable, tune_config=config, run_config=tune.RunConfig(verbose=0)).fit()
     return sorted(results, key=lambda result: result.metrics.get("at", 0.0))
 
 
-OVERHEAD = (overhead_alternas, overhead_pool, overhead_tune)
-TRAININGS = (trainings_alternas, trainings_processes, trainings_tune)
-CONTENDERS = {contender.__name__: contender for contender in (*OVERHEAD, *TRAININGS)}
+OVERHEAD = overhead_alternas, overhead_pool, overhead_tune
+CONTENDERS = *OVERHEAD, trainings_alternas, trainings_processes, trainings_tune
 
 
 def measure(contender: str, starts: int = STARTS) -> dict[str, float]:
     """Run one contender in a process of its own, again where Ray was not up in time; say on stderr what it took."""
     began = time.monotonic()
-    done = alone(contender)
+    done = in_own_process(__file__, "contender", contender)
     total = time.monotonic() - began
     print(f"{contender}: {total:.1f} s", file=sys.stderr)
     if NOT_UP in done.stderr and starts > 1:
@@ -280,16 +266,6 @@ def measure(contender: str, starts: int = STARTS) -> dict[str, float]:
     times = json.loads(done.stdout.strip().splitlines()[-1])
     driver = [float(line.split()[1]) for line in done.stderr.splitlines() if line.startswith("driver: ")]
     return {"total": total, "per_trial": per_trial(times), "driver_cpu": sum(driver)}
-
-
-def alone(contender: str) -> subprocess.CompletedProcess[str]:
-    """One contender in a process and a folder of its own."""
-    command = [sys.executable, str(Path(__file__).resolve()), "contender", contender, *["--tiny"] * TINY]
-    with tempfile.TemporaryDirectory() as scratch:
-        try:
-            return subprocess.run(command, cwd=scratch, capture_output=True, text=True, timeout=MOST_SECONDS)
-        except subprocess.TimeoutExpired as error:
-            sys.exit(f"{error}: {(error.stderr or b'')[-2000:].decode(errors='replace')}")
 
 
 def overhead(repeats: int = REPEATS) -> dict[str, Any]:
@@ -304,14 +280,12 @@ def overhead(repeats: int = REPEATS) -> dict[str, Any]:
 def trainings(repeats: int = REPEATS) -> dict[str, Any]:
     """Seconds for all trainings, start-up included; contenders take turns."""
     seconds: dict[str, list[float]] = {"trainings_processes": [], "trainings_alternas": [], "trainings_tune": []}
-    for turn in range(repeats):
-        for name, found in seconds.items():
-            if turn == 0 or name != "trainings_tune":
-                found.append(measure(name)["total"])
+    for turn, (name, found) in product(range(repeats), seconds.items()):
+        if turn == 0 or name != "trainings_tune":
+            found.append(measure(name)["total"])
     figures: dict[str, Any] = {name: summary(found) for name, found in seconds.items()}
-    bare = figures["trainings_processes"]["median"]
-    ratios = {name: figures[name]["median"] / bare for name in ("trainings_alternas", "trainings_tune")}
-    return figures | {"ratio_to_processes": ratios}
+    bare, *others = (figures[name]["median"] for name in seconds)
+    return figures | {"ratio_to_processes": dict(zip([*seconds][1:], (other / bare for other in others), strict=True))}
 
 
 if __name__ == "__main__":
@@ -320,7 +294,7 @@ if __name__ == "__main__":
     parser.add_argument("contender", nargs="?", help="run this one alone, in this process")
     asked = parser.parse_args()
     if asked.part == "contender":
-        print(json.dumps(CONTENDERS[asked.contender]()))
+        print(json.dumps({one.__name__: one for one in CONTENDERS}[asked.contender]()))
     for name, part in (("overhead", overhead), ("trainings", trainings)):
         if asked.part in (None, name):
             keep(f"engine_{name}", part())

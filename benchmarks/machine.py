@@ -10,7 +10,9 @@ import json
 import os
 import platform
 import statistics
+import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 from datetime import date
 from importlib.metadata import version
@@ -22,6 +24,7 @@ from alternas.results.latency.measurements import cpu_name
 
 TINY = "--tiny" in sys.argv  # processes that a benchmark spawns have its arguments
 RESULTS = Path() if TINY else Path(__file__).parent / "results"
+MOST_SECONDS = 250 if TINY else 600  # of a part in a process of its own
 T = TypeVar("T")
 
 
@@ -47,6 +50,16 @@ def machine() -> dict[str, Any]:
     """CPU, cores and versions."""
     versions = {name: version(name) for name in ("alternas", "torch", "timm", "ray", "optuna")}
     return {"cpu": cpu_name(), "cores": usable_cpus(), "python": platform.python_version(), "versions": versions}
+
+
+def in_own_process(script: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """A script with these words, in a process and a folder of its own; exits if that takes `MOST_SECONDS`."""
+    command = [sys.executable, str(Path(script).resolve()), *words, *["--tiny"] * TINY]
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            return subprocess.run(command, cwd=scratch, capture_output=True, text=True, timeout=MOST_SECONDS)
+        except subprocess.TimeoutExpired as error:
+            sys.exit(f"{error}: {(error.stderr or b'')[-2000:].decode(errors='replace')}")
 
 
 def summary(seconds: list[float]) -> dict[str, float]:

@@ -147,6 +147,14 @@ def test_the_front_has_its_noise_its_ties_its_knee_and_marks_of_weights(tmp_path
     assert marked == {"sliced)", "finetuned)", "inherited)"}
 
 
+def test_weights_that_have_no_look_of_their_own_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = drawn_records(10, stops=False)
+    rows[3]["weights"] = "inherited"
+    run = open_run(made_run(tmp_path / "r", rows))
+    monkeypatch.delitem(WEIGHT_LOOKS, "inherited")
+    assert [one.look for one in front_plot(run).series if "(inherited)" in one.name] == ["open"]
+
+
 def test_the_front_command_draws_it(alternas: Any, tmp_path: Path) -> None:
     folder, path = made_run(tmp_path / "r", drawn_records(300, stops=False)), tmp_path / "front.svg"
     assert alternas("front", str(folder), "--objective", "params", "--max-macs", "2M", "--svg", str(path))[0] == 0

@@ -1,4 +1,4 @@
-"""Does a `LatencyJob`: on this machine, or by the user's command on a device. Knows whose fault a failure is."""
+"""Does a `LatencyJob` in a worker, by `measure_on` (results/latency/on_device.py). Knows whose fault a failure is."""
 
 from __future__ import annotations
 

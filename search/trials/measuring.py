@@ -1,4 +1,8 @@
-"""`Measuring`: has each net of a search measured before it is trained, where a cost or a limit is measured."""
+"""`Measuring`: has each net of a search measured before it is trained, where a cost or a limit is measured.
+
+`next` hands out the job, which a worker does (../training/latency_job.py); `take` makes a line of the log of its
+numbers and refuses the net if it is over a limit by them. A `Device` (devices.py) keeps them, and knows if it is free.
+"""
 
 from __future__ import annotations
 
