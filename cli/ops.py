@@ -27,7 +27,7 @@ def dashboard(run: str, *, host: str = "127.0.0.1", port: int = 8080) -> None:
 def track(run: str, tool: str) -> None:
     """Send a run to an experiment tracker from outside, while it goes on or afterwards; Ctrl-C stops it."""
     from ..results.runs.store import find_run
-    from ..search.tracking.follow import follow
+    from ..search.tracking.view import follow
 
     folder = find_run(run)
     follow(folder, tool)

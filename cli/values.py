@@ -63,7 +63,7 @@ def amount(option: str, value: Any) -> int:
 
 def gpus(option: str, value: Any) -> float:
     """The GPUs of a trial, of 0.25, "0.25", or "auto", which is what was measured on this machine."""
-    from ..search.engine.gpu_share import kept_share
+    from ..search.engine.resources import kept_share
 
     if value == "auto":
         return kept_share()

@@ -22,7 +22,7 @@ import math
 from typing import Any
 
 from ..results.runs.store import plain_name, read_settings, run_folder
-from .strategies.registry import STRATEGIES, find_strategy
+from .strategies.registry import PLANNED, STRATEGIES
 from .training import recipes
 
 TRIALS = 16
@@ -44,7 +44,7 @@ def default_settings(spec: Any) -> dict[str, Any]:
     name = spec.name or plain_name(spec.space, spec.data.name)
     is_limited = spec.run.budget.train_flops < math.inf
     strategy = spec.strategy or _strategy(name, is_limited)
-    shares_weights, planned = bool(spec.supernet), find_strategy(strategy).planned
+    shares_weights, planned = bool(spec.supernet), strategy in PLANNED
     alone = bool(spec.trainer) or spec.inherit is False or (planned and not shares_weights)
     settled = {
         "name": name,
@@ -68,7 +68,7 @@ def default_scheduler(name: str, strategy: str, trials: int) -> str:
     """
     if used := _used(name, "scheduler"):
         return used
-    return "mo-asha" if trials >= SCHEDULER_FROM_TRIALS and not find_strategy(strategy).planned else "none"
+    return "mo-asha" if trials >= SCHEDULER_FROM_TRIALS and strategy not in PLANNED else "none"
 
 
 def _strategy(name: str, is_limited: bool) -> str:

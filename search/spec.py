@@ -24,7 +24,7 @@ from .data.readers.registry import DEFAULT
 from .default import UNSET, default_settings
 from .engine.resources import check_one_device
 from .run_config import RunConfig
-from .strategies.registry import find_strategy
+from .strategies.registry import PLANNED
 from .training.recipe import Recipe
 from .training.trainer_file import TrainerFile
 from .trials.schedulers import ETA, RUNGS
@@ -187,7 +187,7 @@ class SearchSpec:
             raise InputError("rungs and eta: without a scheduler nets do not stop early; choose mo-asha or asha")
         if self.supernet:
             self._check_supernet()
-        if self.inherit and (self.supernet or self.pretrained or find_strategy(self.strategy).planned):
+        if self.inherit and (self.supernet or self.pretrained or self.strategy in PLANNED):
             name = "supernet" if self.supernet else "from" if self.pretrained else f"strategy {self.strategy!r}"
             raise InputError(f"inherit: {name} says what nets begin with; must be false")
         if self.trainer:
@@ -201,7 +201,7 @@ class SearchSpec:
             raise InputError(f"tune: {rule}; leave it out")
         if not self.run.budget.baselines and self.strategy == "buildup":
             raise InputError("baselines: strategy 'buildup' walks from them; leave it out")
-        if self.supernet or find_strategy(self.strategy).planned:
+        if self.supernet or self.strategy in PLANNED:
             plan = "a supernet" if self.supernet else f"strategy {self.strategy!r}"
             for name, given in {"start-with": self.start_with, "patience": self.run.budget.patience}.items():
                 if given:

@@ -15,7 +15,7 @@ from alternas.archs import InputError, OperationError
 from alternas.cli import values
 from alternas.search.engine import doctor_gpu, doctor_gpu_cards, doctor_gpu_checks, doctor_gpu_speed
 from alternas.search.engine.doctor_gpu_checks import CHECKS, Found
-from alternas.search.engine.gpu_share import keep_share, share_file
+from alternas.search.engine.resources import keep_share, share_file
 from alternas.search.training.loop import Trainer
 from command_line import Run
 from null_cuda.client import OnNullDevice

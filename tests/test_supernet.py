@@ -23,7 +23,6 @@ from alternas.results.runs.bank_progress import BANK_NAME
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from alternas.search.strategies.strategy_context import features
-from alternas.search.supernet.attentive import LossPredictor
 from alternas.search.supernet.bank import Bank, NetInput, load_bank, save_bank, skeleton
 from alternas.search.supernet.budget import (
     MAX_WATCHES,
@@ -33,7 +32,7 @@ from alternas.search.supernet.budget import (
     evaluation_flops,
     trainings_needed,
 )
-from alternas.search.supernet.draws import NetSampler
+from alternas.search.supernet.draws import LossPredictor, NetSampler
 from alternas.search.supernet.evaluate import evaluate_job, evaluate_net
 from alternas.search.supernet.trainer import BankTrainer, read_state, train_bank
 from alternas.search.training import recipes

@@ -20,10 +20,9 @@ from alternas.results.runs.status import UNTRAINED
 from alternas.results.runs.store import read_records
 from alternas.search.tracking import tracker as tracker_file
 from alternas.search.tracking import view as view_file
-from alternas.search.tracking.follow import follow
 from alternas.search.tracking.front_scalars import round_costs
 from alternas.search.tracking.tracker import RUN, Notes, Points, Results, Tracker, check_trackers
-from alternas.search.tracking.view import TrackingView, trackers
+from alternas.search.tracking.view import TrackingView, follow, trackers
 from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import get

@@ -16,7 +16,7 @@ from . import doctor_gpu_speed as speed
 from .doctor import outcome
 from .doctor_gpu_cards import two_cards
 from .doctor_gpu_checks import CHECKS, Found
-from .gpu_share import keep_share
+from .resources import keep_share
 
 
 @dataclass(frozen=True)

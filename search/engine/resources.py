@@ -1,13 +1,23 @@
-"""`Resources`: what each trial asks for; and how many such trials the nodes of a cluster hold. Knows no Ray."""
+"""`Resources`: what each trial asks for; and how many such trials the nodes of a cluster hold. Knows no Ray.
+
+Also kept here: the share of a card at which small nets train fastest, as `alternas doctor --gpu` measured it.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, TypedDict
+
+from msgspec import Meta
 
 from ...archs.errors import InputError
+from ...archs.json_files import read_json
 from ...results.latency.measurements import LatencySetting
+from ...results.runs.store import write_json
+from ..data.cache import home
 
 Node = Mapping[str, float]  # what a node has, by name: "CPU", "GPU", and labels given to it
 ROUND = 1e-9
@@ -112,3 +122,28 @@ def _device_slots(resources: Resources, nodes: Sequence[Node]) -> list[int]:
 def _card_slots(cards: float, share: float) -> int:
     """How many workers with such a share of a card fit so many cards, of the last of which a part may be taken."""
     return math.floor(cards) * math.floor(1 / share + ROUND) + math.floor(cards % 1 / share + ROUND)
+
+
+class GpuShare(TypedDict):
+    """What is kept of the measurement."""
+
+    gpus_per_trial: Annotated[float, Meta(gt=0, le=1)]
+
+
+def share_file() -> Path:
+    """The file that the share is kept in, beside data sets that were made."""
+    return home() / "gpu.json"
+
+
+def keep_share(share: float) -> None:
+    """Keep the share for `--gpus-per-trial auto`."""
+    share_file().parent.mkdir(parents=True, exist_ok=True)
+    write_json(share_file(), GpuShare(gpus_per_trial=share))
+
+
+def kept_share() -> float:
+    """The share that was measured here; InputError if none was."""
+    if not share_file().exists():
+        rule = "auto takes the share that `alternas doctor --gpu` has measured on this machine"
+        raise InputError(f"gpus-per-trial: {rule}; run it first, or give a number")
+    return read_json(share_file(), GpuShare)["gpus_per_trial"]

@@ -23,10 +23,10 @@ from ..data.dataset import DataConfig
 from ..data.load import load_classes
 from ..training import recipes
 from ..training.episodes import BATCH, episode_table
+from ..training.evaluation import estimate_norms
 from ..training.inherit import inherit, is_refitted
 from ..training.job import QUERIES
 from ..training.loaders import DeviceLoader, open_loader
-from ..training.norms import estimate_norms
 from ..training.refit import features
 
 SEEN = "the net was trained on these very images and classes: nothing here says how it learns new ones"

@@ -6,7 +6,6 @@ A new strategy is a file of this folder and its entry. Nothing here loads one be
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...archs.errors import check_choice
@@ -16,28 +15,17 @@ if TYPE_CHECKING:
     from .strategy_context import StrategyContext
 
 
-@dataclass(frozen=True)
-class StrategyEntry:
-    """A strategy, and what a search must know of it."""
-
-    made: str = ""  # its class in this folder, "module:Class", made of a `StrategyContext`; "" is a sampler of Optuna's
-    planned: bool = False  # whether it follows a plan of its own: no gene of its nets is set by others
-
-
+# The class in this folder, "module:Class", made of a `StrategyContext`; "" is a sampler of Optuna's.
 STRATEGIES = {
-    "random": StrategyEntry("random:RandomDraws"),
-    "tpe": StrategyEntry(),
-    "nsga2": StrategyEntry(),
-    "buildup": StrategyEntry("buildup:BuildUp", planned=True),
-    "evolution": StrategyEntry("evolution:Evolution"),
-    "evolution-per-cost": StrategyEntry("evolution:EvolutionPerCost"),
-    "enumerate": StrategyEntry("enumerate:Enumerate", planned=True),
+    "random": "random:RandomDraws",
+    "tpe": "",
+    "nsga2": "",
+    "buildup": "buildup:BuildUp",
+    "evolution": "evolution:Evolution",
+    "evolution-per-cost": "evolution:EvolutionPerCost",
+    "enumerate": "enumerate:Enumerate",
 }
-
-
-def find_strategy(name: str) -> StrategyEntry:
-    """The entry of a strategy; one of the user's own plans nothing that we know of."""
-    return STRATEGIES.get(name, StrategyEntry())
+PLANNED = ("buildup", "enumerate")  # follow a plan of their own: no gene of their nets is set by others
 
 
 def is_own(name: str) -> bool:
@@ -62,7 +50,7 @@ def make_strategy(name: str, context: StrategyContext, past: int = 0) -> Strateg
     there is none.
     """
     check_strategy(name)
-    module, _, kind = find_strategy(name).made.partition(":")
+    module, _, kind = STRATEGIES.get(name, "").partition(":")
     if module:
         return getattr(importlib.import_module(f".{module}", __package__), kind)(context)
     from .optuna_strategy import OptunaStrategy

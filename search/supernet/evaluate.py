@@ -17,9 +17,9 @@ from ...results.metrics import Scores, evaluate
 from ...results.ranking.metric import all_numbers
 from ...results.runs.status import Status
 from ..training.bank_jobs import EvaluateJob
+from ..training.evaluation import estimate_norms
 from ..training.job import STATISTICS_IMAGES, JobResult
 from ..training.loaders import Batch, DeviceLoader
-from ..training.norms import estimate_norms
 from ..training.optim import autocast, memory_format, precision_of
 from ..training.recipe import Recipe
 from .bank import Bank, load_bank

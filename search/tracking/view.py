@@ -1,8 +1,9 @@
-"""The driver's side of `--track`: a view that tells trackers, each in a thread of its own, what it shows."""
+"""Tells trackers of a run: a view of the driver's for `--track`, each in a thread of its own; `follow` from outside."""
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,17 +13,18 @@ from threading import Thread
 from typing import Protocol
 
 from ...archs.children import mark_children
-from ...archs.errors import InputError
+from ...archs.errors import InputError, OperationError
 from ...results.runs.events import Line
 from ...results.runs.record import Record
-from ...results.runs.store import read_log
+from ...results.runs.store import LogReader, read_log
 from ..engine.shown import ProgressView
 from ..redact import redact
 from ..training.job import Job, JobId, Progress, TrainJob
 from ..trials.trial import Trial
 from .tracked_run import TrackedRun, training_of
-from .tracker import SessionEnd, Tracker, TrackerEvent, TrainingEvent, open_tracker
+from .tracker import SessionEnd, Tracker, TrackerEvent, TrainingEvent, check_trackers, open_tracker
 
+POLL_SECONDS = 1.0  # between two looks at the log
 CLOSE_SECONDS = 60.0  # that the last of what is sent may take
 log = logging.getLogger("alternas")
 
@@ -158,3 +160,36 @@ class TrackingView:
     def _send(self, event: TrackerEvent) -> None:
         for thread in self._threads:
             thread.send(event)
+
+
+def follow(folder: Path, name: str) -> None:
+    """Tell a tracker of the run in `folder`, from its first line until it has ended; what the tracker has is left out.
+
+    Raises:
+        InputError: if the tracker is unknown, not installed or cannot be opened, or the run is broken.
+        OperationError: if the tracker fails.
+        KeyboardInterrupt: once the tracker knows that no more will come.
+    """
+    check_trackers((name,))
+    log = LogReader(folder)
+    lines = log.new()  # a broken run is refused before the tracker hears of it
+    mark_children()
+    tracker = opened_tracker(name, folder)
+
+    def send(event: TrackerEvent) -> None:
+        if error := error_of(lambda: tracker.on_event(event)):
+            raise OperationError(f"track: {name} failed: {error}; the same command sends what is missing")
+
+    run = TrackedRun(folder, send)
+    try:
+        while True:
+            for line in lines:
+                run.apply(line)
+            if run.ended:
+                break
+            time.sleep(POLL_SECONDS)
+            lines = log.new()
+    except KeyboardInterrupt:
+        send(SessionEnd(False, None))
+        raise
+    send(SessionEnd(True, report_of(folder) if tracker.takes_report else None))

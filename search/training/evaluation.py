@@ -1,4 +1,4 @@
-"""Scores of a net that is trained, by all workers that share its training."""
+"""Scores of a net that is trained, by all workers that share its training; BatchNorm statistics estimated anew."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
+from ...archs import Network
 from ...results.metrics import LabelScores, Scores, collect
 from ...results.ranking.metric import all_numbers
 from .group import Group
-from .job import TrainJob
+from .job import STATISTICS_IMAGES, TrainJob
 from .loaders import Batch, DeviceLoader
-from .optim import Gradients, autocast
+from .optim import Gradients, autocast, memory_format, precision_of
+from .recipe import Recipe
 from .task import Task
 
 
@@ -62,3 +66,27 @@ class Evaluation:
     def score(self, scores: Scores | LabelScores) -> float:
         """Score by the job's metric."""
         return self.job.metric.score(self.numbers(scores)[self.job.metric.name])
+
+
+@torch.no_grad()
+def estimate_norms(net: Network, recipe: Recipe, loader: DeviceLoader) -> None:
+    """Estimate BatchNorm statistics from training images as they are; all else computes as in eval."""
+    norms = [module for module in net.modules() if isinstance(module, _BatchNorm)]
+    if not norms:
+        return
+    mode, momenta = net.training, [norm.momentum for norm in norms]
+    net.eval()
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.train()
+    precision, layout = precision_of(recipe, loader.device), memory_format(net.genotype, loader.device)
+    batches = loader.images("train", max(2, recipe.batch_size), STATISTICS_IMAGES)
+    batches = (x_BCHW for x_BCHW, _ in batches if len(x_BCHW) > 1)  # BatchNorm has no statistics of one image
+    for number, x_BCHW in enumerate(batches, 1):
+        for norm in norms:
+            norm.momentum = 1 / number  # the mean of all so far; torch's own None waits for the device
+        with autocast(precision, loader.device):
+            net(x_BCHW.contiguous(memory_format=layout))
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
+    net.train(mode)

@@ -22,10 +22,10 @@ from ...archs.network import Features
 from ...archs.weights import save
 from ...results.runs.status import Status
 from .checkpoint import device_name, load_state, save_state
+from .evaluation import estimate_norms
 from .inherit import init_weights
 from .job import JobResult, Point, Progress, TrainJob
 from .loaders import Batch, DeviceLoader
-from .norms import estimate_norms
 from .optim import memory_format
 
 

@@ -20,9 +20,8 @@ from ...results.runs.bank_progress import FLOPS
 from ...results.runs.events import Event
 from ...results.runs.status import Status
 from ..context import SearchContext
-from ..supernet.attentive import LossPredictor
 from ..supernet.budget import NETS_A_STEP, SupernetBudget, evaluation_flops
-from ..supernet.draws import NetSampler
+from ..supernet.draws import LossPredictor, NetSampler
 from ..training.bank_jobs import SupernetJob
 from ..training.job import JobResult
 from .producer import Idle, Producer

@@ -20,7 +20,7 @@ from ...results.runs.record import Record
 from ...spaces import FixedChooser, Genes, RecordingChooser, options_of, plain_genes, priors_of, random_genes
 from ..context import SearchContext
 from ..strategies.history import History
-from ..strategies.registry import find_strategy, make_strategy
+from ..strategies.registry import PLANNED, make_strategy
 from ..strategies.start import MAX_NETS, first_nets
 from ..strategies.strategy import Plan
 from ..strategies.strategy_context import fits
@@ -55,7 +55,7 @@ class Proposer:
         """Take the run's log, its trials under way, and the records of trained nets by what tells them apart."""
         name, numbers = context.settings.strategy, [line.trial for line in lines if line.trial < FIRST_REFERENCE]
         self.strategy = make_strategy(name, context.strategy_context(), past=1 + max(numbers, default=-1))
-        self.planned, self.queued = find_strategy(name).planned, deque[Genes]()
+        self.planned, self.queued = name in PLANNED, deque[Genes]()
         self._context, self._history = context, history
         self._records, self._live, self._trained = records, live, trained
         self._rung_steps = context.scheduler.rungs(context.steps)
