@@ -17,8 +17,8 @@ from ..results.export.formats import check_formats
 from ..results.ranking.metric import class_of
 from ..results.ranking.quantities import cost_value, quantity
 from ..results.runs.bank_progress import read_about, read_progress
+from ..results.runs.nets import parse_run_spec
 from ..results.runs.record import Record, versions
-from ..results.runs.run_spec import parse_run_spec
 from ..results.runs.store import find_run, has_trained, read_records, read_settings, run_folder
 from ..spaces import FileSpace, JointSpace, Space, SwapSpace
 from .context import SearchContext

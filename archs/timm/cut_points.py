@@ -16,9 +16,8 @@ from timm.models.regnet import RegStage
 from torch import Tensor, nn
 
 from ..errors import InputError
-from .counting import flop_counter, on_meta
 from .cuts import CutPoint, all_blocks, prune, stage_maps, watched
-from .models import create
+from .models import create, flop_counter, on_meta
 
 
 @lru_cache(maxsize=256)
