@@ -182,7 +182,7 @@ def print_result(as_json: bool, facts: Any, drawing: Callable[[], Any]) -> None:
 
 def run_and_trial_of(net: str, trial: int | None) -> tuple[Path, int | None]:
     """The run's folder and the trial that RUN:TRIAL, or RUN and a trial beside it, names, not both."""
-    from ..results.runs.run_spec import parse_run_spec
+    from ..results.runs.nets import parse_run_spec
 
     folder, named = parse_run_spec(net)
     if named is not None and trial is not None:

@@ -164,7 +164,7 @@ def references(option: str, value: Any) -> tuple[TimmNet, ...]:
 def start_with(option: str, value: Any) -> StartWith:
     """The nets to begin with: genotypes, a run or net of one, or a text that names them."""
     from ..archs import zoo
-    from ..results.runs.run_spec import run_and_trial
+    from ..results.runs.nets import run_and_trial
     from ..results.saved_run import SavedNet, SavedRun
     from ..search.known_nets import StartWith, nets_of_json
 

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .ranking.quantities import class_metrics
-from .runs.answers import answer_arrays
+from .runs.arrays import answer_arrays
 
 BINS = 15  # of the calibration error, as Guo et al., ICML 2017
 

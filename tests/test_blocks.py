@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from alternas.archs import Encoder, Genotype, InputError, Stage, Stem, Style, build
 from alternas.archs.blocks.attention import WindowAttention
 from alternas.archs.blocks.encoder import TransformerEncoder
-from alternas.archs.blocks.linear import ATTENTION_EPS, LinearAttention
-from alternas.archs.blocks.modern import ConvNeXt, MBConv
+from alternas.archs.blocks.modern import ATTENTION_EPS, ConvNeXt, LinearAttention, MBConv
 from alternas.spaces import SPACES, RandomChooser, get
 from nets import CIFAR, MSA, NETS, VIT, lively, plain_attention
 

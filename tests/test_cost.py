@@ -13,7 +13,7 @@ from torch import nn
 from alternas.archs import Genotype, InputError, Stage, Stem, build, static_cost, zoo
 from alternas.archs.blocks.attention import WindowAttention
 from alternas.archs.blocks.encoder import TokenAttention
-from alternas.archs.blocks.linear import LinearAttention
+from alternas.archs.blocks.modern import LinearAttention
 from alternas.archs.cost import training_flops
 from alternas.archs.timm import flop_counter
 from alternas.spaces import SPACES, RandomChooser, get

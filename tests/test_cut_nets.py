@@ -16,9 +16,9 @@ from torchvision.transforms.functional import pil_to_tensor
 
 from alternas.archs import Genotype, InputError
 from alternas.archs.cut_network import cut_trunk
-from alternas.archs.timm.counting import flop_counter
 from alternas.archs.timm.cut_points import cut_points, trunk_costs
 from alternas.archs.timm.cuts import CutPoint, maps_at, pooled
+from alternas.archs.timm.models import flop_counter
 from alternas.archs.timm_net import POOLINGS, CutNet, TimmNet, net_cost, net_from_dict, picture_moments
 from alternas.archs.timm_network import build_net
 from alternas.search.data.build import images_at

@@ -16,7 +16,7 @@ from alternas.archs import InputError
 from alternas.results.ranking.metric import Metric
 from alternas.results.ranking.noise import Noise, noise_of, pooled_noise
 from alternas.results.ranking.run_leaderboard import leaderboard_of
-from alternas.results.runs.answers import right_share
+from alternas.results.runs.arrays import right_share
 from alternas.results.runs.record import Record
 from alternas.search.at_outset import at_outset
 from alternas.search.data.dataset import DataConfig, DataSet

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_store import FACTS, POINT, record
+from test_store import record
 
 from alternas.archs import Genotype, InputError, static_cost, zoo
 from alternas.archs.json_files import convert, parse_json, parse_line, read_json
@@ -27,6 +27,9 @@ from alternas.search.training import recipes
 from alternas.search.training.job import JobResult, Point
 from alternas.search.trials.trial import Trial
 from runs import add_bank
+
+FACTS = {"name": "mine", "image_size": [8, 8], "in_chans": 1, "classes": ["a", "b"], "mean": [0.5], "std": [0.2]}
+POINT = {"step": 1, "loss": 0.5, "accuracy": 0.1}
 
 NO_JSON = {
     b"": "Expecting value", b"{": "Expecting property name", b"\xff{}": "utf-8", b"[NaN]": "NaN is no number",

@@ -16,7 +16,7 @@ from alternas.results.ranking.noise import Noise, pooled_noise
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.picture_noise import answers_variance, equal_images, half_width, paired_sd, picture_sd
 from alternas.results.ranking.ties import no_answers, paired_width
-from alternas.results.runs.answers import answer_arrays, right_share
+from alternas.results.runs.arrays import answer_arrays, right_share
 from alternas.results.runs.record import Record
 from runs import net_row, ranked_net
 

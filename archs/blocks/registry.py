@@ -6,9 +6,8 @@ A new block is its nn.Module in a file of this folder, and its cost formula and 
 from __future__ import annotations
 
 from .gated_conv_entries import DOWNSAMPLE, GATED_CONV
-from .linear_entries import LINEAR
 from .mobile_entries import CONV, MQA, UIB
-from .modern_entries import CONVNEXT, MBCONV, TRANSFORMER
+from .modern_entries import CONVNEXT, LINEAR, MBCONV, TRANSFORMER
 from .residual_entries import BASIC, BOTTLENECK, MSA, MSA_A
 from .spec import BLOCKS
 

@@ -1,8 +1,7 @@
 """timm's models beside ours: made by name (models), counted, and turned into our networks and back (conversion)."""
 
 from .conversion import convert, load, read, timm_key, to_timm
-from .counting import count, count_timm, flop_counter
-from .models import create, create_args
+from .models import count, count_timm, create, create_args, flop_counter
 
 __all__ = [
     "convert",

@@ -18,9 +18,8 @@ from torch import Tensor, nn
 from ..errors import InputError
 from ..own_net import OwnNet, Trunk
 from ..own_trunk import own_points, own_trunk
-from .counting import flop_counter, on_meta
 from .cuts import CutPoint, all_blocks, prune, stage_maps, watched
-from .models import create
+from .models import create, flop_counter, on_meta
 
 
 @lru_cache(maxsize=256)

@@ -9,8 +9,7 @@ from __future__ import annotations
 from ..errors import check_choice
 from ..genotype import Genotype
 from ..layout import ImageSize
-from .entry import Entry
-from .families import alternet, alternets, bit, bits, hybrids, preresnet, resnet, resnets, vit, vit_hybrid, vits
+from .families import Entry, alternet, alternets, bit, bits, hybrids, preresnet, resnet, resnets, vit, vit_hybrid, vits
 from .mobile import mobiles
 from .modern import convnexts, efficientvits, mambaouts
 

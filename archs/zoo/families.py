@@ -7,15 +7,16 @@ are public: `alternet`, `resnet`, `preresnet`, `bit`, `vit`, `vit_hybrid`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
 from ..errors import InputError, check_choice
 from ..genotype import Genotype
 from ..layout import ImageSize, as_map
 from ..parts import PREACTIVATION, Encoder, Head, Stem, Style
 from ..stage import Stage
-from .entry import Entry
 
 SMALL_IMAGE = 64
-POSTACTIVATION = Style("post")
 RESNETS = {
     18: ("basic", (2, 2, 2, 2)),
     34: ("basic", (3, 4, 6, 3)),
@@ -39,6 +40,25 @@ VITS = {  # embed_dim, depth, heads
     "huge": (1280, 32, 16),
 }
 TRUNKS = {"r26": (2, 2, 2, 2), "r50": (3, 4, 6, 3), "r50 in three stages": (3, 4, 9)}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One named net."""
+
+    make: Callable[[ImageSize], Genotype]  # makes it at an image size
+    about: str  # what it is, where it comes from, and what differs
+    timm: str = ""  # its name in timm at 224 px, if it is there
+    # whether timm's tensors stand in the order of ours, and so weights are taken over (timm/conversion.py)
+    by_order: bool = False
+
+
+def entries(rows: Iterable[tuple[str, str, Callable[[], Genotype]]]) -> dict[str, Entry]:
+    """Nets whose weights are taken over by order: name, what it is, and what makes it at any image size."""
+    return {name: Entry(lambda _, make=make: make(), about, name, by_order=True) for name, about, make in rows}
+
+
+POSTACTIVATION = Style("post")
 
 
 def alternet(

@@ -10,7 +10,7 @@ from ..blocks.mobile_entries import divisible
 from ..genotype import Genotype
 from ..parts import Head, Stem
 from ..stage import Stage
-from .entry import Entry, entries
+from .families import Entry, entries
 
 EFFICIENTNETS = ((1.0, 1.0), (1.0, 1.1), (1.1, 1.2), (1.2, 1.4), (1.4, 1.8))  # of width and depth, B0 to B4
 EFFICIENTNET = (  # depth, width, stride, kernel, expansion of B0

@@ -8,7 +8,7 @@ from functools import partial
 from ..genotype import Genotype
 from ..parts import Head, Stem
 from ..stage import Stage
-from .entry import Entry, entries
+from .families import Entry, entries
 
 CONVNEXTS = {  # depths, width of the first stage
     "atto": ((2, 2, 6, 2), 40),

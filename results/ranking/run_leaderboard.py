@@ -13,8 +13,8 @@ from ...archs.errors import InputError, check_choice
 from ..latency.device_command import UNNAMED, devices_in, is_number_of_device, measured_on, split_number
 from ..latency.kept import read_latencies
 from ..latency.measurements import LatencySetting, Measurement, latencies_of, settings_in
-from ..runs.answers import right_share
 from ..runs.append_only import no_collection
+from ..runs.arrays import right_share
 from ..runs.retrained import retrained
 from ..runs.status import Status
 from ..runs.store import read_data_facts, read_records, read_settings

@@ -24,10 +24,9 @@ from ..ranking.metric import Metric, as_shown, run_metric, validation_metrics, v
 from ..ranking.noise import noise_of
 from ..ranking.quantities import metrics, quantity
 from ..ranking.run_leaderboard import validation_images
-from ..runs.nets import better_weights
+from ..runs.nets import better_weights, run_and_trial
 from ..runs.record import Record
 from ..runs.retrained import retrained, summary_line
-from ..runs.run_spec import run_and_trial
 from ..runs.status import Status
 from ..runs.store import find_run, read_data_facts, read_records, weights_file
 from .drawing import net_drawing, net_svg, write_svg

@@ -23,8 +23,7 @@ from ...archs.timm.weights_files import load_tensors, timm_pretrained
 from ...archs.timm_net import TIMM
 from ...archs.weights import WeightsFile, describe, open_weights, read
 from ..render.describe_net import find_arch
-from .nets import trained_twin
-from .run_spec import parse_run_spec
+from .nets import parse_run_spec, trained_twin
 from .store import read_records
 from .trained_weights import facts_of, select_net, trained_weights
 

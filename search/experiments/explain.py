@@ -33,10 +33,9 @@ from ...results.ranking.metric import as_shown, run_metric
 from ...results.ranking.noise import noise_of
 from ...results.render.describe_net import input_spec
 from ...results.render.terminal import plain
-from ...results.runs.nets import best_weights, trained_nets
+from ...results.runs.nets import best_weights, parse_run_spec, trained_nets
 from ...results.runs.record import Record
 from ...results.runs.retrained import retrained
-from ...results.runs.run_spec import parse_run_spec
 from ...results.runs.store import plain_name, read_data_facts, read_records, read_settings
 from ...results.runs.trained_weights import select_net, trained_weights
 from ..data.dataset import DataConfig, DataSet
