@@ -205,6 +205,7 @@ def test_what_cannot_be_cut_is_one_line(alternas: Any, here: Path, nets: str, li
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # five commands
 def test_a_search_among_cuts_of_an_own_net(served: Run, here: Path) -> None:
     words = [*WORDS, "--nets", "best,w.safetensors"]
     code, out, err = served(here, *words)
