@@ -25,6 +25,8 @@ from alternas.archs.weights import save
 from alternas.results.export.export_net import export_net_of
 from alternas.results.export.package import write
 from alternas.search.pretrained import load_own
+from alternas.search.probe.job import ProbeJob
+from alternas.search.training.job_files import JobFiles
 from alternas.spaces import get
 from alternas.spaces.pretrained import PretrainedNet, files_as_names, find_nets
 from command_line import Run
@@ -204,6 +206,7 @@ def test_what_cannot_be_cut_is_one_line(alternas: Any, here: Path, nets: str, li
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # five commands
 def test_a_search_among_cuts_of_an_own_net(served: Run, here: Path) -> None:
     words = [*WORDS, "--nets", "best,w.safetensors"]
     code, out, err = served(here, *words)
@@ -218,3 +221,25 @@ def test_a_search_among_cuts_of_an_own_net(served: Run, here: Path) -> None:
     save(build(PARENT, 10, 8, 1), here / "w.safetensors")
     code, _, err = served(here, *words)
     assert (code, "exists with other settings: nets is" in err) == (2, True)
+
+
+def test_a_worker_elsewhere_is_brought_the_weights() -> None:
+    class Far:
+        """The driver's files, of which one is there."""
+
+        are_here = False
+
+        def stamp(self, path: str) -> tuple[int, int] | None:
+            return (1, 1) if path == "/run/starts/w.safetensors" else None
+
+        def fetch(self, path: str, to: Path) -> None:
+            to.parent.mkdir(parents=True, exist_ok=True)
+            to.write_bytes(b"weights")
+
+    asked = ProbeJob(0, own("basic")[0], 16, "", "/run/weights", frozen="/run/starts/w.safetensors")
+    files: Any = Far()
+    with JobFiles(files).local(asked) as job:
+        assert Path(job.frozen).read_bytes() == b"weights"
+        assert Path(job.weights).parent.is_dir()
+    with JobFiles(files).local(replace(asked, net="resnet18", frozen="")) as job:
+        assert job.frozen == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +12,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from alternas.archs import OperationError
 from alternas.archs.cut_network import CutNetwork
 from alternas.archs.timm.models import create
+from alternas.archs.timm.weights_files import NetWeights
 from alternas.archs.timm_net import CutNet, net_cost, picture_moments
 from alternas.archs.weights import fill
 from alternas.results.ranking.objectives import Limits
@@ -20,8 +23,10 @@ from alternas.results.ranking.quantities import QUANTITIES, Quantity
 from alternas.results.runs.status import Status
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
+from alternas.search.probe import evaluate
 from alternas.search.probe.evaluate import probe_job
 from alternas.search.probe.job import ProbeJob
+from alternas.search.training.failures import failure
 from alternas.search.training.loaders import open_loader
 from command_line import Run
 
@@ -105,6 +110,25 @@ def test_broken_weights_are_one_line(digits: DataSet, tmp_path: Path) -> None:
     result = probe_job(job(tmp_path, tmp_path), open_loader(digits, CPU, 1))
     assert result.status == Status.ERROR
     assert f"{NET}.safetensors: is no safetensors file" in result.error
+
+
+def test_a_download_onto_a_full_disk_is_the_disks_fault(
+    digits: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends the search, which the same command resumes; else the net would be left out for good."""
+
+    def full(*words: Any) -> NetWeights:
+        try:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        except OSError:
+            raise OperationError("timm: the weights cannot be had") from None
+
+    monkeypatch.setattr(evaluate, "find_weights", full)
+    monkeypatch.setattr(evaluate, "_pretrained_state", evaluate._pretrained_state.__wrapped__)
+    asked = job(tmp_path, tmp_path)
+    with pytest.raises(OperationError) as caught:
+        probe_job(asked, open_loader(digits, CPU, 1))
+    assert failure(asked, caught.value).status == Status.FULL
 
 
 @pytest.mark.slow

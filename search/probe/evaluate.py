@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ...archs.cut_network import CutNetwork, cut_trunk
 from ...archs.errors import InputError, OperationError
-from ...archs.files import atomic_write
+from ...archs.files import atomic_write, disk_error
 from ...archs.own_net import OwnNet, Trunk
 from ...archs.timm.cut_points import cut_points
 from ...archs.timm.cuts import prune
@@ -55,7 +55,7 @@ def probe_job(job: ProbeJob, loader: DeviceLoader) -> JobResult:
 
     Raises:
         InputError: if the net's blocks do not take such images.
-        OperationError: if features cannot be written.
+        OperationError: if features, or weights that are downloaded, cannot be written.
     """
     began, data = time.monotonic(), loader.data
     blocks = _blocks_within(job, len(data.classes))
@@ -64,6 +64,8 @@ def probe_job(job: ProbeJob, loader: DeviceLoader) -> JobResult:
     try:
         state, source = _pretrained_state(job.net, job.frozen or job.weights_dir)
     except (InputError, OperationError) as error:
+        if disk_error(error):
+            raise
         how = {WITHOUT_WEIGHTS: True}
         return JobResult(job.id, Status.ERROR, error=str(error), seconds=time.monotonic() - began, how=how)
     trunk = cut_trunk(job.net, job.side, state)
