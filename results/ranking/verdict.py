@@ -13,6 +13,7 @@ from ..runs.status import Status
 from ..runs.store import as_argument
 from .chance import above_chance, chance_of, guess_text, interval_ends, interval_for_all
 from .front import Leaderboard
+from .nested import nested_choice
 from .quantities import ACCURACY, LATENCY, quantity
 from .ranked_net import RankedNet
 from .remarks import number_range, recipe_epochs, sentence, why_empty
@@ -235,7 +236,7 @@ def _measured_again(board: Leaderboard, row: RankedNet) -> list[str]:
     if row.kind != "search" or len(board.rows) == 1:
         return []
     if row.nested is not None:
-        return [_nested(board, row, row.nested)]
+        return [_nested(board, row)]
     lucky = f"Best of {len(board.rows)}, so in part the luckiest"
     if recipe_epochs(board) is None:
         return [f"{lucky}."]
@@ -243,15 +244,14 @@ def _measured_again(board: Leaderboard, row: RankedNet) -> list[str]:
     return [f"{lucky}; to measure it anew, and on test: {command}"]
 
 
-def _nested(board: Leaderboard, row: RankedNet, nested: float) -> str:
+def _nested(board: Leaderboard, row: RankedNet) -> str:
     """What to expect of new pictures, where nets were cross-validated."""
-    metric, folds = board.query.metric, len(row.folds)
-    name = "accuracy" if metric.is_accuracy else metric.name
-    how = f"the best net of at most its cost, chosen on {folds - 1} folds and judged on the one left"
-    lucky = f"; its own is that of the luckiest of {len(board.rows)}" * (
-        metric.text(nested) != metric.text(row.accuracy)
-    )
-    return f"Expect {name} {metric.text(nested)} of new pictures: {how}{lucky}."
+    metric, noise, name = board.query.metric, board.noise, board.query.metric.name
+    nets = [(other.costs[board.query.cost], other.folds) for other in board.rows if other.nested is not None]
+    nested = metric.text(nested_choice(nets, lambda score: noise.standard_error(score, 1) if noise else 0.0))
+    how = f"a net chosen likewise on {len(row.folds) - 1} folds and judged on the one left"
+    lucky = f"; its own is that of the luckiest of {len(board.rows)}" * (nested != metric.text(row.accuracy))
+    return f"Expect {name} {nested} of new pictures: {how}{lucky}."
 
 
 def _doubts(board: Leaderboard, row: RankedNet) -> list[str]:
