@@ -50,14 +50,14 @@ def test_the_choice_of_the_verdict_is_nested_too() -> None:
         judged.append(folds_RF[min(within, key=lambda net: macs[net]), fold])
     nets = list(zip(map(float, macs), folds_RF.tolist(), strict=True))
     assert nested_choice(nets, lambda _: 0.1) == pytest.approx(fmean(judged))
-    told, at_its_cost, true, share_R = [], [], [], np.linspace(0.75, 0.8, 300)
-    for _ in range(100):
+    told, at_its_cost, true, share_R = [], [], [], np.linspace(0.78, 0.8, 300)
+    for _ in range(200):
         folds_RF = rng.binomial(20, share_R[:, None], (300, 5)) / 20
         told.append(nested_choice([(cost, scores) for cost, scores in enumerate(folds_RF.tolist())], lambda _: 0.0))
         best = int(folds_RF.mean(1).argmax())
         at_its_cost.append(nested_scores(nets_of(folds_RF, [*range(300)]))[best] or 0.0)
         true.append(share_R[best])
-    assert abs(fmean(told) - fmean(true)) < 0.015 < fmean(at_its_cost) - fmean(true)
+    assert abs(fmean(told) - fmean(true)) < 0.01 < fmean(at_its_cost) - fmean(true)
 
 
 def test_nets_without_folds_have_no_nested_score() -> None:
