@@ -203,7 +203,7 @@ def test_cuts_are_judged_and_have_no_gain(tmp_path: Path) -> None:
         "weights": "frozen",
     }
     cut |= {"accuracies": {}, "budget": {"done": 0, "full": 0}, "runtime": {"evaluated": 10}}
-    rows = [row | cut | {"key": str(row["trial"]), "kind": "search"} for row in drawn_records(40)]
+    rows: list[dict[str, Any]] = [row | cut | {"key": str(row["trial"]), "kind": "search"} for row in drawn_records(40)]
     folder = made_run(tmp_path / "cuts", rows)
     write_report(folder, tmp_path / "page.html")
     page = Page(tmp_path / "page.html")
