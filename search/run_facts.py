@@ -15,8 +15,8 @@ from typing import Any
 
 from ..archs.errors import InputError
 from ..archs.files import atomic_write, open_own
+from ..results.runs.nets import parse_run_spec
 from ..results.runs.record import FORMAT, Record, versions
-from ..results.runs.run_spec import parse_run_spec
 from ..results.runs.store import has_trained, read_settings, weights_file, write_json
 from ..spaces import FileSpace, JointSpace
 from .context import SearchContext

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from alternas.results.ranking.front import leaderboard
-from alternas.results.ranking.ranked_net import nested_scores
+from alternas.results.ranking.nested import nested_choice, nested_scores
 from alternas.results.ranking.verdict import verdict_of
 from alternas.results.runs.record import Record
 from runs import net_row
@@ -37,6 +37,27 @@ def test_the_luck_of_the_best_of_many_is_taken_off() -> None:
         nested.append(nested_scores(nets_of(folds_RF, [1] * 300))[0])
     assert fmean(best) > 0.89
     assert abs(fmean(nested) - 0.8) < 0.01
+
+
+def test_the_choice_of_the_verdict_is_nested_too() -> None:
+    """Brute force; then 300 nets of which the dearer is the better by a little: less than the best of that cost has."""
+    rng = np.random.default_rng(0)
+    folds_RF, macs = rng.random((40, 5)), rng.permutation(40).tolist()
+    judged = []
+    for fold in range(5):
+        others = np.delete(folds_RF, fold, 1).mean(1)
+        within = np.flatnonzero(others >= others.max() - 0.1)
+        judged.append(folds_RF[min(within, key=lambda net: macs[net]), fold])
+    nets = list(zip(map(float, macs), folds_RF.tolist(), strict=True))
+    assert nested_choice(nets, lambda _: 0.1) == pytest.approx(fmean(judged))
+    told, at_its_cost, true, share_R = [], [], [], np.linspace(0.78, 0.8, 300)
+    for _ in range(200):
+        folds_RF = rng.binomial(20, share_R[:, None], (300, 5)) / 20
+        told.append(nested_choice([(cost, scores) for cost, scores in enumerate(folds_RF.tolist())], lambda _: 0.0))
+        best = int(folds_RF.mean(1).argmax())
+        at_its_cost.append(nested_scores(nets_of(folds_RF, [*range(300)]))[best] or 0.0)
+        true.append(share_R[best])
+    assert abs(fmean(told) - fmean(true)) < 0.01 < fmean(at_its_cost) - fmean(true)
 
 
 def test_nets_without_folds_have_no_nested_score() -> None:

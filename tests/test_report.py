@@ -196,9 +196,14 @@ def test_tables_can_be_read_without_javascript(run: Path, report: Page) -> None:
 
 def test_cuts_are_judged_and_have_no_gain(tmp_path: Path) -> None:
     """Nothing is said of a curve, a column or a training that cuts of pretrained nets have none of."""
-    cut = {"genotype": {"timm": "resnet18.a1_in1k", "side": 48}, "genes": {}, "curve": [], "weights": "frozen"}
+    cut: dict[str, Any] = {
+        "genotype": {"timm": "resnet18.a1_in1k", "side": 48},
+        "genes": {},
+        "curve": [],
+        "weights": "frozen",
+    }
     cut |= {"accuracies": {}, "budget": {"done": 0, "full": 0}, "runtime": {"evaluated": 10}}
-    rows = [row | cut | {"key": str(row["trial"]), "kind": "search"} for row in drawn_records(40)]
+    rows: list[dict[str, Any]] = [row | cut | {"key": str(row["trial"]), "kind": "search"} for row in drawn_records(40)]
     folder = made_run(tmp_path / "cuts", rows)
     write_report(folder, tmp_path / "page.html")
     page = Page(tmp_path / "page.html")

@@ -64,38 +64,3 @@ class RankedNet:
             if (name != "run" or self.run) and name != "is_cut" and (name not in ("recipe", "recipes") or self.recipe):
                 row |= held if name in ("costs", "metrics") else {name: held}
         return as_shown(row, metric)
-
-
-def nested_scores(nets: Sequence[tuple[float, int, Sequence[float]]]) -> list[float | None]:
-    """The nested score of the best net of at most the cost of each net; None where it is unknown.
-
-    The best of many is in part the luckiest, and its own score says what its luck adds. Here the best is chosen by all
-    folds but one and judged on that one, each fold in turn (Varma & Simon, BMC Bioinformatics 7, 2006; the folds'
-    classifiers are those of one cross-validation, as in Tibshirani & Tibshirani, Annals of Applied Statistics 3, 2009).
-    Of equal ones the cheapest is chosen, then the first trial.
-
-    Args:
-        nets: cost, trial, and score in each fold, none where a net was not cross-validated.
-    """
-    found: list[float | None] = [None] * len(nets)
-    judged = sorted((at for at, (_, _, folds) in enumerate(nets) if folds), key=lambda at: nets[at][:2])
-    if len({len(nets[at][2]) for at in judged}) != 1:
-        return found
-    for at, score in zip(judged, _left_out_scores([nets[at][2] for at in judged]), strict=True):
-        found[at] = score
-    for before, at in zip(judged[-2::-1], judged[:0:-1], strict=True):
-        if nets[before][0] == nets[at][0]:
-            found[before] = found[at]
-    return found
-
-
-def _left_out_scores(folds: Sequence[Sequence[float]]) -> list[float]:
-    """Of the first net, the first two, ...: the mean over folds of the score there of the one best on the others."""
-    chosen: list[Sequence[float]] = [folds[0]] * len(folds[0])
-    means = list[float]()
-    for scores in folds:
-        for fold, best in enumerate(chosen):
-            if sum(scores) - scores[fold] > sum(best) - best[fold]:
-                chosen[fold] = scores
-        means.append(sum(best[fold] for fold, best in enumerate(chosen)) / len(chosen))
-    return means

@@ -15,6 +15,7 @@ from ..runs.status import FAILED, Status
 from ..runs.store import as_argument, read_data_facts, read_settings
 from .front import NEAR_HALF, Leaderboard
 from .metric import Metric
+from .nested import nested_choice
 from .objectives import own_flops, title
 from .quantities import ACCURACY
 from .ranked_net import RankedNet
@@ -131,15 +132,15 @@ def expected_text(board: Leaderboard, row: RankedNet) -> str:
     return f": expect {'accuracy' if metric.is_accuracy else metric.name} {expected} of new pictures"
 
 
-def nested_text(board: Leaderboard, row: RankedNet, nested: float) -> str:
+def nested_text(board: Leaderboard, row: RankedNet) -> str:
     """What to expect of new pictures, where nets were cross-validated."""
-    metric, folds = board.query.metric, len(row.folds)
+    metric, noise = board.query.metric, board.noise
     name = "accuracy" if metric.is_accuracy else metric.name
-    how = f"the best net of at most its cost, chosen on {folds - 1} folds and judged on the one left"
-    lucky = f"; its own is that of the luckiest of {len(board.rows)}" * (
-        metric.text(nested) != metric.text(row.accuracy)
-    )
-    return f"Expect {name} {metric.text(nested)} of new pictures: {how}{lucky}."
+    nets = [(other.costs[board.query.cost], other.folds) for other in board.rows if other.nested is not None]
+    nested = metric.text(nested_choice(nets, lambda score: noise.standard_error(score, 1) if noise else 0.0))
+    how = f"a net chosen likewise on {len(row.folds) - 1} folds and judged on the one left"
+    lucky = f"; its own is that of the luckiest of {len(board.rows)}" * (nested != metric.text(row.accuracy))
+    return f"Expect {name} {nested} of new pictures: {how}{lucky}."
 
 
 def recipe_epochs(board: Leaderboard) -> float | None:

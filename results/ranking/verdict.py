@@ -235,7 +235,7 @@ def _measured_again(board: Leaderboard, row: RankedNet) -> list[str]:
     if row.kind != "search" or len(board.rows) == 1:
         return []
     if row.nested is not None:
-        return [nested_text(board, row, row.nested)]
+        return [nested_text(board, row)]
     lucky = f"Best of {len(board.rows)}, so in part the luckiest{expected_text(board, row)}"
     if recipe_epochs(board) is None:
         return [f"{lucky}."]
