@@ -163,7 +163,8 @@ def test_a_layer_that_is_a_little_worse_is_kept(
         noisy_KF = (own["weight"] + 0.03 * own["weight"].std() * noise_KF).double().numpy()
         head = LinearHead(noisy_KF, own["bias"].double().numpy(), 1.0)
         refit.set_layer(net.classifier, head)
-        worse = round(360 * (before.accuracy - trainer.evaluation.scores("val").accuracy))
+        now: Any = trainer.evaluation.scores("val")
+        worse = round(360 * (before.accuracy - now.accuracy))
         net.classifier.load_state_dict(own)
         if 1 <= worse <= 3:
             break

@@ -30,7 +30,7 @@ from .noise import Noise
 from .ties import RightOf
 
 MAX_PAIRS = 64  # of nets that are compared picture by picture, of those that began alike
-ROUNDS, EXACT = 200, 1e-4
+ROUNDS, EXACT = 100, 1e-4
 Pair = tuple[Record, Record]
 
 
@@ -75,25 +75,43 @@ def expected_scores(records: Sequence[Record], noise: Noise, right_of: RightOf) 
 
 def shrunk_scores(trained: Sequence[Record], by_chance: Callable[[Sequence[Pair]], float]) -> dict[int, float]:
     """The expected score of each of these trainings, parents before children; see above."""
-    by_trial = {r.trial: r for r in trained}
-    nets = [(r, by_trial.get(r.lineage.get("trial", -1))) for r in trained]
-    from_nothing = [r for r, parent in nets if parent is None]
-    apart = by_chance([*pairwise(from_nothing)] or [*pairwise(trained)])
-    kinds, generation, expected = dict[tuple[str, bool], list[Pair]](), dict[int, int](), dict[int, float]()
-    for record, parent in nets:
-        kinds.setdefault((record.weights, parent is None), []).extend([(record, parent)] if parent else [])
-        generation[record.trial] = 1 + generation[parent.trial] if parent else 1
-    groups = {kind: Group.of(pairs, apart, by_chance) for kind, pairs in kinds.items()}
-    roots, others = ([group for (_, is_root), group in groups.items() if is_root == asked] for asked in (True, False))
+    parents = parents_of(trained)
+    by_kind, generation = groups_of(trained, parents, by_chance), list[int]()
+    groups = [by_kind[record.weights, parent is None] for record, parent in zip(trained, parents, strict=True)]
+    alike = [[group for (_, first), group in by_kind.items() if first == asked] for asked in (True, False)]
+    for parent in parents:
+        generation.append(1 if parent is None else 1 + generation[parent])
+    scores, expected = [*map(_score, trained)], [0.0] * len(trained)
     for _ in range(ROUNDS):
-        for record, parent in nets:
-            group, before = groups[record.weights, parent is None], expected[parent.trial] if parent else 0.0
-            x = _score(record) - before - group.kept * (_score(parent) - before)
+        for at, (score, parent, group) in enumerate(zip(scores, parents, groups, strict=True)):
+            before, luck = (0.0, 0.0) if parent is None else (expected[parent], scores[parent] - expected[parent])
+            x = score - before - group.kept * luck
             group.differences.append(x)
-            expected[record.trial] = before + group.mean + group.share * (x - group.mean)
-        if max(settled(alike, max(generation.values())) for alike in (roots, others) if alike) < EXACT:
+            expected[at] = before + group.mean + group.share * (x - group.mean)
+        if max(settled(each, max(generation)) for each in alike if each) < EXACT:
             break
-    return {trial: min(1.0, max(0.0, score)) for trial, score in expected.items()}
+    return {r.trial: min(1.0, max(0.0, score)) for r, score in zip(trained, expected, strict=True)}
+
+
+def parents_of(trained: Sequence[Record]) -> list[int | None]:
+    """The place of each training's parent; None of a net from nothing, or from what is not among them."""
+    place, parents = dict[int, int](), list[int | None]()
+    for at, record in enumerate(trained):
+        parents.append(place.get(record.lineage.get("trial", -1)))
+        place[record.trial] = at
+    return parents
+
+
+def groups_of(
+    trained: Sequence[Record], parents: Sequence[int | None], by_chance: Callable[[Sequence[Pair]], float]
+) -> dict[tuple[str, bool], Group]:
+    """The groups of nets that began alike: by how their weights came about, and whether from nothing."""
+    pairs = [(r, None if parent is None else trained[parent]) for r, parent in zip(trained, parents, strict=True)]
+    apart = by_chance([*pairwise(r for r, parent in pairs if parent is None)] or [*pairwise(trained)])
+    members = dict[tuple[str, bool], list[Pair]]()
+    for record, parent in pairs:
+        members.setdefault((record.weights, parent is None), []).extend([(record, parent)] if parent else [])
+    return {kind: Group.of(own, apart, by_chance) for kind, own in members.items()}
 
 
 def settled(groups: Sequence[Group], slowness: int) -> float:
@@ -111,5 +129,5 @@ def settled(groups: Sequence[Group], slowness: int) -> float:
     return max(map(abs, moved))
 
 
-def _score(record: Record | None) -> float:
-    return record.accuracy or 0.0 if record else 0.0
+def _score(record: Record) -> float:
+    return record.accuracy or 0.0
