@@ -44,6 +44,11 @@ class OwnNet:
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def identity(self) -> str:
+        """What makes it this net, whatever it is called: its weights, and how pictures are normalised for it."""
+        return f"{self.sha256} {self.mean} {self.std}"
+
     def check(self, side: int) -> None:
         """Raise InputError if the net and its weights take no images of `side` x `side` pixels."""
         self.genotype.check(side)

@@ -69,7 +69,7 @@ class CutNet:
     @cached_property
     def key(self) -> str:
         """12 hexadecimal digits, as those of a genotype."""
-        weights = self.trunk.sha256 if isinstance(self.trunk, OwnNet) else f"{TIMM}{self.trunk}"
+        weights = self.trunk.identity if isinstance(self.trunk, OwnNet) else f"{TIMM}{self.trunk}"
         text = f"{weights} {self.block} {self.side} {self.pooling}"
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 

@@ -19,6 +19,7 @@ SHARES = (0.6, 0.2, 0.2)  # train, validation, test of a set in one piece
 VAL_SHARE = 0.1  # of train, where a set has no validation split
 MIN_CLASSES = 2  # that nets can tell apart
 CHUNK = 1024
+CHUNK_VALUES = 2**24  # of images at once, at most: 128 MiB as 64-bit numbers
 # Labels, beside those below 0, that often say that there is none: the largest of a kind of numbers, or nines.
 NO_LABEL = (255, *(2**bits - 1 for bits in (15, 16, 31, 32, 63)), 99, 999, 9999)
 Places = dict[str, tuple[str, np.ndarray]]  # of each split: its part, and the places there
@@ -91,7 +92,8 @@ def moments(x_NCHW: np.ndarray) -> Moments:
     """Mean and standard deviation of each channel, in two passes of 64-bit sums; the latter at least 1e-6."""
     channels, pixels = x_NCHW.shape[1], x_NCHW.shape[0] * x_NCHW.shape[2] * x_NCHW.shape[3]
     mean, variance = np.zeros(channels), np.zeros(channels)
-    chunks = [x_NCHW[at : at + CHUNK] for at in range(0, len(x_NCHW), CHUNK)]
+    rows = min(CHUNK, max(1, CHUNK_VALUES // max(1, x_NCHW[:1].size)))
+    chunks = [x_NCHW[at : at + rows] for at in range(0, len(x_NCHW), rows)]
     for chunk in chunks:
         mean += chunk.sum(axis=(0, 2, 3), dtype=np.float64) / pixels
     for chunk in chunks:

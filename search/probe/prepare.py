@@ -111,6 +111,10 @@ def _named(probe: ProbeSpec, folder: Path) -> tuple[list[PretrainedNet], tuple[O
     names = [each.net.name for each in own]
     if twice := [name for name in names if names.count(name) > 1]:
         raise InputError(f"nets: {twice[0]} is the name of two nets; give one file or folder another name")
+    first = dict[str, str]()
+    for net in (each.net for each in own):
+        if first.setdefault(net.identity, net.name) != net.name:
+            raise InputError(f"nets: {first[net.identity]} and {net.name} are the same net; leave one of them out")
     if probe.weights_dir and not probe.nets:
         from ...archs.timm.weights_files import nets_of_folder
 
