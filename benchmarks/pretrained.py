@@ -38,7 +38,7 @@ from alternas.archs.cut_network import cut_trunk
 from alternas.archs.timm.cut_points import trunk_costs
 from alternas.archs.timm_net import POOLINGS
 from alternas.results.ranking.metric import Metric
-from alternas.results.ranking.ranked_net import nested_scores
+from alternas.results.ranking.nested import nested_scores
 from alternas.search.data.splits import iterative_split
 from alternas.search.probe.crossval import cross_validate, labelled, loss_of
 from alternas.search.probe.features import FeatureMatrix
