@@ -163,8 +163,7 @@ def search(
 def _pictures(data: str, file: TrainerFile | None, images: ImageOptions) -> tuple[str, bool]:
     """The data set's name, which a training of the user's own may bring, and whether its pictures have several labels.
 
-    Raises:
-        InputError: if the training brings its own images and others are asked for, or there is no such data set.
+    Raises InputError if the training brings its own images and others are asked for, or there is no such data set.
     """
     from ..search.data.readers.registry import find_reader
 

@@ -124,14 +124,10 @@ class SavedNet:
     def export(self, out: str | Path, formats: str | Sequence[str] = "package") -> dict[str, Any]:
         """Export to the new folder `out`, as `alternas export` does; return what config.json says.
 
-        Args:
-            out: folder to create.
-            formats: package, onnx, pt2, openvino, litert, timm: one, several, or several in one string with commas.
-
-        Raises:
-            InputError: if the net has no weights, a format is unknown or of lower precision, which `alternas export`
-                measures on the run's data, or `out` cannot be written.
-            OperationError: if a format cannot be written or does not give the net's outputs.
+        `out`: folder to create. `formats`: package, onnx, pt2, openvino, litert, timm: one, several, or several in one
+        string with commas. Raises InputError if the net has no weights, a format is unknown or of lower precision,
+        which `alternas export` measures on the run's data, or `out` cannot be written. Raises OperationError if a
+        format cannot be written or does not give the net's outputs.
         """
         from .export.write import export_net
 

@@ -33,38 +33,27 @@ from .trials.schedulers import Scheduler
 
 @dataclass(frozen=True)
 class SearchContext:
-    """A search that was found possible, with what it needs. Nothing is written yet.
-
-    Attributes:
-        cost_fn: cost of a net on the data.
-        steps: the full budget of a net, in optimiser steps.
-        record_fields: fields that every record of the run shares.
-        run_settings: what `run.json` holds as the settings; equal ones resume a run.
-        devices: that nets are measured on, where that is a cost or has a limit.
-        bank: the file of the shared weights, of this run or another; None where nets are trained alone.
-        nets: draws the nets that train the bank.
-        bank_facts: what the shared weights are for; others are refused.
-        references: what the nets of timm cost that are trained beside the search.
-        pretrained: weights that every net of the search begins with.
-        recipes: as `DecidedRecipe.kept`.
-    """
+    """A search that was found possible, with what it needs. Nothing is written yet."""
 
     settings: SearchSpec
     data: DataSet
     space: Space
-    cost_fn: Callable[[Genotype], Cost]
-    steps: int
+    cost_fn: Callable[[Genotype], Cost]  # cost of a net on the data
+    steps: int  # the full budget of a net, in optimiser steps
     folder: Path
-    record_fields: dict[str, Any]
+    record_fields: dict[str, Any]  # fields that every record of the run shares
+    # what `run.json` holds as the settings; equal ones resume a run
     run_settings: dict[str, Any] = field(default_factory=dict)
-    devices: Devices = field(default_factory=Devices)
+    devices: Devices = field(default_factory=Devices)  # that nets are measured on, where that is a cost or has a limit
+    # the file of the shared weights, of this run or another; None where nets are trained alone
     bank: Path | None = None
-    nets: NetSampler | None = None
-    bank_facts: dict[str, Any] = field(default_factory=dict)
+    nets: NetSampler | None = None  # draws the nets that train the bank
+    bank_facts: dict[str, Any] = field(default_factory=dict)  # what the shared weights are for; others are refused
     known: KnownNets = field(default_factory=KnownNets)
+    # what the nets of timm cost that are trained beside the search
     references: Mapping[TimmNet, CountedCost] = field(default_factory=dict)
-    pretrained: Pretrained | None = None
-    recipes: dict[str, Any] = field(default_factory=dict)
+    pretrained: Pretrained | None = None  # weights that every net of the search begins with
+    recipes: dict[str, Any] = field(default_factory=dict)  # as `DecidedRecipe.kept`
 
     @cached_property
     def of_training(self) -> DataSet:

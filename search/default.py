@@ -35,11 +35,8 @@ UNSET: Any = None  # a field of `SearchSpec` that nobody has set: it is settled 
 def default_settings(spec: Any) -> dict[str, Any]:
     """Fields of a `SearchSpec`, settled where nothing was asked for.
 
-    Args:
-        spec: the `SearchSpec` that is being made, with `UNSET` and "" where nothing was.
-
-    Raises:
-        InputError: if the strategy is unknown, or the `run.json` of a run of this name cannot be read.
+    `spec`: the `SearchSpec` that is being made, with `UNSET` and "" where nothing was. Raises InputError if the
+    strategy is unknown, or the `run.json` of a run of this name cannot be read.
     """
     name = spec.name or plain_name(spec.space, spec.data.name)
     is_limited = spec.run.budget.train_flops < math.inf
@@ -63,8 +60,7 @@ def default_settings(spec: Any) -> dict[str, Any]:
 def default_scheduler(name: str, strategy: str, trials: int) -> str:
     """The scheduler of a search that names none: that of the run of this name, else `mo-asha` where it pays.
 
-    Raises:
-        InputError: if the run's `run.json` cannot be read.
+    Raises InputError if the run's `run.json` cannot be read.
     """
     if used := _used(name, "scheduler"):
         return used

@@ -23,18 +23,13 @@ from .trials.producer import Idle, Producer
 
 
 class Driver:
-    """Asks producers for jobs, hands them results, and writes the lines of the log, which producers take in after that.
-
-    Attributes:
-        running: jobs at workers, and the producer of each.
-        view: takes in the lines, too.
-    """
+    """Asks producers for jobs, hands them results, and writes the lines of the log, which producers then take in."""
 
     def __init__(self, store: Store, folder: Path, producers: Sequence[Producer]) -> None:
         """`producers` are asked in turn: the first that has a job is served."""
         self.folder, self._store, self._producers = folder, store, producers
-        self.running: dict[JobId, tuple[Producer, Job]] = {}
-        self.view: ProgressView | None = None
+        self.running: dict[JobId, tuple[Producer, Job]] = {}  # jobs at workers, and the producer of each
+        self.view: ProgressView | None = None  # takes in the lines, too
         self._drop_checkpoints(store.records)  # of a driver that was killed between a record and its checkpoints' end
 
     @property

@@ -35,15 +35,10 @@ SHIFT = 8  # a side over the most that pictures are moved by: 1 px of 8, 4 px of
 
 @dataclass(frozen=True)
 class DecidedRecipe:
-    """The recipe of a run.
+    """The recipe of a run."""
 
-    Attributes:
-        recipe: as its nets are trained.
-        kept: for run.json: the recipes of the run's commands, by a digest of what was asked for.
-    """
-
-    recipe: Recipe
-    kept: dict[str, Any]
+    recipe: Recipe  # as its nets are trained
+    kept: dict[str, Any]  # for run.json: the recipes of the run's commands, by a digest of what was asked for
 
 
 def decided_recipe(folder: Path, recipe: Recipe, data: DataSet, metric: Metric) -> DecidedRecipe:

@@ -30,21 +30,13 @@ SAME = ("recipe", "tune", "data_split", "image_size", "seed", "repeats", "folds"
 
 @dataclass(frozen=True)
 class StartWith:
-    """Source of the nets that a search begins with: one of these. `str` spells it.
+    """Source of the nets that a search begins with: one of these. `str` spells it."""
 
-    Attributes:
-        nets: the nets themselves, as genotypes or genes.
-        file: a JSON file of such.
-        run: name or folder of a run,
-        trial: and the number of its net; None takes its front.
-        zoo: names of the zoo.
-    """
-
-    nets: tuple[Genotype | Mapping[str, Any], ...] = ()
-    file: Path | None = None
-    run: str = ""
-    trial: int | None = None
-    zoo: tuple[str, ...] = ()
+    nets: tuple[Genotype | Mapping[str, Any], ...] = ()  # the nets themselves, as genotypes or genes
+    file: Path | None = None  # a JSON file of such
+    run: str = ""  # name or folder of a run
+    trial: int | None = None  # and the number of its net; None takes its front
+    zoo: tuple[str, ...] = ()  # names of the zoo
 
     def __str__(self) -> str:
         if self.nets:
@@ -57,18 +49,12 @@ class StartWith:
 
 @dataclass(frozen=True)
 class KnownNets:
-    """Nets and records that a search begins with.
+    """Nets and records that a search begins with."""
 
-    Attributes:
-        genes: of the nets that are proposed first, in this order.
-        records: of an earlier run, whose nets count as trained.
-        left_out: why other nets are not proposed, a line each.
-    """
-
-    genes: Sequence[Genes] = ()
-    records: Sequence[Record] = ()
+    genes: Sequence[Genes] = ()  # of the nets that are proposed first, in this order
+    records: Sequence[Record] = ()  # of an earlier run, whose nets count as trained
     run: Path | None = None
-    left_out: Sequence[str] = ()
+    left_out: Sequence[str] = ()  # why other nets are not proposed, a line each
 
 
 @dataclass(frozen=True)
@@ -83,8 +69,7 @@ class Candidate:
 class GeneFinder:
     """Says which genes of a space give a net.
 
-    Args:
-        broken_limits: says of a net by which share it is over each limit.
+    `broken_limits`: says of a net by which share it is over each limit.
     """
 
     def __init__(
@@ -98,11 +83,8 @@ class GeneFinder:
     def genes(self, candidate: Candidate, look: bool = True) -> Genes:
         """Genes that give the net, with those of its recipe: the recipe's own where it has none, or others.
 
-        Args:
-            look: whether they are looked for where the candidate's own are not of this space.
-
-        Raises:
-            InputError: if it is not in the space, cannot be built at the image size, or is over a limit.
+        `look`: whether they are looked for where the candidate's own are not of this space. Raises InputError if it is
+        not in the space, cannot be built at the image size, or is over a limit.
         """
         tuned = recipe_genes(candidate.genes)
         own = {name: value for name, value in candidate.genes.items() if name not in tuned}
@@ -151,11 +133,8 @@ def find_known_nets(
 ) -> KnownNets:
     """The nets to begin with, as genes; those that do not fit are left out.
 
-    Args:
-        counts: says of a record of a run whether its net need not be trained again.
-
-    Raises:
-        InputError: if there is no such thing, or none of its nets fits.
+    `counts`: says of a record of a run whether its net need not be trained again. Raises InputError if there is no such
+    thing, or none of its nets fits.
     """
     run = find_run(start.run) if start.run else None
     candidates = _candidates(start, run, image_size)
@@ -248,8 +227,7 @@ def _net_or_genes(number: int, value: dict[str, Any]) -> Genotype | Mapping[str,
 def noted_genes(facts: Mapping[str, Any], space: Space) -> list[Genes]:
     """Genes that run.json has noted of the nets that a search began with.
 
-    Raises:
-        InputError: if that are no genes of the space.
+    Raises InputError if that are no genes of the space.
     """
     noted, options = facts.get("start_with", []), options_of(space)
     for genes in noted:

@@ -42,11 +42,7 @@ from .trials.schedulers import Scheduler
 
 
 def prepare(settings: SearchSpec, console: Console) -> SearchContext:
-    """Check a search and load its data.
-
-    Raises:
-        InputError: as `search`.
-    """
+    """Check a search and load its data; InputError as `search`."""
     folder = run_folder(settings.name)
     Scheduler(settings.scheduler, settings.rungs, settings.eta)
     check_strategy(settings.strategy)
@@ -195,8 +191,7 @@ def _known_nets(context: SearchContext, console: Console) -> KnownNets:
 def bank_trainings(run: str) -> float:
     """The compute of the supernet of another run, in full trainings.
 
-    Raises:
-        InputError: if it is no search on shared weights.
+    Raises InputError if it is no search on shared weights.
     """
     trainings = previous_settings(find_run(run)).get("supernet", 0)
     if not trainings >= 1:
@@ -207,8 +202,7 @@ def bank_trainings(run: str) -> float:
 def find_bank(run: str, facts: dict[str, Any]) -> Path:
     """The file of the bank of another run, which must be of the same space and data.
 
-    Raises:
-        InputError: if it has none, a broken one, or one for something else.
+    Raises InputError if it has none, a broken one, or one for something else.
     """
     folder = find_run(run).absolute()
     progress = read_progress(folder)

@@ -18,16 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Pretrained:
-    """Weights that the nets of a run start from.
+    """Weights that the nets of a run start from."""
 
-    Attributes:
-        start: how a net begins with them.
-        digest: of them; another one is another search.
-    """
-
-    start: InitWeights
+    start: InitWeights  # how a net begins with them
     network: Network
-    digest: str
+    digest: str  # of them; another one is another search
 
     def save(self) -> None:
         """Write them where the trainings look for them."""
@@ -40,12 +35,8 @@ class Pretrained:
 def load_pretrained(spec: WeightsSpec, folder: Path, classes: Sequence[str]) -> Pretrained:
     """Find weights for a search. Their last layer is kept where it knows the same classes, else it starts at zero.
 
-    Args:
-        classes: of the data, in the order of the logits.
-
-    Raises:
-        InputError: if there are no such weights, or no genotype describes their net.
-        OperationError: if timm's weights cannot be downloaded.
+    `classes`: of the data, in the order of the logits. Raises InputError if there are no such weights, or no genotype
+    describes their net. Raises OperationError if timm's weights cannot be downloaded.
     """
     found = spec.find()
     return starting_from(found, folder, zero_head=found.classes != tuple(classes))
@@ -61,13 +52,9 @@ def starting_from(found: LoadedWeights, folder: Path, zero_head: bool, freeze: s
 
 @dataclass(frozen=True, eq=False)
 class OwnWeights:
-    """A net of our own whose cuts are searched, and its weights.
+    """A net of our own whose cuts are searched, and its weights."""
 
-    Attributes:
-        words: what names it, as `WeightsSpec` takes them.
-    """
-
-    words: str
+    words: str  # what names it, as `WeightsSpec` takes them
     net: OwnNet
     weights: Pretrained
 
@@ -75,8 +62,7 @@ class OwnWeights:
 def load_own(words: str, folder: Path) -> OwnWeights:
     """A trained net of our own by RUN:TRIAL, an exported folder or a file, to be cut in a run with this folder.
 
-    Raises:
-        InputError: if there is no such net, or it takes other images than square ones of 1 or 3 channels.
+    Raises InputError if there is no such net, or it takes other images than square ones of 1 or 3 channels.
     """
     from ..results.runs.weights_spec import WeightsSpec
 

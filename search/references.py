@@ -13,8 +13,7 @@ from .training.recipe import Recipe
 def count_references(nets: Sequence[TimmNet], data: DataSet, recipe: Recipe) -> dict[TimmNet, CountedCost]:
     """Costs of nets of timm on the data; limits are for candidates. timm and torch are loaded if there is one.
 
-    Raises:
-        InputError: if timm does not know a net, or it takes no such images or not the recipe's stochastic depth.
+    Raises InputError if timm does not know a net, or it takes no such images or not the recipe's stochastic depth.
     """
     costs = {net: counted_cost(net, len(data.classes), data.image_size, data.in_chans) for net in nets}
     for net in nets:

@@ -54,10 +54,8 @@ STALL_SECONDS = 300.0
 def search(spec: SearchSpec, console: Console) -> Path:
     """Run or resume a search, and return the folder of its run.
 
-    Raises:
-        InputError: if a setting is wrong, differs from those of the existing run of that name, or cannot be met by
-            any net of the space.
-        OperationError: if workers do not start or every net fails.
+    Raises InputError if a setting is wrong, differs from those of the existing run of that name, or cannot be met by
+    any net of the space. Raises OperationError if workers do not start or every net fails.
     """
     if spec.probe:
         return search_cuts(spec, console)
@@ -104,8 +102,7 @@ def opened(context: SearchContext) -> Iterator[tuple[SearchTrials, Driver]]:
 
     Each step is on disk before the next: the settings, what the trainings begin with, then the first record.
 
-    Raises:
-        InputError: if another process works on it, or its folder cannot be written.
+    Raises InputError if another process works on it, or its folder cannot be written.
     """
     folder = context.folder
     with locked(folder):
@@ -196,11 +193,8 @@ class Executor(Protocol):
 def run_loop(driver: Driver, executor: Executor, view: ProgressView, seconds: float = math.inf) -> bool:
     """Run until no job is left, and close the driver; or until time is over, and leave all as it is.
 
-    Returns:
-        Whether the driver was closed.
-
-    Raises:
-        OperationError: if no worker became ready and nothing happened for `STALL_SECONDS`.
+    Returns whether the driver was closed. Raises OperationError if no worker became ready and nothing happened for
+    `STALL_SECONDS`.
     """
     driver.view, began = view, time.monotonic()
     last = began

@@ -12,24 +12,19 @@ from .engine.resources import Resources
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits on a search or an experiment; what they leave is done by the same command again.
+    """Limits on a search or an experiment; what they leave is done by the same command again."""
 
-    Attributes:
-        trial_minutes: time limit per trial; slower trials are recorded as timeout.
-        hours: time limit of this command.
-        train_flops: limit on the FLOPs of all trainings, 6 x MACs x images; then no trial is started or promoted.
-        patience: nets in a row without growth of the front after which a search proposes no more; None for no end.
-        device_timeout_s: most seconds of one run of a device's command. A limit like the others, so not of the
-            `DeviceCommand`, which a run must keep.
-        baselines: share of `hours` after which baselines and references wait until the search's nets have been
-            trained; 0 trains no baselines.
-    """
-
-    trial_minutes: float = math.inf
-    hours: float = math.inf
+    trial_minutes: float = math.inf  # time limit per trial; slower trials are recorded as timeout
+    hours: float = math.inf  # time limit of this command
+    # limit on the FLOPs of all trainings, 6 x MACs x images; then no trial is started or promoted
     train_flops: float = math.inf
+    # nets in a row without growth of the front after which a search proposes no more; None for no end
     patience: int | None = None
+    # most seconds of one run of a device's command. A limit like the others, so not of the `DeviceCommand`, which a run
+    # must keep
     device_timeout_s: float = TIMEOUT_SECONDS
+    # share of `hours` after which baselines and references wait until the search's nets have been trained; 0 trains no
+    # baselines
     baselines: float = 0.25
 
     def __post_init__(self) -> None:
@@ -46,14 +41,8 @@ class Budget:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """How a search or an experiment is run: the command that resumes it may say otherwise.
+    """How a search or an experiment is run: the command that resumes it may say otherwise."""
 
-    Attributes:
-        resources: where to run.
-        budget: limits on time and steps.
-        track: names of the trackers that are told of it.
-    """
-
-    resources: Resources = field(default_factory=Resources)
-    budget: Budget = field(default_factory=Budget)
-    track: tuple[str, ...] = ()
+    resources: Resources = field(default_factory=Resources)  # where to run
+    budget: Budget = field(default_factory=Budget)  # limits on time and steps
+    track: tuple[str, ...] = ()  # names of the trackers that are told of it

@@ -43,15 +43,10 @@ PLAIN_FACTS = (  # fields that run.json keeps as they are
 
 @dataclass(frozen=True)
 class Supernet:
-    """Shared weights that nets are evaluated on.
+    """Shared weights that nets are evaluated on."""
 
-    Attributes:
-        trainings: compute of the search, in full trainings of the space's mean net.
-        bank: the run whose bank of shared weights is searched; "" trains one.
-    """
-
-    trainings: float
-    bank: str = ""
+    trainings: float  # compute of the search, in full trainings of the space's mean net
+    bank: str = ""  # the run whose bank of shared weights is searched; "" trains one
 
     def __post_init__(self) -> None:
         if not 1 <= self.trainings <= MAX_TRAININGS:
@@ -61,80 +56,56 @@ class Supernet:
 
 @dataclass(frozen=True)
 class ProbeSpec:
-    """Which pretrained nets are cut and judged.
+    """Which pretrained nets are cut and judged."""
 
-    Attributes:
-        nets: names, with `*` for any letters, of timm's nets with the tag of their weights, and nets of our own by
-            RUN:TRIAL, an exported folder or a file; () is the ladder of `spaces.pretrained`.
-        weights_dir: folder with files of weights, DIR/NAME.safetensors, .pth, .pt or .bin; "" looks in timm's hub.
-    """
-
+    # names, with `*` for any letters, of timm's nets with the tag of their weights, and nets of our own by RUN:TRIAL,
+    # an exported folder or a file; () is the ladder of `spaces.pretrained`
     nets: tuple[str, ...] = ()
+    # folder with files of weights, DIR/NAME.safetensors, .pth, .pt or .bin; "" looks in timm's hub
     weights_dir: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchSpec:
-    """A search, as asked for. What is left out is what `alternas search` does without options: see default.py.
+    """A search, as asked for. What is left out is what `alternas search` does without options: see default.py."""
 
-    Attributes:
-        space: name of the space, or the path of a file with one.
-        data: the data set.
-        recipe: how each net is trained.
-        name: of the run.
-        trials: distinct nets to start training, baselines not counted.
-        run: where, for how long, and which trackers are told.
-        strategy: name of the strategy, or the import path of an Optuna sampler.
-        scheduler: name of the scheduler.
-        rungs: shares of the budget at which the scheduler compares nets.
-        eta: reduction factor; 1 in eta trials at each rung is promoted.
-        costs: what accuracy is weighed against: in closed form, "latency_ms" or NUMBER@DEVICE. The strategy looks at
-            the first; fronts rank by all.
-        limits: largest cost allowed, by kind of cost.
-        metric: what nets are ranked by.
-        latency: under what "latency_ms" is measured on this machine; None where it is not measured, or the default.
-        devices: whose commands measure nets.
-        seed: of the strategy and of every training.
-        repeats: number of seeds per net, from `seed` on; its accuracy is their mean.
-        folds: of a cross-validation over training and validation images together: each of the `repeats` of a net, then
-            as many, is trained without one of them and judged on it. 0 validates on the validation images.
-        inherit: whether a net is initialised from the most similar trained net, if one is, and trained for less.
-        supernet: shared weights; None trains each net alone.
-        polish: share of the search's compute for finetuning: the nets of its front are trained on, after all others.
-        tune: values that the recipe's genes may take, by name; {} trains all nets by the recipe as it is.
-        trainer: the user's own training; None is ours.
-        start_with: nets to begin with; None is none.
-        references: nets of timm that are trained beside those of the search, which draws the same nets without them.
-        pretrained: weights that every net of the search begins with, as far as they fit; None is fresh ones.
-        probe: pretrained nets whose cuts are the candidates, judged without training; None is a space of nets.
-    """
-
-    space: str = "all"
-    data: DataConfig = field(default_factory=lambda: DataConfig(DEFAULT))
-    recipe: Recipe = UNSET
-    name: str = ""
-    trials: int = UNSET
-    run: RunConfig = field(default_factory=RunConfig)
-    strategy: str = ""
-    scheduler: str = ""
-    rungs: tuple[float, ...] = RUNGS
-    eta: float = ETA
+    space: str = "all"  # name of the space, or the path of a file with one
+    data: DataConfig = field(default_factory=lambda: DataConfig(DEFAULT))  # the data set
+    recipe: Recipe = UNSET  # how each net is trained
+    name: str = ""  # of the run
+    trials: int = UNSET  # distinct nets to start training, baselines not counted
+    run: RunConfig = field(default_factory=RunConfig)  # where, for how long, and which trackers are told
+    strategy: str = ""  # name of the strategy, or the import path of an Optuna sampler
+    scheduler: str = ""  # name of the scheduler
+    rungs: tuple[float, ...] = RUNGS  # shares of the budget at which the scheduler compares nets
+    eta: float = ETA  # reduction factor; 1 in eta trials at each rung is promoted
+    # what accuracy is weighed against: in closed form, "latency_ms" or NUMBER@DEVICE. The strategy looks at the first;
+    # fronts rank by all
     costs: tuple[str, ...] = ("macs",)
-    limits: Limits = field(default_factory=Limits)
-    metric: Metric = field(default_factory=Metric)
+    limits: Limits = field(default_factory=Limits)  # largest cost allowed, by kind of cost
+    metric: Metric = field(default_factory=Metric)  # what nets are ranked by
+    # under what "latency_ms" is measured on this machine; None where it is not measured, or the default
     latency: LatencySetting | None = None
-    devices: tuple[DeviceCommand, ...] = ()
-    seed: int = 0
-    repeats: int = 1
+    devices: tuple[DeviceCommand, ...] = ()  # whose commands measure nets
+    seed: int = 0  # of the strategy and of every training
+    repeats: int = 1  # number of seeds per net, from `seed` on; its accuracy is their mean
+    # of a cross-validation over training and validation images together: each of the `repeats` of a net, then as many,
+    # is trained without one of them and judged on it. 0 validates on the validation images
     folds: int = 0
+    # whether a net is initialised from the most similar trained net, if one is, and trained for less
     inherit: bool = UNSET
-    supernet: Supernet | None = None
+    supernet: Supernet | None = None  # shared weights; None trains each net alone
+    # share of the search's compute for finetuning: the nets of its front are trained on, after all others
     polish: float = UNSET
+    # values that the recipe's genes may take, by name; {} trains all nets by the recipe as it is
     tune: Mapping[str, tuple[Gene, ...]] = field(default_factory=dict)
-    trainer: TrainerFile | None = None
-    start_with: StartWith | None = None
+    trainer: TrainerFile | None = None  # the user's own training; None is ours
+    start_with: StartWith | None = None  # nets to begin with; None is none
+    # nets of timm that are trained beside those of the search, which draws the same nets without them
     references: tuple[TimmNet, ...] = ()
+    # weights that every net of the search begins with, as far as they fit; None is fresh ones
     pretrained: WeightsSpec | None = None
+    # pretrained nets whose cuts are the candidates, judged without training; None is a space of nets
     probe: ProbeSpec | None = None
 
     def __post_init__(self) -> None:

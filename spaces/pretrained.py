@@ -92,8 +92,7 @@ def files_as_names(words: Sequence[str], weights_dir: str = "") -> tuple[tuple[s
 def is_own(word: str) -> bool:
     """Whether a word names a net of our own: RUN:TRIAL, an exported folder, or a file that we have written.
 
-    Raises:
-        InputError: if a safetensors file is broken.
+    Raises InputError if a safetensors file is broken.
     """
     path = Path(word)
     if ":" in word and not path.exists():

@@ -14,8 +14,7 @@ def nested_scores(nets: Sequence[tuple[float, int, Sequence[float]]]) -> list[fl
     classifiers are those of one cross-validation, as in Tibshirani & Tibshirani, Annals of Applied Statistics 3, 2009).
     Of equal ones the cheapest is chosen, then the first trial.
 
-    Args:
-        nets: cost, trial, and score in each fold, none where a net was not cross-validated.
+    `nets`: cost, trial, and score in each fold, none where a net was not cross-validated.
     """
     found: list[float | None] = [None] * len(nets)
     judged = sorted((at for at, (_, _, folds) in enumerate(nets) if folds), key=lambda at: nets[at][:2])
@@ -36,9 +35,7 @@ def nested_choice(nets: Sequence[tuple[float, Sequence[float]]], error: Callable
     say at the cost of the net: of 12 draws of 103 stamps the net chosen has .921 on the pictures left, where its own
     score says .969, the nested one of its cost .956 and this .937 (within 60 M MACs .872, .932, .910 and .884).
 
-    Args:
-        nets: cost, and score in each fold, as many for all.
-        error: standard error of a score.
+    `nets`: cost, and score in each fold, as many for all. `error`: standard error of a score.
     """
     judged = sorted(nets, key=lambda net: net[0])
     found = list[float]()

@@ -40,8 +40,7 @@ def recommended(board: Leaderboard) -> RankedNet:
     may be a wide interval of few repeats. Where the noise is unknown, it is the most accurate net. Nets that only guess
     are left out where others do not, one behind the front too.
 
-    Raises:
-        InputError: if the front is empty.
+    Raises InputError if the front is empty.
     """
     rows = _candidates(board)
     best = pick(rows, "accuracy", board.query.cost)
@@ -60,8 +59,7 @@ def pick(rows: Sequence[RankedNet], how: str = "accuracy", cost: str = "macs") -
 
     A gain that is known, or a lower bound, goes before one of which nothing but an upper bound is known.
 
-    Raises:
-        InputError: if `how` is unknown or no row qualifies.
+    Raises InputError if `how` is unknown or no row qualifies.
     """
     check_choice("pick", how, PICKS)
     if how == "gain":
@@ -78,8 +76,7 @@ def verdict_of(board: Leaderboard) -> list[str]:
 
     The net is the `recommended` one. Intervals are 95 %, by the seed noise of nets of about its accuracy.
 
-    Returns:
-        No sentence where accuracy is no objective; why it is empty, of an empty front; that all nets guess.
+    Returns no sentence where accuracy is no objective; why it is empty, of an empty front; that all nets guess.
     """
     if not board.rows:
         return [sentence(why_empty(board))]

@@ -32,28 +32,21 @@ FORMS = "timm:NAME, FILE.safetensors or .pth, an exported folder, RUN, RUN:TRIAL
 
 @dataclass(frozen=True)
 class LoadedWeights:
-    """A trained net and the facts of its training.
+    """A trained net and the facts of its training."""
 
-    Attributes:
-        network: in training mode, at the image size that it was trained for.
-        label: for people.
-        mean, std: of the images that it was trained on, by channel, in their raw values (0 to 255 for
-            pictures); None if unknown.
-        classes: their names, in the order of the logits; None if unknown. timm's are WordNet's (n01440764).
-        data: name of the data set; None if unknown.
-        lineage: label ("weights"), first 12 digits of the "sha256" of the file, or of the net as one, and the
-            optimiser "steps" spent on the net and on what it started from, None if unknown.
-        white_level: raw value of white in its images, 0 where there is none; None if unknown.
-    """
-
-    network: Network
-    label: str
+    network: Network  # in training mode, at the image size that it was trained for
+    label: str  # for people
+    # mean, std: of the images that it was trained on, by channel, in their raw values (0 to 255 for pictures); None if
+    # unknown
     mean: tuple[float, ...] | None
     std: tuple[float, ...] | None
+    # their names, in the order of the logits; None if unknown. timm's are WordNet's (n01440764)
     classes: tuple[str, ...] | None
-    data: str | None
+    data: str | None  # name of the data set; None if unknown
+    # label ("weights"), first 12 digits of the "sha256" of the file, or of the net as one, and the optimiser "steps"
+    # spent on the net and on what it started from, None if unknown
     lineage: dict[str, Any]
-    white_level: float | None = None
+    white_level: float | None = None  # raw value of white in its images, 0 where there is none; None if unknown
 
 
 @dataclass(frozen=True)

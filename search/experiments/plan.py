@@ -39,25 +39,19 @@ FINAL = (Status.OK, Status.NAN)  # another try would end the same
 
 @dataclass(frozen=True)
 class Training:
-    """One training of a plan.
-
-    Attributes:
-        steps: the full budget, in optimiser steps.
-        factors: what the plan varies, by name; trainings that differ in the seed alone share them.
-        view: part of the data.
-        start: its first weights; None is from scratch. Those of another training of the plan are no file yet: "".
-        origin: identity of that training, or of the file's content.
-        task, test, few_shot: as of its `TrainJob`.
-    """
+    """One training of a plan."""
 
     net: Net
     recipe: Recipe
-    steps: int
+    steps: int  # the full budget, in optimiser steps
     seed: int
+    # what the plan varies, by name; trainings that differ in the seed alone share them
     factors: dict[str, Any] = field(default_factory=dict)
-    view: View = WHOLE
+    view: View = WHOLE  # part of the data
+    # its first weights; None is from scratch. Those of another training of the plan are no file yet: ""
     start: InitWeights | None = None
-    origin: str = ""
+    origin: str = ""  # identity of that training, or of the file's content
+    # task, test, few_shot: as of its `TrainJob`
     task: str = "classes"
     test: bool = False
     few_shot: FewShot | None = None

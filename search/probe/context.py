@@ -18,24 +18,17 @@ from ..trials.devices import Devices
 
 @dataclass(frozen=True)
 class ProbeContext:
-    """A search among cuts of pretrained nets. Nothing is written yet.
-
-    Attributes:
-        pairs: of net and image side, which may be probed.
-        record_fields: fields that every record of the run shares.
-        run_settings: what `run.json` holds as the settings; equal ones resume a run.
-        devices: that cuts are measured on, where that is the objective or has a limit.
-        own: nets of our own among those of the pairs.
-    """
+    """A search among cuts of pretrained nets. Nothing is written yet."""
 
     spec: SearchSpec
     data: DataSet
-    pairs: tuple[ProbePair, ...]
+    pairs: tuple[ProbePair, ...]  # of net and image side, which may be probed
     folder: Path
-    record_fields: dict[str, Any]
-    run_settings: dict[str, Any]
+    record_fields: dict[str, Any]  # fields that every record of the run shares
+    run_settings: dict[str, Any]  # what `run.json` holds as the settings; equal ones resume a run
+    # that cuts are measured on, where that is the objective or has a limit
     devices: Devices = field(default_factory=Devices)
-    own: tuple[OwnWeights, ...] = ()
+    own: tuple[OwnWeights, ...] = ()  # nets of our own among those of the pairs
 
     @property
     def images(self) -> int:

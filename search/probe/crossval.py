@@ -54,12 +54,8 @@ class Judged:
 def labelled(y: np.ndarray, classes: int, group_N: np.ndarray | None = None) -> LabelledPictures:
     """Pictures in FOLDS folds, each class or label spread evenly as far as it can be; a group stays in one fold.
 
-    Args:
-        y: labels y_N from 0, or y_NK of 0 and 1.
-        group_N: number of each picture's group; None is a group for each.
-
-    Raises:
-        InputError: if there are fewer than two groups.
+    `y`: labels y_N from 0, or y_NK of 0 and 1. `group_N`: number of each picture's group; None is a group for each.
+    Raises InputError if there are fewer than two groups.
     """
     fold_N = fold_numbers(y, classes, FOLDS, group_N)
     if len(np.unique(fold_N)) < 2:
@@ -73,8 +69,7 @@ def cross_validate(f_NF: Features, pictures: LabelledPictures, balanced: bool = 
     From sums over the pictures of each fold where there are fewer features than pictures: then memory does not grow
     with the pictures, if `f_NF` reads the rows that it is asked for.
 
-    Args:
-        balanced: whether all classes weigh the same, however many pictures they have.
+    `balanced`: whether all classes weigh the same, however many pictures they have.
     """
     heads, folds = fold_heads(f_NF, pictures, balanced), folds_of(pictures)
     logits_NK = np.zeros((len(pictures.y), pictures.classes))

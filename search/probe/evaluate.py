@@ -53,9 +53,8 @@ def probe_job(job: ProbeJob, loader: DeviceLoader) -> JobResult:
 
     Where its weights cannot be had, are broken or of another net, it is an error that says so.
 
-    Raises:
-        InputError: if the net's blocks do not take such images.
-        OperationError: if features, or weights that are downloaded, cannot be written.
+    Raises InputError if the net's blocks do not take such images. Raises OperationError if features, or weights that
+    are downloaded, cannot be written.
     """
     began, data = time.monotonic(), loader.data
     blocks = _blocks_within(job, len(data.classes))
@@ -90,8 +89,7 @@ def probe_job(job: ProbeJob, loader: DeviceLoader) -> JobResult:
 def _pretrained_state(name: Trunk, where: str) -> tuple[dict[str, Tensor], str]:
     """Weights of a whole net by its own names, and the name of their file; kept, for its next image side is near.
 
-    Args:
-        where: folder of weights of timm's nets, or the file of a net of our own.
+    `where`: folder of weights of timm's nets, or the file of a net of our own.
     """
     if isinstance(name, OwnNet):
         return read(Path(where), name.genotype, name.side).state_dict(), name.name

@@ -75,12 +75,8 @@ class FeatureMatrix:
     def fill(self, maps_of: MapsOf, batches: Iterable[Tensor]) -> None:
         """Run all pictures through the net, and keep what is pooled of its maps.
 
-        Args:
-            maps_of: maps x_BCHW after each block of the frozen net in eval mode, for a batch of pictures.
-            batches: all pictures in the order of their labels.
-
-        Raises:
-            OperationError: if the file cannot be written.
+        `maps_of`: maps x_BCHW after each block of the frozen net in eval mode, for a batch of pictures. `batches`: all
+        pictures in the order of their labels. Raises OperationError if the file cannot be written.
         """
         with torch.inference_mode():
             for x_BCHW in batches:

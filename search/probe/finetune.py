@@ -43,8 +43,7 @@ TRIED_FOLDS = 2  # after which a cut that has not become better is given up
 def finetune_job(job: FinetuneCutJob, loader: DeviceLoader) -> JobResult:
     """Train a cut on: "ok", or "pruned" where it got no better in the first folds.
 
-    Raises:
-        InputError: if its frozen weights cannot be read.
+    Raises InputError if its frozen weights cannot be read.
     """
     finetuning = Finetuning(job, loader)
     for fold in range(len(finetuning.folds)):

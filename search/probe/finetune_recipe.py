@@ -11,8 +11,7 @@ MIN_EPOCHS, MAX_EPOCHS = 4.0, 12.0
 def finetuning_recipe(epochs: float, balanced: bool) -> Recipe:
     """AdamW at a rate that falls to 0, on pictures of which every second one is mirrored.
 
-    Args:
-        balanced: whether all classes weigh the same.
+    `balanced`: whether all classes weigh the same.
     """
     return Recipe(
         "finetuned_cut", epochs, BATCH, "adamw", 1e-3, 0.05, schedule="linear", warmup=0.1,

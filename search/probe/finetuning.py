@@ -33,17 +33,12 @@ PASSES = FOLDS  # through all pictures: FOLDS - 1 of an epoch of each fold, and 
 
 
 class CutFinetuning(Producer):
-    """Hands out jobs, each of which trains a cut on, and makes their records.
-
-    Attributes:
-        records: of the cuts that were trained on, by the trial that they went on from.
-        running: the frozen cuts at workers, by the number of their job.
-    """
+    """Hands out jobs, each of which trains a cut on, and makes their records."""
 
     def __init__(self, probing: Probing, store: Store) -> None:
         self._probing, self._context = probing, probing.context
-        self.records: dict[int, Record] = {}
-        self.running: dict[int, Record] = {}
+        self.records: dict[int, Record] = {}  # of the cuts that were trained on, by the trial that they went on from
+        self.running: dict[int, Record] = {}  # the frozen cuts at workers, by the number of their job
         self._losses: dict[int, int] = defaultdict(int)
         for record in store.records:
             self.apply(record)

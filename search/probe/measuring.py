@@ -18,15 +18,11 @@ log = logging.getLogger("alternas")
 
 
 class CutMeasuring(Producer):
-    """Measures the cuts that `Probing.unmeasured` names, on one device after the other.
-
-    Attributes:
-        running: the cuts that are measured, by the number of their job.
-    """
+    """Measures the cuts that `Probing.unmeasured` names, on one device after the other."""
 
     def __init__(self, probing: Probing) -> None:
         self._probing, self._context = probing, probing.context
-        self.running: dict[int, Record] = {}
+        self.running: dict[int, Record] = {}  # the cuts that are measured, by the number of their job
         self._losses: dict[int, int] = defaultdict(int)
 
     def next(self) -> LatencyJob | Idle:

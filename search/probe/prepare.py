@@ -36,9 +36,8 @@ DEEPER = 64.0  # times a limit on MACs that a whole net may cost for its first c
 def prepare_probe(spec: SearchSpec, console: Console) -> ProbeContext:
     """Check a search among cuts of pretrained nets, and load its data.
 
-    Raises:
-        InputError: if a setting is wrong or of another kind of search, no weights can be had, or the run exists with
-            other settings.
+    Raises InputError if a setting is wrong or of another kind of search, no weights can be had, or the run exists with
+    other settings.
     """
     assert spec.probe is not None
     _check_settings(spec)
@@ -86,8 +85,7 @@ def _check_settings(spec: SearchSpec) -> None:
 def _load(spec: SearchSpec, console: Console) -> DataSet:
     """The data, pictures with values from 0 to 1: each pretrained net normalises them in its own way.
 
-    Raises:
-        InputError: if the data cannot be read, or nets of pictures cannot see them.
+    Raises InputError if the data cannot be read, or nets of pictures cannot see them.
     """
     config = spec.data
     if config.image_size is None and not find_reader(config.name).arrays:
@@ -103,8 +101,7 @@ def _load(spec: SearchSpec, console: Console) -> DataSet:
 def _named(probe: ProbeSpec, folder: Path) -> tuple[list[PretrainedNet], tuple[OwnWeights, ...]]:
     """Timm's nets asked for, by default the ladder and those of the folder of weights, and nets of our own.
 
-    Raises:
-        InputError: if there is no such net, or two have one name.
+    Raises InputError if there is no such net, or two have one name.
     """
     nets, others = find_nets(",".join(probe.nets))
     own = tuple(load_own(words, folder) for words in others)
@@ -144,11 +141,7 @@ def _with_weights(
 ) -> list[PretrainedNet]:
     """The nets of timm whose weights can be had; the others are said to be left out.
 
-    Args:
-        are_others: whether the search goes on without any of them.
-
-    Raises:
-        InputError: if the weights of no net can be had.
+    `are_others`: whether the search goes on without any of them. Raises InputError if the weights of no net can be had.
     """
     from ...archs.timm.weights_files import why_no_weights
 

@@ -24,24 +24,15 @@ from .ridge import LinearHead
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """A cut with a pooling, judged by cross-validation.
+    """A cut with a pooling, judged by cross-validation."""
 
-    Attributes:
-        block: that the net is cut after, from 0.
-        score: of the metric, more is better.
-        loss: mean negative log-likelihood of the calibrated answers.
-        accuracy: share of right answers; of several labels, of all their answers.
-        logits_NK: of each picture, by a classifier that has not seen it.
-        head: the classifier fitted on all pictures.
-    """
-
-    block: int
+    block: int  # that the net is cut after, from 0
     pooling: str
-    score: float
-    loss: float
-    accuracy: float
-    logits_NK: np.ndarray
-    head: LinearHead
+    score: float  # of the metric, more is better
+    loss: float  # mean negative log-likelihood of the calibrated answers
+    accuracy: float  # share of right answers; of several labels, of all their answers
+    logits_NK: np.ndarray  # of each picture, by a classifier that has not seen it
+    head: LinearHead  # the classifier fitted on all pictures
 
 
 @dataclass(frozen=True)

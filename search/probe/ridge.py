@@ -78,25 +78,18 @@ class Sample:
 
 @dataclass(frozen=True)
 class Axes:
-    """Principal axes of the training pictures' standardised features; each penalty's classifier follows from them.
+    """Principal axes of the training pictures' standardised features; each penalty's classifier follows from them."""
 
-    Attributes:
-        mean_F, scale_F: a feature is standardised as (f - mean) * scale; the scale of a constant one is 0.
-        target_K: weighted mean of the targets.
-        weight: of all training pictures together.
-        value_R: eigenvalues of the standardised features' Gram matrix.
-        along_RK: the targets along the axes.
-        to_features: weights on standardised features, (F, K), of weights along the axes, (R, K).
-        z_MR, t_MK, w_M: coordinates along the axes, targets and weights of the pictures to leave out in turn.
-    """
-
+    # mean_F, scale_F: a feature is standardised as (f - mean) * scale; the scale of a constant one is 0
     mean_F: np.ndarray
     scale_F: np.ndarray
-    target_K: np.ndarray
-    weight: float
-    value_R: np.ndarray
-    along_RK: np.ndarray
+    target_K: np.ndarray  # weighted mean of the targets
+    weight: float  # of all training pictures together
+    value_R: np.ndarray  # eigenvalues of the standardised features' Gram matrix
+    along_RK: np.ndarray  # the targets along the axes
+    # weights on standardised features, (F, K), of weights along the axes, (R, K)
     to_features: Callable[[np.ndarray], np.ndarray]
+    # z_MR, t_MK, w_M: coordinates along the axes, targets and weights of the pictures to leave out in turn
     z_MR: np.ndarray
     t_MK: np.ndarray
     w_M: np.ndarray

@@ -197,10 +197,9 @@ def masked_loss(forward: Forward, x_BCHW: Tensor) -> Tensor:
 def _drawn(x_BNC: Tensor, training: bool) -> tuple[Tensor, Tensor, Tensor]:
     """What is corrupted of these patches: drawn on the CPU, moved to their device without waiting.
 
-    Returns:
-        at_M: the corrupted patches' places among all A, image by image, round(MASKED * N) of each.
-        source_BN: the place among all A of the patch whose embedding each patch gets; mostly its own.
-        masked_BN: whether it gets the [mask] embedding instead.
+    Returns at_M: the corrupted patches' places among all A, image by image, round(MASKED * N) of each. source_BN: the
+    place among all A of the patch whose embedding each patch gets; mostly its own. masked_BN: whether it gets the
+    [mask] embedding instead.
     """
     (batch, patches), total = x_BNC.shape[:2], x_BNC.shape[0] * x_BNC.shape[1]
     generator = None if training else Generator().manual_seed(0)
