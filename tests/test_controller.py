@@ -79,7 +79,8 @@ def test_limits_are_a_static_gate(open_controller: Open) -> None:
     searched = [r for r in controller.store.records if r.kind == "search"]
     refused = [r for r in searched if r.status == "infeasible"]
     assert refused
-    assert all("macs" in r.error and r.cost["macs"] > 300_000 for r in refused)
+    assert all(r.error == f"over the limit: macs {r.cost['macs']:g} of 300000" for r in refused)
+    assert all(r.cost["macs"] > 300_000 for r in refused)
     assert all(r.cost["macs"] <= 300_000 for r in searched if r.status == "ok")
     assert not {r.trial for r in refused} & {job.trial for job in executor.ran}
     for trial in controller.history.trials:
@@ -238,7 +239,7 @@ def test_the_entry_of_a_scheduler_is_all_that_it_goes_by(monkeypatch: pytest.Mon
     monkeypatch.setitem(SCHEDULERS, "first-come", lambda results: list(range(len(results))))
     assert sent_on(Scheduler("first-come"), waiting, last=False) == 0
     assert Scheduler("none").promoted(waiting, last=True) == []
-    with pytest.raises(InputError, match="unknown value 'first'; known: none, mo-asha, asha"):
+    with pytest.raises(InputError, match="unknown value 'first'"):
         Scheduler("first")
 
 

@@ -46,6 +46,7 @@ from alternas.search.training.job import Job, JobResult, LatencyJob
 from alternas.search.training.latency_job import measure_job
 from alternas.search.trials import devices as trial_devices
 from alternas.search.trials.search_trials import SearchTrials
+from alternas.search.trials.trial import Trial
 from command_line import Run
 from fakes import NETS, FakeExecutor, SilentView, milliseconds, on_device, run_loop, spec_of
 from pages import ROOT
@@ -377,6 +378,10 @@ def test_a_net_that_does_not_run_there_is_infeasible(controller: Callable[..., S
     assert work.history.trials[5].violated == {"failed@board": 1.0}
     net = Genotype.from_dict(record.genotype)
     assert work.context.limits.broken_measured(net) == {"failed@board": 1.0}, "proposed again, it is not measured again"
+    proposed = Trial(9, "search", net, {}, work.context.cost_fn(net), (4,), work.context.record_fields)
+    refused = work.admission.refused(proposed)
+    assert refused is not None
+    assert refused.error == record.error
     again = controller(trials=4)
     assert again.context.limits.broken_measured(net) == {"failed@board": 1.0}, "by the next session neither"
 

@@ -152,9 +152,12 @@ def test_calibration_keeps_to_its_memory(tmp_path: Path, monkeypatch: pytest.Mon
     file, _ = toy_net(tmp_path)
     assert quantizing._maps_bytes(file) in (4, 4 * (20 + 16 + 16)), "without shapes none is known"
     monkeypatch.setattr(quantizing, "MAPS_BYTES", 20 * 4 * (20 + 16 + 16))
-    x = np.ones((100, 4, 5), np.float32).reshape(400, 5)
+    x = np.arange(1, 401, dtype=np.float32)[:, None] * np.ones(5, np.float32)
     monkeypatch.setattr(quantizing, "BATCH", 4)
+    given, reader = list[np.ndarray](), quantizing._reader
+    monkeypatch.setattr(quantizing, "_reader", lambda x: given.append(x[:, 0]) or reader(x))
     assert quantize(file, tmp_path / "int8.onnx", x) == 20
+    assert (given[0].min(), given[0].max(), np.unique(np.diff(given[0])).tolist()) == (1, 400, [21]), "from all of them"
     assert quantize(file, tmp_path / "int8.onnx", x[:10]) == 8, "whole batches alone"
 
 

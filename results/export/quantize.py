@@ -43,7 +43,8 @@ def quantize(source: Path, target: Path, x_NCHW: np.ndarray) -> int:
         prepared = Path(scratch) / "prepared.onnx"
         quant_pre_process(str(source), str(prepared), skip_symbolic_shape=True)  # shapes; norms folded into convs
         most = min(len(x_NCHW), MAX_IMAGES, max(BATCH // 2, MAPS_BYTES // _maps_bytes(prepared)))
-        x_NCHW = x_NCHW[: most - most % min(BATCH, most)]  # onnxruntime takes batches of one size alone
+        count = most - most % min(BATCH, most)  # onnxruntime takes batches of one size alone
+        x_NCHW = x_NCHW[np.linspace(0, len(x_NCHW) - 1, count).round().astype(int)]  # all classes, if they lie in order
         quantize_static(
             str(prepared),
             str(target),

@@ -46,9 +46,13 @@ class Admission:
 
     def infeasible(self, trial: Trial, broken: dict[str, float], error: str = "") -> Record:
         """The record of a trial whose net breaks limits, each by this share."""
-        if not error:
-            costs = (
-                f"{name} {self._context.cost_named(name, trial.net.key, trial.cost.totals()):g}" for name in broken
-            )
-            error = f"over the limit: {', '.join(costs)}"
-        return trial.finish(Status.INFEASIBLE, error, constraint_violation=broken)
+        return trial.finish(Status.INFEASIBLE, error or self._reason(trial, broken), constraint_violation=broken)
+
+    def _reason(self, trial: Trial, broken: dict[str, float]) -> str:
+        """Why a net does not run on devices, or else what it has of each cost whose limit it breaks."""
+        key, devices = trial.net.key, self._context.devices.by_name.values()
+        if failed := [device.failed[key] for device in devices if device.failure in broken]:
+            return "; ".join(failed)
+        totals, limits = trial.cost.totals(), self._context.limits.limits
+        values = (f"{name} {self._context.cost_named(name, key, totals):g} of {limits[name]:g}" for name in broken)
+        return f"over the limit: {', '.join(values)}"
