@@ -1,8 +1,8 @@
 """Runs a pool of Ray worker actors.
 
 A worker that dies makes its job `LOST` (`_next_event`), and another takes its place (`_restart`). The trial is
-tried again, at most twice (`received` in ../trials/live.py), from the checkpoint that ../training/loop.py leaves every
-`CHECKPOINT_SECONDS`, and reads as ../training/checkpoint.py says.
+tried again, at most twice a session (`received` in ../trials/live.py), from the checkpoint that ../training/loop.py
+leaves every `CHECKPOINT_SECONDS`, and reads as ../training/checkpoint.py says.
 
 Rules of the pool that cost a bug each: a job is only given to an actor whose start has been confirmed; an actor that
 fails in any way is killed and replaced, with all of its group; the data go into the object store once.

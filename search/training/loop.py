@@ -57,7 +57,7 @@ def train(job: TrainJob, loader: DeviceLoader) -> Iterator[Progress | JobResult]
 
 
 def _trained(trainer: Trainer) -> Iterator[Progress | JobResult]:
-    job, saved = trainer.job, time.monotonic()
+    job = trainer.job
     if job.recipe.compile and trainer.step < job.stop_step:
         trainer.warm_up()
     while trainer.step < job.stop_step:
@@ -66,9 +66,8 @@ def _trained(trainer: Trainer) -> Iterator[Progress | JobResult]:
         if not math.isfinite(point.loss):
             yield trainer.result(Status.NAN, error=f"training loss {point.loss} by step {point.step}")
             return
-        if trainer.step < job.stop_step and time.monotonic() - saved > CHECKPOINT_SECONDS:
+        if trainer.step < job.stop_step and trainer.save_is_due:
             trainer.save()
-            saved = time.monotonic()
         if trainer.is_first:
             yield Progress(job.id, point, trainer.seconds)
     evaluation = trainer.evaluation
@@ -111,6 +110,8 @@ class Trainer:
         self.gradients = Gradients(self.net, recipe, self.task.loss, device)
         self.graph = GraphedFunction(device, self._can_be_graph(), self.optimizer)
         self.step, self.seconds, self.curve = 0, 0.0, list[Point]()
+        self.losses = list[Tensor]()  # of the steps since the last point of the curve
+        self.saved_at = time.monotonic()
         self.scores: Scores | LabelScores | None = None  # at this step, once evaluated
         self.fed: tuple[int, int] | None = None  # images a second: read, and that the net could take, where it waits
         self.refitted: Refitted | None = None  # its last layer
@@ -146,21 +147,25 @@ class Trainer:
 
     def train_to(self, stop: int) -> None:
         """Train up to step `stop` and add a point to the curve."""
-        start, losses, waited = time.perf_counter(), [], 0.0
+        first, before, start, waited = self.step, self.seconds, time.perf_counter(), 0.0
         self._train_mode()
         while self.step < stop:
             since = time.perf_counter()
             batch = next(self.batches)
             waited += time.perf_counter() - since
-            losses.append(self.train_step(*batch))
-        loss = self.group.total(torch.stack(losses).mean()).item()  # the first synchronisation with the device
-        images = len(losses) * self.recipe.images_a_step(len(self.loader.data.train))
+            self.losses.append(self.train_step(*batch))
+            if self.step < stop and self.save_is_due and self.job.member.world == 1:  # others have losses of their own
+                self.seconds = before + time.perf_counter() - start
+                self.save()
+        loss = self.group.total(torch.stack(self.losses).mean()).item()  # the first synchronisation with the device
+        images = (self.step - first) * self.recipe.images_a_step(len(self.loader.data.train))
+        self.losses = []
         self.fed = fed(images, time.perf_counter() - start, waited) or self.fed
         self.scores = self.evaluation.scores("val")
         self.curve.append(
             Point(self.step, loss, self.evaluation.score(self.scores) if math.isfinite(loss) else math.nan)
         )
-        self.seconds += time.perf_counter() - start
+        self.seconds = before + time.perf_counter() - start
 
     def train_step(self, x_BCHW: Tensor, y_B: Tensor) -> Tensor:
         """One optimizer step; this worker's part of the batch's mean loss, on the device."""
@@ -257,15 +262,22 @@ class Trainer:
         for name, part in self._parts().items():
             part.load_state_dict(state[name])
         self.step, self.seconds = state["step"], state["seconds"]
-        self.curve = [Point(*point) for point in state["curve"]]
+        self.curve, self.losses = [Point(*point) for point in state["curve"]], [*state["losses"]]
         return True
+
+    @property
+    def save_is_due(self) -> bool:
+        """Whether a kill would cost more than `CHECKPOINT_SECONDS`."""
+        return time.monotonic() - self.saved_at > CHECKPOINT_SECONDS
 
     def save(self) -> None:
         """Leave a checkpoint; of several workers the first does, for any number of them."""
+        self.saved_at = time.monotonic()
         if not self.is_first:
             return
         state: dict[str, Any] = {name: part.state_dict() for name, part in self._parts().items()}
         state |= {"step": self.step, "seconds": self.seconds, "curve": [astuple(point) for point in self.curve]}
+        state["losses"] = torch.stack(self.losses) if self.losses else torch.empty(0)
         save_state(self.job, self.loader.data, state)
 
     def _parts(self) -> dict[str, Any]:
