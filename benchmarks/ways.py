@@ -103,6 +103,7 @@ def main() -> None:
             rows = [row for row in rows if (row["set"], row["seed"]) != (name, seed)]
             rows += judged(name, seed, asked.stamps)
             keep("ways", {"FLOPs of a way": FLOPS, "rows": rows})
+    rows.sort(key=lambda row: ([*SETS].index(row["set"]), row["seed"]))
     (DOCS / "results.md").write_text(page(rows), encoding="utf-8")
     (DOCS / sized("pictures/ways.svg", "ways.svg")).write_text(picture(rows), encoding="utf-8")
 
@@ -239,9 +240,9 @@ HEAD = """# Results
 Ways to a net for one's own pictures, each for about {flops:.0f} GFLOPs, minutes of two cores, by `python
 benchmarks/ways.py`, which names the commands; [figures](../benchmarks/results/ways.json). Of each way the net that its
 own validation finds best within so many MACs is exported, and the export answers test pictures that no way has seen:
-means over {seeds} seeds, in brackets their range. Of stamps and cells each seed holds back another third. Pretrained
-nets are EfficientNet-Lite0 to 2; what ImageNet's pretraining cost is not counted. Seed 0 ran before nets from nothing
-ended with a last layer in closed form.
+means over seeds, in brackets their range. Of stamps and cells each seed holds back another third. Pretrained nets are
+EfficientNet-Lite0 to 2; what ImageNet's pretraining cost is not counted. The last column says where a way took more.
+Seed 0 of stamps and cells ran before nets from nothing ended with a last layer in closed form.
 
 ![Accuracy on pictures held back over MACs, on stamps, by way](pictures/ways.svg)
 """
@@ -249,21 +250,27 @@ ended with a last layer in closed form.
 
 def page(rows: list[Row]) -> str:
     """docs/results.md."""
-    lines = [HEAD.format(flops=FLOPS / 1e9, seeds=len({row["seed"] for row in rows}))]
+    lines = [HEAD.format(flops=FLOPS / 1e9)]
     for name in dict.fromkeys(row["set"] for row in rows):
         metric = "balanced accuracy" if "balanced_accuracy" in SETS[name].options else "accuracy"
-        lines += [f"## {name}", "", f"{SETS[name].about[0].upper()}{SETS[name].about[1:]} ({metric}).", ""]
-        lines += ["| way | " + " | ".join(f"{cost / 1e6:g} M MACs" for cost in COSTS) + " | GFLOPs |"]
-        lines += ["| --- " * (len(COSTS) + 2) + "|"]
+        seeds = " and ".join(sorted({str(row["seed"]) for row in rows if row["set"] == name}))
+        about = f"{SETS[name].about[0].upper()}{SETS[name].about[1:]} ({metric}; seed{'s' * (' ' in seeds)} {seeds})."
+        lines += [f"## {name}", "", about, ""]
+        heads = " | ".join(f"{cost / 1e6:g} M MACs" for cost in COSTS)
+        lines += [f"| way | {heads} | GFLOPs |", "| --- " * (len(COSTS) + 2) + "|"]
         lines += [table_row(rows, name, way) for way in WAYS] + [""]
     return "\n".join(lines)
 
 
 def table_row(rows: list[Row], name: str, way: str) -> str:
     own = [row for row in rows if (row["set"], row["way"]) == (name, way)]
-    found = [scores(own, cost) for cost in COSTS]
-    cells = [f"{fmean(tests):.3f} ({min(tests):.3f} to {max(tests):.3f})" if tests else "" for tests in found]
+    cells = [cell(tests) if (tests := scores(own, cost)) else "" for cost in COSTS]
     return f"| {WAYS[way][0]} | " + " | ".join(cells) + f" | {fmean(row['flops'] for row in own) / 1e9:.0f} |"
+
+
+def cell(tests: list[float]) -> str:
+    apart = f" ({min(tests):.3f} to {max(tests):.3f})" * (len(tests) > 1)
+    return f"{fmean(tests):.3f}{apart}"
 
 
 def scores(rows: list[Row], most: float) -> list[float]:
