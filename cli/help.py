@@ -84,8 +84,9 @@ class GroupedCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse what was typed; InputError if an option that takes one value is given twice."""
-        *_, given = self.make_parser(ctx).parse_args(args=[*args])
-        for option in () if ctx.resilient_parsing else given:
+        *_, typed = self.make_parser(ctx).parse_args(args=[*args])
+        given: list[Any] = [] if ctx.resilient_parsing else typed
+        for option in given:
             is_single = option.param_type_name == "option" and not (option.multiple or option.is_flag)
             if is_single and given.count(option) > 1:
                 raise InputError(f"{option_name(option)}: takes one value, is given {given.count(option)} times")

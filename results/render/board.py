@@ -71,7 +71,9 @@ def _print(board: Leaderboard, rows: list[RankedNet], heading: str, as_json: boo
 
 def board_drawing(board: Leaderboard, rows: list[RankedNet], heading: str, ranks: bool = False) -> RenderableType:
     """Rows of a leaderboard as a table, and what must be known to read it."""
-    named = (*board.query.objectives, *board.query.limits, LATENCY)
+    named = [*board.query.objectives, *board.query.limits]
+    device = board.latency_setting.partition("/")[0]
+    named += [LATENCY] * (f"{LATENCY}@{device}" not in named)  # its column has the same numbers
     others = [column(name) for name in dict.fromkeys(named) if name != ACCURACY]
     table = nets_table(rows, heading, others, ranks, why_empty(board), board.query.metric)
     return Group(table, plain(*summary_lines(board, rows), style="dim"))
