@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console, RenderableType
 
-from ...archs.cost import FORWARD_FACTOR
 from ...archs.errors import OperationError
 from ...results.ranking.front import ExtraResults, rank_rows
 from ...results.ranking.objectives import RankingQuery, parse_objectives
@@ -117,23 +116,21 @@ class ShownProbing(Shown):
 
     def work(self, job: Job) -> Known | None:
         if isinstance(job, FinetuneCutJob):
-            return FINETUNING, self._finetuning.work(self._finetuning.running[job.trial], job.epochs)
+            return FINETUNING, self._finetuning.work(*self._finetuning.running[job.trial])
         return (PROBE, self._work(self._probing.running[job.trial])) if isinstance(job, ProbeJob) else None
 
     def left(self) -> Mapping[str, Work]:
-        pairs, judged = self._probing.context.pairs, self._probing.judged
-        waiting = self._finetuning.waiting() if len(judged) == len(pairs) else ()
-        return {
-            PROBE: sum((self._work(pair) for pair in pairs if pair not in judged), Work()),
-            FINETUNING: sum((self._finetuning.work(*each) for each in waiting), Work()),
-        }
+        probing = self._probing
+        pairs = [] if probing.complete else [pair for pair in probing.context.pairs if pair not in probing.judged]
+        probes = sum(map(self._work, pairs), Work())
+        return {PROBE: probes, FINETUNING: self._finetuning.left(probes.flops)}
 
     def known(self) -> Iterable[tuple[str, Work, float]]:
         seconds = self._probing.seconds
         return [(PROBE, self._work(pair), seconds[pair]) for pair in self._probing.judged if pair in seconds]
 
     def _work(self, pair: ProbePair) -> Work:
-        return Work(FORWARD_FACTOR * pair.macs * self._probing.context.images, 0, 1)
+        return Work(self._probing.flops_of(pair), 0, 1)
 
     def name(self, job: Job) -> str:
         if isinstance(job, FinetuneCutJob):
