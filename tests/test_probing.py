@@ -219,7 +219,9 @@ def test_the_first_probe_says_nothing_of_the_time_left(probed: ProbeContext, mon
 
 def test_probes_within_the_limits_and_finetuning_are_foretold(trained_on: ProbeContext) -> None:
     context = replace(trained_on, spec=replace(trained_on.spec, limits=Limits({"macs": 2e6})))
-    left = [shown.left() for shown in (ShownProbing(*finetuned(context, records)) for records in (0, CUTS, None))]
+    all_shown = [ShownProbing(*finetuned(context, records)) for records in (0, 1, CUTS, None)]
+    left = [shown.left() for shown in (all_shown[0], *all_shown[2:])]
+    assert all_shown[1].counts == "1 cut, 0 of at most 6 probes"
     flops = sum(2 * min(pair.macs, 2e6) * context.images for pair in PAIRS)
     assert left[0][PROBE] == Work(pytest.approx(flops), 0, len(PAIRS)), "nothing above the limit is passed through"
     assert left[0][FINETUNING].flops == pytest.approx(9 * flops)
