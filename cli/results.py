@@ -90,6 +90,7 @@ def show(run: str, trial: int | None = None, *, svg: Path | None = None, as_json
 @command()
 def report(run: str, *, out: Path | None = None, assets: Path | None = None, as_json: bool = False) -> None:
     """Write an HTML report of a run: front, progress, importance of genes, provenance."""
+    from ..results.ranking.stats import counted
     from ..results.report.page import write_report
     from ..results.runs.store import find_run
 
@@ -97,7 +98,7 @@ def report(run: str, *, out: Path | None = None, assets: Path | None = None, as_
     if as_json:
         print_json(facts)
         return
-    on_front = f"{facts['records']} records, {facts['front']} on the front"
+    on_front = f"{counted(facts['records'], 'record')}, {facts['front']} on the front"
     print_lines(f"{facts['page']}: {on_front}, {facts['bytes']:,} bytes")
     if assets:
-        print_lines(f"{assets}: {len(facts['assets'])} files")
+        print_lines(f"{assets}: {counted(len(facts['assets']), 'file')}")

@@ -26,6 +26,7 @@ from alternas.results.latency import on_this_machine
 from alternas.results.latency.device_command import (
     DeviceCommand,
     DeviceError,
+    Latency,
     device_commands,
     measured_on,
     read_numbers,
@@ -37,6 +38,7 @@ from alternas.results.latency.nets import latency_rows, latency_table, measure_n
 from alternas.results.latency.on_device import measure_on
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.run_leaderboard import leaderboard_of
+from alternas.results.render.board import print_front
 from alternas.results.runs.status import Status
 from alternas.results.runs.store import read_records
 from alternas.search.spec import SearchSpec
@@ -138,6 +140,15 @@ def test_costs_that_nobody_measures_are_refused(objective: str, commands: list[s
         settings(objective, None, *commands)
 
 
+def test_latencies_of_the_device_that_ranks_are_one_column(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = {"objective": "latency_ms@board", "devices": [{"name": "board", "command": "b {model}", "form": "onnx"}]}
+    run = made_run(tmp_path / "mine", [net_row(0, accuracy=0.8)], settings={**told, "latency": "board/1/-/onnx/-"})
+    latency = Latency(DeviceCommand("board", "b {model}"), 4.25, 4.0, 5.0, 0.1, 3, True, machine="b {model}")
+    add_measured(run, [{"key": net_row(0)["key"], **latency.to_dict()}])
+    print_front(run, RankingQuery(), as_json=False)
+    assert capsys.readouterr().out.count("4.25") == 2, "in the verdict and in one column"
+
+
 # How one is run. The export is left out: a file of so many bytes stands for the model.
 
 
@@ -187,8 +198,8 @@ def test_a_device_of_energy_alone_measures_a_front(script: Callable[[str], Devic
     console = Console(width=160, record=True, file=io.StringIO())
     console.print(latency_table(latency_rows(pairs), device))
     head, cells, *_ = [line for line in console.export_text().splitlines() if "net" in line or "trial 0" in line]
-    assert "energy_mj" in head
-    assert cells.split()[:3] == ["trial", "0", "-"]
+    assert head.split() == ["net", "MACs", "accuracy", "by", "MACs", "energy_mj"], "times there are none"
+    assert cells.split()[:2] == ["trial", "0"]
     assert not list(measure_nets(nets_of(str(run))[0], {device: ["latency_ms"]})), "which this search would rank by"
 
 

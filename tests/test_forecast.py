@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from alternas.archs import Genotype
+from alternas.archs.cost import training_flops
 from alternas.archs.timm_net import TimmNet
 from alternas.results.render.terminal import Console
 from alternas.search.engine import progress
@@ -116,6 +117,19 @@ def test_paces_are_found_again() -> None:
         1e9 * sum(true(Work(m * s * 300, s, 1)) for s in (10, 40, 160) for m in (1e4, 1e5, 1e6))
         / sum(m * s * 300 for s in (10, 40, 160) for m in (1e4, 1e5, 1e6))
     )  # fmt: skip
+
+
+def test_small_nets_say_little_of_large_ones() -> None:
+    """ResNets at 48 px, 66 steps of 16 images, seconds of one core as a search wrote them down."""
+    seconds = {776e3: 4.7, 502e3: 7.2, 148e6: 105.2, 338e6: 154.3}
+    work = {macs: Work(training_flops(macs, 66, 16), 66, 1) for macs in seconds}
+    pace = Pace()
+    for macs in (776e3, 502e3):
+        pace.add("alone", work[macs], seconds[macs])
+    for macs in (148e6, 338e6):
+        foretold = pace.seconds("alone", work[macs])
+        assert foretold is not None
+        assert seconds[macs] / 2 < foretold < 2 * seconds[macs]
 
 
 class Workers:

@@ -196,6 +196,15 @@ def test_every_number_has_its_column() -> None:
         assert head.index(name) + len(name) == cells.index(value) + len(value), name
 
 
+def test_columns_without_values_are_left_out() -> None:
+    """A net that was not trained has no accuracy and no ranks; without Linux's meters no memory."""
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(latency_table(latency_rows([pair(0, None, 100, 5.0)]), LatencySetting()))
+    _, head, cells, *_ = console.export_text().splitlines()
+    assert head.split() == ["net", "latency", "±", "quartiles", "images/s", "MACs"]
+    assert cells.split() == ["trial", "0", "5", "ms", "0", "200", "100"]
+
+
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run of three nets, one of them not trained to the end."""

@@ -24,6 +24,8 @@ from alternas.results.runs.store import Store, read_records, weights_file
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from alternas.search.driver import Driver
+from alternas.search.engine import progress
+from alternas.search.engine.progress import ProgressCounts
 from alternas.search.prepare import devices_of
 from alternas.search.probe import context as context_module
 from alternas.search.probe.context import ProbeContext
@@ -31,10 +33,12 @@ from alternas.search.probe.finetuning import CutFinetuning
 from alternas.search.probe.job import WITHOUT_WEIGHTS, CutResult, FinetuneCutJob, ProbeJob
 from alternas.search.probe.measuring import CutMeasuring
 from alternas.search.probe.probing import Probing
+from alternas.search.probe.shown import FINETUNING, PROBE, ShownProbing
 from alternas.search.spec import ProbeSpec
 from alternas.search.strategies.probe_order import ProbePair
 from alternas.search.training.job import JobResult, LatencyJob
 from alternas.search.trials.producer import Idle
+from alternas.search.trials.trial import Work
 from fakes import price, row, spec_of
 
 CUTS = 3
@@ -192,6 +196,38 @@ def test_a_full_disk_ends_the_search_and_loses_nothing(probed: ProbeContext) -> 
 def trained_on(probed: ProbeContext) -> ProbeContext:
     """The same search, with nine tenths of its compute for finetuning."""
     return replace(probed, spec=replace(probed.spec, polish=0.9))
+
+
+def test_the_first_probe_says_nothing_of_the_time_left(probed: ProbeContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most of its seconds are the start of its worker."""
+    clock, context = [0.0], replace(probed, spec=replace(probed.spec, polish=0.0))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    with closing(Store(context.folder)) as store:
+        probing = Probing(context, store)
+        view = ProgressCounts(ShownProbing(probing, CutFinetuning(probing, store)))
+        said = list[float | None]()
+        for seconds in (300.0, 2.0):
+            job = probing.next()
+            assert isinstance(job, ProbeJob)
+            view.started(job)
+            clock[0] += seconds
+            view.ended(job.id)
+            said.append(view.seconds_left())
+    assert said[0] is None
+    assert said[1] == pytest.approx(2.0 * len(PAIRS), rel=1.0), "none is recorded yet"
+
+
+def test_probes_within_the_limits_and_finetuning_are_foretold(trained_on: ProbeContext) -> None:
+    context = replace(trained_on, spec=replace(trained_on.spec, limits=Limits({"macs": 2e6})))
+    all_shown = [ShownProbing(*finetuned(context, records)) for records in (0, 1, CUTS, None)]
+    left = [shown.left() for shown in (all_shown[0], *all_shown[2:])]
+    assert all_shown[1].counts == "1 cut, 0 of at most 6 probes"
+    flops = sum(2 * min(pair.macs, 2e6) * context.images for pair in PAIRS)
+    assert left[0][PROBE] == Work(pytest.approx(flops), 0, len(PAIRS)), "nothing above the limit is passed through"
+    assert left[0][FINETUNING].flops == pytest.approx(9 * flops)
+    assert left[1][PROBE].trainings == len(PAIRS) - 1
+    assert left[1][FINETUNING].flops == pytest.approx(9 * flops, rel=0.1)
+    assert left[2] == {PROBE: Work(), FINETUNING: Work()}
 
 
 def trained(finetuning: CutFinetuning) -> Any:

@@ -15,6 +15,7 @@ from typing import Any
 from rich.table import Table
 
 from ..ranking.stats import ANY, MeanCI, mean_ci
+from ..render.tables import filled_columns
 from ..render.terminal import plain
 
 UNDECIDED = "undecided"
@@ -86,7 +87,7 @@ def shown_rows(findings: Sequence[Finding]) -> list[dict[str, str]]:
         cells = {"net": finding.net, "name": finding.name}
         cells |= {"value": "" if finding.value is None else f"{finding.value:.3g}", "95 % interval": interval}
         rows.append(cells | {"unit": finding.unit, "verdict": finding.verdict})
-    filled = [name for name in rows[0] if any(row[name] for row in rows)] if rows else []
+    filled = filled_columns(rows)
     return [{name: row[name] for name in filled} for row in rows]
 
 

@@ -28,7 +28,7 @@ from ..ranking.remarks import why_empty
 from ..ranking.run_leaderboard import leaderboard_of
 from ..ranking.stats import rank_correlation
 from ..render.describe_net import InputSpec, find_arch, input_spec, parse_size, recorded_cut
-from ..render.tables import short
+from ..render.tables import filled_columns, short
 from ..render.terminal import plain
 from ..runs.status import Status
 from ..runs.store import Store, find_run, locked, read_records
@@ -195,34 +195,31 @@ def prediction_lines(pairs: Sequence[tuple[TimedNet, Latency]]) -> list[str]:
 
 def latency_table(rows: Sequence[dict[str, Any]], setting: Setting) -> RenderableType:
     """The rows as a table, with what must be said about them; numbers of a device beside latency have columns too."""
-    numbers = [name for name in rows[0]["numbers"] if all(name in row["numbers"] for row in rows)]
-    memory = ["memory"] if all(row["memory_bytes"] for row in rows) else []
+    numbers = dict.fromkeys(name for row in rows for name in row["numbers"])
     title = describe_setting(setting, rows[0]["machine"])
     table = Table(title=title, title_justify="left", header_style="bold", box=None)
-    table.add_column("net", overflow="fold")
-    for name in (
-        "latency",
-        "± quartiles",
-        "images/s",
-        "MACs",
-        rows[0].get("metric", "accuracy"),
-        "rank",
-        "by MACs",
-        *memory,
-        *numbers,
-    ):
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        accuracy = row.get("value", row.get("accuracy"))
-        table.add_row(
-            row["name"],
-            (f"{row['latency_ms']:.3g} ms" if row["latency_ms"] else "-") + ("" if row["tight"] else " ?"),
-            f"{row['latency_spread_ms']:.2g}",
-            short(row["images_per_second"]), short(row["macs"]), "-" if accuracy is None else f"{accuracy:.4f}",
-            str(row["rank"] or "-"), str(row["rank_macs"] or "-"),
-            *(f"{row['memory_bytes'] / 1e6:.1f} MB" for _ in memory),
-            *(f"{row['numbers'][name]:.3g}" for name in numbers),
-        )  # fmt: skip
+    cells = [
+        {
+            "net": row["name"],
+            "latency": (f"{row['latency_ms']:.3g} ms" if row["latency_ms"] else "") + ("" if row["tight"] else " ?"),
+            "± quartiles": f"{row['latency_spread_ms']:.2g}" if row["latency_ms"] else "",
+            "images/s": short(row["images_per_second"]) if row["latency_ms"] else "",
+            "MACs": short(row["macs"]),
+            row.get("metric", "accuracy"): "" if (a := row.get("value", row.get("accuracy"))) is None else f"{a:.4f}",
+            "rank": str(row["rank"] or ""),
+            "by MACs": str(row["rank_macs"] or ""),
+            "memory": f"{row['memory_bytes'] / 1e6:.1f} MB" if row["memory_bytes"] else "",
+            **{name: f"{row['numbers'][name]:.3g}" if name in row["numbers"] else "" for name in numbers},
+        }
+        for row in rows
+    ]
+    for name in (names := filled_columns(cells)):
+        if name == "net":
+            table.add_column(name, overflow="fold")
+        else:
+            table.add_column(name, justify="right", no_wrap=True)
+    for row in cells:
+        table.add_row(*(row[name] or "-" for name in names))
     notes, correlation = [], rank_correlation_macs(rows)
     if correlation is not None:
         notes.append(f"rank correlation of MACs and latency: {correlation:.2f} (Spearman, {len(rows)} nets)")

@@ -108,9 +108,14 @@ def pooled_sd(groups: Sequence[Sequence[float]]) -> float | None:
     return math.sqrt(squares / degrees) if degrees else None
 
 
+def counted(count: int, noun: str) -> str:
+    """ "1 cut", "2 cuts"; thousands have commas."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 def count_nets(count: int) -> str:
     """ "1 net", "2 nets"."""
-    return f"{count} net{'s' * (count != 1)}"
+    return counted(count, "net")
 
 
 def mean_ci_text(s: MeanCI) -> str:

@@ -18,7 +18,7 @@ from ..ranking.quantities import ACCURACY, LATENCY
 from ..ranking.ranked_net import RankedNet
 from ..ranking.remarks import budget_lines, budget_order_lines, left_out, rising_lines, sharing_lines, why_empty
 from ..ranking.run_leaderboard import leaderboard_of
-from ..ranking.stats import TIED, count_nets
+from ..ranking.stats import TIED, count_nets, counted
 from ..ranking.verdict import verdict_of
 from ..runs.store import read_data_facts
 from .tables import has_gain, nets_table
@@ -71,7 +71,9 @@ def _print(board: Leaderboard, rows: list[RankedNet], heading: str, as_json: boo
 
 def board_drawing(board: Leaderboard, rows: list[RankedNet], heading: str, ranks: bool = False) -> RenderableType:
     """Rows of a leaderboard as a table, and what must be known to read it."""
-    named = (*board.query.objectives, *board.query.limits, LATENCY)
+    named = [*board.query.objectives, *board.query.limits]
+    device = board.latency_setting.partition("/")[0]
+    named += [LATENCY] * (f"{LATENCY}@{device}" not in named)  # its column has the same numbers
     others = [column(name) for name in dict.fromkeys(named) if name != ACCURACY]
     table = nets_table(rows, heading, others, ranks, why_empty(board), board.query.metric)
     return Group(table, plain(*summary_lines(board, rows), style="dim"))
@@ -93,8 +95,9 @@ def summary_lines(board: Leaderboard, rows: Sequence[RankedNet]) -> list[str]:
         of.insert(0, f"{metric.name} above {floor_name(metric, read_data_facts(board.folder))}")
     bounds = {row.gain_bound for row in rows}
     gain = f"; gain: {metric.points} above plain ResNets of equal {title(board.query.cost)}" * has_gain(rows)
+    how = ", ".join(f"{n} {status}" for status, n in counts.items()) or "none yet"
     lines = [
-        f"{len(board.records)} records: {', '.join(f'{n} {status}' for status, n in counts.items()) or 'none yet'}; "
+        f"{counted(len(board.records), 'record')}: {how}; "
         f"{sum(r.spent_seconds for r in board.records):.0f} s of training",
         f"hypervolume ({' x '.join(of)}) {board.hypervolume():.4f}{gain}",
         *_latency_line(board, rows),

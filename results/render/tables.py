@@ -68,13 +68,19 @@ def nets_table(
     cells = [_cells(row, [*beside], metric, tuned, names) for row in rows]
     budgets = {(row.weights, row.budget_steps) for row in rows if row.weights in ("alone", "inherited")}
     optional = {"gain": has_gain(rows), "steps": len(budgets) > len({weights for weights, _ in budgets}), "rank": ranks}
-    names = [name for name in cells[0] if optional.get(name, any(row[name] for row in cells))]
+    filled = filled_columns(cells)
+    names = [name for name in cells[0] if optional.get(name, name in filled)]
     of_reference = any(row.kind == "reference" for row in rows)  # whose name is not broken
     columns = [
         _Column(name, [row[name] for row in cells], name in (metric.name, *tuned), name not in WRAPPED or of_reference)
         for name in names
     ]
     return NetsTable(title, columns)
+
+
+def filled_columns(cells: Sequence[Mapping[str, str]]) -> list[str]:
+    """The columns in which some row has a value; of no rows none."""
+    return [name for name in cells[0] if any(row[name] for row in cells)] if cells else []
 
 
 def has_gain(rows: Sequence[RankedNet]) -> bool:

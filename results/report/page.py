@@ -16,6 +16,7 @@ from ...archs.errors import InputError
 from ...archs.files import atomic_write, read_own
 from ..ranking.metric import as_shown
 from ..ranking.quantities import quantity, static_costs
+from ..ranking.stats import counted
 from ..ranking.verdict import recommended, verdict_of
 from ..render.tables import gain_text, short
 from ..render.terminal import csv_cell
@@ -112,8 +113,9 @@ def _summary(run: Run, numbers: dict[str, Any]) -> str:
     how = ", ".join(f"{name} {settings[name]}" for name in ("strategy", "scheduler", "objective") if name in settings)
     best = f", best {run.metric.name} {run.metric.text(numbers['best_accuracy'])}" if run.rows else ""
     return (
-        f"{what}{f' ({how})' if how else ''}. {numbers['records']} records, {numbers['trained']} {run.counted_as}, "
-        f"{numbers['front']} on the front{best}, hypervolume {numbers['hypervolume']:.4f}, "
+        f"{what}{f' ({how})' if how else ''}. {counted(numbers['records'], 'record')}, "
+        f"{numbers['trained']} {run.counted_as}, {numbers['front']} on the front{best}, "
+        f"hypervolume {numbers['hypervolume']:.4f}, "
         f"{numbers['seconds']:.0f} s of training."
     )
 

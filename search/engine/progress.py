@@ -99,9 +99,10 @@ class ProgressCounts:
         if running and running.known:
             self._jobs_ended += 1
             self._free.append(time.monotonic())
-            self._learn(self._pace, running, (running.share or 1.0) if running.is_first else 1.0)
+            self._learn(self._pace, running, running.share if running.is_first else 1.0)
 
     def _learn(self, pace: Pace, running: Running, share: float) -> None:
+        """Learn from a share of a job; nothing from a first one that says no seconds: its worker's start is in them."""
         if running.known and share:
             kind, work = running.known
             pace.add(kind, work * share, running.seconds)

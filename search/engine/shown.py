@@ -13,6 +13,7 @@ from ...archs.timm_net import TIMM, TimmNet
 from ...results.ranking.front import ExtraResults, rank_rows
 from ...results.ranking.objectives import RankingQuery, parse_objectives
 from ...results.ranking.remarks import why_empty
+from ...results.ranking.stats import count_nets
 from ...results.render.tables import nets_table, short
 from ...results.runs.events import Line
 from ...results.runs.record import REFERENCE_KINDS, Record
@@ -99,8 +100,8 @@ class ShownSearch(Forecast, Shown):
         on = f", trained on {again} of {again + waiting}" if trials.settings.polish and (again or waiting) else ""
         budget = trials.budget
         if trials.settings.trials >= UNLIMITED and budget.limit < math.inf:
-            return f"{nets - again} nets{on}, {self.share:.0%} of {short(budget.limit)} FLOPs"
-        return f"{nets - again} of {self.nets} nets{on}"
+            return f"{count_nets(nets - again)}{on}, {self.share:.0%} of {short(budget.limit)} FLOPs"
+        return f"{nets - again} of {count_nets(self.nets)}{on}"
 
     @property
     def share(self) -> float:

@@ -16,6 +16,7 @@ from ...archs import InputError, OperationError
 from ...archs.cost import training_flops
 from ...archs.errors import MAX_SEEDS, check_count
 from ...results.ranking.metric import Metric
+from ...results.ranking.stats import counted
 from ...results.render.experiment import PlotSpec, study_rows, study_table
 from ...results.render.tables import short
 from ...results.runs.record import Record
@@ -112,7 +113,7 @@ def compute_of(plan: Sequence[Training], data: DataSet) -> float:
 
 def _announced(left: Sequence[Training], count: int, data: DataSet) -> str:
     before = f"{count - len(left)} of {count} trainings are done; " if len(left) < count else ""
-    trainings = "1 training" if len(left) == 1 else f"{len(left)} trainings"
+    trainings = counted(len(left), "training")
     what = f"{trainings}, {compute_of(left, data):.2g} FLOPs (6 x MACs x images)" if left else "nothing to do"
     return before + what
 
@@ -145,7 +146,7 @@ class ShownPlan(Shown):
 
     @property
     def counts(self) -> str:
-        return f"{len(self.trials.ended)} of {len(self.trials.plan)} trainings"
+        return f"{len(self.trials.ended)} of {counted(len(self.trials.plan), 'training')}"
 
     @property
     def share(self) -> float:

@@ -38,7 +38,8 @@ class CutFinetuning(Producer):
     def __init__(self, probing: Probing, store: Store) -> None:
         self._probing, self._context = probing, probing.context
         self.records: dict[int, Record] = {}  # of the cuts that were trained on, by the trial that they went on from
-        self.running: dict[int, Record] = {}  # the frozen cuts at workers, by the number of their job
+        # the frozen cuts at workers, each with its epochs, by the number of their job
+        self.running: dict[int, tuple[Record, float]] = {}
         self._losses: dict[int, int] = defaultdict(int)
         for record in store.records:
             self.apply(record)
@@ -54,8 +55,8 @@ class CutFinetuning(Producer):
 
     def waiting(self) -> list[tuple[Record, float]]:
         """The cuts that are still to be trained on, each with its epochs, the cheapest first."""
-        done = {*self.records, *(record.trial for record in self.running.values())}
-        left = self._share - self.flops - sum(self._flops(record, MAX_EPOCHS) for record in self.running.values())
+        done = {*self.records, *(record.trial for record, _ in self.running.values())}
+        left = self._share() - self.flops - sum(self._flops(*each) for each in self.running.values())
         waiting = list[tuple[Record, float]]()
         for record in self._chosen():
             epochs = min(MAX_EPOCHS, left / self._flops(record, 1.0))
@@ -71,7 +72,7 @@ class CutFinetuning(Producer):
             return Idle.OVER if self._probing.complete and not self.running else Idle.WAIT
         record, epochs = waiting[0]
         context, number = self._context, self._probing.new_number()
-        self.running[number] = record
+        self.running[number] = record, epochs
         net, name = net_from_dict(record.genotype), weights_name(record.key, Weights.FINETUNED)
         assert isinstance(net, CutNet)
         return FinetuneCutJob(
@@ -82,7 +83,7 @@ class CutFinetuning(Producer):
 
     def take(self, job: FinetuneCutJob, result: JobResult) -> list[Line]:
         """The record of a cut that was trained on; none where its worker was lost and another tries."""
-        frozen = self.running.pop(job.trial)
+        frozen, _ = self.running.pop(job.trial)
         if result.status == Status.LOST:
             self._losses[frozen.trial] += 1
             if self._losses[frozen.trial] <= MAX_RETRIES:
@@ -115,7 +116,7 @@ class CutFinetuning(Producer):
 
         They are also those that gain most: 255 pictures lifted cuts of 2 M MACs by 5 points, of 12 M by 1.
         """
-        cost, most = self._context.cost_of, self._share / 2
+        cost, most = self._context.cost_of, self._share() / 2
         judged = sorted(self._probing.candidates(), key=lambda record: record.trial)
         nets = [
             Candidate(r.macs, cost(r), r.accuracy or 0.0, 0, BATCH, record=r)
@@ -124,10 +125,15 @@ class CutFinetuning(Producer):
         ]
         return [net.record for net in thinned(nets, HOPEFUL) if net.record]
 
-    @property
-    def _share(self) -> float:
-        """FLOPs that finetuning may take, those of the probes given."""
-        spec, probed = self._context.spec, self._probing.flops
+    def left(self, to_probe: float) -> Work:
+        """What is still to be trained on, running cuts too; while so many FLOPs are to be probed, all of the share."""
+        if to_probe:
+            return Work(max(0.0, self._share(to_probe) - self.flops))
+        return sum((self.work(*each) for each in (*self.running.values(), *self.waiting())), Work())
+
+    def _share(self, to_probe: float = 0.0) -> float:
+        """FLOPs that finetuning may take, those of the probes given, and of those still to come."""
+        spec, probed = self._context.spec, self._probing.flops + to_probe
         return min(finetuning_ratio(spec.polish) * probed, spec.run.budget.train_flops - probed)
 
     def _flops(self, record: Record, epochs: float) -> float:

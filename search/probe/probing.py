@@ -196,19 +196,19 @@ class Probing(Producer):
             return self._again[0]
         under_way = {*self.running.values()}
         failed = {pair for pair, curve in self.judged.items() if not curve}
-        left -= sum(map(self._flops_of, under_way))
+        left -= sum(map(self.flops_of, under_way))
         is_first = not (self.judged or under_way)
         pairs = [
             pair
             for pair in self.context.pairs
             if pair not in under_way | failed
             and (pair.name not in self.without_weights or pair in self.judged)
-            and (is_first or pair in self.judged or self._flops_of(pair) <= left)
+            and (is_first or pair in self.judged or self.flops_of(pair) <= left)
         ]
         history = [(pair, curve) for pair, curve in self.judged.items() if curve]
         return self.context.order.ask(pairs, history)
 
-    def _flops_of(self, pair: ProbePair) -> float:
+    def flops_of(self, pair: ProbePair) -> float:
         """FLOPs of a probe, at most: nothing above the limit of MACs is passed through."""
         macs = min(pair.macs, self.context.spec.limits.get("macs", math.inf))
         return FORWARD_FACTOR * macs * self.context.images

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console, RenderableType
 
-from ...archs.cost import FORWARD_FACTOR
 from ...archs.errors import OperationError
 from ...results.ranking.front import ExtraResults, rank_rows
 from ...results.ranking.objectives import RankingQuery, parse_objectives
 from ...results.ranking.remarks import why_empty
+from ...results.ranking.stats import count_nets, counted
 from ...results.render.tables import nets_table, short
 from ...results.runs.record import Record
 from ...results.runs.status import FAILED, Status, Weights
@@ -31,7 +31,8 @@ PROBE, FINETUNING = "probe", "finetuning"  # kinds of work
 def announce(probing: Probing, console: Console) -> None:
     """Say what a search will do."""
     context = probing.context
-    nets = len({pair.name for pair in context.pairs})
+    nets = counted(len({pair.name for pair in context.pairs}), "pretrained net")
+    probes, pictures = counted(len(context.pairs), "probe"), counted(context.images, "picture")
     sides = sorted({pair.side for pair in context.pairs})
     share = context.spec.polish
     then = (
@@ -39,8 +40,8 @@ def announce(probing: Probing, console: Console) -> None:
     )
     done = f"; {len(probing.judged)} are done" if probing.judged else ""
     console.print(
-        f"{nets} pretrained nets at {sides[0]} to {sides[-1]} px, cut after each block: {len(context.pairs)} probes at "
-        f"most, each one forward pass of {context.images} pictures, the cheapest first{done}. Every cut is judged by "
+        f"{nets} at {sides[0]} to {sides[-1]} px, cut after each block: {probes} "
+        f"at most, each one forward pass of {pictures}, the cheapest first{done}. Every cut is judged by "
         f"{FOLDS}-fold cross-validation over training and validation pictures; what the pretraining cost is "
         f"not counted{then}",
         highlight=False, soft_wrap=True,
@@ -59,8 +60,8 @@ def conclude(probing: Probing, finetuning: CutFinetuning, console: Console) -> N
     left = sum(pair not in probing.judged and pair.name not in lost for pair in probing.context.pairs)
     why = f"; {left} more would hardly lift the front" if left else ""
     console.print(
-        f"{len(judged)} cuts of {len({r.genes['net'] for r in judged})} nets were judged by {len(probing.judged)} "
-        f"probes, {short(probing.flops)} FLOPs{why}",
+        f"cuts judged: {len(judged)}, of {count_nets(len({r.genes['net'] for r in judged}))} by "
+        f"{counted(len(probing.judged), 'probe')}, {short(probing.flops)} FLOPs{why}",
         highlight=False, soft_wrap=True,
     )  # fmt: skip
     if probing.context.devices:
@@ -73,7 +74,7 @@ def measured_line(probing: Probing) -> str:
     """How many cuts were measured, and why no others."""
     known, context = sum(map(probing.context.is_measured, probing.records.values())), probing.context
     names = ", ".join(context.spec.measured)
-    return f"{known} cuts were measured for {names}; the others are no more accurate than faster ones, or over a limit"
+    return f"cuts measured for {names}: {known}; the others are no more accurate than faster ones, or over a limit"
 
 
 def finetuning_lines(finetuning: CutFinetuning, probing: Probing) -> list[str]:
@@ -105,7 +106,8 @@ class ShownProbing(Shown):
     @property
     def counts(self) -> str:
         probing = self._probing
-        return f"{len(probing.records)} cuts, {len(probing.judged)} of at most {len(probing.context.pairs)} probes"
+        cuts, probes = counted(len(probing.records), "cut"), counted(len(probing.context.pairs), "probe")
+        return f"{cuts}, {len(probing.judged)} of at most {probes}"
 
     @property
     def share(self) -> float:
@@ -117,23 +119,21 @@ class ShownProbing(Shown):
 
     def work(self, job: Job) -> Known | None:
         if isinstance(job, FinetuneCutJob):
-            return FINETUNING, self._finetuning.work(self._finetuning.running[job.trial], job.epochs)
+            return FINETUNING, self._finetuning.work(*self._finetuning.running[job.trial])
         return (PROBE, self._work(self._probing.running[job.trial])) if isinstance(job, ProbeJob) else None
 
     def left(self) -> Mapping[str, Work]:
-        pairs, judged = self._probing.context.pairs, self._probing.judged
-        waiting = self._finetuning.waiting() if len(judged) == len(pairs) else ()
-        return {
-            PROBE: sum((self._work(pair) for pair in pairs if pair not in judged), Work()),
-            FINETUNING: sum((self._finetuning.work(*each) for each in waiting), Work()),
-        }
+        probing = self._probing
+        pairs = [] if probing.complete else [pair for pair in probing.context.pairs if pair not in probing.judged]
+        probes = sum(map(self._work, pairs), Work())
+        return {PROBE: probes, FINETUNING: self._finetuning.left(probes.flops)}
 
     def known(self) -> Iterable[tuple[str, Work, float]]:
         seconds = self._probing.seconds
         return [(PROBE, self._work(pair), seconds[pair]) for pair in self._probing.judged if pair in seconds]
 
     def _work(self, pair: ProbePair) -> Work:
-        return Work(FORWARD_FACTOR * pair.macs * self._probing.context.images, 0, 1)
+        return Work(self._probing.flops_of(pair), 0, 1)
 
     def name(self, job: Job) -> str:
         if isinstance(job, FinetuneCutJob):
@@ -149,7 +149,8 @@ class ShownProbing(Shown):
         if record.weights == Weights.FINETUNED:
             return f"{record.label} at {short(record.macs)} MACs, trained on: {spec.metric.text(record.accuracy)}"
         best = f"{spec.metric.name} {spec.metric.text(record.accuracy)} at {short(record.cost['macs'])} MACs"
-        return f"{record.genes['net']} at {record.genes['side']} px: {record.runtime['cuts']} cuts, the best {best}"
+        cuts = counted(record.runtime["cuts"], "cut")
+        return f"{record.genes['net']} at {record.genes['side']} px: {cuts}, the best {best}"
 
     def table(self) -> RenderableType:
         spec = self._probing.context.spec
