@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,7 +54,7 @@ def build(folder: Path) -> Path:
 
 def _headers() -> list[Path]:
     """Folders of CUDA's headers, in torch's order: those of the runtime lack some, which Triton brings."""
-    packages = Path(sysconfig.get_paths()["purelib"])
+    packages = Path(torch.__file__).parents[1]
     found = (next(packages.glob(f"{folder}/{file}"), None) for folder, file in HEADERS)
     return [path.parents[file.count("/")] for path, (_, file) in zip(found, HEADERS, strict=True) if path]
 
