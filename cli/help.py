@@ -11,7 +11,6 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from ..archs.errors import InputError
 from ..results.ranking.quantities import static_costs
 
 FEW = 14  # options that need no groups
@@ -81,16 +80,6 @@ def brief(help: str) -> str:
 
 class GroupedCommand(TyperCommand):
     """A command whose help shows options in groups; its epilog holds examples, one a line."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse what was typed; InputError if an option that takes one value is given twice."""
-        *_, typed = self.make_parser(ctx).parse_args(args=[*args])
-        given: list[Any] = [] if ctx.resilient_parsing else typed
-        for option in given:
-            is_single = option.param_type_name == "option" and not (option.multiple or option.is_flag)
-            if is_single and given.count(option) > 1:
-                raise InputError(f"{option_name(option)}: takes one value, is given {given.count(option)} times")
-        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Arguments, then the groups."""

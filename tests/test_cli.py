@@ -235,8 +235,6 @@ BAD = [
     (("explain", "mine", "--device", "tpu"), "did you mean 'cpu'"),
     (("retrain", "mine", "--trials", "77"), "no trial 77"),
     (("runs", "mine"), "unexpected extra argument"),
-    (("bench", "--strategy", "random", "--strategy", "oracle"), "strategy: takes one value, is given 2 times"),
-    (("search", "--objective", "macs", "--objectives", "params"), "objective: takes one value, is given 2 times"),
 ]
 
 

@@ -54,5 +54,6 @@ class Admission:
         if failed := [device.failed[key] for device in devices if device.failure in broken]:
             return "; ".join(failed)
         totals, limits = trial.cost.totals(), self._context.limits.limits
-        values = (f"{name} {self._context.cost_named(name, key, totals):g} of {limits[name]:g}" for name in broken)
+        most = {name: f" of {limits[name]:g}" if name in limits else "" for name in broken}  # a table's nets have none
+        values = (f"{name} {self._context.cost_named(name, key, totals):g}{most[name]}" for name in broken)
         return f"over the limit: {', '.join(values)}"
