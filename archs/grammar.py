@@ -43,7 +43,7 @@ def page() -> str:
     """The grammar as a page of Markdown."""
     rows, parts = grammar(), [HEAD]
     for part in PARTS:
-        parts += [f"## {part.__name__}", _about(part), _table(rows[part.__name__])]
+        parts += [f"## {part.__name__}", " ".join(_doc(part).partition("\n\n")[0].split()), _table(rows[part.__name__])]
         if part is Stem:
             parts += ["Its kinds:", _table(rows["stems"])]
         if part is Stage:
@@ -143,10 +143,6 @@ def _tree(file: Path) -> ast.Module:
 
 def _doc(part: type[Any]) -> str:
     return inspect.cleandoc(part.__doc__ or "") + "\n"
-
-
-def _about(part: type[Any]) -> str:
-    return " ".join(_doc(part).partition("\n\n")[0].split())
 
 
 def _table(rows: list[Row]) -> str:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import math
+import sys
 from dataclasses import replace
+from importlib.util import module_from_spec, spec_from_file_location
 from itertools import product
+from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -209,3 +214,15 @@ def plain_attention(module: Any, x_BCHW: Tensor) -> Tensor:
             weights = scores.flatten(1).softmax(1).view_as(scores)
             mixed[:, head, :, top + i, left + j] = torch.einsum("bkl,bdkl->bd", weights, values[:, head])
     return torch.einsum("oc,bchw->bohw", module.out.weight, mixed.flatten(1, 2)) + module.out.bias[:, None, None]
+
+
+def model_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """An export's model.py, imported; it asks for nothing of alternas."""
+    text = (folder / "model.py").read_text(encoding="utf-8")
+    imported = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    assert "alternas" not in {ast.unparse(node).split()[1].split(".")[0] for node in imported}
+    spec: Any = spec_from_file_location("model", folder / "model.py")
+    module: Any = module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "model", module)
+    spec.loader.exec_module(module)
+    return module

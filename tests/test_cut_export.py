@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import json
-import sys
 from html import unescape
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +27,7 @@ from alternas.results.render.describe_net import draw_trial
 from alternas.results.render.terminal import html_of
 from alternas.results.runs.record import Record
 from alternas.results.runs.trained_weights import trained_network
-from nets import TIMM_FAMILIES, lively
+from nets import TIMM_FAMILIES, lively, model_alone
 from runs import DATA, made_run, net_row
 
 NET = CutNet("test_efficientnet.r160_in1k", 4, 48, "mean-max")
@@ -60,13 +57,7 @@ def test_model_py_is_the_net_and_needs_no_alternas(
     exported = export_net_of(network)
     write(exported, tmp_path)
     save(network, tmp_path / "weights.safetensors")
-    text = (tmp_path / "model.py").read_text(encoding="utf-8")
-    imported = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)]
-    assert "alternas" not in {ast.unparse(node).split()[1].split(".")[0] for node in imported}
-    spec: Any = spec_from_file_location("model", tmp_path / "model.py")
-    module: Any = module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "model", module)
-    spec.loader.exec_module(module)
+    module = model_alone(tmp_path, monkeypatch)
     x_BCHW = torch.rand(2, 1, 48, 48)
     with torch.no_grad():
         assert torch.equal(module.load()(x_BCHW), network(x_BCHW))

@@ -40,7 +40,7 @@ def test_the_luck_of_the_best_of_many_is_taken_off() -> None:
 
 
 def test_the_choice_of_the_verdict_is_nested_too() -> None:
-    """Brute force; then 300 nets of which the dearer is the better by a little: less than the best of that cost has."""
+    """Brute force; then 300 nets, a costlier one a little better: less than the best of that cost has."""
     rng = np.random.default_rng(0)
     folds_RF, macs = rng.random((40, 5)), rng.permutation(40).tolist()
     judged = []

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import json
-import sys
 from dataclasses import replace
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +27,7 @@ from alternas.search.training.job_files import JobFiles
 from alternas.spaces import get
 from alternas.spaces.pretrained import PretrainedNet, files_as_names, find_nets
 from command_line import Run
-from nets import NETS, lively
+from nets import NETS, lively, model_alone
 
 SOME = ("basic", "conv head", "vit 2-D in every layer", "hybrid")
 PARENT = get("resnet", 8).baselines()[-2]
@@ -128,14 +125,8 @@ def test_model_py_holds_the_net_and_no_alternas(name: str, tmp_path: Path, monke
     exported = export_net_of(cut)
     write(exported, tmp_path)
     save(cut, tmp_path / "weights.safetensors")
-    text = (tmp_path / "model.py").read_text(encoding="utf-8")
-    imported = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)]
-    assert "alternas" not in {ast.unparse(node).split()[1].split(".")[0] for node in imported}
-    assert "create_model" not in text
-    spec: Any = spec_from_file_location("model", tmp_path / "model.py")
-    module: Any = module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "model", module)
-    spec.loader.exec_module(module)
+    assert "create_model" not in (tmp_path / "model.py").read_text(encoding="utf-8")
+    module = model_alone(tmp_path, monkeypatch)
     x_BCHW = torch.rand(2, 1, 16, 16)
     with torch.no_grad():
         assert torch.equal(module.load()(x_BCHW), cut(x_BCHW))
