@@ -60,17 +60,17 @@ def noise(seed: int) -> Labelled:
     return [(draw.integers(0, 255, (16, 16), np.uint8), label % 2) for label in range(64)]
 
 
-def letters() -> dict[str, Labelled]:
-    """Letters of mixed size, angle and colour over lines, 32 px, split by font family."""
+def letters(draw: int = 0) -> dict[str, Labelled]:
+    """Letters of mixed size, angle and colour over lines, 32 px, split by font family; each draw tests other ones."""
     parts: dict[str, Labelled] = {"train": [], "val": [], "test": []}
     for font in sorted({path.name: path for path in FONTS.glob("**/*.[to]t[fc]")}.values()):
         family = str(ImageFont.truetype(str(font), 12).getname()[0]).split()[0]
         if family in NO_LETTERS:
             continue
-        at = int(hashlib.sha256(family.encode()).hexdigest(), 16) % 100 / 100
+        at = (int(hashlib.sha256(family.encode()).hexdigest(), 16) % 100 / 100 + draw * TESTED) % 1
         part = "test" if at < TESTED else "val" if at < TESTED + VALIDATED else "train"
-        draw = random.Random(font.name)
-        parts[part].extend((np.asarray(letter(text, font, draw)), label) for label, text in enumerate(LETTERS))
+        form = random.Random(font.name)
+        parts[part].extend((np.asarray(letter(text, font, form)), label) for label, text in enumerate(LETTERS))
     return parts
 
 

@@ -19,6 +19,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -200,7 +201,7 @@ def tested(out: Path, home: Path, about: Data) -> float:
 
 def written(name: str, seed: int, folder: Path) -> Path:
     """Write a set's pictures as a folder of three splits."""
-    home = Path("pictures") / f"{name}-{seed if name in KEPT else 0}"
+    home = Path("pictures") / f"{name}-{seed}"
     if not home.exists():
         for part, pictures in parts_of(name, seed, folder).items():
             for number, (x, label) in enumerate(pictures):
@@ -211,13 +212,13 @@ def written(name: str, seed: int, folder: Path) -> Path:
 
 
 def parts_of(name: str, seed: int, folder: Path) -> dict[str, Labelled]:
-    """Pictures for training, validation and test: of stamps and cells the seed's third is for test."""
+    """Pictures for training, validation and test: other ones are for test with each seed."""
     if TINY:
         return {part: noise(number) for number, part in enumerate(("train", "val", "test"))}
-    if name in ("letters", "digits"):
-        return letters() if name == "letters" else digits()
-    if name == "cue":
-        return cue()
+    if name == "letters":
+        return letters(seed)
+    if name in ("digits", "cue"):
+        return rotated(digits() if name == "digits" else cue(), seed)
     found = stamps(folder) if name == "stamps" else cell_photographs()
     kept = [(np.asarray(x.resize((KEPT[name], KEPT[name]), Image.Resampling.LANCZOS)), label) for x, label in found]
     y_NK = np.eye(1 + max(label for _, label in kept), dtype=np.uint8)[[label for _, label in kept]]
@@ -226,6 +227,15 @@ def parts_of(name: str, seed: int, folder: Path) -> dict[str, Labelled]:
     train, val = (rest[rows] for rows in iterative_split(y_NK[rest], (0.8, 0.2)))
     parts = {"train": train, "val": val, "test": thirds[seed]}
     return {part: [kept[row] for row in rows] for part, rows in parts.items()}
+
+
+def rotated(parts: dict[str, Labelled], seed: int) -> dict[str, Labelled]:
+    """Splits of the same sizes; each seed tests the pictures behind those of the seed before."""
+    sizes = {part: len(parts[part]) for part in ("test", "val", "train")}
+    mixed = [picture for part in sizes for picture in parts[part]]
+    mixed = mixed[seed * sizes["test"] :] + mixed[: seed * sizes["test"]]
+    ends = dict(zip(sizes, accumulate(sizes.values()), strict=True))
+    return {part: mixed[ends[part] - size : ends[part]] for part, size in sizes.items()}
 
 
 def cue() -> dict[str, Labelled]:

@@ -67,7 +67,7 @@ def retrained_guess(trainings: Sequence[Record], metric: Metric, data: Mapping[s
     if any(low > chance for low, _ in intervals.values()):
         return ""
     best = max(nets)
-    return guess_text(metric, chance, "", best[0], intervals[best], len(nets), images)
+    return f"{guess_text(metric, chance, '', best[0], intervals[best], len(nets), images)}: train longer."
 
 
 def guess_text(
@@ -78,7 +78,7 @@ def guess_text(
     of = f", the best of {count_nets(nets)} on {images} images" * (metric.kind.counts_images)
     known = f" ({interval_ends(metric, low, high)}{of})" * (low < high)
     best = f"the best{name and f', {name},'} has {metric.value(score):.3f}{known}"
-    return f"No net is above chance ({metric.value(chance):.3f}) by more than the noise; {best}: train longer."
+    return f"No net is above chance ({metric.value(chance):.3f}) by more than the noise; {best}"
 
 
 def interval_ends(metric: Metric, low: float, high: float) -> str:

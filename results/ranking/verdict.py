@@ -115,7 +115,9 @@ def _all_guess(board: Leaderboard) -> str:
     row, metric, chance = pick(board.front, "accuracy", board.query.cost), board.query.metric, chance_of(board)
     assert chance is not None
     ends, name = interval_for_all(board, row), _name(board, row.trial)
-    return guess_text(metric, chance, name, row.accuracy, ends, len(board.rows), board.extra.images)
+    guess = guess_text(metric, chance, name, row.accuracy, ends, len(board.rows), board.extra.images)
+    only_cuts = all(row.is_cut for row in board.rows)
+    return f"{guess}: {'learn from more pictures, or search from nothing' if only_cuts else 'train longer'}."
 
 
 def _cost_text(board: Leaderboard, row: RankedNet) -> str:
