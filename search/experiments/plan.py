@@ -202,9 +202,7 @@ class PlanTrials(Producer):
     def take(self, job: TrainJob, result: JobResult) -> list[Line]:
         """The record of the training that a result is of."""
         trial = self.live[job.trial]
-        given_up = self.live.received(trial, result)
-        if result.status == Status.LOST:
-            return [given_up] if given_up else []
+        trial.ran(result)
         if job.task != "classes":  # its accuracy is not one on classes: it becomes a metric that names the task
             metrics = result.metrics | ({} if result.accuracy is None else {"accuracy": result.accuracy})
             metrics = {f"{job.task}_{name}": value for name, value in metrics.items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from collections.abc import Iterator
 
 from ...archs.timm_net import net_from_dict
@@ -12,7 +11,7 @@ from ...results.runs.record import Record
 from ...results.runs.status import Status
 from ..training.job import JobResult, LatencyJob
 from ..trials.producer import Idle, Producer
-from .probing import MAX_RETRIES, Probing
+from .probing import Probing
 
 log = logging.getLogger("alternas")
 
@@ -23,7 +22,6 @@ class CutMeasuring(Producer):
     def __init__(self, probing: Probing) -> None:
         self._probing, self._context = probing, probing.context
         self.running: dict[int, Record] = {}  # the cuts that are measured, by the number of their job
-        self._losses: dict[int, int] = defaultdict(int)
 
     def next(self) -> LatencyJob | Idle:
         """The measurement of the next cut whose device is free."""
@@ -45,12 +43,7 @@ class CutMeasuring(Producer):
         if result.status == Status.OK:
             yield device.measured(record.trial, record.key, result.latency)
             return
-        if result.status == Status.LOST:
-            self._losses[record.trial] += 1
-        else:
-            device.fail(result)
-        if result.status == Status.LOST and self._losses[record.trial] <= MAX_RETRIES:
-            log.warning("measuring of trial %d: %s; it is tried again", record.trial, result.error)
-        elif result.status != Status.UNREACHABLE:
+        device.fail(result)
+        if result.status != Status.UNREACHABLE:
             log.warning("trial %d is left out of the front, not measured: %s", record.trial, result.error)
             self._probing.leave_out(record)

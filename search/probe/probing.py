@@ -5,7 +5,6 @@ Its state is what the records say: `apply` takes in each, those of earlier sessi
 
 from __future__ import annotations
 
-import logging
 import math
 from collections import defaultdict, deque
 from collections.abc import Collection, Sequence
@@ -25,8 +24,6 @@ from ..trials.producer import Idle, Producer
 from .context import ProbeContext
 from .job import WITHOUT_WEIGHTS, CutResult, ProbeJob
 
-log = logging.getLogger("alternas")
-MAX_RETRIES = 2  # of a pair whose worker was lost
 Curve = tuple[tuple[float, float], ...]  # (cost, score) of cuts
 
 
@@ -47,8 +44,6 @@ class Probing(Producer):
         self.running: dict[int, ProbePair] = {}
         self.seconds: dict[ProbePair, float] = {}
         self._found: dict[ProbePair, list[Record]] = defaultdict(list)
-        self._losses: dict[ProbePair, int] = defaultdict(int)
-        self._again = deque[ProbePair]()
         self._unwritten = deque[Record]()
         self._next_number = 0
         self._left_out = set[str]()  # keys of cuts that do not run on a device
@@ -71,8 +66,6 @@ class Probing(Producer):
         pair = self._next_pair()
         if pair is None:
             return Idle.WAIT if self.running else Idle.OVER
-        if self._again:
-            self._again.popleft()
         context, number = self.context, self.new_number(self.context.cuts_of(pair.name))
         self.running[number] = pair
         return ProbeJob(
@@ -89,12 +82,6 @@ class Probing(Producer):
     def take(self, job: ProbeJob, result: JobResult) -> list[Line]:
         """The record of the most accurate cut; those of the others are handed out next."""
         pair = self.running.pop(job.trial)
-        if result.status == Status.LOST:
-            self._losses[pair] += 1
-            if self._losses[pair] <= MAX_RETRIES:
-                log.warning("%s at %d px: %s; it is tried again", pair.name, pair.side, result.error)
-                self._again.append(pair)
-                return []
         if result.status != Status.OK or not result.cuts:
             return [self._failed(job, pair, result)]
         known = {r.trial for r in self._found[pair]}
@@ -192,8 +179,6 @@ class Probing(Producer):
         left = self.context.spec.run.budget.train_flops - self.flops
         if left <= 0:
             return None
-        if self._again:
-            return self._again[0]
         under_way = {*self.running.values()}
         failed = {pair for pair, curve in self.judged.items() if not curve}
         left -= sum(map(self.flops_of, under_way))

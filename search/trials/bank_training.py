@@ -1,7 +1,7 @@
 """`BankTraining`: the training of a bank of shared weights, segment by segment.
 
 "bank" events of the run's log say how far it is. Each segment leaves a checkpoint, and the last two are kept; one whose
-loss diverges, or whose worker is lost, is tried again from the last. Where that is broken or gone, training goes on
+loss diverges is tried again from the last. Where that is broken or gone, training goes on
 from the one before, or begins anew. No Ray, no torch.
 """
 
@@ -29,7 +29,6 @@ from .producer import Idle, Producer
 log = logging.getLogger("alternas")
 SEGMENTS = 16  # jobs that the bank's training is cut into: each leaves a checkpoint
 MAX_ATTEMPTS = 3  # at a segment whose loss diverges, each at half the learning rate of the one before
-MAX_LOST = 2  # times that a segment's worker is lost in a row
 NEW: dict[str, Any] = {"step": 0, "curve": [], "attempts": 0}  # the progress of a bank that is not trained yet
 
 
@@ -49,7 +48,6 @@ class BankTraining(Producer):
         self.progress: dict[str, Any] = NEW
         self._previous: dict[str, Any] = NEW
         self._is_out = False  # a segment, at a worker
-        self._lost = 0  # times in a row
 
     def note(self, event: Event) -> None:
         """Take in a state of the training: a later one, the same that diverged, or an earlier one to go on from."""
@@ -120,16 +118,11 @@ class BankTraining(Producer):
     def take(self, job: SupernetJob, result: JobResult) -> Iterator[Event]:
         """The state that a segment's result leads to; OperationError if the bank cannot be trained."""
         self._is_out = False
-        if state := self._end_segment(result):
-            yield self._event(state)
-            self.drop_checkpoints()
+        yield self._event(self._end_segment(result))
+        self.drop_checkpoints()
 
-    def _end_segment(self, result: JobResult) -> dict[str, Any] | None:
-        """The state after a segment; None if it is as before."""
-        if result.status == Status.LOST and self._lost < MAX_LOST:
-            self._lost += 1
-            log.warning("supernet: %s; its segment is tried again", result.error)
-            return None
+    def _end_segment(self, result: JobResult) -> dict[str, Any]:
+        """The state after a segment."""
         if result.status in (Status.NAN, Status.OOM) and self.progress["attempts"] + 1 < MAX_ATTEMPTS:
             log.warning("supernet: %s; goes on from the last checkpoint at half the learning rate", result.error)
             return self.progress | {"attempts": self.progress["attempts"] + 1}
@@ -152,7 +145,6 @@ class BankTraining(Producer):
         validated = self._sampler.fixed() if curve[-1]["accuracy"] is not None else ()
         images = len(self._context.data.train), len(self._context.data.val)
         evaluated = sum(evaluation_flops(self._sampler.macs(net), *images) for net in validated)
-        self._lost = 0
         return self.progress | {
             "step": result.step,
             "curve": curve,

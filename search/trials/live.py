@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable
 
 from ...results.runs.events import Event
-from ...results.runs.record import Record, now
+from ...results.runs.record import Record
 from ...results.runs.status import Status
-from ..training.job import JobResult
 from .trial import Trial
-
-log = logging.getLogger("alternas")
-MAX_RETRIES = 2  # of a trial whose worker was lost
 
 
 class LiveTrials(dict[int, Trial]):
     """Trials under way, by number.
 
-    States of a trial: proposed -> infeasible | duplicate | waiting; waiting (for its first job, a further seed, another
-    try after a lost worker) -> running; running -> waiting | paused (at a rung) | infeasible (measured over a limit, or
-    a device does not run it) | ok | error | nan | oom | timeout | lost (the third time); paused -> waiting (promoted) |
-    pruned (at the end).
+    States of a trial: proposed -> infeasible | duplicate | waiting; waiting (for its first job, or a further
+    seed) -> running; running -> waiting | paused (at a rung) | infeasible (measured over a limit, or a device does not
+    run it) | ok | error | nan | oom | timeout | lost (the third time); paused -> waiting (promoted) | pruned (at the
+    end).
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.by_key: dict[str, Trial] = {}  # those that no other one may repeat, by what tells them apart
-        self.queue: deque[int] = deque()  # those to run before anything new: retries, resumed ones, further seeds
+        self.queue: deque[int] = deque()  # those to run before anything new: resumed ones, further seeds
 
     def enqueue(self, trial: Trial) -> None:
         """Take up a trial, to wait for a worker."""
@@ -72,16 +67,3 @@ class LiveTrials(dict[int, Trial]):
             return None
         self.queue.remove(number)
         return self[number]
-
-    def received(self, trial: Trial, result: JobResult) -> Record | None:
-        """Note that a trial's job has ended. Returns the record of a trial whose workers are lost time and again."""
-        if result.status != Status.LOST:
-            trial.started_at = trial.started_at or now(result.seconds)
-            return None
-        trial.retries += 1
-        again = trial.retries <= MAX_RETRIES
-        log.warning("trial %d: %s; %s", trial.number, result.error, "it is tried again" if again else "it is given up")
-        if again:
-            self.queue.appendleft(trial.number)
-            return None
-        return trial.finish(Status.LOST, f"{result.error}; {trial.retries} times")

@@ -204,8 +204,7 @@ class SearchTrials(Producer):
         """What a result says of its trial: its end, or that it is paused, and that another falls out of the rung."""
         trial = self.live[job.trial]
         self.tally.add_seconds(trial, result.seconds)
-        if (given_up := self.live.received(trial, result)) or result.status == Status.LOST:
-            return [given_up] if given_up else []
+        trial.ran(result)
         if result.status == Status.OK and isinstance(job, TrainJob) and result.step < trial.total_steps:
             out = self.rungs.falls_out(len(trial.rung_accuracies))
             dropped = [] if out is None else [self.live[out].finish(Status.PRUNED)]

@@ -75,7 +75,6 @@ class Trial:
     rung_accuracies: list[float] = field(default_factory=list)  # at each rung passed
     promoted: int = 0  # number of rungs that the scheduler promoted it from
     paused: bool = False  # whether it waits at the last of the rungs passed
-    retries: int = 0  # workers lost on it
     last_result: JobResult | None = None
     results_by_seed: dict[int, JobResult] = field(default_factory=dict)  # results at full budget
     weights: str = Weights.ALONE  # how it comes by them, one of `Weights`
@@ -174,6 +173,11 @@ class Trial:
         self.rung_accuracies.append(event.accuracy)
         self.paused, self.started_at = True, event.started_at
         self.last_result = JobResult.from_fields(self.number, event.step, event.accuracy, event.result)
+
+    def ran(self, result: JobResult) -> None:
+        """Note when its first job began, by how a job ended; a lost worker does not say."""
+        if result.status != Status.LOST:
+            self.started_at = self.started_at or now(result.seconds)
 
     def promote(self) -> None:
         """Let it go on from the rung at which it is paused."""
