@@ -16,7 +16,7 @@ from .fitted_recipe import fitted_to_few
 from .probe.hint import forward_speed, probe_hint
 from .strategies.buildup import BuildUp, steps_table
 from .supernet.budget import TRAININGS_A_KIND, trainings_needed
-from .trials.compute_budget import BESIDE_SHARE
+from .trials.compute import BESIDE_SHARE
 from .trials.search_trials import SearchTrials
 from .trials.shared_weights import SharedWeights
 from .trials.trial import BUDGET_SHARE, Work
@@ -27,7 +27,7 @@ STEP_FLOPS = 5e8  # that a step takes as long as, beside its own: 15 ms where a 
 def conclude(search: SearchTrials, console: Console) -> None:
     """Say how a search ended; OperationError if all that was trained has failed."""
     settings, started = search.context.settings, search.started
-    if settings.run.budget.train_flops < math.inf and search.budget.is_spent:
+    if settings.run.budget.train_flops < math.inf and search.compute.is_spent:
         console.print(f"all {short(settings.run.budget.train_flops)} FLOPs are used: {started} trials started")
     elif search.patience.is_over and started < settings.trials:
         console.print(str(search.patience), highlight=False, soft_wrap=True)
@@ -119,7 +119,7 @@ def _compute(search: SearchTrials, flops: float, beside: float) -> str:
         line += f", {beside / flops:.0%} of it for what is not searched: plain ResNets and known nets"
     left_out = [net.name for net in search.context.references if net not in search.references]
     lacks_plain = bool(search.settings.run.budget.baselines and search.context.baselines and not search.baselines)
-    if search.budget.limit < math.inf:
+    if search.compute.limit < math.inf:
         left_out += ["plain ResNets"] * lacks_plain
         return f"{line}; the limit is too low for {', '.join(left_out)}" if left_out else line
     if lacks_plain:

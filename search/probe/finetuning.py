@@ -17,7 +17,7 @@ from ...results.runs.record import Record, now
 from ...results.runs.status import Weights
 from ...results.runs.store import Store, weights_file, weights_name
 from ..training.job import JobResult
-from ..trials.compute_budget import finetuning_ratio
+from ..trials.compute import finetuning_ratio
 from ..trials.finetuning_plan import HOPEFUL, Candidate, thinned
 from ..trials.producer import Idle, Producer
 from ..trials.trial import Work

@@ -14,7 +14,7 @@ from ...results.runs.record import Record
 from ...results.runs.status import Status, Weights
 from ..context import SearchContext
 from .baselines import drawn_macs
-from .compute_budget import BESIDE_SHARE, ComputeBudget, finetuning_ratio
+from .compute import BESIDE_SHARE, Compute, finetuning_ratio, part_of, work_of
 from .finetuning_plan import (
     HOPEFUL,
     MAX_NETS,
@@ -27,7 +27,6 @@ from .finetuning_plan import (
     thinned,
 )
 from .live import LiveTrials
-from .tally import RunTally, part_of, work_of
 from .trial import Work
 from .weight_sources import has_whole_weights
 
@@ -35,11 +34,9 @@ from .weight_sources import has_whole_weights
 class Finetuning:
     """The nets that may be trained on, with their best weights on validation, and the plan of this round."""
 
-    def __init__(
-        self, context: SearchContext, budget: ComputeBudget, tally: RunTally, live: LiveTrials, with_slices: bool
-    ) -> None:
+    def __init__(self, context: SearchContext, compute: Compute, live: LiveTrials, with_slices: bool) -> None:
         """Take whether the search's nets are slices of a bank, `with_slices`."""
-        self._context, self._budget, self._tally, self._live = context, budget, tally, live
+        self._context, self._compute, self._live = context, compute, live
         self._with_slices = with_slices
         self._nets: dict[str, Candidate] = {}  # by `_name_of`
         self._name: dict[int, str] = {}  # of the net of each trial
@@ -146,18 +143,18 @@ class Finetuning:
     @property
     def expected_flops(self) -> float:
         """FLOPs that training nets on is likely to take from this round on, if no net is begun any more."""
-        at = self._ended, self._budget.searched
+        at = self._ended, self._compute.searched
         if self._foreseen[:2] != at:
             self._foreseen = *at, sum(net.flops(steps) for net, steps in self.expected(Work()))
         return self._foreseen[2]
 
     def _limits(self, to_come: Work) -> FinetuningLimits:
         """What this round may take, once the search's nets take so much more."""
-        budget, settings = self._budget, self._context.settings
+        compute, settings = self._compute, self._context.settings
         before = {part: self._before(part) for part in ("finetuning", "beside")}
-        searched, unspent = budget.searched + to_come.flops, budget.limit - budget.searched - to_come.flops
+        searched, unspent = compute.searched + to_come.flops, compute.limit - compute.searched - to_come.flops
         unspent -= before["finetuning"].flops + before["beside"].flops
-        share = budget.finetuning + to_come * finetuning_ratio(settings.polish) - before["finetuning"]
+        share = compute.finetuning + to_come * finetuning_ratio(settings.polish) - before["finetuning"]
         share = replace(share, flops=max(0.0, min(share.flops, unspent)))
 
         def beside(own: float) -> float:
@@ -168,7 +165,7 @@ class Finetuning:
         return FinetuningLimits(share, beside, trainings * self._context.steps, len(self._context.data.val))
 
     def _before(self, part: str) -> Work:
-        spent = self._tally.spent[part]
+        spent = self._compute.spent[part]
         for record in self._round:
             if part_of(record) == part:
                 spent -= work_of(record)

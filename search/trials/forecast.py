@@ -13,9 +13,9 @@ from ...spaces import FixedChooser
 from ..training.bank_jobs import EvaluateJob, SupernetJob
 from ..training.job import Job, TrainJob
 from .baselines import heirs, typical_macs
+from .compute import part_of, work_of
 from .finetuning_plan import Candidate
 from .search_trials import SearchTrials
-from .tally import part_of, work_of
 from .trial import BUDGET_SHARE, Trial, Work
 
 PRIOR_NETS = 4  # that what is expected of a net counts as, beside the nets that the strategy has begun
@@ -32,7 +32,7 @@ class Forecast:
     """
 
     def __init__(self, trials: SearchTrials) -> None:
-        self._trials, self._context, self._tally = trials, trials.context, trials.tally
+        self._trials, self._context, self._compute = trials, trials.context, trials.compute
         self._typical = typical_macs(trials.context)
 
     def left(self) -> dict[str, Work]:
@@ -41,7 +41,7 @@ class Forecast:
         to_come = Work() if shared else self._to_come()
         live = (trial.work_left(trials.settings.repeats) for trial in trials.live.values())
         later = sum((work for _, work in self._to_finetune(to_come)), to_come)
-        fits = min(1.0, trials.budget.unspent / later.flops) if later.flops else 1.0
+        fits = min(1.0, self._compute.unspent / later.flops) if later.flops else 1.0
         left = {ALONE: sum(live, later * fits)}
         if shared:
             nets = self._nets_to_evaluate
@@ -65,7 +65,7 @@ class Forecast:
     @property
     def nets(self) -> int:
         """Nets to train in all, baselines and references too; one that is trained on is the same net."""
-        ended, trials = sum(n for status, n in self._tally.statuses.items() if status not in UNTRAINED), self._trials
+        ended, trials = sum(n for status, n in self._compute.statuses.items() if status not in UNTRAINED), self._trials
         ended -= sum(record.weights == Weights.FINETUNED for record in trials.store.records)
         live = sum(not trial.is_finetuning for trial in trials.live.values())
         return ended + live + (self._nets_to_evaluate if trials.shared else round(self._nets_to_begin))
@@ -129,11 +129,11 @@ class Forecast:
 
     def _affordable_share(self) -> float:
         """The share of what is wanted that the limit on compute is enough for, with what trains the front on."""
-        budget, wanted = self._trials.budget, self._wanted().flops
-        if budget.limit == float("inf") or not wanted:
+        compute, wanted = self._compute, self._wanted().flops
+        if compute.limit == float("inf") or not wanted:
             return 1.0
-        finetuned = budget.to_finetune / budget.searched if budget.searched else 0.0
-        return min(1.0, budget.flops_left / (wanted * (1 + finetuned)))
+        finetuned = compute.to_finetune / compute.searched if compute.searched else 0.0
+        return min(1.0, compute.flops_left / (wanted * (1 + finetuned)))
 
     def _wanted(self) -> Work:
         """What nets to begin and to promote take where compute has no limit."""
@@ -142,11 +142,11 @@ class Forecast:
         begun, to_begin = trials.started, self._nets_wanted
         total = begun + to_begin
         live = [trial for trial in trials.live.values() if part_of(trial) == "search"]
-        passed, macs = Counter(self._tally.promotions), Counter(self._tally.promoted_macs)
+        passed, macs = Counter(self._compute.promotions), Counter(self._compute.promoted_macs)
         for trial in live:
             passed[trial.promoted] += 1
             macs[trial.promoted] += trial.cost.macs
-        whole = self._tally.whole + sum(bool(trial.results_by_seed) for trial in live)
+        whole = self._compute.whole + sum(bool(trial.results_by_seed) for trial in live)
         wanted, before, mean = Work(trainings=to_begin), 0, self._net_macs(live, to_begin)
         there, coming = begun, float(total)
         for rung, until in enumerate(steps):
@@ -170,9 +170,9 @@ class Forecast:
 
     def _net_macs(self, live: list[Trial], to_begin: int) -> float:
         """MACs of a net to come: the first ones are known, the others are as those begun so far."""
-        context, tally = self._context, self._tally
-        macs = PRIOR_NETS * self._typical + tally.macs + sum(trial.cost.macs for trial in live)
-        mean = macs / (PRIOR_NETS + tally.begun + len(live))
+        context, compute = self._context, self._compute
+        macs = PRIOR_NETS * self._typical + compute.macs + sum(trial.cost.macs for trial in live)
+        mean = macs / (PRIOR_NETS + compute.begun + len(live))
         if not to_begin:
             return mean
         queued = islice(self._trials.proposer.queued, to_begin)
