@@ -30,9 +30,8 @@ from ..run_config import RunConfig
 from ..training.job import FewShot, InitWeights, JobId, JobResult, TrainJob
 from ..training.recipe import Recipe
 from ..training.trainer_file import TrainerFile
-from ..trials.live import LiveTrials
 from ..trials.producer import Idle, Producer
-from ..trials.trial import Trial
+from ..trials.trial import LiveTrials, Trial
 
 FINAL = (Status.OK, Status.NAN)  # another try would end the same
 

@@ -18,12 +18,11 @@ from ...results.runs.status import Weights
 from ...results.runs.store import Store, weights_file, weights_name
 from ..training.job import JobResult
 from ..trials.compute import finetuning_ratio
-from ..trials.finetuning_plan import HOPEFUL, Candidate, thinned
+from ..trials.finetuning import HOPEFUL, Candidate, thinned
 from ..trials.producer import Idle, Producer
 from ..trials.trial import Work
 from .crossval import FOLDS
-from .finetune_recipe import BATCH, MAX_EPOCHS, MIN_EPOCHS, finetuning_recipe
-from .job import FinetuneCutJob
+from .job import BATCH, MAX_EPOCHS, MIN_EPOCHS, FinetuneCutJob, finetuning_recipe
 from .probing import Probing
 
 PASSES = FOLDS  # through all pictures: FOLDS - 1 of an epoch of each fold, and one of the last training

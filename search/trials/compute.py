@@ -11,10 +11,9 @@ from ...results.ranking.objectives import spent_on_training
 from ...results.runs.record import REFERENCE_KINDS, Record
 from ...results.runs.status import UNTRAINED, Status, Weights
 from ..spec import SearchSpec
-from .live import LiveTrials
 from .schedulers import Scheduler
 from .shared_weights import SharedWeights
-from .trial import Trial, Work
+from .trial import LiveTrials, Trial, Work
 
 TOO_MUCH = "train_flops"  # the constraint that a net violates which the limit on compute leaves too little for
 BESIDE_SHARE = 0.25  # of all compute, at most, on what is not searched

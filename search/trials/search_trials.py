@@ -24,13 +24,12 @@ from .admission import Admission
 from .baselines import choose_baselines, choose_references, planned_beside
 from .compute import Compute, part_of
 from .finetuning import Finetuning
-from .live import LiveTrials
 from .patience import Patience
 from .producer import Idle, Producer
 from .proposer import MAX_PROPOSALS, Proposer, history_of
 from .schedulers import RungTable
 from .shared_weights import SharedWeights
-from .trial import Trial
+from .trial import LiveTrials, Trial
 from .weight_sources import Finetuned, source_of
 
 
