@@ -41,8 +41,7 @@ from alternas.results.ranking.metric import Metric
 from alternas.results.ranking.nested import nested_scores
 from alternas.search.data.splits import iterative_split
 from alternas.search.probe.crossval import cross_validate, labelled, loss_of
-from alternas.search.probe.features import FeatureMatrix
-from alternas.search.probe.probe import ProbeResult, flops_of, fold_scores, probe, score_of
+from alternas.search.probe.probe import FeatureMatrix, ProbeResult, flops_of, fold_scores, probe, score_of
 
 NETS = {"stamps": sized((0, 1, 2), (0,)), "cells": (0,)}
 SIDES = {"stamps": sized((48, 64, 80, 96, 128, 160), (32,)), "cells": sized((32, 48, 64, 96), (32,))}

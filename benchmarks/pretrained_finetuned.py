@@ -32,8 +32,7 @@ from alternas.archs.weights import fill, save
 from alternas.search.data.dataset import DataSet, Split
 from alternas.search.data.splits import iterative_split
 from alternas.search.probe.finetune import Finetuning, answers
-from alternas.search.probe.finetune_recipe import MAX_EPOCHS
-from alternas.search.probe.job import FinetuneCutJob
+from alternas.search.probe.job import MAX_EPOCHS, FinetuneCutJob
 from alternas.search.training.loaders import MemoryLoader
 
 WITHIN = {"stamps": sized((2.5e6, 5e6, 8e6, 13e6), (1e9,)), "cells": sized((0.6e6, 2.6e6), (1e9,))}

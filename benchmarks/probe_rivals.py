@@ -34,8 +34,7 @@ from alternas.archs.cut_network import cut_trunk
 from alternas.archs.timm.cut_points import trunk_costs
 from alternas.search.data.splits import iterative_split
 from alternas.search.probe.crossval import cross_validate, labelled
-from alternas.search.probe.features import FeatureMatrix
-from alternas.search.probe.probe import flops_of, score_of
+from alternas.search.probe.probe import FeatureMatrix, flops_of, score_of
 from alternas.search.strategies.probe_order import ProbeOrder, ProbePair
 
 SEEDS = sized(range(10, 16), range(10, 11))

@@ -11,15 +11,16 @@ from typing import Any
 
 from ..archs import Cost, Genotype
 from ..archs.candidate import candidate_key
-from ..archs.timm_net import CountedCost, TimmNet
+from ..archs.timm_net import CountedCost, Net, TimmNet
+from ..results.latency.device_command import split_number
 from ..results.latency.measurements import LatencySetting
+from ..results.ranking.objectives import Limits
 from ..results.ranking.quantities import cost_value
 from ..results.ranking.stats import resolution_of
 from ..spaces import FeasibleNets, Genes, Space
 from .data.dataset import DataSet
 from .data.views import fold_view, seen
 from .known_nets import KnownNets
-from .net_limits import NetLimits
 from .pretrained import Pretrained
 from .spec import SearchSpec
 from .strategies.strategy_context import NetCosts, StrategyContext, candidate_baselines
@@ -29,6 +30,45 @@ from .training.recipe import Recipe
 from .training.tuned import recipe_of
 from .trials.devices import Devices
 from .trials.schedulers import Scheduler
+
+
+@dataclass(frozen=True)
+class NetLimits:
+    """The limits of a search, for each of its nets."""
+
+    limits: Limits
+    cost_fn: Callable[[Genotype], Cost]
+    devices: Devices
+
+    def __bool__(self) -> bool:
+        return bool(self.limits)
+
+    def broken_by(self, net: Genotype) -> dict[str, float]:
+        """The limits that a net breaks as far as is known, each with the share by which it does."""
+        return self.broken_static(net) | self.broken_measured(net)
+
+    def broken_static(self, net: Genotype) -> dict[str, float]:
+        """The broken limits on costs in closed form, each with its share."""
+        return self.limits.static.broken(self.cost_fn(net).totals()) if self.limits else {}
+
+    def broken_measured(self, net: Net) -> dict[str, float]:
+        """The broken limits on measured costs; 1 where the net does not run on a device."""
+        devices = self.devices
+        failed = {device.failure: 1.0 for device in devices.by_name.values() if net.key in device.failed}
+        known = [cost for cost in self.limits.measured if net.key in devices.of(cost).known]
+        return failed | self.limits.broken({cost: devices.value(cost, net.key) for cost in known})
+
+    def excess(self, net: Genotype) -> float:
+        """The shares by which a net is over the limits on costs in closed form, together."""
+        return sum(self.broken_static(net).values())
+
+    def expected_excess(self, net: Genotype) -> float:
+        """The shares by which a net is, or is predicted to be, over all limits, and 1 where it does not run."""
+        devices = self.devices
+        failed = sum(net.key in device.failed for device in devices.by_name.values())
+        measured = self.limits.measured.items() if devices else ()
+        shares = (devices.of(cost).expected_excess(net, split_number(cost)[0], most) for cost, most in measured)
+        return self.excess(net) + failed + sum(shares)
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@
 | --- | --- | --- |
 | what comes next | the first nets, then what the strategy proposes (trials/proposer.py); on a free worker a promotion goes before | - |
 | strategy | `evolution` (strategies/evolution.py): the change or draw that a surrogate expects to add most to the front; `evolution-per-cost` where a limit on compute ends the search | 95 % of the hypervolume for .40 to .64 of TPE's trainings on three tables (docs/strategies.md); worth by FLOPs where these end it |
-| first nets | one cheap net of each kind of block, those of one kind alone first, far apart in cost, seven at most (strategies/start.py) | else a kind may never be trained: hypervolume .618 for 6e11 FLOPs, .580 without (seed 3; docs/log.md, 11-25) |
+| first nets | one cheap net of each kind of block, those of one kind alone first, far apart in cost, seven at most (`first_nets` in trials/proposer.py) | else a kind may never be trained: hypervolume .618 for 6e11 FLOPs, .580 without (seed 3; docs/log.md, 11-25) |
 | data | `clutter-small` (`DEFAULT` in data/readers/registry.py) | tells nets apart in minutes on two cores (docs/data.md) |
 | trials | 16; without end where compute ends the search | what a laptop trains in minutes |
 | weights | of the most alike trained net (trials/weight_sources.py), layer by layer (training/inherit.py), and half of the training then | .580 likewise, .465 from fresh ones |
 | scheduler | `mo-asha` from 32 trials on, else none | a net begun then takes half a training; of fewer nets too few are promoted (docs/strategies.md) |
-| finetuning | .4 of the compute trains the front's nets on (trials/finetuning_plan.py) | .685 likewise; from .3 to .5 no difference was found |
+| finetuning | .4 of the compute trains the front's nets on (trials/finetuning.py) | .685 likewise; from .3 to .5 no difference was found |
 | beside it | plain ResNets, two seeds each, a quarter of the compute at most (trials/baselines.py) | else nobody knows what a searched net gains, nor how much is noise |
 | recipe | `smoke`, fitted to few pictures (fitted_recipe.py) | .400 beside .312 on the test pictures of 191 stamps to train on, four seeds (docs/log.md) |
 

@@ -3,13 +3,16 @@
 A record is made by its trial (`finish` in trials/trial.py; its fields are in results/runs/record.py), written by
 `_write` below through the `Store` (results/runs/store.py), which reads the log too, and then taken in by every
 producer's `apply`: of a search that is `SearchTrials` (trials/search_trials.py), which takes in all lines when a run is
-opened.
+opened. A job whose worker is lost is handed out again here, whatever it is (`take`), before its producer hears of it.
 """
 
 from __future__ import annotations
 
+import logging
 import re
+from collections import Counter, deque
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ..archs.errors import OperationError
@@ -18,8 +21,12 @@ from ..results.runs.record import Record
 from ..results.runs.status import UNTRAINED, Status
 from ..results.runs.store import Store, has_ended, weights_file
 from .engine.shown import ProgressView
+from .training.bank_jobs import BANK_JOB
 from .training.job import Job, JobId, JobResult
 from .trials.producer import Idle, Producer
+
+MAX_RETRIES = 2  # of a job whose workers are lost one after the other
+log = logging.getLogger("alternas")
 
 
 class Driver:
@@ -29,6 +36,8 @@ class Driver:
         """`producers` are asked in turn: the first that has a job is served."""
         self.folder, self._store, self._producers = folder, store, producers
         self.running: dict[JobId, tuple[Producer, Job]] = {}  # jobs at workers, and the producer of each
+        self._lost = Counter[JobId]()  # workers of each in a row
+        self._again = deque[Job]()  # jobs that are to be tried again
         self.view: ProgressView | None = None  # takes in the lines, too
         self._drop_checkpoints(store.records)  # of a driver that was killed between a record and its checkpoints' end
 
@@ -51,6 +60,8 @@ class Driver:
 
     def _ask(self) -> Job | Line | Idle:
         """What the first producer wants that wants anything."""
+        if self._again:
+            return self._again.popleft()
         waits = bool(self.running)
         for producer in self._producers:
             found = producer.next()
@@ -63,9 +74,18 @@ class Driver:
         return Idle.WAIT if waits else Idle.OVER
 
     def take(self, result: JobResult) -> None:
-        """Take a job's result, and write the lines that it says."""
+        """Take a job's result, and write the lines that it says; one whose worker was lost is tried again first."""
         if result.status == Status.FULL:  # the disk, which is no fault of the net: the same command resumes
             raise OperationError(result.error)
+        lost = self._lost[result.job] = self._lost[result.job] + 1 if result.status == Status.LOST else 0
+        if lost:
+            again = lost <= MAX_RETRIES
+            what, then = _name(result.job), "it is tried again" if again else "it is given up"
+            log.warning("%s: %s; %s", what, result.error, then)
+            if again:
+                self._again.append(self.running[result.job][1])
+                return
+            result = replace(result, error=f"{result.error}; {lost} times")
         producer, job = self.running.pop(result.job)
         for line in producer.take(job, result):
             self._write(line)
@@ -99,3 +119,7 @@ class Driver:
             of_first_seed = re.sub(r"-\d+$", "", file.stem)
             if file.stem in ended or of_first_seed in ended:
                 file.unlink()
+
+
+def _name(job: JobId) -> str:
+    return "supernet" if job == BANK_JOB else f"trial {job}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from rich.console import Console
 
 from .. import spaces
 from ..archs import Cost, Genotype, InputError, static_cost
+from ..archs.timm_net import TIMM, CountedCost, TimmNet, counted_cost
 from ..results.export.formats import check_formats
 from ..results.ranking.metric import class_of
 from ..results.ranking.quantities import cost_value, quantity
@@ -19,22 +20,19 @@ from ..results.runs.bank_progress import read_about, read_progress
 from ..results.runs.record import Record, versions
 from ..results.runs.store import find_run, read_records, read_settings, run_folder
 from ..spaces import FileSpace, JointSpace, Space, SwapSpace
-from .context import SearchContext
+from .context import NetLimits, SearchContext
 from .data.dataset import DataSet
 from .data.load import load_showing, one_class_each
 from .data.views import fold_view, seen
 from .fitted_recipe import DecidedRecipe, decided_recipe
 from .known_nets import GeneFinder, KnownNets, find_known_nets, noted_genes, trained_alike
-from .net_limits import NetLimits
 from .pretrained import Pretrained, load_pretrained
-from .references import count_references
 from .run_facts import check_same_run, differences, previous_settings
 from .spec import SearchSpec
 from .strategies.registry import check_strategy, is_own
-from .supernet.budget import MIN_BATCH
-from .supernet.draws import NetSampler
+from .supernet.draws import MIN_BATCH, NetSampler
 from .training.check_trainer import check_trainer
-from .training.recipe import check_devices, check_on
+from .training.recipe import Recipe, check_devices, check_on
 from .training.trainer_file import TrainerFile
 from .training.tuned import own_genes, single_changes
 from .trials.devices import Device, Devices
@@ -230,3 +228,30 @@ def _check_limits(space: Space, settings: SearchSpec, data: DataSet, cost_fn: Ca
         costs = " and ".join(f"{cost_value(cost, totals)} {cost}" for cost in settings.limits.static)
         rule = f"no net of space {space.name!r} at {size} px was found that keeps all limits; the nearest has {costs}"
         raise InputError(f"{' and '.join(f'max-{cost}' for cost in settings.limits.static)}: {rule}")
+
+
+def count_references(nets: Sequence[TimmNet], data: DataSet, recipe: Recipe) -> dict[TimmNet, CountedCost]:
+    """Costs of nets of timm on the data; limits are for candidates. timm and torch are loaded if there is one.
+
+    Raises InputError if timm does not know a net, or it takes no such images or not the recipe's stochastic depth.
+    """
+    costs = {net: counted_cost(net, len(data.classes), data.image_size, data.in_chans) for net in nets}
+    for net in nets:
+        check_drop_path(net, recipe.drop_path)
+    return costs
+
+
+def check_drop_path(net: TimmNet, drop_path: float, option: str = "with") -> None:
+    """Raise InputError if a net of timm cannot be trained with so much stochastic depth."""
+    if not drop_path:
+        return
+    import torch
+
+    from ..archs.timm import create
+
+    try:
+        with torch.device("meta"):
+            create(net.name, drop_path=drop_path)
+    except InputError as error:
+        rule = f"{TIMM}{net.name} cannot have the recipe's drop_path {drop_path:g}"
+        raise InputError(f"{option}: {rule} ({error})") from None

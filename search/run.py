@@ -28,9 +28,8 @@ from .engine.progress import view_of
 from .engine.shown import ProgressView, Shown, ShownSearch
 from .prepare import prepare
 from .probe.finetuning import CutFinetuning
-from .probe.measuring import CutMeasuring
 from .probe.prepare import prepare_probe
-from .probe.probing import Probing
+from .probe.probing import CutMeasuring, Probing
 from .probe.shown import ShownProbing
 from .probe.shown import announce as announce_probes
 from .probe.shown import conclude as conclude_probes

@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 import math
+import shlex
+import time
 
+import numpy as np
 from rich.console import Console
+from threadpoolctl import ThreadpoolController
 
 from ..archs import OperationError
 from ..archs.candidate import tuned_values
+from ..archs.cost import FORWARD_FACTOR
 from ..results.render.tables import duration, short
 from ..results.runs.status import FAILED, UNTRAINED
-from .at_outset import at_outset
+from ..spaces.pretrained import ladder
 from .default import UNLIMITED
-from .fitted_recipe import fitted_to_few
-from .probe.hint import forward_speed, probe_hint
+from .fitted_recipe import at_outset, fitted_to_few
+from .probe.prepare import LARGEST_SIDE
 from .strategies.buildup import BuildUp, steps_table
-from .supernet.budget import TRAININGS_A_KIND, trainings_needed
-from .trials.compute_budget import BESIDE_SHARE
+from .supernet.draws import TRAININGS_A_KIND, trainings_needed
+from .trials.compute import BESIDE_SHARE
 from .trials.search_trials import SearchTrials
 from .trials.shared_weights import SharedWeights
 from .trials.trial import BUDGET_SHARE, Work
 
 STEP_FLOPS = 5e8  # that a step takes as long as, beside its own: 15 ms where a core does 36 G a second
+UP_TO = 100e6  # MACs of the nets that `probe_hint` speaks of
+OF_MATMUL = 0.35  # of the speed of a product of matrices, at which a core runs such nets: 36 of 103 GFLOP/s, where
+# benchmarks/results/pretrained_probe.json was measured
+SIDE, SECONDS = 512, 0.05  # of the matrices; that they are multiplied for
 
 
 def conclude(search: SearchTrials, console: Console) -> None:
     """Say how a search ended; OperationError if all that was trained has failed."""
     settings, started = search.context.settings, search.started
-    if settings.run.budget.train_flops < math.inf and search.budget.is_spent:
+    if settings.run.budget.train_flops < math.inf and search.compute.is_spent:
         console.print(f"all {short(settings.run.budget.train_flops)} FLOPs are used: {started} trials started")
     elif search.patience.is_over and started < settings.trials:
         console.print(str(search.patience), highlight=False, soft_wrap=True)
@@ -119,10 +128,40 @@ def _compute(search: SearchTrials, flops: float, beside: float) -> str:
         line += f", {beside / flops:.0%} of it for what is not searched: plain ResNets and known nets"
     left_out = [net.name for net in search.context.references if net not in search.references]
     lacks_plain = bool(search.settings.run.budget.baselines and search.context.baselines and not search.baselines)
-    if search.budget.limit < math.inf:
+    if search.compute.limit < math.inf:
         left_out += ["plain ResNets"] * lacks_plain
         return f"{line}; the limit is too low for {', '.join(left_out)}" if left_out else line
     if lacks_plain:
         why = f"the cheapest would take more than {BESIDE_SHARE:.0%} of all; no gain is known, more --trials bring one"
         line += f"; no plain ResNet is trained: {why}"
     return line
+
+
+def probe_hint(data: str, pictures: int, speed: float) -> str:
+    """The command that judges cuts of pretrained nets on some data, and about how long that takes.
+
+    Args:
+        data: their name.
+        pictures: to train and to validate on.
+        speed: FLOPs a second of a core, as `forward_speed` measures them.
+    """
+    pairs = [net.macs_at(side) for net in ladder() for side in net.sides if side <= LARGEST_SIDE]
+    within = [macs for macs in pairs if macs <= UP_TO]
+    seconds = FORWARD_FACTOR * sum(within) * pictures / speed
+    return (
+        f"what ImageNet's weights know of these pictures is not tried: alternas search pretrained --data "
+        f"{shlex.quote(data)} judges cuts of {len(within)} nets and sizes up to {UP_TO / 1e6:.0f} M MACs without "
+        f"training, in about {duration(seconds)} of one core here, beside downloads"
+    )
+
+
+def forward_speed() -> float:
+    """About how many FLOPs a second one core of this machine does in forward passes, by a product of matrices."""
+    a, count = np.ones((SIDE, SIDE), np.float32), 0
+    with ThreadpoolController().limit(limits=1):
+        _ = a @ a
+        began = time.perf_counter()
+        while (took := time.perf_counter() - began) < SECONDS:
+            _ = a @ a
+            count += 1
+    return OF_MATMUL * 2 * SIDE**3 * count / took

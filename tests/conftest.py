@@ -27,7 +27,7 @@ from alternas.search.data.load import load
 from alternas.search.engine import pool
 from alternas.search.prepare import devices_of
 from alternas.search.run_config import Budget, RunConfig
-from alternas.search.strategies import start
+from alternas.search.trials import proposer
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import Space, get
 from alternas.spaces.presets import SpacePreset
@@ -70,9 +70,9 @@ def no_users_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def shipped_draws() -> Iterator[int]:
     """Searches in tests choose their first nets from few random ones, but in test_start.py, as shipped."""
-    shipped = start.DRAWS
+    shipped = proposer.DRAWS
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(start, "DRAWS", 40)
+        patch.setattr(proposer, "DRAWS", 40)
         yield shipped
 
 

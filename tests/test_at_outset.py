@@ -9,8 +9,8 @@ import pytest
 from scipy.stats import binom
 
 from alternas.results.ranking.metric import Metric
-from alternas.search.at_outset import at_outset, told_apart
 from alternas.search.data.dataset import DataSet, Split
+from alternas.search.fitted_recipe import at_outset, told_apart
 from alternas.search.training.recipes import cue, smoke
 
 

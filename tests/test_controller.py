@@ -24,7 +24,8 @@ from alternas.search.strategies.registry import STRATEGIES
 from alternas.search.strategies.strategy_context import NetCosts, StrategyContext, candidate_baselines
 from alternas.search.summary import announce
 from alternas.search.training.job import JobResult, Point, TrainJob
-from alternas.search.trials import live, schedulers
+from alternas.search.trials import schedulers
+from alternas.search.trials import trial as trial_module
 from alternas.search.trials.schedulers import SCHEDULERS, RungResult, RungTable, Scheduler, by_accuracy
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.search.trials.trial import Work
@@ -125,7 +126,7 @@ def test_failures_are_records_and_the_search_goes_on(open_controller: Open, stat
 def test_baselines_began_when_their_first_seed_did(open_controller: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """One worker: the seeds of baselines take turns, so the end less the seconds is no beginning."""
     at = itertools.count(1)  # the minute in which each job ends
-    monkeypatch.setattr(live, "now", lambda ago=0.0: f"2026-01-01T00:{next(at):02}:{ago / 60:02.0f}+00:00")
+    monkeypatch.setattr(trial_module, "now", lambda ago=0.0: f"2026-01-01T00:{next(at):02}:{ago / 60:02.0f}+00:00")
     controller = open_controller(get("all", 8), trials=1)
     count, driver = len(controller.baselines), driver_of(controller)
     for _ in range(2 * count):

@@ -21,8 +21,7 @@ from alternas.search.data.load import load
 from alternas.search.probe import finetune
 from alternas.search.probe.evaluate import probe_job
 from alternas.search.probe.finetune import Finetuning, finetune_job
-from alternas.search.probe.finetune_recipe import finetuning_recipe
-from alternas.search.probe.job import CutResult, FinetuneCutJob, ProbeJob
+from alternas.search.probe.job import CutResult, FinetuneCutJob, ProbeJob, finetuning_recipe
 from alternas.search.training.loaders import DeviceLoader, open_loader
 
 NET = "test_resnet.r160_in1k"

@@ -14,7 +14,6 @@ from rich.console import Console
 from alternas.archs import static_cost
 from alternas.results.ranking.metric import Metric
 from alternas.results.runs.store import read_settings, run_folder
-from alternas.search.at_outset import at_outset
 from alternas.search.data.dataset import DataConfig, DataSet, Split
 from alternas.search.data.load import load
 from alternas.search.data.views import seen
@@ -22,7 +21,7 @@ from alternas.search.experiments.retrain import Retrain
 from alternas.search.experiments.retrain import _decided as decided_of
 from alternas.search.experiments.run_plan import compute_of
 from alternas.search.experiments.study_nets import StudySetting
-from alternas.search.fitted_recipe import bears_flips, fitted_recipe
+from alternas.search.fitted_recipe import at_outset, bears_flips, fitted_recipe
 from alternas.search.prepare import prepare
 from alternas.search.run import opened
 from alternas.search.spec import RunConfig

@@ -49,13 +49,13 @@ def answer(job: TrainJob | LatencyJob) -> JobResult:
 
 def state(controller: SearchTrials) -> dict[str, Any]:
     """All that a search knows, as values."""
-    tally, budget, rungs = controller.tally, controller.budget, controller.rungs
-    counted = ("statuses", "taken", "begun", "macs", "inherited", "promotions", "promoted_macs", "whole", "refused")
+    compute, rungs = controller.compute, controller.rungs
+    counted = ("statuses", "begun", "macs", "promotions", "promoted_macs", "whole", "refused")
     devices, nets = controller.context.devices.by_name.values(), controller.context.space.baselines()
-    left = {name: getattr(budget, name) for name in ("searched", "finetuning", "beside", "unspent", "flops_left")}
+    left = {name: getattr(compute, name) for name in ("searched", "finetuning", "unspent", "flops_left")}
     return {
-        "tally": {name: copy(getattr(tally, name)) for name in counted},
-        "spent": dict(tally.spent),
+        "counted": {name: copy(getattr(compute, name)) for name in counted},
+        "spent": dict(compute.spent),
         "budget": left,
         "live": {number: about(trial) for number, trial in controller.live.items()},
         "known": {key: record.trial for key, record in controller.known.items()},

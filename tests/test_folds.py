@@ -18,11 +18,11 @@ from alternas.results.ranking.noise import Noise, noise_of, pooled_noise
 from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.runs.arrays import right_share
 from alternas.results.runs.record import Record
-from alternas.search.at_outset import at_outset
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.data.views import View, joined, seen
 from alternas.search.experiments.trained_nets import TrainedNet
+from alternas.search.fitted_recipe import at_outset
 from alternas.search.prepare import prepare
 from alternas.search.run import opened
 from alternas.search.training import recipes

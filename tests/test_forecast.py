@@ -15,12 +15,11 @@ from alternas.archs.cost import training_flops
 from alternas.archs.timm_net import TimmNet
 from alternas.results.render.terminal import Console
 from alternas.search.engine import progress
-from alternas.search.engine.pace import Pace
 from alternas.search.engine.progress import LiveView, PlainView, ProgressCounts
 from alternas.search.engine.shown import ShownSearch
 from alternas.search.run_config import Budget
 from alternas.search.training.job import JobResult, Point, Progress, TrainJob
-from alternas.search.trials.forecast import Forecast
+from alternas.search.trials.forecast import Forecast, Pace
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.search.trials.trial import Work
 from alternas.spaces import FixedChooser, get, random_net

@@ -19,7 +19,7 @@ from alternas.results.runs.store import weights_name
 from alternas.search.run import search_driver
 from alternas.search.run_config import Budget
 from alternas.search.training.job import InitWeights, JobResult, Point, TrainJob
-from alternas.search.trials.finetuning_plan import MAX_NETS, MAX_TRAININGS
+from alternas.search.trials.finetuning import MAX_NETS, MAX_TRAININGS
 from alternas.search.trials.forecast import Forecast
 from alternas.search.trials.front_finetuning import FrontFinetuning
 from alternas.search.trials.producer import Idle

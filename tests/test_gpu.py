@@ -13,7 +13,7 @@ from torch import Tensor
 
 from alternas.archs import InputError, OperationError
 from alternas.cli import values
-from alternas.search.engine import doctor_gpu, doctor_gpu_cards, doctor_gpu_checks, doctor_gpu_speed
+from alternas.search.engine import doctor_gpu, doctor_gpu_checks, doctor_gpu_speed
 from alternas.search.engine.doctor_gpu_checks import CHECKS, Found
 from alternas.search.engine.resources import keep_share, share_file
 from alternas.search.training.loop import Trainer
@@ -34,7 +34,7 @@ def test_on_a_card(name: str) -> None:
 def test_on_two_cards() -> None:
     if torch.cuda.device_count() < 2:
         pytest.skip("one card")
-    doctor_gpu_cards.two_cards()
+    doctor_gpu.two_cards()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a card")
@@ -65,7 +65,7 @@ def test_a_device_that_computes_otherwise_is_found(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.slow
 def test_two_processes_have_the_losses_of_one_and_notice_a_death() -> None:
-    found = doctor_gpu_cards.two_cards("cpu", "vit", 2**10)
+    found = doctor_gpu.two_cards("cpu", "vit", 2**10)
     assert found.figures["notice"] == "an error that names it"
 
 

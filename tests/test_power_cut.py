@@ -21,7 +21,7 @@ from alternas.results.runs.record import Record
 from alternas.results.runs.store import Store, read_records, weights_file
 from alternas.search.training.bank_jobs import EvaluateJob, SupernetJob
 from alternas.search.training.job import JobResult, Point, TrainJob
-from alternas.search.trials import bank_training
+from alternas.search.trials import shared_weights
 from fakes import FakePool, fake_accuracy
 
 SEARCH = ("search", "resnet", "--data", "digits", "--epochs", "1", "--strategy", "random", "--trials", "2")
@@ -214,7 +214,7 @@ def test_a_power_cut_while_a_bank_trains_leaves_a_run_that_goes_on(
 ) -> None:
     """A state of the bank is on disk before the log counts on it, the bank before a net is evaluated."""
     monkeypatch.setattr(FakePool, "fate_of_all", staticmethod(of_bank))
-    monkeypatch.setattr(bank_training, "SEGMENTS", 4)
+    monkeypatch.setattr(shared_weights, "SEGMENTS", 4)
     os.chdir("disk")
     monkeypatch.setattr(os, "fsync", disk.sync)
     assert alternas(*BANK)[0] == 0

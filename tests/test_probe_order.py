@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from alternas.search.probe import hint
+from alternas.search import summary
 from alternas.search.strategies.probe_order import Curve, ProbeOrder, ProbePair, expected_odds, mean_falls, steps
 from alternas.spaces.pretrained import PretrainedNet
 
@@ -111,9 +111,9 @@ def test_a_search_from_nothing_says_what_a_probe_would_cost(monkeypatch: pytest.
         PretrainedNet("b", 96, True, 30_000_000, 1, 0.5, "mit", ""),
         PretrainedNet("c", 224, True, 900_000_000, 1, 0.5, "mit", ""),
     )
-    monkeypatch.setattr(hint, "ladder", lambda: nets)
+    monkeypatch.setattr(summary, "ladder", lambda: nets)
     of_a = sum(40e6 * (side / 64) ** 2 for side in (48, 64, 80))
-    line = hint.probe_hint("my photos", 300, 2 * (of_a + 30e6) * 300 / 90)  # so that it takes 90 seconds
+    line = summary.probe_hint("my photos", 300, 2 * (of_a + 30e6) * 300 / 90)  # so that it takes 90 seconds
     assert "search pretrained --data 'my photos'" in line
     assert "4 nets and sizes up to 100 M MACs" in line
     assert "90 s" in line

@@ -27,12 +27,11 @@ from alternas.search.driver import Driver
 from alternas.search.engine import progress
 from alternas.search.engine.progress import ProgressCounts
 from alternas.search.prepare import devices_of
-from alternas.search.probe import context as context_module
-from alternas.search.probe.context import ProbeContext
+from alternas.search.probe import probing as probing_module
 from alternas.search.probe.finetuning import CutFinetuning
 from alternas.search.probe.job import WITHOUT_WEIGHTS, CutResult, FinetuneCutJob, ProbeJob
-from alternas.search.probe.measuring import CutMeasuring
-from alternas.search.probe.probing import Probing
+from alternas.search.probe.prepare import ProbeContext
+from alternas.search.probe.probing import CutMeasuring, Probing
 from alternas.search.probe.shown import FINETUNING, PROBE, ShownProbing
 from alternas.search.spec import ProbeSpec
 from alternas.search.strategies.probe_order import ProbePair
@@ -51,7 +50,7 @@ PAIRS = tuple(
 
 @pytest.fixture
 def probed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProbeContext:
-    monkeypatch.setattr(context_module, "count_cuts", lambda name: CUTS)
+    monkeypatch.setattr(probing_module, "count_cuts", lambda name: CUTS)
     spec = spec_of("pretrained", strategy="evolution", probe=ProbeSpec())
     (tmp_path / "weights").mkdir()
     fields = {"data": {"name": "digits"}, "versions": versions()}

@@ -11,9 +11,9 @@ import pytest
 from alternas.archs import Genotype, static_cost
 from alternas.archs.blocks.spec import BLOCKS, attention_kinds, conv_kinds
 from alternas.search import run
-from alternas.search.strategies import start
-from alternas.search.strategies.start import CHEAP, first_nets, kinds_of
 from alternas.search.strategies.strategy_context import NetCosts, StrategyContext
+from alternas.search.trials import proposer
+from alternas.search.trials.proposer import CHEAP, first_nets, kinds_of
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import FixedChooser, Genes, Space, get, random_net
 from fakes import FakeExecutor, SilentView, run_loop
@@ -23,7 +23,7 @@ LIMIT = 1_500_000
 
 @pytest.fixture(autouse=True)
 def as_many_draws_as_searches_make(shipped_draws: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(start, "DRAWS", shipped_draws)
+    monkeypatch.setattr(proposer, "DRAWS", shipped_draws)
 
 
 def macs(net: Genotype) -> int:

@@ -24,17 +24,18 @@ from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from alternas.search.strategies.strategy_context import features
 from alternas.search.supernet.bank import Bank, NetInput, load_bank, save_bank, skeleton
-from alternas.search.supernet.budget import (
+from alternas.search.supernet.draws import (
     MAX_WATCHES,
     NETS_A_STEP,
     TRAININGS_A_KIND,
+    LossPredictor,
+    NetSampler,
     divide,
     evaluation_flops,
     trainings_needed,
 )
-from alternas.search.supernet.draws import LossPredictor, NetSampler
 from alternas.search.supernet.evaluate import evaluate_job, evaluate_net
-from alternas.search.supernet.trainer import BankTrainer, read_state, train_bank
+from alternas.search.supernet.trainer import train_bank
 from alternas.search.training import recipes
 from alternas.search.training.bank_jobs import EvaluateJob, SupernetJob
 from alternas.search.training.job import JobResult, Progress
@@ -252,7 +253,7 @@ def job_of(folder: Path, start: int, stop: int, **changes: Any) -> SupernetJob:
     space, draws = get("all", 8), digits_draws()
     nets = tuple(draws.nets(step, 2) for step in range(start, stop))
     files = str(folder / "bank"), str(folder / "bank.safetensors")
-    largest = tuple(drawn(space, 50))
+    largest = (*drawn(space, 50), *(net for step in range(12) for net in draws.nets(step, 2)))
     job = SupernetJob(nets, start, 12, largest, largest[:2], recipes.get("smoke"), 0, *files, {"space": "all"})
     return replace(job, **changes)
 
@@ -314,24 +315,6 @@ def test_a_loss_that_is_not_finite_leaves_the_last_good_state(tmp_path: Path, lo
     assert "training loss" in result.error
     assert (tmp_path / "bank-4.pt").read_bytes() == before
     assert run(job_of(tmp_path, 4, 8), loader).status == "ok"
-
-
-def test_a_larger_net_makes_bank_averages_and_moments_grow(tmp_path: Path, loader: DeviceLoader) -> None:
-    small = replace(job_of(tmp_path, 0, 4), nets=((SMALL, SMALL),) * 4, largest=(SMALL,), validated=())
-    assert run(small, loader).status == "ok"
-    later = replace(small, start_step=4)
-    trainer = BankTrainer(later, loader, read_state(later, torch.device("cpu")))
-    role = "stage 1 block 1 basic pre batch/conv2.weight"
-    moment = trainer.optimizer.state[trainer.bank.tensor(role)]["exp_avg"].clone()
-    trainer.grow([LARGE])
-    grown = trainer.optimizer.state[trainer.bank.tensor(role)]["exp_avg"]
-    assert grown.shape == (6, 6, 3, 3)
-    assert torch.equal(grown[:4, :4], moment)
-    assert not grown[4:].any()
-    assert trainer.best.tensor(role).shape == (6, 6, 3, 3)
-    later = replace(small, start_step=4, nets=((LARGE, SMALL),) * 4)
-    assert run(later, loader).status == "ok"
-    assert run(replace(later, start_step=8), loader).status == "ok"  # from the grown bank's checkpoint
 
 
 @pytest.mark.parametrize("harm", ["empty", "cut", "a bit flipped", "gone"])

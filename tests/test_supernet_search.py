@@ -22,16 +22,15 @@ from alternas.results.runs.bank_progress import BANK_FORMAT, BANK_NAME, read_pro
 from alternas.results.runs.store import Store, read_events, read_records, weights_file
 from alternas.search.context import SearchContext
 from alternas.search.default import UNLIMITED
-from alternas.search.engine.pace import Pace
 from alternas.search.spec import Supernet
 from alternas.search.supernet import draws
-from alternas.search.supernet.budget import NETS_A_STEP
+from alternas.search.supernet.draws import NETS_A_STEP
 from alternas.search.training.bank_jobs import EvaluateJob, SupernetJob
 from alternas.search.training.job import Job, JobResult, Point, TrainJob
-from alternas.search.trials.bank_training import SEGMENTS
-from alternas.search.trials.forecast import BANK, Forecast
+from alternas.search.trials.forecast import BANK, Forecast, Pace
 from alternas.search.trials.producer import Idle
 from alternas.search.trials.search_trials import SearchTrials
+from alternas.search.trials.shared_weights import SEGMENTS
 from alternas.spaces import get
 from fakes import RECIPE, FakeExecutor, KilledError, SilentView, driver_of, fake_accuracy, run_loop, shared_of, spec_of
 

@@ -19,8 +19,7 @@ from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from alternas.search.engine.worker_group import WorkerGroup
 from alternas.search.supernet.bank import load_bank
-from alternas.search.supernet.budget import NETS_A_STEP
-from alternas.search.supernet.draws import NetSampler
+from alternas.search.supernet.draws import NETS_A_STEP, NetSampler
 from alternas.search.supernet.trainer import train_bank
 from alternas.search.training import recipes
 from alternas.search.training.bank_jobs import BANK_JOB, SupernetJob
@@ -86,7 +85,8 @@ def job_of(folder: Path, start: int, stop: int, recipe: Recipe = RANDOM) -> Supe
     nets = tuple(sampler().nets(step, NETS_A_STEP) for step in range(start, stop))
     first = sampler().nets(0, 2)
     folder.mkdir(exist_ok=True)
-    return SupernetJob(nets, start, 8, first, first, recipe, 0, str(folder / "bank"), str(folder / "bank"))
+    largest = tuple(net for step in range(8) for net in sampler().nets(step, NETS_A_STEP))
+    return SupernetJob(nets, start, 8, largest, first, recipe, 0, str(folder / "bank"), str(folder / "bank"))
 
 
 def alone(job: SupernetJob, loader: DeviceLoader) -> JobResult:

@@ -12,8 +12,7 @@ import pytest
 
 from alternas.archs import static_cost
 from alternas.results.ranking.pareto import hypervolume
-from alternas.search.strategies.history import PastTrial, State
-from alternas.search.strategies.learning_curves import LearningCurves, nearest_to_front
+from alternas.search.strategies.history import LearningCurves, PastTrial, State, nearest_to_front
 from alternas.search.strategies.strategy_context import FULL_TRAINING, NetCosts, NetFeatures, Observation, features
 from alternas.search.strategies.surrogate import (
     Encoder,

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
 import torch
 
 from ...archs import Encoder, Genotype, Head, Stage, Stem
+from ...archs.children import safe_path
 from ...archs.errors import OperationError
 from ..data.dataset import DataSet, Split
 from ..training.job import TrainJob
@@ -97,6 +99,21 @@ def exact() -> Iterator[None]:
             yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+@contextmanager
+def processes_of(target: Callable[..., None], arguments: Sequence[tuple[Any, ...]]) -> Iterator[list[Any]]:
+    """Processes that run a function, one with each of these arguments; none of them lives on."""
+    started = [get_context("spawn").Process(target=target, args=given, daemon=True) for given in arguments]
+    with safe_path():
+        for process in started:
+            process.start()
+    try:
+        yield started
+    finally:
+        for process in started:
+            process.kill()
+            process.join()
 
 
 def losses_agree(device: torch.device) -> Found:

@@ -15,14 +15,13 @@ import torch
 
 from ... import spaces
 from ...archs import Genotype, Stage, Stem, static_cost
-from ...archs.children import safe_path
 from ...archs.cpus import usable_cpus
 from ...archs.errors import OperationError
 from ..data.dataset import DataSet
 from ..training.loaders import open_loader
 from ..training.loop import Trainer
 from ..training.recipe import Augment
-from .doctor_gpu_checks import CLASSES, RECIPE, SIDE, Found, noise, train, trainer_of
+from .doctor_gpu_checks import CLASSES, RECIPE, SIDE, Found, noise, processes_of, train, trainer_of
 
 FAST = replace(RECIPE, precision="bfloat16", augment=Augment(pad=4, flip=True))
 
@@ -169,17 +168,8 @@ def _together(count: int, device: torch.device, effort: Effort) -> float:
     """Images a second of so many processes in all, measured while all of them train."""
     spawned = get_context("spawn")
     together, rates = spawned.Barrier(count), spawned.Queue()
-    arguments = together, rates, str(device), effort, count
-    children = [spawned.Process(target=_train_beside, args=arguments, daemon=True) for _ in range(count)]
-    with safe_path():
-        for child in children:
-            child.start()
-    try:
-        found = [rates.get(timeout=START_SECONDS + 10 * effort.seconds) for _ in children]
-    finally:
-        for child in children:
-            child.kill()
-            child.join()
+    with processes_of(_train_beside, [(together, rates, str(device), effort, count)] * count):
+        found = [rates.get(timeout=START_SECONDS + 10 * effort.seconds) for _ in range(count)]
     if failed := [error for error in found if isinstance(error, str)]:
         raise OperationError(f"{count} processes: {failed[0]}")
     return sum(found)

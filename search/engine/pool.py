@@ -1,7 +1,7 @@
 """Runs a pool of Ray worker actors.
 
-A worker that dies makes its job `LOST` (`_next_event`), and another takes its place (`_restart`). The trial is
-tried again, at most twice a session (`received` in ../trials/live.py), from the checkpoint that ../training/loop.py
+A worker that dies makes its job `LOST` (`_next_event`), and another takes its place (`_restart`). The job is handed
+out again, at most twice in a row (`take` in ../driver.py), and goes on from the checkpoint that ../training/loop.py
 leaves every `CHECKPOINT_SECONDS`, and reads as ../training/checkpoint.py says.
 
 Rules of the pool that cost a bug each: a job is only given to an actor whose start has been confirmed; an actor that

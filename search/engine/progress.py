@@ -23,8 +23,7 @@ from ...results.runs.record import Record
 from ...results.runs.status import FAILED, UNTRAINED, Status
 from ..training.bank_jobs import SupernetJob
 from ..training.job import Job, JobId, Progress, TrainJob
-from ..trials.forecast import Known
-from .pace import Pace
+from ..trials.forecast import Known, Pace
 from .shown import Shown
 
 NOTEBOOK_SECONDS = 1.0  # between two drawings

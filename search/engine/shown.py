@@ -88,7 +88,7 @@ class ShownSearch(Forecast, Shown):
 
     @property
     def statuses(self) -> Counter[Status]:
-        return self.trials.tally.statuses
+        return self.trials.compute.statuses
 
     @property
     def counts(self) -> str:
@@ -98,9 +98,8 @@ class ShownSearch(Forecast, Shown):
         again = sum(record.weights == Weights.FINETUNED for record in records)
         waiting = len(trials.finetuning.under_way) + (len(trials.finetuning.waits) if trials.all_ended else 0)
         on = f", trained on {again} of {again + waiting}" if trials.settings.polish and (again or waiting) else ""
-        budget = trials.budget
-        if trials.settings.trials >= UNLIMITED and budget.limit < math.inf:
-            return f"{count_nets(nets - again)}{on}, {self.share:.0%} of {short(budget.limit)} FLOPs"
+        if trials.settings.trials >= UNLIMITED and trials.compute.limit < math.inf:
+            return f"{count_nets(nets - again)}{on}, {self.share:.0%} of {short(trials.compute.limit)} FLOPs"
         return f"{nets - again} of {count_nets(self.nets)}{on}"
 
     @property
@@ -108,8 +107,8 @@ class ShownSearch(Forecast, Shown):
         """FLOPs of trainings that have ended, as a share of those in all; with a bank, of nets."""
         if self.trials.shared:
             return min(1.0, trained(self.statuses) / max(1, self.nets))
-        spent = sum(work.flops for work in self.trials.tally.spent.values())
-        limit = self.trials.budget.limit
+        spent = sum(work.flops for work in self.trials.compute.spent.values())
+        limit = self.trials.compute.limit
         return spent / min(limit, max(1.0, spent + sum(work.flops for work in self.left().values())))
 
     @property

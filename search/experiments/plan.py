@@ -30,9 +30,8 @@ from ..run_config import RunConfig
 from ..training.job import FewShot, InitWeights, JobId, JobResult, TrainJob
 from ..training.recipe import Recipe
 from ..training.trainer_file import TrainerFile
-from ..trials.live import LiveTrials
 from ..trials.producer import Idle, Producer
-from ..trials.trial import Trial
+from ..trials.trial import LiveTrials, Trial
 
 FINAL = (Status.OK, Status.NAN)  # another try would end the same
 
@@ -202,9 +201,7 @@ class PlanTrials(Producer):
     def take(self, job: TrainJob, result: JobResult) -> list[Line]:
         """The record of the training that a result is of."""
         trial = self.live[job.trial]
-        given_up = self.live.received(trial, result)
-        if result.status == Status.LOST:
-            return [given_up] if given_up else []
+        trial.ran(result)
         if job.task != "classes":  # its accuracy is not one on classes: it becomes a metric that names the task
             metrics = result.metrics | ({} if result.accuracy is None else {"accuracy": result.accuracy})
             metrics = {f"{job.task}_{name}": value for name, value in metrics.items()}

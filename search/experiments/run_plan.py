@@ -22,14 +22,13 @@ from ...results.render.tables import short
 from ...results.runs.record import Record
 from ...results.runs.status import FAILED, Status
 from ...results.runs.store import Store, locked, read_settings
-from ..at_outset import at_outset
 from ..data.dataset import DataConfig, DataSet
 from ..data.load import load_at
 from ..data.views import WHOLE
 from ..driver import Driver
 from ..engine.resources import check_one_device
 from ..engine.shown import Shown
-from ..fitted_recipe import DecidedRecipe, decided_recipe
+from ..fitted_recipe import DecidedRecipe, at_outset, decided_recipe
 from ..run import drive
 from ..run_config import RunConfig
 from ..run_facts import differences, write_run_json

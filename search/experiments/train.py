@@ -15,8 +15,8 @@ from ...results.render.describe_net import find_arch
 from ...results.runs.record import Record
 from ...results.runs.store import plain_name, run_folder
 from ...results.runs.weights_spec import WeightsSpec
+from ..prepare import check_drop_path
 from ..pretrained import starting_from
-from ..references import check_drop_path
 from ..training.job import FREEZE_POLICIES
 from ..training.recipe import Recipe
 from .plan import ExperimentContext, repeated

@@ -74,8 +74,7 @@ def probe_job(job: ProbeJob, loader: DeviceLoader) -> JobResult:
     both = joined(data.train, data.val)
     pictures = labelled(both.y_N, len(data.classes), both.group_N)
     with torch.inference_mode():
-        results = list(probe(trunk, _batches(loader), pictures, job.metric, data.classes))
-    judged = [result for result in results if isinstance(result, ProbeResult)]
+        judged = list(probe(trunk, _batches(loader), pictures, job.metric, data.classes))
     cuts = _best_poolings(job, judged, len(data.classes))
     kept = {cut.net.key: _keep(job, cut, state, pictures, loader) for cut in _on_front(job, cuts)}
     found = tuple(_result(cut, pictures, job, data.classes, kept.get(cut.net.key, "")) for cut in cuts)

@@ -32,8 +32,7 @@ from ..training.loop import Trainer
 from ..training.refit import set_layer
 from .crossval import FOLDS, calibration, fold_heads, folds_of, labelled
 from .evaluate import BATCH, numbers_of, write_confusion
-from .finetune_recipe import finetuning_recipe
-from .job import FinetuneCutJob
+from .job import FinetuneCutJob, finetuning_recipe
 from .probe import fold_scores, score_of
 from .ridge import LinearHead
 

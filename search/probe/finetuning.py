@@ -5,8 +5,6 @@ Its state is what the records say: `apply` takes in each, those of earlier sessi
 
 from __future__ import annotations
 
-import logging
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,19 +14,17 @@ from ...results.ranking.objectives import spent_on_evaluation, spent_on_training
 from ...results.ranking.quantities import BALANCED
 from ...results.runs.events import Line
 from ...results.runs.record import Record, now
-from ...results.runs.status import Status, Weights
+from ...results.runs.status import Weights
 from ...results.runs.store import Store, weights_file, weights_name
 from ..training.job import JobResult
-from ..trials.compute_budget import finetuning_ratio
-from ..trials.finetuning_plan import HOPEFUL, Candidate, thinned
+from ..trials.compute import finetuning_ratio
+from ..trials.finetuning import HOPEFUL, Candidate, thinned
 from ..trials.producer import Idle, Producer
 from ..trials.trial import Work
 from .crossval import FOLDS
-from .finetune_recipe import BATCH, MAX_EPOCHS, MIN_EPOCHS, finetuning_recipe
-from .job import FinetuneCutJob
-from .probing import MAX_RETRIES, Probing
+from .job import BATCH, MAX_EPOCHS, MIN_EPOCHS, FinetuneCutJob, finetuning_recipe
+from .probing import Probing
 
-log = logging.getLogger("alternas")
 PASSES = FOLDS  # through all pictures: FOLDS - 1 of an epoch of each fold, and one of the last training
 
 
@@ -40,7 +36,6 @@ class CutFinetuning(Producer):
         self.records: dict[int, Record] = {}  # of the cuts that were trained on, by the trial that they went on from
         # the frozen cuts at workers, each with its epochs, by the number of their job
         self.running: dict[int, tuple[Record, float]] = {}
-        self._losses: dict[int, int] = defaultdict(int)
         for record in store.records:
             self.apply(record)
 
@@ -82,13 +77,8 @@ class CutFinetuning(Producer):
         )  # fmt: skip
 
     def take(self, job: FinetuneCutJob, result: JobResult) -> list[Line]:
-        """The record of a cut that was trained on; none where its worker was lost and another tries."""
+        """The record of a cut that was trained on."""
         frozen, _ = self.running.pop(job.trial)
-        if result.status == Status.LOST:
-            self._losses[frozen.trial] += 1
-            if self._losses[frozen.trial] <= MAX_RETRIES:
-                log.warning("finetuning of trial %d: %s; it is tried again", frozen.trial, result.error)
-                return []
         spec = self._context.spec
         recipe = finetuning_recipe(job.epochs, spec.metric.name in BALANCED)
         steps = recipe.steps(self._context.images)

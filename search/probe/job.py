@@ -13,8 +13,11 @@ from ...archs.own_net import Trunk
 from ...archs.timm_net import CountedCost, CutNet
 from ...results.ranking.metric import Metric
 from ...results.ranking.objectives import Limits
+from ..training.recipe import Augment, Recipe
 
 WITHOUT_WEIGHTS = "without_weights"  # said in a record of a probe that failed for want of a net's weights
+BATCH = 32  # of a cut that is trained on
+MIN_EPOCHS, MAX_EPOCHS = 4.0, 12.0  # of it
 
 
 @dataclass(frozen=True)
@@ -68,3 +71,14 @@ class FinetuneCutJob:
     @property
     def id(self) -> int:
         return self.trial
+
+
+def finetuning_recipe(epochs: float, balanced: bool) -> Recipe:
+    """How a cut is trained on: AdamW at a rate that falls to 0, on pictures of which every second one is mirrored.
+
+    `balanced`: whether all classes weigh the same.
+    """
+    return Recipe(
+        "finetuned_cut", epochs, BATCH, "adamw", 1e-3, 0.05, schedule="linear", warmup=0.1,
+        class_weights="balanced" if balanced else "none", augment=Augment(flip=True),
+    )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,12 @@ from rich.console import Console
 
 from ...archs import static_cost
 from ...archs.errors import InputError
+from ...archs.own_net import Trunk
 from ...archs.timm_net import picture_moments
 from ...results.ranking.metric import class_of
+from ...results.ranking.quantities import cost_value
 from ...results.ranking.stats import SHARE
-from ...results.runs.record import versions
+from ...results.runs.record import Record, versions
 from ...results.runs.store import run_folder
 from ...spaces.pretrained import PretrainedNet, find_nets
 from ..data.dataset import DataSet
@@ -25,12 +27,76 @@ from ..prepare import devices_of
 from ..pretrained import OwnWeights, load_own
 from ..run_facts import check_same_run
 from ..spec import ProbeSpec, SearchSpec
-from ..strategies.probe_order import ProbePair
-from .context import ProbeContext
+from ..strategies.probe_order import PATIENCE, ProbeOrder, ProbePair
+from ..trials.devices import Devices
 from .crossval import FOLDS
 
 LARGEST_SIDE = 224  # px that pictures are kept at, where nobody asks for another side
 DEEPER = 64.0  # times a limit on MACs that a whole net may cost for its first cuts to be within it
+
+
+@dataclass(frozen=True)
+class ProbeContext:
+    """A search among cuts of pretrained nets. Nothing is written yet."""
+
+    spec: SearchSpec
+    data: DataSet
+    pairs: tuple[ProbePair, ...]  # of net and image side, which may be probed
+    folder: Path
+    record_fields: dict[str, Any]  # fields that every record of the run shares
+    run_settings: dict[str, Any]  # what `run.json` holds as the settings; equal ones resume a run
+    # that cuts are measured on, where that is the objective or has a limit
+    devices: Devices = field(default_factory=Devices)
+    own: tuple[OwnWeights, ...] = ()  # nets of our own among those of the pairs
+
+    @property
+    def images(self) -> int:
+        """Pictures that each cut is judged on: those for training and for validation."""
+        return len(self.data.train) + len(self.data.val)
+
+    def is_measured(self, record: Record) -> bool:
+        """Whether all is known of a cut that is measured in this search."""
+        return all(record.key in device.known for device in self.devices.by_name.values())
+
+    def cost_of(self, record: Record) -> float:
+        """The objective's cost of a cut, which must have been measured where that is needed."""
+        cost = self.spec.objective
+        measured = cost in self.spec.measured
+        return self.devices.value(cost, record.key) if measured else cost_value(cost, record.cost) or 0.0
+
+    def is_over(self, record: Record) -> bool:
+        """Whether a cut that was measured breaks a limit on what is measured."""
+        limits = self.spec.limits.measured
+        return bool(limits.broken({cost: self.devices.value(cost, record.key) for cost in limits}))
+
+    @property
+    def weights_dir(self) -> str:
+        """Folder of files of weights, absolute: a worker's current folder may be another; "" where there is none."""
+        assert self.spec.probe is not None
+        given = self.spec.probe.weights_dir
+        return str(Path(given).absolute()) if given else ""
+
+    @property
+    def order(self) -> ProbeOrder:
+        """Which pair is probed next, and when the last probes have added too little."""
+        most = self.spec.limits.get("macs", 0.0)
+        return ProbeOrder(high=most, patience=self.spec.run.budget.patience or PATIENCE)
+
+    def pair_of(self, name: str, side: int) -> ProbePair | None:
+        """The pair of a net and a side; None if this search has none."""
+        return next((pair for pair in self.pairs if (pair.name, pair.side) == (name, side)), None)
+
+    def trunk_of(self, name: str) -> tuple[Trunk, str]:
+        """The net of a pair, timm's by its name or one of our own, and the file of its weights; "" of timm's."""
+        found = ((own.net, own.weights.start.weights) for own in self.own if own.net.name == name)
+        return next(found, (name, ""))
+
+
+def count_cuts(net: Trunk) -> int:
+    """How many cuts a net has; timm and torch are loaded."""
+    from ...archs.timm.cut_points import cut_points
+
+    return len(cut_points(net))
 
 
 def prepare_probe(spec: SearchSpec, console: Console) -> ProbeContext:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import defaultdict, deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import accumulate, chain
 from typing import Any
 
@@ -20,13 +20,11 @@ from ...results.runs.record import Record, now
 from ...results.runs.status import Status
 from ...results.runs.store import Store, weights_file
 from ..strategies.probe_order import ProbePair
-from ..training.job import JobResult
+from ..training.job import JobResult, LatencyJob
 from ..trials.producer import Idle, Producer
-from .context import ProbeContext
 from .job import WITHOUT_WEIGHTS, CutResult, ProbeJob
+from .prepare import ProbeContext, count_cuts
 
-log = logging.getLogger("alternas")
-MAX_RETRIES = 2  # of a pair whose worker was lost
 Curve = tuple[tuple[float, float], ...]  # (cost, score) of cuts
 
 
@@ -47,8 +45,6 @@ class Probing(Producer):
         self.running: dict[int, ProbePair] = {}
         self.seconds: dict[ProbePair, float] = {}
         self._found: dict[ProbePair, list[Record]] = defaultdict(list)
-        self._losses: dict[ProbePair, int] = defaultdict(int)
-        self._again = deque[ProbePair]()
         self._unwritten = deque[Record]()
         self._next_number = 0
         self._left_out = set[str]()  # keys of cuts that do not run on a device
@@ -71,14 +67,13 @@ class Probing(Producer):
         pair = self._next_pair()
         if pair is None:
             return Idle.WAIT if self.running else Idle.OVER
-        if self._again:
-            self._again.popleft()
-        context, number = self.context, self.new_number(self.context.cuts_of(pair.name))
+        context, (trunk, frozen) = self.context, self.context.trunk_of(pair.name)
+        number = self.new_number(count_cuts(trunk))
         self.running[number] = pair
         return ProbeJob(
-            number, context.trunk_of(pair.name), pair.side, context.weights_dir, str(context.folder / "weights"),
+            number, trunk, pair.side, context.weights_dir, str(context.folder / "weights"),
             *((), "macs") if context.devices else (self.front, context.spec.objective), context.spec.limits.static,
-            context.spec.metric, 60 * context.spec.run.budget.trial_minutes, context.frozen_of(pair.name),
+            context.spec.metric, 60 * context.spec.run.budget.trial_minutes, frozen,
         )  # fmt: skip
 
     def new_number(self, trials: int = 1) -> int:
@@ -89,12 +84,6 @@ class Probing(Producer):
     def take(self, job: ProbeJob, result: JobResult) -> list[Line]:
         """The record of the most accurate cut; those of the others are handed out next."""
         pair = self.running.pop(job.trial)
-        if result.status == Status.LOST:
-            self._losses[pair] += 1
-            if self._losses[pair] <= MAX_RETRIES:
-                log.warning("%s at %d px: %s; it is tried again", pair.name, pair.side, result.error)
-                self._again.append(pair)
-                return []
         if result.status != Status.OK or not result.cuts:
             return [self._failed(job, pair, result)]
         known = {r.trial for r in self._found[pair]}
@@ -192,8 +181,6 @@ class Probing(Producer):
         left = self.context.spec.run.budget.train_flops - self.flops
         if left <= 0:
             return None
-        if self._again:
-            return self._again[0]
         under_way = {*self.running.values()}
         failed = {pair for pair, curve in self.judged.items() if not curve}
         left -= sum(map(self.flops_of, under_way))
@@ -218,7 +205,7 @@ class Probing(Producer):
         images = self.context.images if cut is deepest else 0  # one pass through it judges all
         about = result.how | {"cuts": len(result.cuts), "evaluated": images, "judged": self.context.images}
         about |= {"weights_sha256": cut.sha256} if cut.sha256 else {}
-        net = CutNet(self.context.trunk_of(pair.name), cut.block, pair.side, cut.pooling)
+        net = CutNet(self.context.trunk_of(pair.name)[0], cut.block, pair.side, cut.pooling)
         seconds = round(result.seconds, 3) if cut is deepest else 0.0
         return self._finished(
             job.trial + cut.block, net, cut.cost, Status.OK, result,
@@ -230,7 +217,7 @@ class Probing(Producer):
         status, error = result.status, result.error
         if status == Status.OK:
             status, error = Status.INFEASIBLE, "no cut is within the limits"
-        net = CutNet(self.context.trunk_of(pair.name), 0, pair.side, "mean")
+        net = CutNet(self.context.trunk_of(pair.name)[0], 0, pair.side, "mean")
         cost = CountedCost(1, max(1, round(pair.macs)))
         about = {"cuts": 1, "evaluated": 0} | result.how
         return self._finished(job.trial, net, cost, status, result, error=error, runtime=about)
@@ -263,3 +250,39 @@ def _rising(records: Sequence[Record]) -> list[Record]:
     judged = sorted((r for r in records if r.status == Status.OK), key=lambda record: record.macs)
     best = accumulate((r.accuracy or 0.0 for r in judged), max, initial=-math.inf)
     return [record for record, before in zip(judged, best, strict=False) if (record.accuracy or 0.0) > before]
+
+
+log = logging.getLogger("alternas")
+
+
+class CutMeasuring(Producer):
+    """Measures the cuts that `Probing.unmeasured` names, on one device after the other."""
+
+    def __init__(self, probing: Probing) -> None:
+        self._probing, self._context = probing, probing.context
+        self.running: dict[int, Record] = {}  # the cuts that are measured, by the number of their job
+
+    def next(self) -> LatencyJob | Idle:
+        """The measurement of the next cut whose device is free."""
+        waiting = self._probing.unmeasured()
+        devices, minutes = self._context.devices, self._context.spec.run.budget.trial_minutes
+        for record in waiting:
+            net = net_from_dict(record.genotype)
+            if record.trial not in self.running and devices.is_free_for(net):
+                device = devices.pending(net)
+                assert device is not None, "is_free_for"
+                self.running[record.trial] = record
+                return device.job(record.trial, net, max(1.0, 60 * minutes))
+        return Idle.WAIT if waiting else Idle.OVER
+
+    def take(self, job: LatencyJob, result: JobResult) -> Iterator[Line]:
+        """The event of the measurement; a cut that does not run on the device is no longer a candidate."""
+        record, device = self.running.pop(job.trial), self._context.devices.at_work(job)
+        device.release()
+        if result.status == Status.OK:
+            yield device.measured(record.trial, record.key, result.latency)
+            return
+        device.fail(result)
+        if result.status != Status.UNREACHABLE:
+            log.warning("trial %d is left out of the front, not measured: %s", record.trial, result.error)
+            self._probing.leave_out(record)

@@ -17,8 +17,7 @@ import numpy as np
 from ...results.ranking.pareto import front_of, useful_from
 from ...spaces import Genes, options_of
 from ...spaces.base import mutations
-from .history import History, PastTrial, TrialReader
-from .learning_curves import LearningCurves
+from .history import History, LearningCurves, PastTrial, TrialReader
 from .random import RandomDraws
 from .strategy import Strategy
 from .strategy_context import NetFeatures, StrategyContext, remember

@@ -17,7 +17,7 @@ from threadpoolctl import ThreadpoolController
 from ...archs.candidate import recipe_genes
 from ...spaces import Gene, Genes
 from .gaussian_process import Data, Layout, Posterior, learn_constants
-from .learning_curves import LearningCurves
+from .history import LearningCurves
 from .strategy_context import NetFeatures, Observation, Traits, remember
 
 # Mean and standard deviation of the logarithm of each constant, of accuracies and costs scaled to variance 1: priors

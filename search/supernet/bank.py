@@ -1,8 +1,9 @@
 """`Bank`: one tensor for each role, as large as the largest net needs, of which every net's weights are slices.
 
 Nets are built as they are and run by `torch.func.functional_call` on their slices, so that autograd adds up the
-gradients of all nets that share a tensor. A larger net makes the tensors grow. A bank's file is safetensors, with the
-axes of its tensors and what it was trained on; nothing is unpickled.
+gradients of all nets that share a tensor. A larger net makes the tensors grow (`reserve`), which have room
+for all nets that they are trained for. A bank's file is safetensors, with the axes of its tensors and what it was
+trained on; nothing is unpickled.
 """
 
 from __future__ import annotations

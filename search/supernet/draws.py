@@ -1,8 +1,11 @@
-"""The choice of nets that train the bank in each step. No torch.
+"""The choice of nets that train the bank in each step, and how the compute is divided. No torch.
 
 Candidates are drawn evenly over the families: drawn uniformly from the space, a family of few nets would hardly be
 trained. Of a few that cost about the same, the one is taken whose loss is predicted lowest (AttentiveNAS, CVPR 2021):
 in a large space most nets are poor, and a bank that is trained for all of them alike is trained well for none.
+
+Compute is counted in FLOPs, training 6 x MACs x images and evaluation 2 x MACs x images, of everything that a search
+does but the baselines. One training is a full one of the space's mean net.
 """
 
 from __future__ import annotations
@@ -17,9 +20,12 @@ from functools import cached_property
 import numpy as np
 
 from ...archs import Genotype
+from ...archs.cost import FORWARD_FACTOR, training_flops
 from ...archs.errors import InputError
 from ...spaces import Space, cheapest, random_net
 from ..strategies.strategy_context import features
+from ..training.job import STATISTICS_IMAGES
+from ..training.recipe import Recipe
 
 POOL_DRAWS = 2000  # random draws that stand for the space: its families, its mean cost, its largest nets
 OVER = 1e18  # MACs that a net over the limits is taken for, so that the cheapest and most expensive are within them
@@ -30,6 +36,13 @@ P_ANY = 0.2  # chance that any of them is: what is never trained is never known
 RIDGE = 2.0  # penalty on the squared weights, in units of the variance of a net's log loss
 MIN_LOSS = 1e-6
 TREND = 2  # degree of the polynomial in the log cost, which the features are not to explain
+NETS_A_STEP = 2  # that share a step's batch: more steps of fewer images train a bank better (docs/log.md)
+MIN_BATCH = 2 * NETS_A_STEP  # BatchNorm cannot train on one image
+EVALUATION_SHARE = 0.1
+MAX_WATCHES, WATCH_SHARE = 4, 0.05  # times that some fixed nets are evaluated as a bank trains; of the compute, at most
+EVALUATION_IMAGES = 1000  # validation images that a net is evaluated on
+DRAWS = 256  # steps that tell what a step costs
+TRAININGS_A_KIND = 1.75  # of a bank: with 1.85 slices rank the nets of `bench`, with 0.5 most of `all` are at chance
 
 
 @dataclass(frozen=True)
@@ -163,3 +176,41 @@ def _parts(net: Genotype) -> set[tuple[object, ...]]:
     for number, stage in enumerate(net.stages):
         parts |= {(number, place, kind, net.style) for place, kind in enumerate(stage.kinds)}
     return parts | {("encoder", block) for block in range(net.encoder.depth if net.encoder else 0)}
+
+
+@dataclass(frozen=True)
+class SupernetBudget:
+    """The compute of a supernet search in FLOPs, and the length of its bank's training."""
+
+    training: float  # of one full training of the space's mean net
+    total: float  # of all of it
+    bank: float  # of training the bank, at most
+    evaluation: float  # of evaluating nets
+    finetuning: float  # of the front
+    steps: int  # of the bank's training
+    watches: int  # times that some fixed nets are evaluated meanwhile
+
+
+def divide(trainings: float, share: float, sampler: NetSampler, recipe: Recipe, steps: int) -> SupernetBudget:
+    """The budget of a search at the compute of so many full trainings of `steps` steps, `share` for finetuning."""
+    images = steps * recipe.batch_size
+    training = training_flops(sampler.mean_macs, steps, recipe.batch_size)
+    evaluation, finetuning = EVALUATION_SHARE * trainings * training, share * trainings * training
+    watch = sum(evaluation_flops(sampler.macs(net), images, EVALUATION_IMAGES) for net in sampler.fixed())
+    watches = min(MAX_WATCHES, int(WATCH_SHARE * trainings * training / watch))
+    bank = trainings * training - evaluation - finetuning - watches * watch
+    macs = [sampler.macs(net) for step in range(DRAWS) for net in sampler.nets(step, NETS_A_STEP)]
+    a_step = training_flops(sum(macs) / len(macs), 1, recipe.batch_size)
+    bank_steps = max(1, int(bank / a_step))
+    return SupernetBudget(training, trainings * training, bank, evaluation, finetuning, bank_steps, watches)
+
+
+def trainings_needed(trainings: float, budget: SupernetBudget, kinds: int) -> float:
+    """Full trainings that a search takes whose bank has enough of them for each kind of block."""
+    return trainings * kinds * TRAININGS_A_KIND * budget.training / budget.bank
+
+
+def evaluation_flops(macs: float, train_images: int, val_images: int) -> float:
+    """FLOPs of evaluating a net from the bank once."""
+    images = min(STATISTICS_IMAGES, train_images) + min(EVALUATION_IMAGES, val_images)
+    return FORWARD_FACTOR * macs * images

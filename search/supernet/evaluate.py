@@ -23,7 +23,7 @@ from ..training.loaders import Batch, DeviceLoader
 from ..training.optim import autocast, memory_format, precision_of
 from ..training.recipe import Recipe
 from .bank import Bank, load_bank
-from .budget import EVALUATION_IMAGES
+from .draws import EVALUATION_IMAGES
 
 
 def evaluate_job(job: EvaluateJob, loader: DeviceLoader) -> JobResult:

@@ -6,7 +6,6 @@ unbroken one.
 
 from __future__ import annotations
 
-import logging
 import math
 import statistics
 import time
@@ -32,11 +31,10 @@ from ..training.job import JobResult, Point, Progress
 from ..training.loaders import MIX, DeviceLoader
 from ..training.loss import class_weights, loss_of
 from ..training.optim import Ema, Gradients, optimizer_for, out_of_memory, rate_at
-from .bank import Bank, NetInput, region, save_bank, skeleton
+from .bank import Bank, NetInput, save_bank, skeleton
 from .evaluate import evaluate_net
 
 LOSS_JUMP = 3.0  # a loss so many times that of the last good state is a jump
-log = logging.getLogger("alternas")
 
 
 def train_bank(job: SupernetJob, loader: DeviceLoader) -> Iterator[Progress | JobResult]:
@@ -142,14 +140,16 @@ class BankTrainer:
         inputs = NetInput(len(data.classes), data.image_size, data.in_chans, job.recipe.dropout, job.recipe.drop_path)
         self.bank = Bank(inputs, job.seed)
         if state is None:
-            self.bank.reserve([*job.largest, *job.validated])  # which takes seconds: each net is built
+            self.bank.reserve(job.largest)  # which takes seconds: each net is built
         else:
             for role, axes in state["axes"].items():
                 self.bank.put(role, tuple(Axis(*axis) for axis in axes), state["bank"][role.replace(".", ":")])
         self.bank.to(device)
         self.ema = Ema(self.bank, self.recipe.ema_decay) if self.recipe.ema_decay else None
-        self.optimizer: torch.optim.Optimizer
-        self._new_optimizer()
+        self.optimizer = optimizer_for(self.bank, self.recipe, self.recipe.lr)
+        for group in self.optimizer.param_groups:
+            if "momentum" in group:  # torch's fused SGD fails where tensors get their first gradients at other steps
+                group["fused"] = False
         weight_K = class_weights(self.recipe, data.train.y_N, len(data.classes))
         weight_K = None if weight_K is None else weight_K.to(device)
 
@@ -180,7 +180,6 @@ class BankTrainer:
         return statistics.mean(map(statistics.mean, self.losses))
 
     def _train_step(self, nets: Sequence[Genotype], x_BCHW: Tensor, y_B: Tensor) -> Tensor:
-        self.grow(nets)
         seed, how = self.job.seed, self.recipe.augment
         target = y_B
         if how.mixes:
@@ -193,35 +192,6 @@ class BankTrainer:
         if self.ema:
             self.ema.update(self.ema.weight_at(self.step))
         return losses_N
-
-    def grow(self, nets: Sequence[Genotype]) -> None:
-        """Make room for larger nets than the bank was made for: weights, averages and moments keep their values."""
-        before, old = dict(self.bank.axes), self.optimizer
-        grown = self.bank.reserve(nets)
-        if not grown:
-            return
-        if self.ema:
-            self.best.reserve(nets)
-        states = {role: old.state[self.bank.tensor(role)] for role in before}
-        self._new_optimizer()
-        for role, state in states.items():
-            tensor, axes = self.bank.tensor(role), self.bank.axes[role]
-            for name, value in state.items():
-                if torch.is_tensor(value) and value.dim() == tensor.dim():
-                    moment = torch.zeros_like(tensor)
-                    region(moment, before[role], axes).copy_(value.view_as(region(moment, before[role], axes)))
-                    value = moment
-                self.optimizer.state[tensor][name] = value
-        log.info("the bank grew by %d tensors for a larger net", len(grown))
-
-    def _new_optimizer(self) -> None:
-        """An optimizer, and pairs of weights to average, for the tensors that the bank has now."""
-        self.optimizer = optimizer_for(self.bank, self.recipe, self.recipe.lr)
-        for group in self.optimizer.param_groups:
-            if "momentum" in group:  # torch's fused SGD fails where tensors get their first gradients at other steps
-                group["fused"] = False
-        if self.ema:
-            self.ema = Ema(self.bank, self.recipe.ema_decay, self.ema.net)
 
     def validate(self) -> float:
         """Mean score of the fixed nets on validation images, accuracy or the job's metric; NaN where there are none."""

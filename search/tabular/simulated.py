@@ -19,9 +19,8 @@ from ...results.runs.events import Line
 from ...results.runs.record import Record
 from ...results.runs.status import Status
 from ...spaces import FeasibleNets
-from ..context import SearchContext
+from ..context import NetLimits, SearchContext
 from ..data.dataset import DataConfig
-from ..net_limits import NetLimits
 from ..run import run_loop, search_driver
 from ..spec import SearchSpec
 from ..strategies.registry import STRATEGIES, check_strategy

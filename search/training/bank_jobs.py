@@ -22,7 +22,7 @@ class SupernetJob:
     nets: tuple[tuple[Genotype, ...], ...]  # those trained in each step, from `start_step` on
     start_step: int  # at which the training goes on from its state there; 0 begins anew
     total_steps: int  # the full budget, in optimiser steps, which the learning-rate schedule spans
-    largest: tuple[Genotype, ...]  # nets that a new bank is made large enough for
+    largest: tuple[Genotype, ...]  # nets that a new bank is made large enough for: all that it is trained for
     validated: tuple[Genotype, ...]  # nets that are measured as the bank trains
     recipe: Recipe
     seed: int  # of the initial weights, the order of the images and their augmentation

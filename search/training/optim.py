@@ -92,10 +92,10 @@ def warmup_steps(recipe: Recipe, steps: int) -> int:
 
 
 class Ema:
-    """Exponential moving average of a network's weights, in `net`: `averaged`, or a copy of it as it is."""
+    """Exponential moving average of a network's weights, in `net`, a copy of it."""
 
-    def __init__(self, net: nn.Module, decay: float, averaged: nn.Module | None = None) -> None:
-        self.net, self.decay = (averaged or copy.deepcopy(net)).requires_grad_(False).eval(), decay
+    def __init__(self, net: nn.Module, decay: float) -> None:
+        self.net, self.decay = copy.deepcopy(net).requires_grad_(False).eval(), decay
         pairs = list(zip(self.net.state_dict().values(), net.state_dict().values(), strict=True))
         self.averaged = [pair for pair in pairs if pair[0].is_floating_point()]
         self.copied = [pair for pair in pairs if not pair[0].is_floating_point()]

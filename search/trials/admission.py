@@ -1,8 +1,8 @@
 """`Admission`: which of the nets that are proposed are trained, and the records of the others, with their reason.
 
-What a limit is asked of a net is in ../net_limits.py: its costs in closed form, and what is measured already; by which
-share one is broken says `Limits` (results/ranking/objectives.py). A net that is measured first comes back here from
-measuring.py, with its number. Limits on cuts of pretrained nets are those of ../probe/context.py.
+What a limit is asked of a net is `NetLimits` in ../context.py: its costs in closed form, and what is measured already;
+by which share one is broken says `Limits` (results/ranking/objectives.py). A net that is measured first comes back here
+from measuring.py, with its number. Limits on cuts of pretrained nets are those of ../probe/prepare.py.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ from ...results.render.tables import short
 from ...results.runs.record import Record
 from ...results.runs.status import Status
 from ..context import SearchContext
-from .compute_budget import ComputeBudget
+from .compute import TOO_MUCH, Compute
 from .proposer import Proposer
-from .tally import TOO_MUCH
 from .trial import Trial
 
 
 class Admission:
     """Turns away nets that are over a limit, known, or more than what is left of the compute."""
 
-    def __init__(self, context: SearchContext, proposer: Proposer, budget: ComputeBudget) -> None:
-        self._context, self._proposer, self._budget = context, proposer, budget
+    def __init__(self, context: SearchContext, proposer: Proposer, compute: Compute) -> None:
+        self._context, self._proposer, self._compute = context, proposer, compute
 
     def refused(self, trial: Trial) -> Record | None:
         """The record of a net that is over a limit, or the same as another; None of one to be trained."""
@@ -38,7 +37,7 @@ class Admission:
 
     def unaffordable(self, trial: Trial) -> Record | None:
         """The record of a net that the limit on compute leaves too little for, as it is to be trained."""
-        needed, left = trial.work_left(self._context.settings.repeats).flops, self._budget.flops_left
+        needed, left = trial.work_left(self._context.settings.repeats).flops, self._compute.flops_left
         if needed <= left:
             return None
         error = f"would take {short(needed)} FLOPs where {short(left)} are left"

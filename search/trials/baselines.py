@@ -12,8 +12,8 @@ from ...archs.timm_net import CountedCost, TimmNet
 from ...results.runs.record import Record
 from ...spaces import FixedChooser, cheapest, random_net
 from ..context import SearchContext
-from ..strategies.start import CHEAP, MAX_NETS, first_nets
-from .compute_budget import BESIDE_SHARE
+from .compute import BESIDE_SHARE
+from .proposer import CHEAP, MAX_NETS, first_nets
 from .trial import BASELINE_SEEDS, BUDGET_SHARE
 
 DRAWS = 100  # nets that tell what a net of the search costs

@@ -139,7 +139,7 @@ class Device:
             wait = WAITS[self._misses]
             self._misses, self._retry_at = self._misses + 1, time.monotonic() + wait
             log.warning("%s; tried again in %.0f s (%d of %d)", result.error, wait, self._misses, len(WAITS))
-        elif not self.known and result.status != Status.OOM:
+        elif not self.known and result.status not in (Status.OOM, Status.LOST):
             fault = "it has measured no net yet, so the setting or command is at fault"
             raise OperationError(f"{result.error}; {fault}; correct it and search again")
 

@@ -1,10 +1,16 @@
-"""`Forecast`: what a search has ahead of it, all that will be trained included, before it begins and while it runs."""
+"""`Forecast`: what a search has ahead of it, all that will be trained included, before it begins and while it runs.
+
+`Pace`: the seconds that work takes, learned from what jobs have taken.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator, Sequence
 from itertools import islice
+
+import numpy as np
+from scipy.optimize import least_squares
 
 from ...archs import Genotype
 from ...archs.cost import training_flops
@@ -13,13 +19,17 @@ from ...spaces import FixedChooser
 from ..training.bank_jobs import EvaluateJob, SupernetJob
 from ..training.job import Job, TrainJob
 from .baselines import heirs, typical_macs
-from .finetuning_plan import Candidate
+from .compute import part_of, work_of
+from .finetuning import Candidate
 from .search_trials import SearchTrials
-from .tally import part_of, work_of
 from .trial import BUDGET_SHARE, Trial, Work
 
 PRIOR_NETS = 4  # that what is expected of a net counts as, beside the nets that the strategy has begun
 ALONE, BANK, SHARED = "alone", "bank", "shared"  # kinds of work, which take different times
+LAST = 100  # jobs of a kind that its pace is learned from
+RECENT = 10  # jobs of this session that say how fast the machine is now
+NOISE, TRUST = 0.3, 1.6  # deviations of logarithms: of a job's seconds, and of what a FLOP takes from what is expected
+CORE_FLOPS = 1e10  # a second, at which a core trains nets of 20 M to 350 M MACs (measured: 5.5 to 14 G)
 Known = tuple[str, Work]  # a kind of work, and how much of it
 
 
@@ -32,7 +42,7 @@ class Forecast:
     """
 
     def __init__(self, trials: SearchTrials) -> None:
-        self._trials, self._context, self._tally = trials, trials.context, trials.tally
+        self._trials, self._context, self._compute = trials, trials.context, trials.compute
         self._typical = typical_macs(trials.context)
 
     def left(self) -> dict[str, Work]:
@@ -41,7 +51,7 @@ class Forecast:
         to_come = Work() if shared else self._to_come()
         live = (trial.work_left(trials.settings.repeats) for trial in trials.live.values())
         later = sum((work for _, work in self._to_finetune(to_come)), to_come)
-        fits = min(1.0, trials.budget.unspent / later.flops) if later.flops else 1.0
+        fits = min(1.0, self._compute.unspent / later.flops) if later.flops else 1.0
         left = {ALONE: sum(live, later * fits)}
         if shared:
             nets = self._nets_to_evaluate
@@ -65,7 +75,7 @@ class Forecast:
     @property
     def nets(self) -> int:
         """Nets to train in all, baselines and references too; one that is trained on is the same net."""
-        ended, trials = sum(n for status, n in self._tally.statuses.items() if status not in UNTRAINED), self._trials
+        ended, trials = sum(n for status, n in self._compute.statuses.items() if status not in UNTRAINED), self._trials
         ended -= sum(record.weights == Weights.FINETUNED for record in trials.store.records)
         live = sum(not trial.is_finetuning for trial in trials.live.values())
         return ended + live + (self._nets_to_evaluate if trials.shared else round(self._nets_to_begin))
@@ -129,11 +139,11 @@ class Forecast:
 
     def _affordable_share(self) -> float:
         """The share of what is wanted that the limit on compute is enough for, with what trains the front on."""
-        budget, wanted = self._trials.budget, self._wanted().flops
-        if budget.limit == float("inf") or not wanted:
+        compute, wanted = self._compute, self._wanted().flops
+        if compute.limit == float("inf") or not wanted:
             return 1.0
-        finetuned = budget.to_finetune / budget.searched if budget.searched else 0.0
-        return min(1.0, budget.flops_left / (wanted * (1 + finetuned)))
+        finetuned = compute.to_finetune / compute.searched if compute.searched else 0.0
+        return min(1.0, compute.flops_left / (wanted * (1 + finetuned)))
 
     def _wanted(self) -> Work:
         """What nets to begin and to promote take where compute has no limit."""
@@ -142,11 +152,11 @@ class Forecast:
         begun, to_begin = trials.started, self._nets_wanted
         total = begun + to_begin
         live = [trial for trial in trials.live.values() if part_of(trial) == "search"]
-        passed, macs = Counter(self._tally.promotions), Counter(self._tally.promoted_macs)
+        passed, macs = Counter(self._compute.promotions), Counter(self._compute.promoted_macs)
         for trial in live:
             passed[trial.promoted] += 1
             macs[trial.promoted] += trial.cost.macs
-        whole = self._tally.whole + sum(bool(trial.results_by_seed) for trial in live)
+        whole = self._compute.whole + sum(bool(trial.results_by_seed) for trial in live)
         wanted, before, mean = Work(trainings=to_begin), 0, self._net_macs(live, to_begin)
         there, coming = begun, float(total)
         for rung, until in enumerate(steps):
@@ -170,9 +180,9 @@ class Forecast:
 
     def _net_macs(self, live: list[Trial], to_begin: int) -> float:
         """MACs of a net to come: the first ones are known, the others are as those begun so far."""
-        context, tally = self._context, self._tally
-        macs = PRIOR_NETS * self._typical + tally.macs + sum(trial.cost.macs for trial in live)
-        mean = macs / (PRIOR_NETS + tally.begun + len(live))
+        context, compute = self._context, self._compute
+        macs = PRIOR_NETS * self._typical + compute.macs + sum(trial.cost.macs for trial in live)
+        mean = macs / (PRIOR_NETS + compute.begun + len(live))
         if not to_begin:
             return mean
         queued = islice(self._trials.proposer.queued, to_begin)
@@ -194,3 +204,87 @@ class Forecast:
     def _candidate(self, trial: Trial) -> Candidate:
         macs, images = float(trial.cost.macs), trial.record_fields["recipe"]["batch_size"]
         return Candidate(macs, macs, 0.0, trial.total_steps, images, is_plain=True)
+
+
+class Pace:
+    """Seconds a FLOP, a step and a training, by kind of work. Of an unknown kind a FLOP takes as long as of another.
+
+    How these compare is learned from all jobs, and how long they take from the last ones of this session: a machine
+    has other things to do at other times.
+    """
+
+    def __init__(self) -> None:
+        self._known = defaultdict[str, deque[tuple[Work, float]]](lambda: deque(maxlen=LAST))
+        self._recent = defaultdict[str, deque[tuple[Work, float]]](lambda: deque(maxlen=RECENT))
+        self._fits: dict[str, Work] = {}
+
+    @property
+    def knows(self) -> bool:
+        """Whether any work is known."""
+        return bool(self._known)
+
+    def add(self, kind: str, work: Work, seconds: float, earlier: bool = False) -> None:
+        """Take in what some work took, in this session or an earlier one."""
+        if seconds > 0 and (work.flops or work.steps):
+            self._known[kind].append((work, seconds))
+            if not earlier:
+                self._recent[kind].append((work, seconds))
+            self._fits.pop(kind, None)
+
+    def seconds(self, kind: str, work: Work) -> float | None:
+        """Seconds that work is expected to take; None while nothing is known."""
+        if kind in self._known:
+            if kind not in self._fits:
+                self._fits[kind] = self._fit(kind)
+            return product(self._fits[kind], work)
+        known = self._known.get(BANK) or next(iter(self._known.values()), None)
+        if known is None:
+            return None
+        flops = sum(one.flops for one, _ in known)
+        return work.flops * sum(seconds for _, seconds in known) / flops if flops else None
+
+    def _fit(self, kind: str) -> Work:
+        """The pace of a kind, by the last jobs of this session, beside which one mean job counts for what was known."""
+        pace, recent = fit(self._known[kind]), self._recent[kind]
+        if not recent:
+            return pace
+        expected = sum(product(pace, work) for work, _ in recent)
+        one = expected / len(recent)
+        return pace * ((one + sum(seconds for _, seconds in recent)) / (one + expected))
+
+
+def product(pace: Work, work: Work) -> float:
+    """Seconds that work takes at a pace."""
+    return pace.flops * work.flops + pace.steps * work.steps + pace.trainings * work.trainings
+
+
+def prior(sizes: np.ndarray, seconds: float) -> np.ndarray:
+    """The part of its time that each of a mean job's amounts is expected to take, its FLOPs first.
+
+    FLOPs take what a core needs for them, and no more than an equal part: a small net's time is that of its steps and
+    its start, and says little of a large one's. The others have equal parts of the rest.
+    """
+    used = sizes > 0
+    count = int(used.sum())
+    flops = min(used[0] / count, sizes[0] / CORE_FLOPS / seconds) if count > 1 else float(used[0])
+    parts = used * (1 - flops) / max(1, count - used[0])
+    parts[0] = flops
+    return parts
+
+
+def fit(known: Sequence[tuple[Work, float]]) -> Work:
+    """Seconds a FLOP, a step and a training that come nearest to what some work took.
+
+    By least squares of logarithms, of what is expected too where jobs do not tell FLOPs, steps and trainings apart;
+    then all are scaled so that the sum of the seconds is right.
+    """
+    parts = np.array([(work.flops, work.steps, work.trainings) for work, _ in known])
+    seconds = np.array([seconds for _, seconds in known])
+    sizes = parts.mean(0)
+    expected = prior(sizes, seconds.mean()) * seconds.mean() / np.where(sizes > 0, sizes, 1.0)
+
+    def errors(logs: np.ndarray) -> np.ndarray:
+        return np.append((np.log(parts @ (expected * np.exp(logs))) - np.log(seconds)) / NOISE, logs / TRUST)
+
+    found = expected * np.exp(least_squares(errors, np.zeros(3)).x)
+    return Work(*(found * seconds.sum() / (parts @ found).sum()).tolist())

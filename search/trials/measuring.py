@@ -38,11 +38,7 @@ class Measuring(Producer):
         """A device's measurement of a net, then the end of its trial if it is over a limit, or does not run there."""
         search, trial, device = self._search, self._search.live[job.trial], self._devices.at_work(job)
         device.release()
-        given_up = search.live.received(trial, result)
-        if given_up:
-            yield given_up
-        if result.status == Status.LOST:
-            return
+        trial.ran(result)
         if result.status == Status.OK:
             yield device.measured(trial.number, trial.net.key, result.latency)
             over = search.context.limits.broken_measured(trial.net)  # as it is known by now

@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import NamedTuple
 
 from ...archs import Genotype
 from ...archs.candidate import candidate_key
@@ -21,16 +22,56 @@ from ...spaces import FixedChooser, Genes, RecordingChooser, options_of, plain_g
 from ..context import SearchContext
 from ..strategies.history import History
 from ..strategies.registry import PLANNED, make_strategy
-from ..strategies.start import MAX_NETS, first_nets
 from ..strategies.strategy import Plan
-from ..strategies.strategy_context import fits
-from .live import LiveTrials
-from .trial import Trial
+from ..strategies.strategy_context import StrategyContext, fits
+from .trial import LiveTrials, Trial
 
 MAX_PROPOSALS = 500  # in a row that need no training, before the nets near known ones are looked through
 MAX_DRAWS_WITHIN_LIMITS = 50  # random draws under limits, where one takes longer and more of them are alike
 REPEATS_BEFORE_RANDOM_DRAW = 5  # a converged strategy repeats itself
 FIRST_REFERENCE = 1_000_000  # number of a trial that a strategy will not come to: it proposes the same nets without
+DRAWS = 400  # random nets that the first ones are chosen from
+CHEAP = 0.6  # of the drawn nets, those of lowest cost
+MAX_NETS = 7  # that are proposed before the strategy's own
+
+
+class Drawn(NamedTuple):
+    """A net that was drawn."""
+
+    log_cost: float  # by parameters where the cost is a latency, not known beforehand: a resumed search begins alike
+    kinds: set[str]
+    genes: Genes
+
+
+def first_nets(
+    context: StrategyContext, baselines: Collection[Genotype] = (), trained: Collection[Genotype] = ()
+) -> list[Genes]:
+    """Genes of cheap nets within the limits, each of a kind of block that none before it has, far apart in cost.
+
+    So no strategy goes on without a kind. Nets of few kinds come first: a net of two says of neither what it is worth.
+    They depend on the seed alone. None where all nets have one kind. None is among the run's `baselines`, of which it
+    trains those that are `trained`.
+    """
+    draw, plain, drawn = random.Random(f"{context.seed}/start"), {net.key for net in baselines}, list[Drawn]()
+    for genes in context.draws_within_limits(draw, DRAWS):
+        found = context.features_of(genes)
+        cost = found.costs.objective if context.cost_is_exact else found.costs.params
+        if found.is_feasible and found.net.key not in plain:
+            drawn.append(Drawn(math.log(cost), kinds_of(found.net), genes))
+    drawn.sort(key=lambda net: net.log_cost)
+    cheap, chosen = drawn[: math.ceil(CHEAP * len(drawn))], list[Drawn]()
+    seen = set[str]().union(*map(kinds_of, trained))
+    while len(chosen) < MAX_NETS and (new := [net for net in cheap if net.kinds - seen]):
+        fewest, costs = min(len(net.kinds) for net in new), [net.log_cost for net in chosen]
+        purest = [net for net in new if len(net.kinds) == fewest]
+        chosen.append(max(purest, key=lambda net: min((abs(net.log_cost - cost) for cost in costs), default=0.0)))
+        seen |= chosen[-1].kinds
+    return [net.genes for net in chosen] if len(seen) > 1 else []
+
+
+def kinds_of(net: Genotype) -> set[str]:
+    """The kinds of blocks of a net; a transformer encoder is one. The nets of tables have none."""
+    return net.kinds | ({"encoder"} if net.encoder else set()) if isinstance(net, Genotype) else set()
 
 
 class Proposer:

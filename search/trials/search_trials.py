@@ -22,16 +22,14 @@ from ..training.job import Job, JobResult, TrainJob
 from ..training.recipe import Recipe
 from .admission import Admission
 from .baselines import choose_baselines, choose_references, planned_beside
-from .compute_budget import ComputeBudget
+from .compute import Compute, part_of
 from .finetuning import Finetuning
-from .live import LiveTrials
 from .patience import Patience
 from .producer import Idle, Producer
 from .proposer import MAX_PROPOSALS, Proposer, history_of
 from .schedulers import RungTable
 from .shared_weights import SharedWeights
-from .tally import RunTally, part_of
-from .trial import Trial
+from .trial import LiveTrials, Trial
 from .weight_sources import Finetuned, source_of
 
 
@@ -45,8 +43,7 @@ class SearchTrials(Producer):
         weights: how nets that are proposed come by their weights.
         shared: the bank that nets are evaluated on; None where each is trained.
         live: trials under way, by number.
-        tally: what the records add up to, with the trials under way.
-        budget: what compute is left, and for what.
+        compute: what has been spent, what is left, and for what.
         finetuning: the nets that may be trained on in the end.
         known: records of the nets that were trained, by what tells trials apart.
         rungs: results at each rung of the scheduler.
@@ -62,18 +59,17 @@ class SearchTrials(Producer):
         self.history, self.weights = history_of(context, len(self.baselines)), source_of(context)
         self.shared = self.weights if isinstance(self.weights, SharedWeights) else None
         self.live, settings = LiveTrials(), context.settings
-        self.tally = RunTally(self.live, settings)
-        self.budget = ComputeBudget(self.tally, settings, self.shared)
+        self.compute = Compute(self.live, settings, self.shared)
         self.references = choose_references(context)
-        self.budget.planned_beside = planned_beside(self.baselines, self.references, context)
-        self.finetuning = Finetuning(context, self.budget, self.tally, self.live, self.shared is not None)
-        self.budget.expected_finetuning = lambda: self.finetuning.expected_flops
+        self.compute.planned_beside = planned_beside(self.baselines, self.references, context)
+        self.finetuning = Finetuning(context, self.compute, self.live, self.shared is not None)
+        self.compute.expected_finetuning = lambda: self.finetuning.expected_flops
         self.known: dict[str, Record] = {}
         self.rungs = RungTable(context.scheduler, context.steps)
         self.exhausted = False
         self.patience = Patience(settings, context.cost_of)
         self.proposer = Proposer(context, self.history, store.lines, store.records, self.live, self.known)
-        self.admission = Admission(context, self.proposer, self.budget)
+        self.admission = Admission(context, self.proposer, self.compute)
         self._finetuned = Finetuned(context, self.shared)
         self._attempts = 0  # proposals in a row that needed no training
         self._begun = set[int]()  # trials that have started and not ended
@@ -97,13 +93,13 @@ class SearchTrials(Producer):
     @property
     def started(self) -> int:
         """Distinct nets of the search that have started training, finished ones included."""
-        return self.tally.started
+        return self.compute.started
 
     @property
     def proposed_all(self) -> bool:
         """Whether no new net will be proposed: enough of them have started, there are no more, or they do not help."""
         enough = self.exhausted or self.started >= self.settings.trials or self.patience.is_over
-        return enough or self.budget.is_spent
+        return enough or self.compute.is_spent
 
     @property
     def all_ended(self) -> bool:
@@ -126,7 +122,7 @@ class SearchTrials(Producer):
         """
         if self._unwritten:
             return self._unwritten.popleft()
-        beside_waits, found = self.tally.beside_had_its_time, None
+        beside_waits, found = self.compute.beside_had_its_time, None
         if any(not beside_waits or part_of(self.live[number]) == "search" for number in self.live.queue):
             found = self._next_queued(beside_waits)
         elif not self._promote():
@@ -150,13 +146,13 @@ class SearchTrials(Producer):
 
     def _promote(self) -> bool:
         """Have the first paused trial go on that the scheduler promotes, from the highest rung down, if any."""
-        if self._attempts or self.budget.is_spent or not self.rungs.any_paused:
+        if self._attempts or self.compute.is_spent or not self.rungs.any_paused:
             return False
         expected = self.proposer.strategy.expected(self.history)
         found = self.rungs.next(self.proposed_all or self.proposer.waits, expected)
         if found is None:
             return False
-        if self.live[found[1]].next_work(self.settings.repeats).flops > self.budget.flops_left:
+        if self.live[found[1]].next_work(self.settings.repeats).flops > self.compute.flops_left:
             return False
         self._note_strategy(found[1])
         self._unwritten.append(Event("promoted", found[1]))
@@ -203,9 +199,8 @@ class SearchTrials(Producer):
     def take(self, job: TrainJob | EvaluateJob, result: JobResult) -> list[Line]:
         """What a result says of its trial: its end, or that it is paused, and that another falls out of the rung."""
         trial = self.live[job.trial]
-        self.tally.add_seconds(trial, result.seconds)
-        if (given_up := self.live.received(trial, result)) or result.status == Status.LOST:
-            return [given_up] if given_up else []
+        self.compute.add_seconds(trial, result.seconds)
+        trial.ran(result)
         if result.status == Status.OK and isinstance(job, TrainJob) and result.step < trial.total_steps:
             out = self.rungs.falls_out(len(trial.rung_accuracies))
             dropped = [] if out is None else [self.live[out].finish(Status.PRUNED)]
@@ -279,7 +274,7 @@ class SearchTrials(Producer):
         self.live.end(record)
         self.rungs.end(record.trial)
         self.context.devices.apply(record, None)
-        self.tally.apply(record)
+        self.compute.apply(record)
         self.finetuning.apply(record)
         if record.status in UNTRAINED:
             return

@@ -1,8 +1,13 @@
-"""`Trial`: one net from its first job to its record. `Parent`: what it may begin with. `Work`: what trainings take."""
+"""`Trial`: one net from its first job to its record; `LiveTrials`: those under way. `Parent`: what it may begin with.
+
+`Work`: what trainings take.
+"""
 
 from __future__ import annotations
 
 import statistics
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -75,7 +80,6 @@ class Trial:
     rung_accuracies: list[float] = field(default_factory=list)  # at each rung passed
     promoted: int = 0  # number of rungs that the scheduler promoted it from
     paused: bool = False  # whether it waits at the last of the rungs passed
-    retries: int = 0  # workers lost on it
     last_result: JobResult | None = None
     results_by_seed: dict[int, JobResult] = field(default_factory=dict)  # results at full budget
     weights: str = Weights.ALONE  # how it comes by them, one of `Weights`
@@ -175,6 +179,11 @@ class Trial:
         self.paused, self.started_at = True, event.started_at
         self.last_result = JobResult.from_fields(self.number, event.step, event.accuracy, event.result)
 
+    def ran(self, result: JobResult) -> None:
+        """Note when its first job began, by how a job ended; a lost worker does not say."""
+        if result.status != Status.LOST:
+            self.started_at = self.started_at or now(result.seconds)
+
     def promote(self) -> None:
         """Let it go on from the rung at which it is paused."""
         self.promoted, self.paused = len(self.rung_accuracies), False
@@ -206,7 +215,8 @@ class Trial:
         seeds, judged = self.accuracies, [r.how.get("judged", 0) for r in self.results_by_seed.values()]
         if judged and all(judged) and status == Status.OK:
             reached["runtime"] = reached["runtime"] | {"judged": sum(judged)}
-        known = [_mean([*seeds.values()], judged)] if seeds else self.rung_accuracies
+        of_each = judged if all(judged) else None  # images that a fold was judged on
+        known = [statistics.fmean(seeds.values(), of_each)] if seeds else self.rung_accuracies
         steps = self.rung_steps if self.kind == "search" else self.rung_steps[-1:]
         passed = enumerate(zip(steps, self.rung_accuracies, strict=False))
         own: dict[str, Any] = {
@@ -229,6 +239,59 @@ class Trial:
         return Record(trial=self.number, kind=self.kind, status=status, error=error, **fields)
 
 
-def _mean(scores: list[float], judged: list[int]) -> float:
-    """The mean of the scores of a net's trainings; of folds, each judged on so many images, over all of these."""
-    return statistics.fmean(scores, judged if all(judged) else None)
+class LiveTrials(dict[int, Trial]):
+    """Trials under way, by number.
+
+    States of a trial: proposed -> infeasible | duplicate | waiting; waiting (for its first job, or a further
+    seed) -> running; running -> waiting | paused (at a rung) | infeasible (measured over a limit, or a device does not
+    run it) | ok | error | nan | oom | timeout | lost (the third time); paused -> waiting (promoted) | pruned (at the
+    end).
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by_key: dict[str, Trial] = {}  # those that no other one may repeat, by what tells them apart
+        self.queue: deque[int] = deque()  # those to run before anything new: resumed ones, further seeds
+
+    def enqueue(self, trial: Trial) -> None:
+        """Take up a trial, to wait for a worker."""
+        self[trial.number] = trial
+        if not trial.is_finetuning:
+            self.by_key[trial.key] = trial
+        self.queue.append(trial.number)
+
+    def pause(self, event: Event) -> None:
+        """Pause a trial, if it is under way still."""
+        if trial := self.get(event.trial):
+            trial.pause(event)
+            self._leave_queue(event.trial)
+
+    def promote(self, number: int) -> None:
+        """Let a paused trial wait for a worker."""
+        if trial := self.get(number):
+            trial.promote()
+            self.queue.append(number)
+
+    def end(self, record: Record) -> None:
+        """Let go of a trial that has ended."""
+        self._leave_queue(record.trial)
+        self.pop(record.trial, None)
+        if record.status != Status.DUPLICATE:
+            self.by_key.pop(record.trial_key, None)
+
+    def _leave_queue(self, number: int) -> None:
+        if number in self.queue:
+            self.queue.remove(number)
+
+    @property
+    def all_paused(self) -> bool:
+        """Whether none of them runs or waits for a worker."""
+        return all(trial.paused for trial in self.values())
+
+    def next_queued(self, can_start: Callable[[Trial], bool] = lambda trial: True) -> Trial | None:
+        """Take the first trial that can start from the queue; None if none can."""
+        number = next((number for number in self.queue if can_start(self[number])), None)
+        if number is None:
+            return None
+        self.queue.remove(number)
+        return self[number]
