@@ -25,7 +25,7 @@ from ..archs.errors import InputError, check_choice, short_repr
 from ..archs.json_files import convert, parse_json
 from ..results.analysis.registry import ANALYSES
 from ..results.export.formats import FORMATS
-from ..results.latency.device_command import MODEL_FORMS
+from ..results.latency.setting import MODEL_FORMS
 from ..results.ranking.quantities import class_metrics, costs, label_metrics, quantity, static_costs
 from ..search.data.readers.registry import FORMS
 from ..search.strategies.registry import STRATEGIES

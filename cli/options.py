@@ -14,14 +14,14 @@ import typer
 
 from ..archs.errors import InputError, OperationError, short_repr
 from ..archs.files import disk_error
-from ..results.latency.device_command import TIMEOUT_SECONDS
+from ..results.latency.setting import TIMEOUT_SECONDS
 from ..results.ranking.objectives import Limits
 from ..results.ranking.quantities import static_costs
 from ..results.render.terminal import print_json, print_text
 from .values import Gpus
 
 if TYPE_CHECKING:
-    from ..results.latency.device_command import DeviceCommand
+    from ..results.latency.setting import DeviceCommand
     from ..search.data.dataset import DataConfig
     from ..search.run_config import RunConfig
     from ..search.training.recipe import Recipe
@@ -110,7 +110,7 @@ class DeviceOptions:
 
     def devices(self) -> tuple[DeviceCommand, ...]:
         """Raise InputError if a command, the format or the time is wrong."""
-        from ..results.latency.device_command import device_commands
+        from ..results.latency.setting import device_commands
 
         if not self.latency_command and (self.latency_format, self.latency_timeout) != ("onnx", TIMEOUT_SECONDS):
             raise InputError("latency-format and latency-timeout: are of a --latency-command; leave them out")

@@ -15,7 +15,7 @@ from .values import Amount, Costs
 
 if TYPE_CHECKING:
     from ..archs.timm_net import TimmNet
-    from ..results.latency.measurements import LatencySetting
+    from ..results.latency.setting import LatencySetting
     from ..results.ranking.metric import Metric
     from ..results.runs.weights_spec import WeightsSpec
     from ..search.known_nets import StartWith

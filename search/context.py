@@ -12,7 +12,7 @@ from typing import Any
 from ..archs import Cost, Genotype
 from ..archs.candidate import candidate_key
 from ..archs.timm_net import CountedCost, TimmNet
-from ..results.latency.measurements import LatencySetting
+from ..results.latency.setting import LatencySetting
 from ..results.ranking.quantities import cost_value
 from ..results.ranking.stats import resolution_of
 from ..spaces import FeasibleNets, Genes, Space

@@ -24,7 +24,7 @@ from typing import Any
 
 from ...archs.candidate import tuned_values
 from ...archs.errors import InputError
-from ..latency.measurements import Measurement
+from ..latency.measurement import Measurement
 from ..runs.nets import best_weights, trained_nets
 from ..runs.record import Record
 from ..runs.retrained import retrainings

@@ -10,12 +10,11 @@ from typing import Any
 from ...archs.cost import FORWARD_FACTOR, training_flops
 from ...archs.errors import InputError, check_choice, check_texts, short_repr
 from ...archs.genotype import FAMILIES
-from ..latency.device_command import is_number_of_device
 from ..runs.record import Record
 from ..runs.store import read_settings
 from .metric import Metric
 from .pareto import Bounds, above_chance, min_max, normalized_cost
-from .quantities import ACCURACY, Score, cost_value, costs, quantity, static_costs
+from .quantities import ACCURACY, Score, cost_value, costs, is_number_of_device, quantity, static_costs
 from .ranked_net import RankedNet
 
 

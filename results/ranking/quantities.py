@@ -7,14 +7,16 @@ NUMBER@DEVICE, and metrics of users' trainings have no entry: `quantity` makes o
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..latency.device_command import LATENCY, split_number
-
 ACCURACY = "accuracy"  # or the score of the run's other metric
+LATENCY = "latency_ms"  # of this machine, or what a bare number of a device is
 BALANCED = ("balanced_accuracy", "macro_f1")  # metrics to which each class counts the same
+DEVICE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,39}")
+NUMBER_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")  # of what a device measures
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,18 @@ def class_metrics() -> list[str]:
 def label_metrics() -> list[str]:
     """The names of the metrics that our trainer reports of pictures with several labels."""
     return [name for name, entry in metrics().items() if entry.label_chance]
+
+
+def split_number(objective: str) -> tuple[str, str]:
+    """The number and the device of an objective: "energy_mj@board" is ("energy_mj", "board"); "macs" has no device."""
+    number, _, device = objective.partition("@")
+    return number, device
+
+
+def is_number_of_device(objective: str) -> bool:
+    """Whether it is spelled NUMBER@DEVICE."""
+    number, at, device = objective.partition("@")
+    return bool(at and NUMBER_NAME.fullmatch(number) and DEVICE_NAME.fullmatch(device))
 
 
 def quantity(name: str) -> Quantity:
