@@ -22,6 +22,7 @@ from .values import Gpus
 
 if TYPE_CHECKING:
     from ..results.latency.setting import DeviceCommand
+    from ..results.runs.weights_spec import WeightsSpec
     from ..search.data.dataset import DataConfig
     from ..search.run_config import RunConfig
     from ..search.training.recipe import Recipe
@@ -74,6 +75,33 @@ class TrainingOptions:
     def _changed(self, recipe: Recipe) -> Recipe:
         recipe = recipe if self.epochs is None else recipe.with_epochs(self.epochs)
         return replace(recipe, compile=True) if self.compile_nets else recipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightsOptions:
+    """Trained weights to start from."""
+
+    weights: str
+    arch: str = ""
+    from_size: tuple[int, int] | None = None
+
+    def spec(self) -> WeightsSpec:
+        from ..results.runs.weights_spec import WeightsSpec
+
+        return WeightsSpec(self.weights, self.arch, self.from_size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartOptions(WeightsOptions):
+    """Trained weights that every net of a search begins with; "" are fresh ones."""
+
+    weights: str = ""
+
+    def start(self) -> WeightsSpec | None:
+        """None where nets begin with fresh ones."""
+        if not self.weights and (self.arch or self.from_size):
+            raise InputError("arch and from-size: say what the file of --from holds; give --from")
+        return self.spec() if self.weights else None
 
 
 @dataclass(frozen=True)
