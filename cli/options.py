@@ -15,8 +15,7 @@ import typer
 from ..archs.errors import InputError, OperationError, short_repr
 from ..archs.files import disk_error
 from ..results.latency.setting import TIMEOUT_SECONDS
-from ..results.ranking.objectives import Limits
-from ..results.ranking.quantities import static_costs
+from ..results.ranking.quantities import Limits, static_costs
 from ..results.render.terminal import print_json, print_text
 from .values import Gpus
 

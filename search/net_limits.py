@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from ..archs import Cost, Genotype
 from ..archs.timm_net import Net
-from ..results.ranking.objectives import Limits
-from ..results.ranking.quantities import split_number
+from ..results.ranking.quantities import Limits, split_number
 from .trials.devices import Devices
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FORMATS = {  # the file of this folder that writes it
     "package": "package",
     "onnx": "onnx",
-    "onnx-int8": "onnx",
+    "onnx-int8": "quantize",
     "onnx-fp16": "onnx",
     "pt2": "pt2",
     "pt2-bf16": "pt2",

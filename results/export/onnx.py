@@ -1,4 +1,4 @@
-"""`onnx`, `onnx-fp16` and `onnx-int8`: the net for onnxruntime and other runtimes.
+"""`onnx` and `onnx-fp16`: the net for onnxruntime and other runtimes; quantize.py has `onnx-int8`.
 
 Input `images`, output `logits`, both float32, any batch. Lower precisions are made from the float32 file.
 """
@@ -22,9 +22,8 @@ from torch.overrides import TorchFunctionMode
 
 from .export_net import ExportNet
 from .formats import Format
-from .quantize import quantize
 
-FILE, FP16_FILE, INT8_FILE = "model.onnx", "model.fp16.onnx", "model.int8.onnx"
+FILE, FP16_FILE = "model.onnx", "model.fp16.onnx"
 WEIGHTS_FILE = "model.onnx.data"
 OPSET = 18  # the lowest that torch's exporter writes without a conversion
 MAX_BYTES = 1_900_000_000  # a file of protobuf holds 2 GiB; a larger net's weights go to model.onnx.data
@@ -57,13 +56,6 @@ def write_fp16(net: ExportNet, folder: Path) -> dict[str, Any]:
     with float_file(net, folder) as source:
         onnx.save(convert_float_to_float16(onnx.load(source), keep_io_types=True), folder / FP16_FILE)
     return {}
-
-
-def write_int8(net: ExportNet, folder: Path) -> dict[str, Any]:
-    """Write model.int8.onnx; RuntimeError if torch cannot express the net in ONNX, or onnxruntime not quantize it."""
-    with float_file(net, folder) as source:
-        images = quantize(source, folder / INT8_FILE, net.calibration())
-    return {"calibrated_on": f"{images} {'training' if net.scoring else 'random'} images"}
 
 
 @contextmanager
@@ -170,13 +162,13 @@ def _name_the_batch(model: Any) -> None:
                 value.shape[axis] = SymbolicDim(str(side.value).replace(invented, "batch"))
 
 
-def _format(title: str, file: str, write: Write, what: str, exact: bool = False) -> Format:
+def onnx_format(title: str, file: str, write: Write, what: str, exact: bool = False) -> Format:
+    """A format of one ONNX file, which is loaded by onnxruntime."""
     files = {file: what} | ({WEIGHTS_FILE: "its weights, where they are too many for one file"} if exact else {})
     return Format(title, file, write, "onnx.md", files, ("onnx", "onnxscript", "onnxruntime"), exact)
 
 
 FORMATS = {
-    "onnx": _format("onnxruntime", FILE, write, "the net for onnxruntime and other runtimes", exact=True),
-    "onnx-fp16": _format("onnxruntime, float16", FP16_FILE, write_fp16, "the net in float16 for onnxruntime"),
-    "onnx-int8": _format("onnxruntime, int8", INT8_FILE, write_int8, "the net in int8 for onnxruntime"),
+    "onnx": onnx_format("onnxruntime", FILE, write, "the net for onnxruntime and other runtimes", exact=True),
+    "onnx-fp16": onnx_format("onnxruntime, float16", FP16_FILE, write_fp16, "the net in float16 for onnxruntime"),
 }

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 
 from ..ranking.metric import as_shown
 from ..ranking.pareto import pareto_ranks
 from ..ranking.stats import rank_correlation
-from ..render.tables import filled_columns, short
+from ..render.tables import short, text_table
 from ..render.terminal import plain
 from .measurement import Latency
 from .nets import TimedNet
@@ -60,8 +59,6 @@ def prediction_lines(pairs: Sequence[tuple[TimedNet, Latency]]) -> list[str]:
 def latency_table(rows: Sequence[dict[str, Any]], setting: Setting) -> RenderableType:
     """The rows as a table, with what must be said about them; numbers of a device beside latency have columns too."""
     numbers = dict.fromkeys(name for row in rows for name in row["numbers"])
-    title = describe_setting(setting, rows[0]["machine"])
-    table = Table(title=title, title_justify="left", header_style="bold", box=None)
     cells = [
         {
             "net": row["name"],
@@ -77,13 +74,7 @@ def latency_table(rows: Sequence[dict[str, Any]], setting: Setting) -> Renderabl
         }
         for row in rows
     ]
-    for name in (names := filled_columns(cells)):
-        if name == "net":
-            table.add_column(name, overflow="fold")
-        else:
-            table.add_column(name, justify="right", no_wrap=True)
-    for row in cells:
-        table.add_row(*(row[name] or "-" for name in names))
+    table = text_table(cells, left=("net",), title=describe_setting(setting, rows[0]["machine"]))
     notes, correlation = [], rank_correlation_macs(rows)
     if correlation is not None:
         notes.append(f"rank correlation of MACs and latency: {correlation:.2f} (Spearman, {len(rows)} nets)")

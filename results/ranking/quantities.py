@@ -1,4 +1,4 @@
-"""`Quantity`: a number of a net that fronts rank by, limits bound and tables show; `QUANTITIES` has all of them.
+"""`Quantity`: a number of a net that fronts rank by, `Limits` bound and tables show; `QUANTITIES` has all of them.
 
 Options, limits, columns, plots, checks and what is printed follow from the entries. Numbers of users' devices,
 NUMBER@DEVICE, and metrics of users' trainings have no entry: `quantity` makes one of their names.
@@ -150,6 +150,25 @@ def static_values(totals: Mapping[str, int]) -> dict[str, float]:
     """The costs in closed form of a net with these totals, by name, as far as they tell."""
     values = {name: cost_value(name, totals) for name in static_costs()}
     return {name: value for name, value in values.items() if value is not None}
+
+
+class Limits(dict[str, float]):
+    """The largest costs allowed, by name: in closed form, "latency_ms" or NUMBER@DEVICE."""
+
+    def broken(self, known: Mapping[str, Any]) -> dict[str, float]:
+        """By which share each limit is broken, of those that are, by costs or totals; an unknown cost breaks none."""
+        costs = {name: cost_value(name, known) or 0.0 for name in self}
+        return {name: costs[name] / most - 1 for name, most in self.items() if costs[name] > most}
+
+    @property
+    def static(self) -> Limits:
+        """Those on costs in closed form."""
+        return Limits({name: most for name, most in self.items() if name in static_costs()})
+
+    @property
+    def measured(self) -> Limits:
+        """Those on what is measured."""
+        return Limits({name: most for name, most in self.items() if name not in static_costs()})
 
 
 def short(number: float) -> str:

@@ -19,8 +19,8 @@ from ..runs.status import Status
 from ..runs.store import read_data_facts, read_events, read_records, read_settings
 from .front import ExtraResults, Leaderboard, rank_rows
 from .metric import run_metric
-from .objectives import Limits, RankingQuery
-from .quantities import ACCURACY, LATENCY, costs, is_number_of_device, split_number
+from .objectives import RankingQuery
+from .quantities import ACCURACY, LATENCY, Limits, costs, is_number_of_device, split_number
 from .verdict import RECOMMENDED, pick, recommended
 
 
@@ -34,7 +34,7 @@ def best_trial(folder: Path, how: str = RECOMMENDED) -> int:
 def leaderboard_of(folder: Path, query: RankingQuery | None = None) -> Leaderboard:
     """A run's leaderboard, on its own objectives by default, within its limits too; InputError if the run is broken."""
     query, records = query or RankingQuery(), read_records(folder)
-    limits = Limits.of_run(folder)
+    limits = limits_of(folder)
     tighter = {name: min(most, limits.get(name, most)) for name, most in query.limits.items()}
     objectives = query.objectives or (ACCURACY, *costs_of(folder)[:2])
     query = replace(query, objectives=objectives, limits=limits | tighter, metric=run_metric(folder))
@@ -125,3 +125,12 @@ def costs_of(folder: Path) -> tuple[str, ...]:
         if not (isinstance(cost, str) and is_number_of_device(cost)):
             check_choice("objective", cost, costs())
     return named
+
+
+def limits_of(folder: Path) -> Limits:
+    """The limits of a run; InputError if its run.json is broken."""
+    limits = read_settings(folder).get("settings", {}).get("limits") or {}
+    for name in limits:
+        if not is_number_of_device(name):
+            check_choice(f"{folder / 'run.json'}: limits", name, costs())
+    return Limits(limits)
