@@ -78,9 +78,9 @@ def nets_table(
     return NetsTable(title, columns)
 
 
-def filled_columns(cells: Sequence[Mapping[str, str | Text]]) -> list[str]:
-    """The columns in which some row has a value; of no rows none."""
-    return [name for name in cells[0] if any(row[name] for row in cells)] if cells else []
+def filled_columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The columns in which some row has a value, neither "" nor None; of no rows none."""
+    return [name for name in rows[0] if any(row[name] not in ("", None) for row in rows)] if rows else []
 
 
 def text_table(rows: Sequence[Mapping[str, str | Text]], left: Sequence[str] = (), title: str = "") -> Table:
