@@ -24,8 +24,9 @@ from machine import keep, options, shown, sized
 from rich.console import Console
 
 from alternas.archs import Genotype
-from alternas.results.ranking.objectives import Limits, own_flops, spent_on_evaluation
+from alternas.results.ranking.objectives import own_flops, spent_on_evaluation
 from alternas.results.ranking.pareto import hypervolume
+from alternas.results.ranking.quantities import Limits
 from alternas.results.runs.record import Record
 from alternas.results.runs.status import Status
 from alternas.search.data.dataset import DataConfig, DataSet

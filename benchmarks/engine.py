@@ -197,6 +197,7 @@ def _search(trials: int, epochs: float, members: list[Any] | None = None, data: 
     from rich.console import Console
 
     from alternas import spaces
+    from alternas.results.latency import nets
     from alternas.results.runs import store
     from alternas.search import run as loop
     from alternas.search.data.dataset import DataConfig
@@ -214,7 +215,7 @@ def _search(trials: int, epochs: float, members: list[Any] | None = None, data: 
             worked.append(time.process_time())
 
     store.Store.append = timed
-    loop.measure_front = lambda *front: None
+    nets.measure_front = lambda *front: None
     spaces.SPACES["listed"] = lambda size: _Listed(members or [])
     recipe = recipes.get("smoke").with_epochs(epochs)
     run = RunConfig(Resources(workers=WORKERS), Budget(baselines=0.0))

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from alternas.archs.cpus import usable_cpus
-from alternas.results.latency.measurements import cpu_name
+from alternas.results.latency.setting import cpu_name
 
 TINY = "--tiny" in sys.argv  # processes that a benchmark spawns have its arguments
 RESULTS = Path() if TINY else Path(__file__).parent / "results"

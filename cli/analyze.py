@@ -112,15 +112,9 @@ def latency(
     from ..results.render.terminal import Console, plain
 
     logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # it warns where there is no GPU
-    from ..results.latency.measurements import LatencySetting, latency_settings
-    from ..results.latency.nets import (
-        latency_rows,
-        latency_table,
-        measure_nets,
-        nets_of,
-        prediction_lines,
-        rank_correlation_macs,
-    )
+    from ..results.latency.nets import measure_nets, nets_of
+    from ..results.latency.setting import LatencySetting, latency_settings
+    from ..results.latency.table import latency_rows, latency_table, prediction_lines, rank_correlation_macs
 
     here = latency_settings(device, batch, dtype, compile_nets, graph, onnx, threads)
     settings = measuring.devices() or here

@@ -25,7 +25,7 @@ from ..archs.errors import InputError, check_choice, short_repr
 from ..archs.json_files import convert, parse_json
 from ..results.analysis.registry import ANALYSES
 from ..results.export.formats import FORMATS
-from ..results.latency.device_command import MODEL_FORMS
+from ..results.latency.setting import MODEL_FORMS
 from ..results.ranking.quantities import class_metrics, costs, label_metrics, quantity, static_costs
 from ..search.data.readers.registry import FORMS
 from ..search.strategies.registry import STRATEGIES
@@ -123,7 +123,7 @@ class Command:
     @property
     def examples(self) -> list[str]:
         """Lines for its help, which can be typed as they are."""
-        return _texts()[self.name]["examples"]
+        return texts()[self.name]["examples"]
 
 
 def command(
@@ -204,13 +204,14 @@ def _option(command: str, parameter: Parameter, kind: Any, positional: bool = Fa
 
 
 @cache
-def _texts() -> dict[str, dict[str, Any]]:
+def texts() -> dict[str, dict[str, Any]]:
+    """What help.toml says."""
     return tomllib.loads((Path(__file__).parent / "help.toml").read_text(encoding="utf-8"))
 
 
 def _help(command: str, name: str) -> str:
-    texts, cost = _texts(), name.removeprefix("max-").replace("-", "_")
-    found = texts.get(command, {}).get(name) or texts["all"].get(name) or texts["all"]["max-COST"]
+    known, cost = texts(), name.removeprefix("max-").replace("-", "_")
+    found = known.get(command, {}).get(name) or known["all"].get(name) or known["all"]["max-COST"]
     return found.format_map(LISTS | {"cost": quantity(cost).axis})
 
 

@@ -1,6 +1,6 @@
 """How help is laid out: what matters first, other options in groups, examples below; commands by what they are for.
 
-An option that no group names stands first, with those that most people type.
+The layout is in help.toml. An option that no group names stands first, with those that most people type.
 """
 
 from __future__ import annotations
@@ -12,34 +12,14 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ..results.ranking.quantities import static_costs
+from .command import texts
 
 FEW = 14  # options that need no groups
-FIRST = (  # of those that stand first, in this order; then the command's own
-    "data", "trials", "name", "image-size", "epochs", "max-macs", "objective", "strategy", "supernet",
-    "max-hours", "config", "help-all",
-)  # fmt: skip
+LAYOUT = texts()["layout"]
+FIRST: list[str] = LAYOUT["first"]
 LIMITS = [name for cost in static_costs() if (name := f"max-{cost.replace('_', '-')}") not in FIRST]
-GROUPS = {
-    "Nets": (*LIMITS, "start-with", "with", "nets", "weights-dir", "from", "arch", "from-size"),
-    "Strategy": ("scheduler", "rungs", "eta", "repeats", "folds", "alone", "polish", "seed"),
-    "Objective": ("metric", "min-accuracy", "minimize", "chance"),
-    "Device": (
-        "max-latency-ms", "latency", "latency-command", "latency-format", "latency-timeout",
-    ),
-    "Data": ("loader", "skip-broken", "group-by", "download"),
-    "Training": ("recipe", "trainer", "tune", "compile"),
-    "How long": ("patience", "baselines", "trial-minutes", "max-train-flops"),
-    "Where": (
-        "workers", "cpus-per-trial", "gpus-per-trial", "address", "track",
-    ),
-    "Output": ("json", "help"),
-}  # fmt: skip
-SECTIONS = {
-    "Search": ("search", "data", "recipes", "spaces", "archs", "cost", "doctor"),
-    "Read": ("runs", "front", "leaderboard", "compare", "show", "report", "explain", "latency", "dashboard", "track"),
-    "After the search": ("export", "retrain", "train", "finetune", "buildup", "few-shot"),
-    "Compare": ("study", "studies", "bench"),
-}
+GROUPS: dict[str, list[str]] = LAYOUT["groups"] | {"Nets": [*LIMITS, *LAYOUT["groups"]["Nets"]]}
+SECTIONS: dict[str, list[str]] = LAYOUT["sections"]
 ALL = "help_all"  # the option of a command whose help shows ten options, unless it is given
 BRIEF = 46  # letters of an option's help in a list of few
 UNBROKEN = "\u2011"  # a hyphen that no line ends behind

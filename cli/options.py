@@ -14,14 +14,14 @@ import typer
 
 from ..archs.errors import InputError, OperationError, short_repr
 from ..archs.files import disk_error
-from ..results.latency.device_command import TIMEOUT_SECONDS
-from ..results.ranking.objectives import Limits
-from ..results.ranking.quantities import static_costs
+from ..results.latency.setting import TIMEOUT_SECONDS
+from ..results.ranking.quantities import Limits, static_costs
 from ..results.render.terminal import print_json, print_text
 from .values import Gpus
 
 if TYPE_CHECKING:
-    from ..results.latency.device_command import DeviceCommand
+    from ..results.latency.setting import DeviceCommand
+    from ..results.runs.weights_spec import WeightsSpec
     from ..search.data.dataset import DataConfig
     from ..search.run_config import RunConfig
     from ..search.training.recipe import Recipe
@@ -76,6 +76,33 @@ class TrainingOptions:
         return replace(recipe, compile=True) if self.compile_nets else recipe
 
 
+@dataclass(frozen=True, kw_only=True)
+class WeightsOptions:
+    """Trained weights to start from."""
+
+    weights: str
+    arch: str = ""
+    from_size: tuple[int, int] | None = None
+
+    def spec(self) -> WeightsSpec:
+        from ..results.runs.weights_spec import WeightsSpec
+
+        return WeightsSpec(self.weights, self.arch, self.from_size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartOptions(WeightsOptions):
+    """Trained weights that every net of a search begins with; "" are fresh ones."""
+
+    weights: str = ""
+
+    def start(self) -> WeightsSpec | None:
+        """None where nets begin with fresh ones."""
+        if not self.weights and (self.arch or self.from_size):
+            raise InputError("arch and from-size: say what the file of --from holds; give --from")
+        return self.spec() if self.weights else None
+
+
 @dataclass(frozen=True)
 class RunOptions:
     """How nets are trained on workers: where, for how long, and what is written; the next session may do otherwise."""
@@ -110,7 +137,7 @@ class DeviceOptions:
 
     def devices(self) -> tuple[DeviceCommand, ...]:
         """Raise InputError if a command, the format or the time is wrong."""
-        from ..results.latency.device_command import device_commands
+        from ..results.latency.setting import device_commands
 
         if not self.latency_command and (self.latency_format, self.latency_timeout) != ("onnx", TIMEOUT_SECONDS):
             raise InputError("latency-format and latency-timeout: are of a --latency-command; leave them out")

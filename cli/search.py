@@ -10,14 +10,13 @@ from ..archs.errors import InputError
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
 from ..search.data.readers.registry import DEFAULT
 from .command import command
-from .options import DeviceOptions, ImageOptions, LimitOptions, RunOptions, TrainingOptions, console_for
+from .options import DeviceOptions, ImageOptions, LimitOptions, RunOptions, StartOptions, TrainingOptions, console_for
 from .values import Amount, Costs
 
 if TYPE_CHECKING:
     from ..archs.timm_net import TimmNet
-    from ..results.latency.measurements import LatencySetting
+    from ..results.latency.setting import LatencySetting
     from ..results.ranking.metric import Metric
-    from ..results.runs.weights_spec import WeightsSpec
     from ..search.known_nets import StartWith
     from ..search.spec import ProbeSpec, SearchSpec, Supernet
     from ..search.training.trainer_file import TrainerFile
@@ -85,23 +84,6 @@ class ProbeOptions:
         return ProbeSpec(*files_as_names(self.nets or (), self.weights_dir))
 
 
-@dataclass(frozen=True)
-class StartOptions:
-    """Trained weights that every net begins with."""
-
-    weights: str = ""
-    arch: str = ""
-    from_size: tuple[int, int] | None = None
-
-    def spec(self) -> WeightsSpec | None:
-        """None where nets begin with fresh ones."""
-        from ..results.runs.weights_spec import WeightsSpec
-
-        if not self.weights and (self.arch or self.from_size):
-            raise InputError("arch and from-size: say what the file of --from holds; give --from")
-        return WeightsSpec(self.weights, self.arch, self.from_size) if self.weights else None
-
-
 @command(resumes=True, then=run_search)
 def search(
     space: str = "all",
@@ -155,7 +137,7 @@ def search(
         strategy=strategy, scheduler=scheduler, rungs=rungs or RUNGS, eta=eta, supernet=supernet, tune=genes,
         costs=objective, limits=limits.limits(), metric=ranking.of(bool(file), several_labels),
         latency=latency, devices=measuring.devices(), trainer=file,
-        start_with=start_with, references=with_nets or (), pretrained=start.spec(), probe=probe.of(space, trials),
+        start_with=start_with, references=with_nets or (), pretrained=start.start(), probe=probe.of(space, trials),
         **{field: given for field, given in if_given.items() if given is not None},
     )  # fmt: skip
 

@@ -16,6 +16,7 @@ from .options import (
     LimitOptions,
     RunOptions,
     TrainingOptions,
+    WeightsOptions,
     console_for,
     print_result,
     run_and_trial_of,
@@ -31,20 +32,6 @@ if TYPE_CHECKING:
     from ..search.spec import SearchSpec
 
 MAX_SWAPS = 32  # nets of a build-up: more than ResNet-152 has places for
-
-
-@dataclass(frozen=True, kw_only=True)
-class WeightsOptions:
-    """Trained weights to start from."""
-
-    weights: str
-    arch: str = ""
-    from_size: tuple[int, int] | None = None
-
-    def spec(self) -> WeightsSpec:
-        from ..results.runs.weights_spec import WeightsSpec
-
-        return WeightsSpec(self.weights, self.arch, self.from_size)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,11 +18,10 @@ from ..archs import Genotype
 from ..archs.cost import MIN_COST
 from ..archs.errors import InputError, is_whole, short_repr
 from ..archs.timm_net import TIMM, TimmNet
-from ..results.latency.device_command import LATENCY, is_number_of_device
-from ..results.ranking.quantities import ACCURACY
+from ..results.ranking.quantities import ACCURACY, LATENCY, is_number_of_device
 
 if TYPE_CHECKING:
-    from ..results.latency.measurements import LatencySetting
+    from ..results.latency.setting import LatencySetting
     from ..search.known_nets import StartWith
     from ..search.spec import Supernet
 
@@ -123,7 +122,7 @@ def latency_limits(option: str, value: Any) -> Mapping[str, float]:
 
 def latency_setting(option: str, value: Any) -> LatencySetting:
     """How latency is measured: "cuda/32/float16"; parts left out are those of `LatencySetting`."""
-    from ..results.latency.measurements import LatencySetting
+    from ..results.latency.setting import LatencySetting
 
     if isinstance(value, LatencySetting):
         return value

@@ -12,10 +12,8 @@ from typing import Any
 from ..archs import Cost, Genotype
 from ..archs.candidate import candidate_key
 from ..archs.timm_net import CountedCost, Net, TimmNet
-from ..results.latency.device_command import split_number
-from ..results.latency.measurements import LatencySetting
-from ..results.ranking.objectives import Limits
-from ..results.ranking.quantities import cost_value
+from ..results.latency.setting import LatencySetting
+from ..results.ranking.quantities import Limits, cost_value, split_number
 from ..results.ranking.stats import resolution_of
 from ..spaces import FeasibleNets, Genes, Space
 from .data.dataset import DataSet

@@ -17,9 +17,8 @@ from typing import Protocol
 from rich.console import Console
 
 from ..archs.errors import OperationError
-from ..results.latency.device_command import LATENCY, Setting
-from ..results.latency.front import measure_front
-from ..results.latency.measurements import LatencySetting
+from ..results.latency.setting import LatencySetting, Setting
+from ..results.ranking.quantities import LATENCY
 from ..results.runs.store import Store, locked, run_folder
 from .context import SearchContext
 from .data.dataset import DataSet
@@ -227,6 +226,8 @@ def run_loop(driver: Driver, executor: Executor, view: ProgressView, seconds: fl
 
 def _measure_front(settings: SearchSpec, folder: Path, devices: Devices = Devices()) -> None:  # noqa: B008 - empty
     """Measure the front for other costs, or, in a search that measures nothing, its time on this machine."""
+    from ..results.latency.nets import measure_front  # torch
+
     asked: dict[Setting, list[str]] = {
         settings.setting_of(name): numbers
         for name, numbers in settings.numbers_by_device(settings.measured_at_end).items()

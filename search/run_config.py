@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from ..archs.errors import InputError, check_count
-from ..results.latency.device_command import TIMEOUT_SECONDS
+from ..results.latency.setting import TIMEOUT_SECONDS
 from .engine.resources import Resources
 
 

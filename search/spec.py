@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..archs.errors import InputError, check_choice, check_count, short_repr
 from ..archs.timm_net import CountedCost, TimmNet
-from ..results.latency.device_command import UNNAMED, DeviceCommand, Setting, is_number_of_device, split_number
-from ..results.latency.measurements import LatencySetting
+from ..results.latency.setting import UNNAMED, DeviceCommand, LatencySetting, Setting
 from ..results.ranking.metric import Metric
-from ..results.ranking.objectives import Limits
-from ..results.ranking.quantities import LATENCY, static_costs, static_values
+from ..results.ranking.quantities import LATENCY, Limits, is_number_of_device, split_number, static_costs, static_values
 from ..spaces import Gene
 from .data.dataset import DataConfig
 from .data.readers.registry import DEFAULT

@@ -122,7 +122,7 @@ def alternas(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 @pytest.fixture
 def fake_pool(monkeypatch: pytest.MonkeyPatch) -> type[FakePool]:
     """Stands in for the pool of every command that is run here; no front is measured."""
-    monkeypatch.setattr("alternas.search.run.measure_front", lambda *_: None)
+    monkeypatch.setattr("alternas.results.latency.nets.measure_front", lambda *_: None)
     monkeypatch.setattr(pool, "Pool", FakePool)
     monkeypatch.setattr(FakePool, "fate_of_all", staticmethod(lambda job: None))
     monkeypatch.setattr(FakePool, "jobs_of_all", [])

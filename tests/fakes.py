@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from alternas.archs import Genotype, static_cost
 from alternas.archs.timm_net import Net
-from alternas.results.latency.device_command import DeviceCommand
+from alternas.results.latency.setting import DeviceCommand
 from alternas.results.runs.events import Line
 from alternas.search import run
 from alternas.search.data.dataset import DataConfig

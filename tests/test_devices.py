@@ -23,21 +23,13 @@ from alternas.cli.options import LimitOptions
 from alternas.cli.values import costs, latency_limits
 from alternas.results.latency import on_device as module
 from alternas.results.latency import on_this_machine
-from alternas.results.latency.device_command import (
-    DeviceCommand,
-    DeviceError,
-    Latency,
-    device_commands,
-    measured_on,
-    read_numbers,
-)
-from alternas.results.latency.front import measure_front
-from alternas.results.latency.kept import read_latencies
-from alternas.results.latency.measurements import SHORT
-from alternas.results.latency.nets import latency_rows, latency_table, measure_nets, nets_of
-from alternas.results.latency.on_device import measure_on
+from alternas.results.latency.measurement import DeviceError, Latency, measured_on
+from alternas.results.latency.nets import measure_front, measure_nets, nets_of
+from alternas.results.latency.on_device import measure_on, read_numbers
+from alternas.results.latency.setting import SHORT, DeviceCommand, device_commands
+from alternas.results.latency.table import latency_rows, latency_table
 from alternas.results.ranking.objectives import RankingQuery
-from alternas.results.ranking.run_leaderboard import leaderboard_of
+from alternas.results.ranking.run_leaderboard import leaderboard_of, read_latencies
 from alternas.results.render.board import print_front
 from alternas.results.runs.status import Status
 from alternas.results.runs.store import read_records

@@ -12,7 +12,7 @@ import pytest
 
 from alternas.archs import Genotype
 from alternas.archs.timm_net import TimmNet
-from alternas.results.latency.device_command import device_commands
+from alternas.results.latency.setting import device_commands
 from alternas.search.run_config import Budget
 from alternas.search.training.job import JobResult, LatencyJob, TrainJob
 from alternas.search.trials.forecast import Forecast

@@ -15,15 +15,14 @@ import pytest
 from rich.console import Console
 
 from alternas.archs import InputError, static_cost, zoo
-from alternas.results.latency.kept import read_latencies
-from alternas.results.latency.measurements import latencies_of
+from alternas.results.latency.measurement import latencies_of
 from alternas.results.ranking.front import ExtraResults, leaderboard, rank_rows
 from alternas.results.ranking.metric import Metric
 from alternas.results.ranking.noise import noise_of
 from alternas.results.ranking.objectives import RankingQuery, parse_objectives, train_flops, train_seconds
 from alternas.results.ranking.ranked_net import RankedNet
 from alternas.results.ranking.remarks import budget_order_lines
-from alternas.results.ranking.run_leaderboard import leaderboard_of
+from alternas.results.ranking.run_leaderboard import leaderboard_of, read_latencies
 from alternas.results.ranking.verdict import pick
 from alternas.results.render.board import board_drawing, summary_lines
 from alternas.results.render.tables import nets_table
@@ -264,7 +263,7 @@ def _line(key: Any, ms: Any, **setting: Any) -> dict[str, Any]:
 
 
 def _measured(key: str, ms: float) -> Any:
-    from alternas.results.latency.measurements import Measurement
+    from alternas.results.latency.measurement import Measurement
 
     return Measurement(key, ms, 0.1, "cpu")
 

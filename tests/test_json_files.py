@@ -15,9 +15,9 @@ from test_store import record
 from alternas.archs import Genotype, InputError, static_cost, zoo
 from alternas.archs.json_files import convert, parse_json, parse_line, read_json
 from alternas.results.analysis_tools.index import read_index
-from alternas.results.latency.kept import measured_event
 from alternas.results.ranking.metric import run_metric
 from alternas.results.runs.bank_progress import read_progress
+from alternas.results.runs.events import measured_event
 from alternas.results.runs.record import Record
 from alternas.results.runs.status import RECORDED
 from alternas.results.runs.store import Store, read_data_facts, read_records, read_settings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ from sklearn.metrics import average_precision_score, log_loss, roc_auc_score
 from torch import nn
 
 from alternas.archs import InputError, zoo
-from alternas.results.export import onnx, package
+from alternas.results.export.formats import format_of
 from alternas.results.metrics import label_scores
 from alternas.results.ranking.metric import floor_name, parse_metric, score_range
 from alternas.search.data.dataset import DataConfig, DataSet
@@ -272,15 +273,16 @@ def test_data_shows_labels(folder: Path, data: DataSet, alternas: Any) -> None:
 
 def test_the_lines_of_a_card_name_all_labels_above_one_half() -> None:
     logits, found = np.array([[2.0, -1.0, 0.5], [-1.0, -3.0, -0.1]]), []
-    for line, given in (
-        (package.SEVERAL, {"logits": torch.from_numpy(logits), "model": SimpleNamespace(classes=lambda: COLOURS)}),
-        (onnx.SEVERAL, {"logits": logits, "known": {"classes": COLOURS}}),
+    facts = {"several_labels": True, "formats": {"onnx": {"opset": 18}}}
+    for name, given in (
+        ("package", {"logits": torch.from_numpy(logits), "model": SimpleNamespace(classes=lambda: COLOURS)}),
+        ("onnx", {"logits": logits, "known": {"classes": COLOURS}}),
+        ("openvino", {"logits": logits, "known": {"classes": COLOURS}}),
     ):
+        (line,) = re.findall(r"^labels = .*", format_of(name).usage(facts), re.MULTILINE)
         exec(line, given)
         found.append(given["labels"])
-    assert found == [[["red", "blue"], []]] * 2
-    assert onnx.SEVERAL in onnx.labelled(onnx.USAGE, {"several_labels": True})
-    assert onnx.CLASS in onnx.labelled(onnx.USAGE, {})
+    assert found == [[["red", "blue"], []]] * 3
 
 
 @pytest.mark.slow

@@ -22,21 +22,13 @@ from torch import nn
 from alternas.archs import InputError, build, static_cost, zoo
 from alternas.results.latency import nets as measured_nets
 from alternas.results.latency import on_this_machine as measuring
-from alternas.results.latency.device_command import DeviceError, Latency, device_commands
-from alternas.results.latency.front import measure_front
-from alternas.results.latency.kept import read_latencies
-from alternas.results.latency.measurements import SHORT, Effort, LatencySetting, latencies_of, latency_settings
-from alternas.results.latency.nets import (
-    TimedNet,
-    describe_setting,
-    latency_rows,
-    latency_table,
-    measure_nets,
-    nets_of,
-    rank_correlation_macs,
-)
+from alternas.results.latency.measurement import DeviceError, Latency, latencies_of
+from alternas.results.latency.nets import TimedNet, measure_front, measure_nets, nets_of
 from alternas.results.latency.on_device import measure_on
 from alternas.results.latency.on_this_machine import measure, median_interval, session_of
+from alternas.results.latency.setting import SHORT, Effort, LatencySetting, device_commands, latency_settings
+from alternas.results.latency.table import describe_setting, latency_rows, latency_table, rank_correlation_macs
+from alternas.results.ranking.run_leaderboard import read_latencies
 from alternas.results.runs.status import Status
 from alternas.results.runs.store import locked, read_events
 from runs import made_run, net_row
@@ -261,7 +253,7 @@ def test_the_front_is_measured_once(run: Path, monkeypatch: pytest.MonkeyPatch, 
     log = run / "records.jsonl"
     lines = log.read_bytes().splitlines(keepends=True)
     log.write_bytes(b"".join(line for line in lines if not line.startswith(b'{"event"')))
-    monkeypatch.setattr("alternas.results.latency.front.MAX_SECONDS", 0.0)
+    monkeypatch.setattr("alternas.results.latency.nets.MAX_SECONDS", 0.0)
     measure_front(run, "macs", here)
     assert asked[3:] == ["trial 0 cpu"], "the cheapest, then the time is over"
 

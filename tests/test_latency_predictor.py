@@ -12,8 +12,8 @@ import pytest
 from scipy.stats import spearmanr
 
 from alternas.archs import Cost, Genotype, static_cost, zoo
-from alternas.results.latency.nets import prediction_lines
 from alternas.results.latency.predictor import MIN_NETS, PRIOR_RATES, LatencyPredictor, demands
+from alternas.results.latency.table import prediction_lines
 
 NETS = Path(__file__).parent.parent / "benchmarks" / "results" / "latency_predictor_nets.jsonl"
 

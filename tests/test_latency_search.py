@@ -17,10 +17,9 @@ from alternas.archs import Genotype, InputError
 from alternas.archs.errors import OperationError
 from alternas.archs.timm_net import TimmNet
 from alternas.cli import app as cli
-from alternas.results.latency.kept import measured_event, read_latencies
-from alternas.results.latency.measurements import LatencySetting
-from alternas.results.ranking.run_leaderboard import leaderboard_of
-from alternas.results.runs.events import Event
+from alternas.results.latency.setting import LatencySetting
+from alternas.results.ranking.run_leaderboard import leaderboard_of, read_latencies
+from alternas.results.runs.events import Event, measured_event
 from alternas.results.runs.store import read_log, read_records
 from alternas.search.training.job import Job, JobResult, LatencyJob
 from alternas.search.trials.devices import MIN_NETS, SLACK, Device

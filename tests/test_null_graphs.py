@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from alternas.archs import static_cost
-from alternas.results.latency.measurements import SHORT, LatencySetting
 from alternas.results.latency.on_this_machine import measure
+from alternas.results.latency.setting import SHORT, LatencySetting
 from alternas.search.engine.cards import use_share
 from alternas.search.engine.worker import Worker
 from alternas.search.training.cuda_graph import GraphedFunction

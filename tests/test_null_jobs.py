@@ -12,7 +12,7 @@ import torch
 from alternas.archs import Genotype, Stage, Stem
 from alternas.results.analysis.registry import ANALYSES, analyse
 from alternas.results.analysis_tools.inputs import AnalysisInput, AnalysisResult, Images
-from alternas.results.latency.measurements import LatencySetting
+from alternas.results.latency.setting import LatencySetting
 from alternas.search.engine.doctor_gpu_checks import noise
 from alternas.search.engine.worker import Worker
 from alternas.search.training.bank_jobs import EvaluateJob, SupernetJob

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from alternas.archs import Genotype, InputError
-from alternas.results.ranking.objectives import Limits
+from alternas.results.ranking.quantities import Limits
 from alternas.search.run import conclude
 from alternas.search.run_config import Budget, RunConfig
 from alternas.search.training.job import JobResult, TrainJob

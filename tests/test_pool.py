@@ -11,7 +11,7 @@ import pytest
 from ray._private import utils
 
 from alternas.archs import InputError
-from alternas.results.latency.measurements import LatencySetting
+from alternas.results.latency.setting import LatencySetting
 from alternas.search.engine import connection
 from alternas.search.engine.resources import Resources, check_alone, resolve_gpus, threads_of, worker_slots
 

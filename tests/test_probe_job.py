@@ -18,8 +18,7 @@ from alternas.archs.timm.models import create
 from alternas.archs.timm.weights_files import NetWeights
 from alternas.archs.timm_net import CutNet, net_cost, picture_moments
 from alternas.archs.weights import fill
-from alternas.results.ranking.objectives import Limits
-from alternas.results.ranking.quantities import QUANTITIES, Quantity
+from alternas.results.ranking.quantities import QUANTITIES, Limits, Quantity
 from alternas.results.runs.status import Status
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load

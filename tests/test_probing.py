@@ -16,7 +16,7 @@ from alternas.archs.timm_net import CountedCost, CutNet, net_from_dict
 from alternas.results.ranking.front import leaderboard
 from alternas.results.ranking.metric import Metric
 from alternas.results.ranking.noise import noise_of
-from alternas.results.ranking.objectives import Limits
+from alternas.results.ranking.quantities import Limits
 from alternas.results.ranking.remarks import budget_lines, budget_order_lines, rising_lines
 from alternas.results.runs.record import versions
 from alternas.results.runs.status import Status

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 from contextlib import closing
@@ -39,6 +40,14 @@ def test_a_record_is_on_disk_before_it_counts(tmp_path: Path, monkeypatch: pytes
     store.append(record(0))
     store.close()
     assert synced == [0]
+
+
+def test_the_garbage_collector_leaves_what_an_open_run_has_read(tmp_path: Path) -> None:
+    before = gc.get_freeze_count()
+    with closing(Store(tmp_path)):
+        assert gc.get_freeze_count() > before
+        assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
 
 
 def test_every_tear_of_the_last_line_is_survived(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 from alternas.results import load_run
-from alternas.results.latency.measurements import Measurement
+from alternas.results.latency.measurement import Measurement
 from alternas.results.ranking.chance import above_chance
 from alternas.results.ranking.front import ExtraResults, Leaderboard, rank_rows
 from alternas.results.ranking.metric import Metric

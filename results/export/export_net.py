@@ -47,10 +47,6 @@ class ExportNet:
         mean, std = (torch.tensor(self.facts[name]).view(1, -1, 1, 1) for name in ("mean", "std"))
         return (torch.from_numpy(images_NCHW).float() - mean) / std
 
-    def calibration(self) -> np.ndarray:
-        """Normalised training images for calibration; without data the images of the check."""
-        return self.normalised(self.scoring.train_NCHW if self.scoring else self.images_NCHW).numpy()
-
     def traced(self, network: nn.Module) -> ExportedProgram:
         """Trace a module that takes the net's images by torch.export."""
         two_BCHW = self.normalised(self.images_NCHW)[:2]  # one image would be taken for a net of one image

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FORMATS = {  # the file of this folder that writes it
     "package": "package",
     "onnx": "onnx",
-    "onnx-int8": "onnx",
+    "onnx-int8": "quantize",
     "onnx-fp16": "onnx",
     "pt2": "pt2",
     "pt2-bf16": "pt2",
@@ -39,11 +39,27 @@ class Format:
     file: str  # its main file
     # writes its files to a folder and returns what is known of them; "weights" is the name of a second one
     write: Callable[[ExportNet, Path], dict[str, Any]]
-    usage: Callable[[Mapping[str, Any]], str]  # how to load it, in Markdown, for a net of these facts
+    prose: str  # the file of prose/ that says how to load it
     files: Mapping[str, str]  # what each of its files is, by name
     requires: tuple[str, ...] = ()  # packages that must be installed
     exact: bool = True  # whether its logits must be the net's; those of a lower precision are compared by their answers
     extra: str = "export"  # of alternas, which installs what it requires
+
+    def usage(self, facts: Mapping[str, Any]) -> str:
+        """How to load it, in Markdown, for a net of these facts."""
+        return prose(self.prose, file=self.file, facts=facts)
+
+
+def prose(name: str, **values: Any) -> str:
+    """The text of a file of prose/, a template of Jinja, with these values put in."""
+    from jinja2 import Environment, StrictUndefined
+
+    from ..ranking.stats import MeanCI, mean_ci_text
+    from ..render.terminal import markdown_text
+
+    page = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined)
+    page.filters |= {"md": markdown_text, "mean": lambda over: mean_ci_text(MeanCI(**over)), "repr": repr}
+    return page.from_string((Path(__file__).parent / "prose" / name).read_text(encoding="utf-8")).render(values)
 
 
 def format_of(name: str) -> Format:

@@ -1,4 +1,4 @@
-"""`onnx`, `onnx-fp16` and `onnx-int8`: the net for onnxruntime and other runtimes.
+"""`onnx` and `onnx-fp16`: the net for onnxruntime and other runtimes; quantize.py has `onnx-int8`.
 
 Input `images`, output `logits`, both float32, any batch. Lower precisions are made from the float32 file.
 """
@@ -22,50 +22,14 @@ from torch.overrides import TorchFunctionMode
 
 from .export_net import ExportNet
 from .formats import Format
-from .quantize import quantize
 
-FILE, FP16_FILE, INT8_FILE = "model.onnx", "model.fp16.onnx", "model.int8.onnx"
+FILE, FP16_FILE = "model.onnx", "model.fp16.onnx"
 WEIGHTS_FILE = "model.onnx.data"
 OPSET = 18  # the lowest that torch's exporter writes without a conversion
 MAX_BYTES = 1_900_000_000  # a file of protobuf holds 2 GiB; a larger net's weights go to model.onnx.data
 Write = Callable[[ExportNet, Path], dict[str, Any]]
 # In the file's own metadata, as JSON.
 METADATA = ("name", "classes", "mean", "std", "image_size", "in_chans", "levels")
-CLASS = 'labels = [known["classes"][i] for i in logits.argmax(1)]'
-SEVERAL = 'labels = [[known["classes"][k] for k in row.nonzero()[0]] for row in logits > 0]  # sigmoid above 1/2'
-ABOUT = f"""\
-`{FILE}` (opset {OPSET}) takes `images`, normalised, float32, of the one size and in a batch of any number, and \
-gives `logits`. Its metadata hold classes, mean and standard deviation as JSON. Needs onnxruntime, not torch.
-"""
-ABOUT_FP16 = f"""\
-`{FP16_FILE}` is the net in float16, half as large, for GPUs and NPUs; input and output are float32, as of \
-`model.onnx`. onnxruntime's CPU runs it in float32, with conversions between: correct, and slower.
-"""
-ABOUT_INT8 = f"""\
-`{INT8_FILE}` is the net with int8 weights (a scale for each channel) and activations of 8 bits, which take their \
-ranges from training images. Attention's products, normalisation and softmax are in float32. Input and output are \
-float32, as of `model.onnx`. It is faster where the CPU multiplies int8 (AVX-512 VNNI, AVX-VNNI, Arm's dot product) \
-and the net is not tiny; on x86 without them products may saturate, and its accuracy is to be measured there.
-"""
-USAGE = """
-```python
-import json
-
-import numpy as np
-import onnxruntime
-
-session = onnxruntime.InferenceSession("FILE", providers=["CPUExecutionProvider"])
-known = {name: json.loads(text) for name, text in session.get_modelmeta().custom_metadata_map.items()}
-mean, std = (np.array(known[name], np.float32).reshape(1, -1, 1, 1) for name in ("mean", "std"))
-(logits,) = session.run(["logits"], {"images": (np.asarray(images, np.float32) - mean) / std})
-LABELS
-```
-"""
-
-
-def labelled(usage: str, facts: Mapping[str, Any]) -> str:
-    """The usage with its LABELS: the likeliest class, or all labels that a sigmoid gives more than one half."""
-    return usage.replace("LABELS", SEVERAL if facts.get("several_labels") else CLASS)
 
 
 def write(net: ExportNet, folder: Path) -> dict[str, Any]:
@@ -92,13 +56,6 @@ def write_fp16(net: ExportNet, folder: Path) -> dict[str, Any]:
     with float_file(net, folder) as source:
         onnx.save(convert_float_to_float16(onnx.load(source), keep_io_types=True), folder / FP16_FILE)
     return {}
-
-
-def write_int8(net: ExportNet, folder: Path) -> dict[str, Any]:
-    """Write model.int8.onnx; RuntimeError if torch cannot express the net in ONNX, or onnxruntime not quantize it."""
-    with float_file(net, folder) as source:
-        images = quantize(source, folder / INT8_FILE, net.calibration())
-    return {"calibrated_on": f"{images} {'training' if net.scoring else 'random'} images"}
 
 
 @contextmanager
@@ -205,18 +162,13 @@ def _name_the_batch(model: Any) -> None:
                 value.shape[axis] = SymbolicDim(str(side.value).replace(invented, "batch"))
 
 
-def _format(title: str, file: str, write: Write, about: str, what: str, exact: bool = False) -> Format:
-    def usage(facts: Mapping[str, Any]) -> str:
-        return about + labelled(USAGE.replace("FILE", file), facts)
-
+def onnx_format(title: str, file: str, write: Write, what: str, exact: bool = False) -> Format:
+    """A format of one ONNX file, which is loaded by onnxruntime."""
     files = {file: what} | ({WEIGHTS_FILE: "its weights, where they are too many for one file"} if exact else {})
-    return Format(title, file, write, usage, files, ("onnx", "onnxscript", "onnxruntime"), exact)
+    return Format(title, file, write, "onnx.md", files, ("onnx", "onnxscript", "onnxruntime"), exact)
 
 
 FORMATS = {
-    "onnx": _format("onnxruntime", FILE, write, ABOUT, "the net for onnxruntime and other runtimes", exact=True),
-    "onnx-fp16": _format(
-        "onnxruntime, float16", FP16_FILE, write_fp16, ABOUT_FP16, "the net in float16 for onnxruntime"
-    ),
-    "onnx-int8": _format("onnxruntime, int8", INT8_FILE, write_int8, ABOUT_INT8, "the net in int8 for onnxruntime"),
+    "onnx": onnx_format("onnxruntime", FILE, write, "the net for onnxruntime and other runtimes", exact=True),
+    "onnx-fp16": onnx_format("onnxruntime, float16", FP16_FILE, write_fp16, "the net in float16 for onnxruntime"),
 }

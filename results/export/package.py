@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,24 +12,6 @@ from .formats import Format
 from .source import source_of
 
 FILE = "model.py"
-CLASS = "labels = [model.classes()[i] for i in logits.argmax(1)]"
-SEVERAL = "labels = [[model.classes()[k] for k in row.nonzero().flatten()] for row in logits.sigmoid() > 0.5]"
-USAGE = f"""\
-`model.py` holds the net's code in one file. It needs torch and safetensors, and timm only where its imports say so. \
-With this folder as the working folder or on the Python path:
-
-```python
-import model
-
-net = model.load()
-logits = net(model.preprocess(images))  # images: (N, C, H, W), a tensor or an array, in the data's own values
-{CLASS}
-```
-
-Where the data were pictures, `model.preprocess(model.open_image("a.jpg"))` brings a file to the net's size as in \
-training, and `python model.py a.jpg b.png` prints the likeliest classes of files with their probabilities. Without \
-files it prints what the net is.
-"""
 ARRAYS = '''\
 def classify(files: list[str]) -> int:
     """Refuse files: the net was trained on arrays, which `preprocess` takes."""
@@ -39,32 +20,6 @@ def classify(files: list[str]) -> int:
 
 
 '''
-OF_TIMM = """
-The net is timm's own: `timm.create_model(ARGUMENTS)` takes the weights by `load_state_dict`, too.
-"""
-OF_CUT = """
-The trunk is timm's own, cut by these lines; its tensors in `weights.safetensors` have timm's names, and \
-`head.weight` and `head.bias` are beside them:
-
-```python
-import timm
-from safetensors.torch import load_file
-
-RECIPE
-trunk.load_state_dict({name: of for name, of in load_file("weights.safetensors").items() if name in trunk.state_dict()})
-```
-"""
-
-
-def usage(facts: Mapping[str, Any]) -> str:
-    """How to load it: with the likeliest class, or all labels that a sigmoid gives more than one half."""
-    text = USAGE.replace(CLASS, SEVERAL) if facts.get("several_labels") else USAGE
-    if made := facts.get("timm"):
-        arguments = [repr(made["name"]), *(f"{name}={value!r}" for name, value in made["arguments"].items())]
-        text += OF_TIMM.replace("ARGUMENTS", ", ".join(arguments))
-    if (cut := facts.get("cut")) and cut["recipe"]:
-        text += OF_CUT.replace("RECIPE", "\n".join(cut["recipe"]))
-    return text
 
 
 def write(net: ExportNet, folder: Path) -> dict[str, Any]:
@@ -130,5 +85,7 @@ def _sides(channels: int, at: tuple[int, int]) -> str:
 
 
 FORMATS = {
-    "package": Format("torch", FILE, write, usage, {FILE: "the net's code in one file, and functions that load it"})
+    "package": Format(
+        "torch", FILE, write, "package.md", {FILE: "the net's code in one file, and functions that load it"}
+    )
 }

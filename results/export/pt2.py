@@ -16,27 +16,6 @@ from .export_net import ExportNet
 from .formats import Format
 
 FILE, BF16_FILE = "model.pt2", "model.bf16.pt2"
-ABOUT = """\
-`model.pt2` is a program of torch.export: the net's graph and its weights, without Python code. It takes normalised \
-images of the one size, in a batch of any number, and cannot be trained on. Load it with the torch that wrote it \
-or a later one.
-"""
-ABOUT_BF16 = f"""\
-`{BF16_FILE}` is the program of `model.pt2` in bfloat16, half as large, for CPUs and GPUs that multiply it; input and \
-output are float32.
-"""
-USAGE = """
-```python
-import json
-
-import torch
-
-config = json.load(open("config.json", encoding="utf-8"))
-mean, std = (torch.tensor(config[name]).view(1, -1, 1, 1) for name in ("mean", "std"))
-net = torch.export.load("FILE").module()
-logits = net((torch.as_tensor(images).float() - mean) / std)
-```
-"""
 
 
 class InBfloat16(nn.Module):
@@ -67,14 +46,14 @@ FORMATS = {
         "torch.export",
         FILE,
         write,
-        lambda facts: ABOUT + USAGE.replace("FILE", FILE),
+        "pt2.md",
         {FILE: "the net as a program of torch.export"},
     ),
     "pt2-bf16": Format(
         "torch.export, bfloat16",
         BF16_FILE,
         write_bf16,
-        lambda facts: ABOUT_BF16 + USAGE.replace("FILE", BF16_FILE),
+        "pt2.md",
         {BF16_FILE: "the net in bfloat16 as a program of torch.export"},
         exact=False,
     ),

@@ -1,13 +1,13 @@
-"""Static quantization of an ONNX file by onnxruntime: int8 weights by channel, uint8 activations, as QDQ.
+"""`onnx-int8`: the file of `onnx` quantized by onnxruntime: int8 weights by channel, uint8 activations, as QDQ.
 
 Quantized are the operators that have nearly all MACs: Conv, Gemm, and MatMul with weights. The first and the last of a
 net stay in float32, unless nothing else is left: they cost accuracy and hardly any time. So do products of two
 activations (attention), normalisation, softmax, activation functions, sums and gates of squeeze-and-excitation: in int8
 they cost accuracy and saved no time where it was measured (docs/log.md, 2026-11-24).
 
-`alternas export --formats onnx-int8` comes here from write.py (the folder) by onnx.py (`write_int8`: the float32 file
-first). The images are training images of the run's data, chosen by search/experiments/trained_nets.py; check.py
-compares answers and accuracy with the net's on validation images.
+`alternas export --formats onnx-int8` comes here from write.py (the folder); onnx.py writes the float32 file first. The
+images are training images of the run's data, chosen by search/experiments/trained_nets.py; check.py compares answers
+and accuracy with the net's on validation images.
 """
 
 from __future__ import annotations
@@ -22,12 +22,23 @@ from typing import Any
 import numpy as np
 
 from ...archs.cost import FLOAT_BYTES
+from .export_net import ExportNet
+from .onnx import float_file, onnx_format
 
+FILE = "model.int8.onnx"
 QUANTIZED = ("Conv", "Gemm", "MatMul")
 PERCENTILE = 99.99  # of a map's values that its range holds: what lies outside is clipped
 MAX_IMAGES = 512  # that ranges are taken from
 MAPS_BYTES = 2**30  # of the maps that calibration keeps at once
 BATCH = 32
+
+
+def write(net: ExportNet, folder: Path) -> dict[str, Any]:
+    """Write model.int8.onnx; RuntimeError if torch cannot express the net in ONNX, or onnxruntime not quantize it."""
+    images_NCHW = net.scoring.train_NCHW if net.scoring else net.images_NCHW
+    with float_file(net, folder) as source:
+        count = quantize(source, folder / FILE, net.normalised(images_NCHW).numpy())
+    return {"calibrated_on": f"{count} {'training' if net.scoring else 'random'} images"}
 
 
 def quantize(source: Path, target: Path, x_NCHW: np.ndarray) -> int:
@@ -127,3 +138,6 @@ def _clean(path: Path) -> None:
     model.metadata_props.extend(ours)
     model.opset_import.extend(sets)
     onnx.save(model, path)
+
+
+FORMATS = {"onnx-int8": onnx_format("onnxruntime, int8", FILE, write, "the net in int8 for onnxruntime")}

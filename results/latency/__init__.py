@@ -1,7 +1,4 @@
-"""Measured latency: of one net (on_this_machine.py), of a run's nets (nets.py), its file (measurements.py).
-
-The command is in cli/analyze.py.
-"""
+"""Latency of nets, on this machine or on devices; begin at on_device.py. The command is in cli/analyze.py."""
 
 import logging
 

@@ -1,9 +1,10 @@
-"""Latency of nets: those of a run that were trained for the full budget, or one architecture; measured and kept."""
+"""Measures nets, of a run or one architecture, and keeps what a device says as lines of the run's log."""
 
 from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -12,36 +13,27 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.table import Table
 from torch import nn
 
 from ...archs.cost import FLOAT_BYTES, Cost
 from ...archs.errors import InputError, OperationError
 from ...archs.timm_net import TIMM, Net, net_from_dict, side_seen
 from ...archs.timm_network import build_net
-from ..ranking.metric import Metric, as_shown
+from ..ranking.metric import Metric
 from ..ranking.objectives import RankingQuery
-from ..ranking.pareto import pareto_ranks
 from ..ranking.quantities import ACCURACY
 from ..ranking.remarks import why_empty
-from ..ranking.run_leaderboard import leaderboard_of
-from ..ranking.stats import rank_correlation
+from ..ranking.run_leaderboard import leaderboard_of, read_latencies
 from ..render.describe_net import InputSpec, find_arch, input_spec, parse_size, recorded_cut
-from ..render.tables import filled_columns, short
-from ..render.terminal import plain
+from ..runs.events import measured_event
 from ..runs.status import Status
 from ..runs.store import Store, find_run, locked, read_records
-from .device_command import TIMEOUT_SECONDS, DeviceCommand, DeviceError, Latency, Setting
-from .kept import measured_event
-from .measurements import FULL, Effort, LatencySetting
-from .on_device import SPREAD, measure_on
-from .on_this_machine import BUSY, meter_of
-from .predictor import MIN_NETS, LatencyPredictor
+from .measurement import DeviceError, Latency
+from .on_device import measure_on
+from .setting import FULL, SHORT, TIMEOUT_SECONDS, Effort, LatencySetting, Setting, cpu_name
 
 log = logging.getLogger("alternas")
-NOT_TIGHT = "?: the median's 95 % interval stayed wider than 2 %; other work on the machine?"
-NOT_TIGHT_ON_DEVICE = f"?: the quartiles of repeats stayed more than {SPREAD:.0%} apart: the device is busy"
+MAX_SECONDS = 5.0  # that measuring a front on this machine takes, beside the net under way when they are over
 
 
 @dataclass(frozen=True)
@@ -160,80 +152,35 @@ def _log_of(folder: Path | None) -> Iterator[Store | None]:
         yield store
 
 
-def latency_rows(pairs: Sequence[tuple[TimedNet, Latency]]) -> list[dict[str, Any]]:
-    """A row for each net in one setting, the quickest first: what is known of it, its latency, ranks by both costs.
+def measure_front(
+    folder: Path, cost: str, asked: Mapping[Setting, Sequence[str]], timeout_s: float = TIMEOUT_SECONDS
+) -> None:
+    """Measure what is not yet known of a run's front, the cheapest nets first, and keep it in the run.
 
-    `rank` is the Pareto rank on accuracy and latency, `rank_macs` that on accuracy and MACs; None without accuracies.
-    Of a run that is ranked by another metric rows are as `as_shown` makes them.
+    `cost` is what the front weighs accuracy against; `asked` are numbers by setting, of this machine, which measures
+    for `MAX_SECONDS`, and of commands. What cannot be measured is left out with a warning: the search is done.
     """
-    rows: list[dict[str, Any]] = [
-        {"name": net.name, "key": net.key, **net.facts, **latency.to_dict(), "rank": None, "rank_macs": None}
-        for net, latency in pairs
-    ]
-    for name, cost in (("rank", "latency_ms"), ("rank_macs", "macs")):
-        known = [row for row in rows if row.get("accuracy") is not None and row[cost]]
-        ranks = pareto_ranks([(row["accuracy"], row[cost]) for row in known])
-        for row, rank in zip(known, ranks, strict=True):
-            row[name] = rank
-    rows.sort(key=lambda row: (row["rank"] or 0, row["latency_ms"]))
-    return [as_shown(row, pairs[0][0].metric) for row in rows]
+    trials = [row.trial for row in leaderboard_of(folder, RankingQuery((ACCURACY, cost))).front]
+    by_trial, scene = {record.trial: record for record in read_records(folder)}, input_spec(folder)
+    for setting, needed in asked.items():
+        setting_id = setting.setting_id(scene.image_size)
+        if setting.device == "cpu":
+            setting_id = f"{setting_id}/{cpu_name().replace('/', '-')}"
+        known = {m.key for m in read_latencies(folder) if m.is_of(setting_id) and m.has(needed)}
+        missing = [by_trial[trial] for trial in trials if by_trial[trial].key not in known]
+        nets = [timed_net(f"trial {r.trial}", net_from_dict(r.genotype), scene, {"trial": r.trial}) for r in missing]
+        try:
+            if nets:
+                _measure_for_a_while(nets, setting, needed, folder, timeout_s)
+        except (InputError, OperationError) as error:
+            log.warning("the front was not measured to its end: %s; alternas latency measures it", error)
 
 
-def rank_correlation_macs(rows: Sequence[dict[str, Any]]) -> float | None:
-    """Spearman's rank correlation of MACs and latency; None for fewer than three nets, or where all are equal."""
-    return rank_correlation([(row["macs"], row["latency_ms"]) for row in rows])
-
-
-def prediction_lines(pairs: Sequence[tuple[TimedNet, Latency]]) -> list[str]:
-    """How well latency of other nets is predicted from these in one setting; nothing where they are too few."""
-    known = {net.key: (net.cost, latency.latency_ms) for net, latency in pairs if net.cost and latency.latency_ms}
-    if len(known) < MIN_NETS:
-        return []
-    error = LatencyPredictor(*zip(*known.values(), strict=True)).left_out_error()
-    return [f"latency of other nets: predicted from {len(known)} nets, leave-one-out error {100 * error:.0f} %"]
-
-
-def latency_table(rows: Sequence[dict[str, Any]], setting: Setting) -> RenderableType:
-    """The rows as a table, with what must be said about them; numbers of a device beside latency have columns too."""
-    numbers = dict.fromkeys(name for row in rows for name in row["numbers"])
-    title = describe_setting(setting, rows[0]["machine"])
-    table = Table(title=title, title_justify="left", header_style="bold", box=None)
-    cells = [
-        {
-            "net": row["name"],
-            "latency": (f"{row['latency_ms']:.3g} ms" if row["latency_ms"] else "") + ("" if row["tight"] else " ?"),
-            "± quartiles": f"{row['latency_spread_ms']:.2g}" if row["latency_ms"] else "",
-            "images/s": short(row["images_per_second"]) if row["latency_ms"] else "",
-            "MACs": short(row["macs"]),
-            row.get("metric", "accuracy"): "" if (a := row.get("value", row.get("accuracy"))) is None else f"{a:.4f}",
-            "rank": str(row["rank"] or ""),
-            "by MACs": str(row["rank_macs"] or ""),
-            "memory": f"{row['memory_bytes'] / 1e6:.1f} MB" if row["memory_bytes"] else "",
-            **{name: f"{row['numbers'][name]:.3g}" if name in row["numbers"] else "" for name in numbers},
-        }
-        for row in rows
-    ]
-    for name in (names := filled_columns(cells)):
-        if name == "net":
-            table.add_column(name, overflow="fold")
-        else:
-            table.add_column(name, justify="right", no_wrap=True)
-    for row in cells:
-        table.add_row(*(row[name] or "-" for name in names))
-    notes, correlation = [], rank_correlation_macs(rows)
-    if correlation is not None:
-        notes.append(f"rank correlation of MACs and latency: {correlation:.2f} (Spearman, {len(rows)} nets)")
-    if isinstance(setting, LatencySetting):
-        notes.append(f"energy: {meter_of(setting).name}")
-    if not all(row["tight"] for row in rows):
-        notes.append(NOT_TIGHT if isinstance(setting, LatencySetting) else NOT_TIGHT_ON_DEVICE)
-    if (busy := max(row["busy"] for row in rows)) and isinstance(setting, LatencySetting):
-        notes.append(f"the machine was busy: a load of {busy:.2f} a core, and more than {BUSY} is not to be trusted")
-    return Group(table, *(plain(note, style="dim") for note in notes))
-
-
-def describe_setting(setting: Setting, machine: str) -> str:
-    if isinstance(setting, DeviceCommand):
-        return f"device {setting.name}: {setting.form}, by {setting.command}"
-    threads = "" if setting.device == "cuda" else f", {setting.threads} thread{'s' * (setting.threads > 1)}"
-    return f"{machine} ({setting.device}{threads}): batch {setting.batch}, {setting.dtype}, {setting.runtime}"
+def _measure_for_a_while(
+    nets: Sequence[TimedNet], setting: Setting, needed: Sequence[str], folder: Path, timeout_s: float
+) -> None:
+    until = time.monotonic() + MAX_SECONDS
+    with closing(measure_nets(nets, {setting: needed}, folder, timeout_s=timeout_s, effort=SHORT)) as measured:
+        for _ in measured:
+            if isinstance(setting, LatencySetting) and time.monotonic() > until:
+                return

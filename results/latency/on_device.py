@@ -5,11 +5,13 @@ the command run, and its repeats judged below. What goes wrong is a `DeviceError
 another net to tell whose fault that was.
 
 Who asks: a search before it trains a net (search/trials/measuring.py, done by search/training/latency_job.py), and for
-its front at its end (front.py). Numbers are lines of the run's log, of which ranking/run_leaderboard.py makes columns.
+its front at its end (nets.py, as `alternas latency`). Numbers are lines of the run's log (measurement.py), of which
+ranking/run_leaderboard.py makes columns.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
 import subprocess
@@ -22,10 +24,11 @@ from typing import IO, Any
 
 from ...archs.children import ended_after
 from ...archs.cost import MAX_COST, MIN_COST
+from ..ranking.quantities import LATENCY, NUMBER_NAME
 from ..runs.status import Status
-from .device_command import LATENCY, TIMEOUT_SECONDS, DeviceCommand, DeviceError, Latency, Setting, read_numbers
-from .measurements import FULL, Effort
+from .measurement import DeviceError, Latency
 from .on_this_machine import exported, measure
+from .setting import FULL, TIMEOUT_SECONDS, DeviceCommand, Effort, Setting
 
 AWAY = (255, 75)  # exit codes of a device that is not there: ssh's own, and EX_TEMPFAIL of sysexits.h
 MAX_REPEATS = 9  # runs of the command
@@ -104,6 +107,24 @@ def _numbers(device: DeviceCommand, words: Sequence[str], needed: Sequence[str],
         rule = f"no {', '.join(missing) or 'number'} from {MIN_COST:g} to {MAX_COST:g} in what it printed"
         raise DeviceError(Status.ERROR, f"device {device.name}: {rule}: {shown}")
     return numbers
+
+
+def read_numbers(output: str) -> dict[str, float]:
+    """Numbers that a command printed: a JSON object's numbers by name, or a bare number, which is `latency_ms`.
+
+    The whole output may be one object. Else the last line counts that is an object with a number, or a number.
+    Numbers outside of `MIN_COST` to `MAX_COST` are left out. Empty if there is none.
+    """
+    for text in (output, *reversed(output.splitlines())):
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            continue
+        numbers = value if isinstance(value, dict) else {LATENCY: value}
+        costs = {name: n for name, n in numbers.items() if type(n) in (int, float) and MIN_COST <= n <= MAX_COST}
+        if known := {name: float(n) for name, n in costs.items() if NUMBER_NAME.fullmatch(name)}:
+            return known
+    return {}
 
 
 def _output(device: DeviceCommand, words: Sequence[str], timeout_s: float) -> str:

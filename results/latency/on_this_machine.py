@@ -23,9 +23,9 @@ from ...archs.errors import InputError
 from ..export.export_net import export_net_of
 from ..export.formats import check_formats, format_of
 from ..runs.status import Status
-from .device_command import DeviceError, Latency
 from .footprint import EnergyMeter, energy_meter, peak_memory
-from .measurements import FULL, ONNX_FORMATS, SHORT, Effort, LatencySetting, cpu_name
+from .measurement import DeviceError, Latency
+from .setting import FULL, ONNX_FORMATS, SHORT, Effort, LatencySetting, cpu_name
 
 MIN_TIMES = 12  # that an interval is made of; fewer where a call takes more than its share of the time
 TIGHT = 0.02  # width of the median's 95 % interval over the median, from which on it is certain

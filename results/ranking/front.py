@@ -24,7 +24,7 @@ from typing import Any
 
 from ...archs.candidate import tuned_values
 from ...archs.errors import InputError
-from ..latency.measurements import Measurement
+from ..latency.measurement import Measurement
 from ..runs.nets import best_weights, trained_nets
 from ..runs.record import Record
 from ..runs.retrained import retrainings
@@ -34,9 +34,9 @@ from .expected import expected_scores
 from .metric import Metric, score_range, trained_scores, validation_metrics
 from .nested import nested_scores
 from .noise import Noise, noise_of
-from .objectives import Limits, RankingQuery, column, is_cost, parse_objectives, train_flops, train_seconds
+from .objectives import RankingQuery, column, is_cost, parse_objectives, train_flops, train_seconds
 from .pareto import Bounds, dominated_volume, knee, pareto_ranks
-from .quantities import ACCURACY, LATENCY, costs, static_values
+from .quantities import ACCURACY, LATENCY, Limits, costs, static_values
 from .ranked_net import RankedNet
 from .stats import deviation
 from .ties import RightOf, mark_ties, no_answers

@@ -1,21 +1,17 @@
-"""Objectives: their names, `Limits`, a `RankingQuery` of both, and the compute of a record."""
+"""Objectives: their names, a `RankingQuery` of them, and the compute of a record."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
 
 from ...archs.cost import FORWARD_FACTOR, training_flops
 from ...archs.errors import InputError, check_choice, check_texts, short_repr
 from ...archs.genotype import FAMILIES
-from ..latency.device_command import is_number_of_device
 from ..runs.record import Record
-from ..runs.store import read_settings
 from .metric import Metric
 from .pareto import Bounds, above_chance, min_max, normalized_cost
-from .quantities import ACCURACY, Score, cost_value, costs, quantity, static_costs
+from .quantities import ACCURACY, Score, costs, is_number_of_device, quantity
 from .ranked_net import RankedNet
 
 
@@ -165,31 +161,3 @@ def train_seconds(record: Record, by_trial: Mapping[int, Record]) -> float | Non
         if parent is None:
             return None
         ancestor = parent
-
-
-class Limits(dict[str, float]):
-    """The largest costs allowed, by name: in closed form, "latency_ms" or NUMBER@DEVICE."""
-
-    def broken(self, known: Mapping[str, Any]) -> dict[str, float]:
-        """By which share each limit is broken, of those that are, by costs or totals; an unknown cost breaks none."""
-        costs = {name: cost_value(name, known) or 0.0 for name in self}
-        return {name: costs[name] / most - 1 for name, most in self.items() if costs[name] > most}
-
-    @property
-    def static(self) -> Limits:
-        """Those on costs in closed form."""
-        return Limits({name: most for name, most in self.items() if name in static_costs()})
-
-    @property
-    def measured(self) -> Limits:
-        """Those on what is measured."""
-        return Limits({name: most for name, most in self.items() if name not in static_costs()})
-
-    @classmethod
-    def of_run(cls, folder: Path) -> Limits:
-        """The limits of a run; InputError if its run.json is broken."""
-        limits = read_settings(folder).get("settings", {}).get("limits") or {}
-        for name in limits:
-            if not is_number_of_device(name):
-                check_choice(f"{folder / 'run.json'}: limits", name, costs())
-        return cls(limits)

@@ -1,4 +1,4 @@
-"""`Quantity`: a number of a net that fronts rank by, limits bound and tables show; `QUANTITIES` has all of them.
+"""`Quantity`: a number of a net that fronts rank by, `Limits` bound and tables show; `QUANTITIES` has all of them.
 
 Options, limits, columns, plots, checks and what is printed follow from the entries. Numbers of users' devices,
 NUMBER@DEVICE, and metrics of users' trainings have no entry: `quantity` makes one of their names.
@@ -7,14 +7,16 @@ NUMBER@DEVICE, and metrics of users' trainings have no entry: `quantity` makes o
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..latency.device_command import LATENCY, split_number
-
 ACCURACY = "accuracy"  # or the score of the run's other metric
+LATENCY = "latency_ms"  # of this machine, or what a bare number of a device is
 BALANCED = ("balanced_accuracy", "macro_f1")  # metrics to which each class counts the same
+DEVICE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,39}")
+NUMBER_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")  # of what a device measures
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,18 @@ def label_metrics() -> list[str]:
     return [name for name, entry in metrics().items() if entry.label_chance]
 
 
+def split_number(objective: str) -> tuple[str, str]:
+    """The number and the device of an objective: "energy_mj@board" is ("energy_mj", "board"); "macs" has no device."""
+    number, _, device = objective.partition("@")
+    return number, device
+
+
+def is_number_of_device(objective: str) -> bool:
+    """Whether it is spelled NUMBER@DEVICE."""
+    number, at, device = objective.partition("@")
+    return bool(at and NUMBER_NAME.fullmatch(number) and DEVICE_NAME.fullmatch(device))
+
+
 def quantity(name: str) -> Quantity:
     """The quantity of a name: a cost, a metric, NUMBER@DEVICE, or a metric of a user's own training."""
     number, device = split_number(name)
@@ -136,6 +150,25 @@ def static_values(totals: Mapping[str, int]) -> dict[str, float]:
     """The costs in closed form of a net with these totals, by name, as far as they tell."""
     values = {name: cost_value(name, totals) for name in static_costs()}
     return {name: value for name, value in values.items() if value is not None}
+
+
+class Limits(dict[str, float]):
+    """The largest costs allowed, by name: in closed form, "latency_ms" or NUMBER@DEVICE."""
+
+    def broken(self, known: Mapping[str, Any]) -> dict[str, float]:
+        """By which share each limit is broken, of those that are, by costs or totals; an unknown cost breaks none."""
+        costs = {name: cost_value(name, known) or 0.0 for name in self}
+        return {name: costs[name] / most - 1 for name, most in self.items() if costs[name] > most}
+
+    @property
+    def static(self) -> Limits:
+        """Those on costs in closed form."""
+        return Limits({name: most for name, most in self.items() if name in static_costs()})
+
+    @property
+    def measured(self) -> Limits:
+        """Those on what is measured."""
+        return Limits({name: most for name, most in self.items() if name not in static_costs()})
 
 
 def short(number: float) -> str:

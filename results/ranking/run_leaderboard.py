@@ -10,18 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from ...archs.errors import InputError, check_choice
-from ..latency.device_command import UNNAMED, devices_in, is_number_of_device, measured_on, split_number
-from ..latency.kept import read_latencies
-from ..latency.measurements import LatencySetting, Measurement, latencies_of, settings_in
+from ..latency.measurement import Measurement, latencies_of, measured_on, settings_in
+from ..latency.setting import UNNAMED, LatencySetting, devices_in
 from ..runs.append_only import no_collection
 from ..runs.arrays import right_share
 from ..runs.retrained import retrained
 from ..runs.status import Status
-from ..runs.store import read_data_facts, read_records, read_settings
+from ..runs.store import read_data_facts, read_events, read_records, read_settings
 from .front import ExtraResults, Leaderboard, rank_rows
 from .metric import run_metric
-from .objectives import Limits, RankingQuery
-from .quantities import ACCURACY, LATENCY, costs
+from .objectives import RankingQuery
+from .quantities import ACCURACY, LATENCY, Limits, costs, is_number_of_device, split_number
 from .verdict import RECOMMENDED, pick, recommended
 
 
@@ -35,7 +34,7 @@ def best_trial(folder: Path, how: str = RECOMMENDED) -> int:
 def leaderboard_of(folder: Path, query: RankingQuery | None = None) -> Leaderboard:
     """A run's leaderboard, on its own objectives by default, within its limits too; InputError if the run is broken."""
     query, records = query or RankingQuery(), read_records(folder)
-    limits = Limits.of_run(folder)
+    limits = limits_of(folder)
     tighter = {name: min(most, limits.get(name, most)) for name, most in query.limits.items()}
     objectives = query.objectives or (ACCURACY, *costs_of(folder)[:2])
     query = replace(query, objectives=objectives, limits=limits | tighter, metric=run_metric(folder))
@@ -56,6 +55,11 @@ def _class_images(right_of: Callable[[int], Any], trials: Iterable[int]) -> list
     """Of the pictures that answers are kept to those of each class, by the first net that has any."""
     known = next(filter(None, map(right_of, trials)), None)
     return list(Counter(known[0].tolist()).values()) if known else []
+
+
+def read_latencies(folder: Path) -> list[Measurement]:
+    """All measurements of a run, in the order written; InputError if one is broken."""
+    return [event.measurement for event in read_events(folder, "measured")]
 
 
 def _latencies(folder: Path, query: RankingQuery) -> dict[str, Measurement]:
@@ -121,3 +125,12 @@ def costs_of(folder: Path) -> tuple[str, ...]:
         if not (isinstance(cost, str) and is_number_of_device(cost)):
             check_choice("objective", cost, costs())
     return named
+
+
+def limits_of(folder: Path) -> Limits:
+    """The limits of a run; InputError if its run.json is broken."""
+    limits = read_settings(folder).get("settings", {}).get("limits") or {}
+    for name in limits:
+        if not is_number_of_device(name):
+            check_choice(f"{folder / 'run.json'}: limits", name, costs())
+    return Limits(limits)

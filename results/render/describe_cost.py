@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 
 from ...archs import Cost, Genotype
 from ...archs.cost import BACKWARD_FACTOR
@@ -14,7 +13,7 @@ from ...archs.timm_net import TIMM, CutNet, net_cost
 from ...archs.zoo import timm_name
 from ..ranking.quantities import static_values
 from .describe_net import InputSpec, find_arch, parse_size, recorded_cut
-from .tables import costs_text, short
+from .tables import costs_text, short, text_table
 from .terminal import plain
 
 
@@ -75,14 +74,17 @@ def _timm_facts(
     from ...archs.timm import count_timm
 
     counted, shape = count_timm(name, parse_size(image_size) if image_size else None, classes, channels)
-    table = Table(header_style="bold", box=None, pad_edge=False)
-    for column in ("part", "params", "MACs", "share"):
-        table.add_column(column, justify="left" if column == "part" else "right", overflow="fold")
-    for place, part in counted["by_place"].items():
-        if part["params"] or part["macs"]:
-            share = f"{100 * part['macs'] / max(1, counted['macs']):.1f} %"
-            table.add_row(place, short(part["params"]), short(part["macs"]), share)
+    rows = [
+        {
+            "part": place,
+            "params": short(part["params"]),
+            "MACs": short(part["macs"]),
+            "share": f"{100 * part['macs'] / max(1, counted['macs']):.1f} %",
+        }
+        for place, part in counted["by_place"].items()
+        if part["params"] or part["macs"]
+    ]
     kinds = ", ".join(f"{kind} {short(part['macs'])}" for kind, part in counted["by_kind"].items())
     title = plain(f"timm's {name} at {shape[1]}x{shape[2]} px, {shape[0]} channels", style="dim")
     total = plain(f"total: {counted['params']:,} params, {counted['macs']:,} MACs ({kinds})")
-    return counted | {"timm": name, "image_size": list(shape[1:])}, [title, table, total]
+    return counted | {"timm": name, "image_size": list(shape[1:])}, [title, text_table(rows, left=("part",)), total]

@@ -30,7 +30,7 @@ from ..runs.retrained import retrained, summary_line
 from ..runs.status import Status
 from ..runs.store import find_run, read_data_facts, read_records, weights_file
 from .drawing import net_drawing, net_svg, write_svg
-from .tables import costs_text
+from .tables import costs_text, text_table
 from .terminal import plain
 
 if TYPE_CHECKING:
@@ -248,7 +248,6 @@ def _rising(folder: Path, record: Record, metric: Metric) -> bool | None:
 
 def _scores_table(record: Record, metric: Metric) -> Table:
     """Scores on validation and training images: a large gap is overfitting, two bad ones underfitting."""
-    table = Table(header_style="bold", box=None, pad_edge=False)
     splits = {"validation": validation_metrics(record, metric)}
     if train := {name.removeprefix("train_"): v for name, v in record.metrics.items() if name.startswith("train_")}:
         splits["training"] = train
@@ -261,11 +260,8 @@ def _scores_table(record: Record, metric: Metric) -> Table:
     rows = [["images", *splits], *([name, *values] for name, values in cells.items())]
     if sum(max(max(map(len, name.split())), *map(len, values)) + 2 for name, *values in rows) <= SCORES_WIDTH:
         rows = [list(row) for row in zip(*rows, strict=True)]  # a row for each split, a column for each score
-    for number, name in enumerate(rows[0]):
-        table.add_column(name, justify="right" if number else "left")
-    for row in rows[1:]:
-        table.add_row(*row)
-    return table
+    names, *rows = rows
+    return text_table([dict(zip(names, row, strict=True)) for row in rows], left=names[:1])
 
 
 def cost_svg(

@@ -10,18 +10,18 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from html import escape
 from pathlib import Path
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from ...archs import Genotype, InputError, static_cost
 from ...archs.blocks.spec import BLOCKS, BlockStyle
 from ...archs.layout import Block, ImageSize, Layout
 from ...archs.parts import Encoder, Head, Stem
-from .tables import short
+from .tables import short, text_table
 
 CONV_STYLE, ATTENTION_STYLE = "cyan", "bold magenta"  # of blocks in the terminal
 
@@ -31,12 +31,6 @@ TALLEST, LEAST, SLANT = 54.0, 5.0, 5  # pixels: the widest part, the thinnest th
 LABEL, CAPTION, GAP = 13, 14, 16  # pixels: under blocks, of a line of text, between rows
 LETTERS = 42  # of a line of text between blocks and sizes
 ENDS = {"stem": BlockStyle("S", "#8a8f98", "stem"), "head": BlockStyle("H", "#8a8f98", "head")}
-STYLE = (
-    ".n-bg{fill:#fff}.n-t,.n-d{font:12px system-ui,sans-serif;fill:#1b1f24}.n-d{font-size:11px;fill:#5a626c}"
-    ".n-b{font-weight:600}.n-l{font-size:10px;text-anchor:middle}.n-w{fill:none;stroke:#a4abb4}"
-    ".n-i{fill:none;stroke:#fff;stroke-width:1.5}"
-    "@media(prefers-color-scheme:dark){.n-bg{fill:#1b1f24}.n-t{fill:#e8eaed}.n-d{fill:#a4abb4}.n-w{stroke:#5a626c}}"
-)
 
 
 @dataclass(frozen=True)
@@ -123,17 +117,20 @@ def _encoder_text(encoder: Encoder) -> str:
 def net_drawing(net: Genotype, num_classes: int, image_size: ImageSize, in_chans: int) -> RenderableType:
     """A net for the terminal: what each part is made of, its map, and its params and MACs."""
     cost = static_cost(net, num_classes, image_size, in_chans)
-    table = Table(header_style="bold", box=None, pad_edge=False)
-    for name in ("part", "blocks", "output"):
-        table.add_column(name, no_wrap=name != "blocks")
-    for name in ("params", "MACs", "share"):
-        table.add_column(name, justify="right", no_wrap=True)
     places = cost.by("place")
-    for part in net_parts(net, net.plan(image_size), num_classes):
-        own = places[part.name]
-        share = f"{100 * own.macs / cost.macs:.1f} %"
-        table.add_row(part.name, _blocks_text(part), part.shape, short(own.params), short(own.macs), share)
+    rows = [
+        {
+            "part": part.name,
+            "blocks": _blocks_text(part),
+            "output": part.shape,
+            "params": short(places[part.name].params),
+            "MACs": short(places[part.name].macs),
+            "share": f"{100 * places[part.name].macs / cost.macs:.1f} %",
+        }
+        for part in net_parts(net, net.plan(image_size), num_classes)
+    ]
     kinds = ", ".join(f"{kind} {short(of.macs)}" for kind, of in cost.by("kind").items() if of.macs)
+    table = text_table(rows, left=("part", "blocks", "output"))
     return Group(table, Text(f"total: {cost.params:,} params, {cost.macs:,} MACs ({kinds})"))
 
 
@@ -150,6 +147,12 @@ def _blocks_text(part: NetPart) -> Text:
             stride = f"/{glyph.stride}" if glyph.stride > 1 else ""
             text.append(f"[{glyph.kind}{stride}] ", ATTENTION_STYLE if BLOCKS[glyph.kind].attends else CONV_STYLE)
     return text.append(part.note, "dim")
+
+
+@cache
+def css(file: Path) -> str:
+    """Style rules of a file as one line, as they stand in pictures."""
+    return "".join(map(str.strip, file.read_text(encoding="utf-8").splitlines()))
 
 
 def write_svg(path: Path, svg: str) -> None:
@@ -179,7 +182,8 @@ def net_svg(net: Genotype, num_classes: int, image_size: ImageSize, in_chans: in
         f'role="img" aria-labelledby="t-{net.key} d-{net.key}">'
         f'<title id="t-{net.key}">{escape(name)}, image {size}</title><desc id="d-{net.key}">{words}</desc>'
     )
-    background = f'<style>{STYLE}</style><rect class="n-bg" width="{WIDTH}" height="{y:g}" rx="6"/>'
+    rules = css(Path(__file__).with_name("net.css"))
+    background = f'<style>{rules}</style><rect class="n-bg" width="{WIDTH}" height="{y:g}" rx="6"/>'
     return f"{opening}{background}{heading}{''.join(body)}{legend}</svg>\n"
 
 

@@ -18,8 +18,8 @@ from ..ranking.quantities import static_costs
 from ..ranking.stats import MeanCI, mean_ci, mean_ci_text, pooled_sd, range_of, resolution_of
 from ..runs.record import Record
 from ..runs.status import Status
-from .tables import short
-from .terminal import csv_cell, plain
+from .tables import short, text_table
+from .terminal import csv_cell
 
 COUNTS = ("failed", "seconds")  # columns of every study, next to its factors and metrics
 MISSING: dict[str, Any] = {"mean": None, "sd": None, "n": 0, "low": None, "high": None}
@@ -135,18 +135,16 @@ def study_table(rows: Sequence[dict[str, Any]], spec: PlotSpec) -> Table:
     factors, failed = factor_names(rows), any(row["failed"] for row in rows)
     alike = all(len({row[name]["n"] for name in spec.metrics if is_spread(row.get(name))}) == 1 for row in rows)
     metrics = [name for name in spec.metrics if name not in COUNTS and name not in factors]
-    table = Table(title=plain(spec.title), title_justify="left", header_style="bold", box=None, pad_edge=False)
-    counts = [*(["seeds"] if alike else []), *(["failed"] if failed else []), "seconds"]
-    for name in (*factors, *metrics, *counts):
-        left = name in factors and not all(is_number(row[name]) for row in rows)
-        table.add_column(plain(name), justify="left" if left else "right", overflow="fold")
-    for row in rows:
-        cells = [factor_text(name, row[name]) for name in factors]
-        cells += [_cell_text(name, row[check_choice("metric", name, row)], not alike) for name in metrics]
-        cells += [str(row[metrics[0]]["n"])] if alike else []
-        cells += [str(row["failed"])] if failed else []
-        table.add_row(*map(plain, cells), "-" if row["seconds"] is None else f"{row['seconds']:.1f}")
-    return table
+    cells = [
+        {name: factor_text(name, row[name]) for name in factors}
+        | {name: _cell_text(name, row[check_choice("metric", name, row)], not alike) for name in metrics}
+        | ({"seeds": str(row[metrics[0]]["n"])} if alike else {})
+        | ({"failed": str(row["failed"])} if failed else {})
+        | {"seconds": "-" if row["seconds"] is None else f"{row['seconds']:.1f}"}
+        for row in rows
+    ]
+    left = [name for name in factors if not all(is_number(row[name]) for row in rows)]
+    return text_table(cells, left, spec.title)
 
 
 def _cell_text(name: str, cell: dict[str, Any], counted: bool) -> str:

@@ -78,9 +78,25 @@ def nets_table(
     return NetsTable(title, columns)
 
 
-def filled_columns(cells: Sequence[Mapping[str, str]]) -> list[str]:
-    """The columns in which some row has a value; of no rows none."""
-    return [name for name in cells[0] if any(row[name] for row in cells)] if cells else []
+def filled_columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The columns in which some row has a value, neither "" nor None; of no rows none."""
+    return [name for name in rows[0] if any(row[name] not in ("", None) for row in rows)] if rows else []
+
+
+def text_table(rows: Sequence[Mapping[str, str | Text]], left: Sequence[str] = (), title: str = "") -> Table:
+    """Rows of text as a table, without the columns that no row fills; columns are on the right, but for those `left`.
+
+    A cell that says nothing is "-".
+    """
+    heading = plain(title) if title else None
+    table = Table(title=heading, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    names = filled_columns(rows)
+    for name in names:
+        table.add_column(plain(name), justify="left" if name in left else "right", overflow="fold")
+    for row in rows:
+        cells = (row[name] or "-" for name in names)
+        table.add_row(*(plain(cell) if isinstance(cell, str) else cell for cell in cells))
+    return table
 
 
 def has_gain(rows: Sequence[RankedNet]) -> bool:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ..render.drawing import css
+
 # Names of colours: what they are in the light and in the dark, `PALETTE` says.
 COLOURS = (BLUE, VERMILLION, GREEN, PINK, ORANGE, SKY) = ("blue", "vermillion", "green", "pink", "orange", "sky")
 GREY, TEXT = "grey", "text"
@@ -23,17 +25,6 @@ PALETTE = {  # by name: on white, on black
     "grid": ("#e1e4e8", "#30363d"),
     "ground": ("#ffffff", "#14171a"),
 }
-RULES = (
-    ".p-t{font:12px system-ui,sans-serif;fill:currentColor;stroke:none}.p-m{text-anchor:middle}.p-e{text-anchor:end}"
-    ".p-s path,.p-k path,.p-g{stroke:currentColor;fill:none;stroke-width:1.5}.p-g{stroke-width:1}"
-    ".p-s .p-full,.p-k .p-full{fill:currentColor;stroke-width:.5}"
-    ".p-s .p-half,.p-k .p-half{fill:currentColor;fill-opacity:.35}"
-    ".p-s .p-dotted,.p-k .p-dotted{stroke-dasharray:2 2}.p-s .p-dash,.p-k .p-dash{stroke-dasharray:6 4}"
-    ".p-s .p-crowd{opacity:.5}.p-s .p-line{stroke-width:2;stroke-linejoin:round}"
-    ".p-s .p-quiet{stroke-width:1;opacity:.4}"
-    ".p-b{fill:currentColor}.p-bg{fill:currentColor}.p-s.p-off{display:none}.p-k.p-off{opacity:.45}"
-    ".p-h{paint-order:stroke;stroke:var(--ground,none);stroke-width:3px;stroke-linejoin:round;font-weight:600}"
-)
 OUTLINES = {  # around (0, 0), for a radius of 1: corners, or nothing for a circle
     "circle": (),
     "square": ((-0.85, -0.85), (0.85, -0.85), (0.85, 0.85), (-0.85, 0.85)),
@@ -141,8 +132,9 @@ def is_empty(part: Part) -> bool:
 
 def style() -> str:
     """CSS rules of plots, for the reader's light or dark scheme."""
+    rules = css(Path(__file__).with_name("plot.css"))
     light, dark = ("".join(_colour_rules(side)) for side in (0, 1))
-    return f"{RULES}{light}@media(prefers-color-scheme:dark){{{dark}}}"
+    return f"{rules}{light}@media(prefers-color-scheme:dark){{{dark}}}"
 
 
 def _colour_rules(side: int) -> Iterable[str]:

@@ -14,7 +14,7 @@ from ..ranking.quantities import ACCURACY, cost_value, quantity, static_costs
 from ..ranking.ranked_net import RankedNet
 from ..ranking.verdict import recommended
 from ..render.describe_net import mistakes, per_class, read_confusion
-from ..render.tables import list_text, tuned_columns
+from ..render.tables import filled_columns, list_text, tuned_columns
 from ..runs.record import REFERENCE_KINDS, Record
 from .elements import Matrix, Picture, Table
 from .front_plot import WEIGHT_NAMES
@@ -35,8 +35,8 @@ def leaderboard_table(run: Run) -> Table:
     """The leaderboard, of which the page shows the first rows, those of the front first."""
     tuned = tuned_columns(run.rows)
     rows = [_leaderboard_row(run, row, tuned) for row in run.rows]
-    empty = [name for name in rows[0] if all(row[name] in (None, "") for row in rows)] if rows else []
-    rows = [{name: value for name, value in row.items() if name not in empty} for row in rows]
+    filled = filled_columns(rows)
+    rows = [{name: row[name] for name in filled} for row in rows]
     return Table("nets", "Leaderboard", _leaderboard_caption(run) if rows else run.why_empty, rows)
 
 

@@ -16,12 +16,13 @@ the ends alone pass over them unread:
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Required, TypedDict
 
 from ...archs.errors import InputError, check_choice
 from ...archs.json_files import Amount, Choice, Count, Number, Text, Whole, convert, parse_line
-from ..latency.measurements import Measurement, measurement_of
+from ..latency.measurement import Measurement, measurement_of
 from .record import Inner, Name, Record, Seconds, Trial, check_time
 from .status import Weights
 
@@ -80,6 +81,11 @@ class Event:
     def measurement(self) -> Measurement:
         """What was measured; InputError if that is nothing."""
         return measurement_of(self.net, self.result)
+
+
+def measured_event(trial: int, key: str, image_size: Sequence[int], measured: Mapping[str, Any]) -> Event:
+    """The event that the net of a trial was measured; `measured` is `Latency.to_dict()`."""
+    return Event("measured", trial, net=key, result={"image_size": list(image_size), **measured})
 
 
 class Outcome(TypedDict):

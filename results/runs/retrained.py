@@ -12,14 +12,13 @@ from rich.table import Table
 
 from ..ranking.metric import Metric
 from ..ranking.stats import MeanCI, mean_ci, mean_ci_text, resolution_of
-from ..render.tables import short
+from ..render.tables import short, text_table
 from .record import Record
 from .status import Status
 from .store import read_records
 
 FOLDER = "retrain"  # of a run
 RETRAINED = tuple(f"retrained_{name}" for name in ("accuracy", "sd", "seeds", "steps", "test"))
-COLUMNS = ("trial", "family", "MACs", "search", "validation", "test", "seeds", "best")
 
 
 def retrained(run: Path) -> list[Record]:
@@ -117,20 +116,25 @@ def retrainings(records: Iterable[Record], metric: Metric) -> dict[str, dict[str
 
 def table(rows: Iterable[dict[str, Any]], metric: Metric | None = None) -> Table:
     """The rows of `summary` for the terminal; columns that no row fills are left out."""
-    cells, names = [], names_of(metric or Metric())
-    for row in rows:
-        spread = ("-" if row[m] is None else mean_ci_text(MeanCI(**row[m])).rpartition(" (")[0] for m in names)
-        trial = "-" if row["trial"] is None else str(row["trial"])
-        searched = "-" if row["searched"] is None else f"{row['searched']:.4f}"
-        seeds = (str(row["seeds"]), str(row["best_seed"]))
-        cells.append((trial, row["family"], short(row["macs"]), searched, *spread, *seeds))
-    filled = [i for i in range(len(COLUMNS)) if any(row[i] != "-" for row in cells)]
-    drawn = Table(header_style="bold", box=None, pad_edge=False)
-    for i in filled:
-        drawn.add_column(COLUMNS[i], justify="left" if i < 2 else "right", no_wrap=COLUMNS[i] == "family")
-    for row in cells:
-        drawn.add_row(*(row[i] for i in filled))
-    return drawn
+    validation, test = names_of(metric or Metric())
+    cells = [
+        {
+            "trial": "" if row["trial"] is None else str(row["trial"]),
+            "family": row["family"],
+            "MACs": short(row["macs"]),
+            "search": "" if row["searched"] is None else f"{row['searched']:.4f}",
+            "validation": _spread_text(row[validation]),
+            "test": _spread_text(row[test]),
+            "seeds": str(row["seeds"]),
+            "best": str(row["best_seed"]),
+        }
+        for row in rows
+    ]
+    return text_table(cells, left=("trial", "family"))
+
+
+def _spread_text(spread: dict[str, Any] | None) -> str:
+    return "" if spread is None else mean_ci_text(MeanCI(**spread)).rpartition(" (")[0]
 
 
 def failures(records: Iterable[Record]) -> list[str]:

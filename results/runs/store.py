@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import gc
 import json
 import os
 import re
@@ -235,7 +236,9 @@ class Store:
     def __init__(self, folder: Path, records: Iterable[Record] = ()) -> None:
         """Open a run; one that has no record yet begins with `records`, all of them or none."""
         self.folder, path = folder, folder / "records.jsonl"
-        self.lines = read_log(folder)
+        with no_collection():
+            self.lines = read_log(folder)
+            gc.freeze()  # else the garbage collector looks at all of it again and again, a third of the time
         self.records = [line for line in self.lines if isinstance(line, Record)]
         if not self.records and (taken := list(records)):
             atomic_write(path, lambda file: file.writelines(record.to_line() for record in taken))
@@ -251,11 +254,14 @@ class Store:
         InputError if it could not be read again; OSError if the disk is full or broken. What is torn then is cut when
         the run is opened again.
         """
-        self._write(line.to_line())
-        if isinstance(line, Record):
-            with naming(self.folder / "records.jsonl"):
+        content = line.to_line()
+        self.check()
+        with naming(self.folder / "records.jsonl"):
+            if self._file.write(content) < len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if isinstance(line, Record):
                 os.fsync(self._file.fileno())
-            self.records.append(line)
+                self.records.append(line)
 
     def check(self) -> None:
         """Raise OperationError if the run's folder is elsewhere now: what others write would go to the old place."""
@@ -264,14 +270,9 @@ class Store:
             rule = "was moved, deleted or replaced while in use; put it back, and the same command resumes"
             raise OperationError(f"run folder {self.folder}: {rule}")
 
-    def _write(self, line: bytes) -> None:
-        self.check()
-        with naming(self.folder / "records.jsonl"):
-            if self._file.write(line) < len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     def close(self) -> None:
         self._file.close()
+        gc.unfreeze()
 
 
 def write_json(path: Path, value: Any) -> None:

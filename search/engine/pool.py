@@ -25,7 +25,7 @@ import ray
 from ray.exceptions import RayError
 
 from ...archs.errors import OperationError
-from ...results.latency.measurements import LatencySetting
+from ...results.latency.setting import LatencySetting
 from ...results.runs.status import Status
 from ..data.dataset import DataSet
 from ..training.bank_jobs import SupernetJob

@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from ...archs.errors import InputError
 from ...archs.json_files import read_json
-from ...results.latency.measurements import LatencySetting
+from ...results.latency.setting import LatencySetting
 from ...results.runs.store import write_json
 from ..data.cache import home
 

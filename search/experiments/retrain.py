@@ -12,10 +12,10 @@ from ...archs import InputError
 from ...archs.errors import MAX_SEEDS, check_count
 from ...archs.timm_net import net_from_dict
 from ...results.ranking.metric import Metric, run_metric
-from ...results.ranking.objectives import Limits, RankingQuery, title
+from ...results.ranking.objectives import RankingQuery, title
 from ...results.ranking.quantities import cost_value
 from ...results.ranking.remarks import why_empty
-from ...results.ranking.run_leaderboard import costs_of, leaderboard_of
+from ...results.ranking.run_leaderboard import costs_of, leaderboard_of, limits_of
 from ...results.ranking.verdict import recommended
 from ...results.render.describe_net import find_trial
 from ...results.runs.nets import best_weights, better_weights, trained_nets
@@ -134,7 +134,7 @@ def _chosen(config: Retrain) -> Sequence[Record]:
 
 def limit_notes(run: Path, nets: Sequence[Record]) -> list[str]:
     """A line for each net that the run's own limits leave out, for those who named it."""
-    limits = Limits.of_run(run)
+    limits = limits_of(run)
     return [
         f"trial {net.trial} is over the limit of its run: {cost_value(cost, net.cost):,} {title(cost)}, "
         f"at most {limits[cost]:,}; the front is without it, and "

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from ...archs.own_net import Trunk
 from ...archs.timm_net import CountedCost, CutNet
 from ...results.ranking.metric import Metric
-from ...results.ranking.objectives import Limits
+from ...results.ranking.quantities import Limits
 from ..training.recipe import Augment, Recipe
 
 WITHOUT_WEIGHTS = "without_weights"  # said in a record of a probe that failed for want of a net's weights

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...archs import Cost, Genotype
 from ...archs.errors import InputError
-from ...results.ranking.objectives import Limits
+from ...results.ranking.quantities import Limits
 from ...results.runs.events import Line
 from ...results.runs.record import Record
 from ...results.runs.status import Status

@@ -6,10 +6,10 @@ import math
 from pathlib import Path
 
 from ...results.ranking.metric import run_metric, score_range
-from ...results.ranking.objectives import Limits, spent_on_training
+from ...results.ranking.objectives import spent_on_training
 from ...results.ranking.pareto import above_chance, dominated_volume, normalized_cost
 from ...results.ranking.quantities import cost_value
-from ...results.ranking.run_leaderboard import costs_of, device_of
+from ...results.ranking.run_leaderboard import costs_of, device_of, limits_of
 from ...results.render.tables import short
 from ...results.runs.events import Line
 from ...results.runs.record import Record
@@ -26,7 +26,7 @@ class FrontScalars:
         """Of the run in `folder`; InputError if its run.json is broken."""
         self._objective = costs_of(folder)[0]
         self._number, self._setting_id = device_of(folder, self._objective)
-        self._metric, self._limits, self._data = run_metric(folder), Limits.of_run(folder), read_data_facts(folder)
+        self._metric, self._limits, self._data = run_metric(folder), limits_of(folder), read_data_facts(folder)
         self._measured: dict[str, float] = {}  # the objective's cost, by key
         self._scores = (math.inf, -math.inf)  # the worst and the best
         self._front: list[tuple[float, float]] = []  # scores and costs

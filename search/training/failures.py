@@ -6,7 +6,7 @@ import traceback
 
 from ...archs.files import disk_error
 from ...archs.user_code import blamed
-from ...results.latency.device_command import DeviceError
+from ...results.latency.measurement import DeviceError
 from ...results.runs.status import Status
 from .job import Job, JobResult, TrainJob
 from .job_files import FilesError

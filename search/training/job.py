@@ -9,7 +9,7 @@ from typing import Any
 
 from ...archs.errors import check_choice
 from ...archs.timm_net import Net
-from ...results.latency.device_command import TIMEOUT_SECONDS, Setting
+from ...results.latency.setting import TIMEOUT_SECONDS, Setting
 from ...results.ranking.metric import Metric
 from ...results.runs.status import Status
 from ..data.views import WHOLE, View

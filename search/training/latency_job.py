@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ...archs.timm_net import Net, side_seen
 from ...archs.timm_network import build_net
-from ...results.latency.device_command import DeviceError, Latency
-from ...results.latency.measurements import SHORT
+from ...results.latency.measurement import DeviceError, Latency
 from ...results.latency.on_device import measure_on
+from ...results.latency.setting import SHORT
 from ...results.runs.status import Status
 from .job import JobResult, LatencyJob
 

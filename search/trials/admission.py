@@ -1,7 +1,7 @@
 """`Admission`: which of the nets that are proposed are trained, and the records of the others, with their reason.
 
 What a limit is asked of a net is `NetLimits` in ../context.py: its costs in closed form, and what is measured already;
-by which share one is broken says `Limits` (results/ranking/objectives.py). A net that is measured first comes back here
+by which share one is broken says `Limits` (results/ranking/quantities.py). A net that is measured first comes back here
 from measuring.py, with its number. Limits on cuts of pretrained nets are those of ../probe/prepare.py.
 """
 

@@ -16,11 +16,11 @@ from typing import Any
 from ...archs import Cost, Genotype
 from ...archs.errors import InputError, OperationError
 from ...archs.timm_net import Net
-from ...results.latency.device_command import LATENCY, TIMEOUT_SECONDS, UNNAMED, DeviceCommand, Setting, split_number
-from ...results.latency.kept import measured_event
-from ...results.latency.measurements import LatencySetting, Measurement
+from ...results.latency.measurement import Measurement
 from ...results.latency.predictor import MIN_NETS, LatencyPredictor
-from ...results.runs.events import Event, Line
+from ...results.latency.setting import TIMEOUT_SECONDS, UNNAMED, DeviceCommand, LatencySetting, Setting
+from ...results.ranking.quantities import LATENCY, split_number
+from ...results.runs.events import Event, Line, measured_event
 from ...results.runs.record import Record
 from ...results.runs.status import UNTRAINED, Status
 from ..training.job import JobResult, LatencyJob
