@@ -18,7 +18,7 @@ from torch import Generator, Tensor
 
 from ..data.dataset import DataSet
 from .augment import Draws, cropped, erased, moved, moves_of
-from .cuda_graph import GraphedFunction
+from .launches import GraphedFunction
 from .member import ALONE, Member
 from .pictures import Arrays, Readers, SampleIndex
 from .randaugment import RandAugment
