@@ -1,7 +1,5 @@
 """`build`: from a genotype to an `nn.Module`; `resized`: at another image size; `Features`: its maps, headless."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any

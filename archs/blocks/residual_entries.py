@@ -1,7 +1,5 @@
 """The registry's entries of basic, bottleneck and AlterNet's MSA blocks: cost, axes, look of each. Torch-free."""
 
-from __future__ import annotations
-
 from functools import partial
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Files of timm's weights from the Hugging Face hub: its cache, then the network, where it answers within seconds."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Weights of timm's nets: found in a folder or on the hub, and given to a net by whatever names its tensors have."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """EfficientNets and MobileNets: inverted bottlenecks, in the hybrid MobileNetV4 with attention beside them."""
 
-from __future__ import annotations
-
 from functools import partial
 from math import ceil
 from typing import Any

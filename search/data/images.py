@@ -1,7 +1,5 @@
 """Whole sources of pictures, read in threads: to arrays, or to digests; and a survey of a sample."""
 
-from __future__ import annotations
-
 import logging
 import struct
 import warnings

@@ -1,7 +1,5 @@
 """Trained nets as analyses take them: with their weights, validation images, and batches of their training images."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

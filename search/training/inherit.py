@@ -6,8 +6,6 @@ child may be any two nets. What does not fit keeps its initialisation. What a ki
 `BlockSpec`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -3,8 +3,6 @@
 Launched one by one, the kernels of a small net take the host longer than the card.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ Everything random is a function of (seed, epoch or step), so training goes on fr
 stopped, with no random state saved.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial

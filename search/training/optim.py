@@ -1,7 +1,5 @@
 """Optimizer, learning-rate schedule, gradients, averaged weights (EMA) and mixed precision of a recipe."""
 
-from __future__ import annotations
-
 import copy
 import logging
 import math

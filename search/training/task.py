@@ -8,8 +8,6 @@ colour in 3 bits a channel.
 B batch, N patches of an image, A = B * N all patches of the batch, M those corrupted, K classes or colours.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, cast
 
