@@ -3,8 +3,6 @@
 `build`, `resized` and `Network` need torch and load it when first asked for; the rest is free of it.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

@@ -3,8 +3,6 @@
 These have names of their own, "recipe.lr", and change no net: its key, costs and features are those of its other genes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

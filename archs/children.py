@@ -5,8 +5,6 @@ in /proc: where there is none (macOS), they are theirs to end. Run as a script w
 this file waits for that process to die, and ends what it left. It imports nothing but the standard library.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import select

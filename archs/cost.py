@@ -5,8 +5,6 @@ the built model's and to `FlopCounterMode` / 2. Memory is an estimate for float3
 checked against measurements on CPU (tests/test_memory.py).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any

@@ -1,7 +1,5 @@
 """How many CPUs this process may use: those that it is bound to, within the quota of its control groups."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import suppress

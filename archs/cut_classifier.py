@@ -3,8 +3,6 @@
 They take pictures of values from 0 to 1, raw values over the white level, and normalise them as the trunk was trained.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

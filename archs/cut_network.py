@@ -1,7 +1,5 @@
 """`CutNetwork`: a `CutNet` as a module that is trained, saved and exported as `Network` is; `cut_trunk` for probes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

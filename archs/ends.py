@@ -1,7 +1,5 @@
 """The two ends of a net as modules: `make_stem`, the norm after the stages, and `make_head`."""
 
-from __future__ import annotations
-
 from torch import nn
 
 from .blocks.encoder import LN_EPS

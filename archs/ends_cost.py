@@ -1,7 +1,5 @@
 """Cost formulas of a net's two ends: stem, the norm after the stages, head. Torch-free."""
 
-from __future__ import annotations
-
 from .blocks.accumulator import CostAccumulator, size
 from .layout import Layout
 from .parts import Head, Stem, Style

@@ -5,8 +5,6 @@ The command line prints each of the two as one line. `InputError`: the input is 
 that escapes is a bug and keeps its traceback.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable, Sequence
 from os import PathLike

@@ -3,8 +3,6 @@
 Meanings are those of the docstrings; what is allowed, the field's type says, or a part that is given an unknown name.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

@@ -5,8 +5,6 @@ TypedDict of what is looked at in an object that may hold more. Constructors che
 (`check_fields`), so what can be made can be written, and what was written can be read.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -4,8 +4,6 @@ One walk, used by the cost formulas, the builder and the drawing, so that they c
 (window, patch) is checked here. Strided convs and pools halve upwards: a map of 7 becomes 4.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any

@@ -1,7 +1,5 @@
 """`build`: from a genotype to an `nn.Module`; `resized`: at another image size; `Features`: its maps, headless."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
@@ -183,7 +181,7 @@ class Features(nn.Module):
     """x_BCHW -> a list of maps, one a stage and one of the transformer encoder's tokens, from the image on.
 
     It holds the network itself, so training it trains the network. The last map of the stages is normalised where the
-    net has a norm there; the stem's map comes first only where there is no stage.
+    net has a norm there.
     `channels` and `strides` are of each map: pixels of the image's height to one of the map, upwards.
     """
 
@@ -196,7 +194,6 @@ class Features(nn.Module):
             maps[-1] = (network.genotype.head.conv, maps[-1][1])
         if encoder is not None and plan.grid is not None:
             maps.append((encoder.embed_dim, plan.grid[0]))
-        maps = maps or [(plan.channels, plan.stem_map[0])]
         self.channels = tuple(channels for channels, _ in maps)
         self.strides = tuple(-(-plan.image[0] // height) for _, height in maps)
 
@@ -213,4 +210,4 @@ class Features(nn.Module):
             x_BTC = encoder.encode(encoder.embed(x_BCHW), grid)
             x_BNC = x_BTC[:, -grid[0] * grid[1] :]  # without the class token
             maps.append(x_BNC.transpose(1, 2).unflatten(2, grid))
-        return maps or [x_BCHW]
+        return maps

@@ -1,7 +1,5 @@
 """`OwnNet`: a net that alternas has trained, as a pretrained one whose cuts are searched. No torch."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """The trunk of an `OwnNet`, and where it can be cut: what cut_points.py finds of timm's nets."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor, nn

@@ -4,8 +4,6 @@ Run as a module with the names of the file and of a safetensors file to be writt
 Nothing but tensors is made from a pickle there (`weights_only`), and nothing of it reaches the process that asks.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -3,8 +3,6 @@
 Names, shapes, number types and values are checked before a net holds them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 
 import torch

@@ -5,8 +5,6 @@ family and a cost as genotypes have them, and no genes: what works on stages and
 one is counted.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """`TimmNetwork`: a whole net of timm, trained as `Network` is; `build_net` builds any net, with timm where needed."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """Error translation and time limits for user-written spaces, strategies and trainings."""
 
-from __future__ import annotations
-
 import logging
 import signal
 import sysconfig

@@ -3,8 +3,6 @@
 Nothing of a run is ever unpickled; files of `torch.save` that a user names are read by pickles.py.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields

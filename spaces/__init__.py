@@ -1,7 +1,5 @@
 """Which nets are allowed: search spaces by name, bound to an image size."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -4,8 +4,6 @@ A space draws every gene every time and ignores the dormant ones, so the names a
 genes never change. Optuna's chooser lives with the strategies; these need no library.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Mapping
 from math import gcd, prod

@@ -4,8 +4,6 @@
 8 x 8, stage 2 one of 4 x 4. MSA blocks stand freely, in any place but where stage 2 halves the map.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ..archs import Encoder, Genotype, Head, Stage, Stem

@@ -1,7 +1,5 @@
 """The spaces of the families: ResNet, AlterNet, ResNet+ViT hybrid, modern blocks, all of them, and one net's swaps."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """Feasible nets under cost limits, and a space's cheapest net."""
 
-from __future__ import annotations
-
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Windows of attention, patches and stems that fit a map."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import lru_cache
 from math import prod

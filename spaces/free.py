@@ -4,8 +4,6 @@ Blocks are counted from a stage's end, where the build-up rule puts attention: `
 stage 3. So one more MSA block at the end of any stage is one gene, and a deeper stage keeps its MSA blocks there.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ..archs import Genotype, Head, Stage, Stem

@@ -5,8 +5,6 @@ are not read from a table: between anchors, whose widths are given, they are sol
 curve, for the cheapest and the most expensive plain ResNet, and in the same way those of the encoders after them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache

@@ -3,8 +3,6 @@
 The ladder is pretrained_nets.csv, which benchmarks/pretrained_nets.py chooses from timm's published results.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Sequence

@@ -7,8 +7,6 @@ interval 0.5 to 1.4) and 0.6 points (`cue`; -0.7 to 1.8) better than drawn evenl
 benchmarks/README.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from ..archs.blocks.spec import BLOCKS

@@ -1,7 +1,5 @@
 """`mobile` and `edge`: nets of the space `modern`, so narrow that none costs more than a phone or a chip allows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache

@@ -8,8 +8,6 @@ name and options that never change, every gene is chosen for every net, and the 
 Without that, no strategy learns from the nets before, and no search resumes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -4,8 +4,6 @@ Which they are is read off the import statements before anything is run, so that
 They are not put on the import path: only the file and its neighbours see them, and no compiled copy is read or written.
 """
 
-from __future__ import annotations
-
 import ast
 import builtins
 import sys

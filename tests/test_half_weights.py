@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from alternas.search.training.half_weights import HalfWeights
+from alternas.search.training.launches import HalfWeights
 
 
 def gradients(net: nn.Module, half: HalfWeights, passes: int) -> list[torch.Tensor]:

@@ -16,10 +16,9 @@ from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.training import recipes
 from alternas.search.training.loaders import MemoryLoader, balanced, chosen_places, generator_of
-from alternas.search.training.loss import class_weights, loss_of
 from alternas.search.training.optim import Gradients
 from alternas.search.training.recipe import Recipe
-from alternas.search.training.task import Task
+from alternas.search.training.task import Task, class_weights, loss_of
 
 CPU = torch.device("cpu")
 WEIGHTED = replace(recipes.get("smoke"), class_weights="balanced")

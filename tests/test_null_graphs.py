@@ -14,8 +14,8 @@ from alternas.results.latency.on_this_machine import measure
 from alternas.results.latency.setting import SHORT, LatencySetting
 from alternas.search.engine.cards import use_share
 from alternas.search.engine.worker import Worker
-from alternas.search.training.cuda_graph import GraphedFunction
 from alternas.search.training.job import JobResult
+from alternas.search.training.launches import GraphedFunction
 from alternas.search.training.loaders import MemoryLoader
 from alternas.search.training.loop import Trainer
 from null_cuda.client import OnNullDevice

@@ -304,7 +304,7 @@ OURS = """
 import torch
 from alternas.results.metrics import evaluate
 from alternas.search.training.augment import mixed
-from alternas.search.training.loss import loss_of
+from alternas.search.training.task import loss_of
 from alternas.search.training.optim import Ema, Gradients, optimizer_for, peak_rate, rate_at
 def train(context):
     recipe, net, device = context.recipe, context.net, context.device

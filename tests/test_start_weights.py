@@ -21,7 +21,7 @@ from alternas.search.data.views import View
 from alternas.search.engine.worker import Worker
 from alternas.search.training import loop as train
 from alternas.search.training import recipes
-from alternas.search.training.inherit import inherit, init_weights, parts
+from alternas.search.training.inherit import inherit, init_weights
 from alternas.search.training.job import FREEZE_POLICIES, FewShot, InitWeights, JobResult, TrainJob
 from alternas.search.training.loaders import MemoryLoader
 from alternas.search.training.optim import optimizer_for
@@ -123,13 +123,15 @@ def moved(folder: Path, bench: MemoryLoader, start: InitWeights) -> set[str]:
     """Places of the net whose parameters or statistics a short training changes."""
     before = train.Trainer(job(folder / "before", start=start), bench)
     old = {name: value.clone() for name, value in before.net.state_dict().items()}
+    net = before.task.unwrap(before.net)
+    rows = inherit(net, net)  # which tells the places, and changes no weight
     before.train_to(3)
     new = before.net.state_dict()
     found = set()
-    for place, modules in parts(before.task.unwrap(before.net)).items():
-        names = {n for n, value in old.items() if any(_owns(before.net, part, n) for part in modules)}
+    for row in rows:
+        names = {n for n, value in old.items() if any(_owns(before.net, part, n) for part in row.parts)}
         if any(not torch.equal(old[n], new[n]) for n in names if "num_batches" not in n):
-            found.add(place)
+            found.add(row.place)
     return found
 
 

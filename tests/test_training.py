@@ -23,8 +23,8 @@ from alternas.search.training import recipes
 from alternas.search.training.checkpoint import read_checkpoint
 from alternas.search.training.job import JobResult, Progress, TrainJob, curve_points
 from alternas.search.training.loaders import MemoryLoader, fed
-from alternas.search.training.loss import loss_of
 from alternas.search.training.recipe import Augment, Recipe
+from alternas.search.training.task import loss_of
 from alternas.spaces import RandomChooser, get
 
 CPU = torch.device("cpu")

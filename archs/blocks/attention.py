@@ -7,8 +7,6 @@ convs; on windows those are linear layers, which cost one copy of the input inst
 q, k and v.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

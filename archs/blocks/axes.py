@@ -1,7 +1,5 @@
 """`Axis` and `tensor_axes`: how the tensors of a block slice, by the words of its entry. Torch-free."""
 
-from __future__ import annotations
-
 from math import prod
 from typing import Any, NamedTuple
 

@@ -6,8 +6,6 @@ those of timm's vision_transformer.py and vision_transformer_hybrid.py. Average 
 code's: of all tokens, after the last norm, and without a class token.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 
 import torch

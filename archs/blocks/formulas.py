@@ -1,7 +1,5 @@
 """Pieces of the cost formulas that blocks of several kinds share, and of the axes of their tensors. Torch-free."""
 
-from __future__ import annotations
-
 from ..layout import Block
 from .accumulator import CostAccumulator, size
 

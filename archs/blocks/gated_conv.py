@@ -3,8 +3,6 @@
 These are a norm and a 2x2 / 2 conv in ConvNeXt (Liu et al., CVPR 2022), a 3x3 / 2 conv and a norm in MambaOut.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from timm.layers.norm import LayerNorm2d

@@ -1,7 +1,5 @@
 """The registry's entries of gated and downsampling conv blocks: cost, axes, look. Torch-free."""
 
-from __future__ import annotations
-
 from ..layout import Block
 from .accumulator import CostAccumulator, size
 from .axes import Axis

@@ -1,7 +1,5 @@
 """Layers that blocks of several kinds, stems and heads are made of."""
 
-from __future__ import annotations
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 

@@ -4,8 +4,6 @@ Post-norm: a BatchNorm follows each conv, no activation after the projection, wh
 are identities, where stride and width stay; there is none elsewhere.
 """
 
-from __future__ import annotations
-
 import torch.nn.functional as F
 from timm.layers.activations import HardSigmoid
 from timm.layers.layer_scale import LayerScale2d

@@ -1,7 +1,5 @@
 """The registry's entries of inverted bottlenecks, mobile attention and plain convs: cost, axes, look. Torch-free."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ..errors import InputError

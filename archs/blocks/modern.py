@@ -6,8 +6,6 @@ of EfficientViT (Cai et al., ICCV 2023; timm efficientvit_mit.py), whose conv bl
 pre-activation blocks.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from timm.layers.mlp import ConvMlp

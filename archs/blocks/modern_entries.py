@@ -1,7 +1,5 @@
 """The registry's entries of MBConv, ConvNeXt, transformer and linear attention blocks: cost, axes, look. Torch-free."""
 
-from __future__ import annotations
-
 from ..layout import Block
 from .accumulator import CostAccumulator, size
 from .formulas import (

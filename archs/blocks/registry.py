@@ -3,8 +3,6 @@
 A new block is its nn.Module in a file of this folder, and its cost formula and `BlockSpec` in a file of entries.
 """
 
-from __future__ import annotations
-
 from .gated_conv_entries import DOWNSAMPLE, GATED_CONV
 from .mobile_entries import CONV, MQA, UIB
 from .modern_entries import CONVNEXT, LINEAR, MBCONV, TRANSFORMER

@@ -11,8 +11,6 @@ BiT's GroupNorm and weight-standardised convs are timm's (resnetv2.py, vision_tr
 1e-8, where the original code says 1e-5. The trunk of the ViT paper's hybrids is post-activation and pads as SAME.
 """
 
-from __future__ import annotations
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """The registry's entries of basic, bottleneck and AlterNet's MSA blocks: cost, axes, look of each. Torch-free."""
 
-from __future__ import annotations
-
 from functools import partial
 from itertools import pairwise
 
@@ -35,22 +33,26 @@ def conv_block(acc: CostAccumulator, b: Block, post: bool) -> None:
     acc.alive(x + skip + (0 if post else x), *(2 * y for y in maps), *map(sum, pairwise(maps)), 0 if post else x)
 
 
+def conv_forms(name: str, *convs: str) -> tuple[BlockForm, BlockForm]:
+    """Both forms of a block of these convs, told by their axes: each has a norm of what it takes, or of what it gives.
+
+    `name`: of its modules, behind "Pre" and "Post".
+    """
+    pre, post, last = dict(SHORTCUT), dict(SHORTCUT_NORM), len(convs)
+    for number, axes in enumerate(convs, start=1):
+        c_out, c_in, *_ = axes.split()
+        pre |= {f"norm{number}": c_in, f"conv{number}": axes}
+        post |= {f"conv{number}": axes, f"norm{number}": c_out}
+    conv, norm = (f"conv{last}",), (f"norm{last}",)
+    return (
+        BlockForm(f".residual:Pre{name}", partial(conv_block, post=False), pre, conv, norm, norms_input=True),
+        BlockForm(f".residual:Post{name}", partial(conv_block, post=True), post, norm),
+    )
+
+
 BASIC = BlockSpec(
     "basic",
-    BlockForm(
-        ".residual:PreBasic",
-        partial(conv_block, post=False),
-        {**SHORTCUT, "norm1": "c_in", "conv1": "width c_in 3 3", "norm2": "width", "conv2": "c_out width 3 3"},
-        scaled_by=("conv2",),
-        scaled_by_group=("norm2",),
-        norms_input=True,
-    ),
-    BlockForm(
-        ".residual:PostBasic",
-        partial(conv_block, post=True),
-        {**SHORTCUT_NORM, "conv1": "width c_in 3 3", "norm1": "width", "conv2": "c_out width 3 3", "norm2": "c_out"},
-        scaled_by=("norm2",),
-    ),
+    *conv_forms("Basic", "width c_in 3 3", "c_out width 3 3"),
     modern=False,
     style=BlockStyle("C", "#0072B2", "basic conv block"),
     prior=1.31,
@@ -59,36 +61,7 @@ BASIC = BlockSpec(
 
 BOTTLENECK = BlockSpec(
     "bottleneck",
-    BlockForm(
-        ".residual:PreBottleneck",
-        partial(conv_block, post=False),
-        {
-            **SHORTCUT,
-            "norm1": "c_in",
-            "conv1": "width c_in 1 1",
-            "norm2": "width",
-            "conv2": "width width 3 3",
-            "norm3": "width",
-            "conv3": "c_out width 1 1",
-        },
-        scaled_by=("conv3",),
-        scaled_by_group=("norm3",),
-        norms_input=True,
-    ),
-    BlockForm(
-        ".residual:PostBottleneck",
-        partial(conv_block, post=True),
-        {
-            **SHORTCUT_NORM,
-            "conv1": "width c_in 1 1",
-            "norm1": "width",
-            "conv2": "width width 3 3",
-            "norm2": "width",
-            "conv3": "c_out width 1 1",
-            "norm3": "c_out",
-        },
-        scaled_by=("norm3",),
-    ),
+    *conv_forms("Bottleneck", "width c_in 1 1", "width width 3 3", "c_out width 1 1"),
     expansion=4,
     modern=False,
     style=BlockStyle("B", "#0072B2", "bottleneck conv block"),

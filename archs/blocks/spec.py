@@ -3,8 +3,6 @@
 `BLOCKS` holds them by kind; blocks/registry.py fills it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -7,8 +7,6 @@ names of their architectures, have their tensors in the order of ours: weights a
 agree but for axes of 1.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any, NamedTuple
 

@@ -5,8 +5,6 @@ timm's `forward_intermediates` gives a net's maps, of conv nets one a stage, of 
 too: the net is pruned to the stage, whose chain is shortened then.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Any
 

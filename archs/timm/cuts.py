@@ -1,7 +1,5 @@
 """A net of timm cut after a block, its maps at cuts in one pass, and their pooling; exported code holds this file."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

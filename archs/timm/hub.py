@@ -1,7 +1,5 @@
 """Files of timm's weights from the Hugging Face hub: its cache, then the network, where it answers within seconds."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +10,16 @@ from ssl import SSLError
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
+
+import huggingface_hub
+from huggingface_hub import constants
+from huggingface_hub.errors import (
+    EntryNotFoundError,
+    HTTPError,  # pyright: ignore[reportPrivateImportUsage] - its library changed
+    LocalEntryNotFoundError,
+    RepositoryNotFoundError,
+)
+from huggingface_hub.utils.logging import disable_propagation
 
 from ..errors import OperationError
 
@@ -28,17 +36,11 @@ def hub_file(config: Any, tell: Tell | None = None) -> Path:
 
     `tell` is given a line before that: what, how large, under which licence. OperationError if it cannot be had.
     """
-    from huggingface_hub.errors import (
-        EntryNotFoundError,
-        HTTPError,  # pyright: ignore[reportPrivateImportUsage] - its library changed
-    )
-    from huggingface_hub.utils.logging import disable_propagation  # which prints its own lines
-
-    full = f"{config.architecture}.{config.tag}" if config.tag else config.architecture
+    full = full_name(config)
     if not config.hf_hub_id:
         reason = f"is at {config.url}" if config.url else "timm names none"
         raise OperationError(f"timm: the weights of {full} are not on the hub ({reason})")
-    disable_propagation()
+    disable_propagation()  # of what the library prints
     repository, _, revision = config.hf_hub_id.partition("@")
     names = _file_names(config.hf_hub_filename)
     try:
@@ -51,10 +53,13 @@ def hub_file(config: Any, tell: Tell | None = None) -> Path:
         raise OperationError(f"timm: the weights of {full} cannot be had ({reason})") from None
 
 
+def full_name(config: Any) -> str:
+    """timm's name of a pretrained net, with the tag of its weights."""
+    return f"{config.architecture}.{config.tag}" if config.tag else config.architecture
+
+
 def why_missing(config: Any) -> str:
     """Why a net's weights cannot be had, without downloading them; "" where the cache or the hub has them."""
-    from huggingface_hub import constants
-
     if not config.hf_hub_id:
         return "not on the hub"
     repository, _, revision = config.hf_hub_id.partition("@")
@@ -76,10 +81,8 @@ def _file_names(name: str | None) -> tuple[str, ...]:
 
 
 def _cached(repository: str, names: tuple[str, ...], revision: str) -> Path | None:
-    from huggingface_hub import try_to_load_from_cache
-
     for name in names:
-        found = try_to_load_from_cache(repository, name, revision=revision or None)
+        found = huggingface_hub.try_to_load_from_cache(repository, name, revision=revision or None)
         if isinstance(found, str):
             return Path(found)
     return None
@@ -88,15 +91,13 @@ def _cached(repository: str, names: tuple[str, ...], revision: str) -> Path | No
 def _download(
     repository: str, names: tuple[str, ...], revision: str, tell: Callable[[int | None], object] | None
 ) -> Path:
-    from huggingface_hub import constants, get_hf_file_metadata, hf_hub_download, hf_hub_url
-    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
-
     version = revision or None
     for name in names:
         try:
             if tell and not constants.HF_HUB_OFFLINE:
-                tell(get_hf_file_metadata(hf_hub_url(repository, name, revision=version)).size)
-            return Path(hf_hub_download(repository, name, revision=version))
+                url = huggingface_hub.hf_hub_url(repository, name, revision=version)
+                tell(huggingface_hub.get_hf_file_metadata(url).size)
+            return Path(huggingface_hub.hf_hub_download(repository, name, revision=version))
         except EntryNotFoundError as error:
             if isinstance(error, LocalEntryNotFoundError) or name == names[-1]:  # not reached, or has none of them
                 raise
@@ -111,8 +112,6 @@ def _what(full: str, size: int | None, config: Any) -> str:
 @contextmanager
 def _offline_unless_reachable() -> Iterator[None]:
     """Keep the hub's library to its cache where the hub does not answer; it would retry for a minute."""
-    from huggingface_hub import constants
-
     was_offline, minute = constants.HF_HUB_OFFLINE, int(time.monotonic() / ASKED_AGAIN_SECONDS)
     constants.HF_HUB_OFFLINE = was_offline or not _is_reachable(constants.ENDPOINT, minute)
     try:
@@ -124,15 +123,8 @@ def _offline_unless_reachable() -> Iterator[None]:
 @lru_cache(maxsize=4)
 def _is_hub(address: str, minute: int) -> bool:
     """Whether a server answers as a hub does, asked once a minute: a gateway on the way says something, too."""
-    from huggingface_hub import get_hf_file_metadata
-    from huggingface_hub.errors import (
-        EntryNotFoundError,
-        HTTPError,  # pyright: ignore[reportPrivateImportUsage] - its library changed
-        RepositoryNotFoundError,
-    )
-
     try:
-        get_hf_file_metadata(f"{address}/{KNOWN_FILE}", timeout=CONNECT_SECONDS, endpoint=address)
+        huggingface_hub.get_hf_file_metadata(f"{address}/{KNOWN_FILE}", timeout=CONNECT_SECONDS, endpoint=address)
     except (EntryNotFoundError, RepositoryNotFoundError):  # only a hub says so
         return True
     except (OSError, HTTPError):

@@ -1,7 +1,5 @@
 """timm's models by name, and their parameters and MACs, counted."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """Weights of timm's nets: found in a folder or on the hub, and given to a net by whatever names its tensors have."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,7 +12,7 @@ from torch import Tensor, nn
 
 from ..errors import InputError
 from ..weights import WeightsFile, open_weights
-from .hub import Tell, hub_file, why_missing
+from .hub import Tell, full_name, hub_file, why_missing
 from .models import config_of, create
 
 ENDINGS = (".safetensors", ".pth", ".pt", ".bin")
@@ -35,16 +33,14 @@ def find_weights(name: str, weights_dir: str = "", tell: Tell | None = None) -> 
     name, or there is no such folder; OperationError if the file cannot be had.
     """
     config = config_of(name)
-    full = f"{config.architecture}.{config.tag}" if config.tag else config.architecture
-    path = _in_folder(config, full, weights_dir)
+    full, path = full_name(config), _in_folder(config, weights_dir)
     return NetWeights(full, str(path or hub_file(config, tell)))
 
 
 def why_no_weights(name: str, weights_dir: str = "") -> str:
     """Why a net's weights cannot be had; "" where they can, in the folder, its cache or on the hub."""
     config = config_of(name)
-    full = f"{config.architecture}.{config.tag}" if config.tag else config.architecture
-    return "" if _in_folder(config, full, weights_dir) else why_missing(config)
+    return "" if _in_folder(config, weights_dir) else why_missing(config)
 
 
 def nets_of_folder(weights_dir: str) -> list[str]:
@@ -60,11 +56,11 @@ def _check_folder(weights_dir: str) -> None:
         raise InputError(f"weights-dir: must be a folder, got {weights_dir!r}")
 
 
-def _in_folder(config: Any, full: str, weights_dir: str) -> Path | None:
+def _in_folder(config: Any, weights_dir: str) -> Path | None:
     """The file of a net's weights in a folder; None if it has none, or there is no folder."""
     if weights_dir:
         _check_folder(weights_dir)
-    stems = dict.fromkeys((full, config.architecture)) if weights_dir else ()
+    stems = dict.fromkeys((full_name(config), config.architecture)) if weights_dir else ()
     paths = (Path(weights_dir) / f"{stem}{ending}" for stem in stems for ending in ENDINGS)
     return next((path for path in paths if path.is_file()), None)
 

@@ -4,8 +4,6 @@ One file a family. The functions that make the families of the papers are public
 `bit`, `vit`, `vit_hybrid`.
 """
 
-from __future__ import annotations
-
 from ..errors import check_choice
 from ..genotype import Genotype
 from ..layout import ImageSize

@@ -5,8 +5,6 @@ stem and window 4, above it the ImageNet stem and window 7. The functions that m
 are public: `alternet`, `resnet`, `preresnet`, `bit`, `vit`, `vit_hybrid`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 

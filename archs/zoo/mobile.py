@@ -1,7 +1,5 @@
 """EfficientNets and MobileNets: inverted bottlenecks, in the hybrid MobileNetV4 with attention beside them."""
 
-from __future__ import annotations
-
 from functools import partial
 from math import ceil
 from typing import Any
@@ -107,32 +105,19 @@ MOBILENETV4: dict[str, tuple[tuple[int, int, int, int, int, float, int], ...]] =
 }
 
 
-def efficientnet(width: float = 1.0, depth: float = 1.0) -> Genotype:
-    """An EfficientNet by compound scaling (Tan & Le, ICML 2019) of B0's widths and depths."""
-    stages = tuple(
-        Stage("uib", ceil(n * depth), divisible(c * width), stride, kernel=kernel, expand=expand, se=0.25, act="silu")
-        for n, c, stride, kernel, expand in EFFICIENTNET
-    )
-    head = Head(norm="none", conv=divisible(1280 * width), act="silu")
-    return Genotype(Stem("conv", divisible(32 * width), act="silu"), stages, head=head)
+def efficientnet(width: float = 1.0, depth: float = 1.0, lite: bool = False) -> Genotype:
+    """An EfficientNet by compound scaling (Tan & Le, ICML 2019) of B0's widths and depths.
 
-
-def efficientnet_lite(width: float = 1.0, depth: float = 1.0) -> Genotype:
-    """An EfficientNet-Lite: without squeeze-and-excitation, with ReLU6; stem, head, first and last stage are B0's."""
-    last = len(EFFICIENTNET) - 1
-    stages = tuple(
-        Stage(
-            "uib",
-            n if i in (0, last) else ceil(n * depth),
-            divisible(c * width),
-            stride,
-            kernel=kernel,
-            expand=expand,
-            act="relu6",
-        )
-        for i, (n, c, stride, kernel, expand) in enumerate(EFFICIENTNET)
-    )
-    return Genotype(Stem("conv", 32, act="relu6"), stages, head=Head(norm="none", conv=1280, act="relu6"))
+    `lite`: an EfficientNet-Lite: without squeeze-and-excitation, with ReLU6; stem, head, first and last stage are B0's.
+    """
+    se, act, last = None if lite else 0.25, "relu6" if lite else "silu", len(EFFICIENTNET) - 1
+    stages = list[Stage]()
+    for i, (blocks, channels, stride, kernel, expand) in enumerate(EFFICIENTNET):
+        blocks = blocks if lite and i in (0, last) else ceil(blocks * depth)
+        options: dict[str, Any] = {"kernel": kernel, "expand": expand, "se": se, "act": act}
+        stages.append(Stage("uib", blocks, divisible(channels * width), stride, **options))
+    stem, conv = (32, 1280) if lite else (divisible(32 * width), divisible(1280 * width))
+    return Genotype(Stem("conv", stem, act=act), tuple(stages), head=Head(norm="none", conv=conv, act=act))
 
 
 def mobilenetv3(size: str) -> Genotype:
@@ -173,7 +158,7 @@ def _bottlenecks(
 def mobiles() -> dict[str, Entry]:
     """EfficientNet B0 to B4 and Lite0 to Lite2, MobileNetV3 and MobileNetV4."""
     named = {f"efficientnet_b{number}": partial(efficientnet, *by) for number, by in enumerate(EFFICIENTNETS)}
-    named |= {f"efficientnet_lite{n}": partial(efficientnet_lite, *EFFICIENTNETS[n]) for n in range(3)}
+    named |= {f"efficientnet_lite{n}": partial(efficientnet, *EFFICIENTNETS[n], lite=True) for n in range(3)}
     named |= {f"mobilenetv3_{size}_100": partial(mobilenetv3, size) for size in MOBILENETV3}
     named |= {f"mobilenetv4_{size}": partial(mobilenetv4, size) for size in MOBILENETV4}
     about = {

@@ -1,8 +1,6 @@
 """Nets of modern blocks: ConvNeXts (Liu et al., CVPR 2022), and timm's smaller ones; MambaOuts (Yu & Wang, CVPR 2025);
 EfficientViTs of linear attention (Cai et al., ICCV 2023)."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from ..genotype import Genotype

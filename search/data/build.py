@@ -6,8 +6,6 @@ is built is raw values, or places of pictures where these do not fit in memory. 
 ../training/pictures.py reads while a net trains.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from collections import Counter

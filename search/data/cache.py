@@ -1,7 +1,5 @@
 """Folders that data sets are kept in, and arrays that are slow to make: .npz files whose hash is checked on reading."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os

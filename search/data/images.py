@@ -1,7 +1,5 @@
 """Whole sources of pictures, read in threads: to arrays, or to digests; and a survey of a sample."""
 
-from __future__ import annotations
-
 import logging
 import struct
 import warnings
@@ -110,19 +108,14 @@ def _read(
 
 def survey(sources: Sequence[ImageSource], most: int = 256) -> tuple[list[tuple[int, int]], bool]:
     """(height, width), upright, of a fixed sample of whole pictures, and whether none of it has colour."""
-    ends = np.cumsum([len(source) for source in sources])
-    chosen = np.sort(np.random.default_rng(0).permutation(ends[-1])[:most])
-
-    def attempt(number: int) -> tuple[int, int, bool] | None:
-        source = sources[which := int(np.searchsorted(ends, number, side="right"))]
-        try:
-            return form_of(source.open(int(number - ends[which] + len(source))))
-        except BROKEN:
-            return None
-
-    with ThreadPoolExecutor(usable_cpus() + WAITING) as pool:
-        forms = [form for form in pool.map(attempt, chosen) if form]
-    return [(height, width) for height, width, _ in forms], not any(coloured for *_, coloured in forms)
+    first_S = np.cumsum([0, *map(len, sources)])
+    chosen = np.sort(np.random.default_rng(0).permutation(first_S[-1])[:most])
+    forms = []
+    for source, places_N in zip(sources, np.split(chosen, np.searchsorted(chosen, first_S[1:-1])), strict=True):
+        own_N = places_N - first_S[len(forms)]
+        forms.append(_read(source, own_N, np.zeros(len(own_N), bool), lambda image: True, lambda done, total: None))
+    form_N = np.concatenate([read.form_N[read.values] for read in forms])
+    return list(zip(form_N["height"].tolist(), form_N["width"].tolist(), strict=True)), not form_N["colour"].any()
 
 
 def levels_in_use(name: str, forms: Mapping[str, np.ndarray]) -> tuple[int, int]:

@@ -1,7 +1,5 @@
 """Loading a data set by its name, with a progress bar, and its summary, as `alternas data` prints it."""
 
-from __future__ import annotations
-
 import logging
 import math
 import os

@@ -1,7 +1,5 @@
 """Splits: seeded, stratified, made once; groups, such as of one patient or font, stay whole. Numbers of the classes."""
 
-from __future__ import annotations
-
 import csv
 import logging
 import os

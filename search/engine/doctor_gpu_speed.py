@@ -28,7 +28,7 @@ FAST = replace(RECIPE, precision="bfloat16", augment=Augment(pad=4, flip=True))
 DTYPES = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 LAUNCHES = {"cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaunchKernelEx", "cudaGraphLaunch"}
 WAYS = ("eager", "graph", "compiled")
-WARM_STEPS = 6  # until nothing is new: see cuda_graph.py
+WARM_STEPS = 6  # until nothing is new: see launches.py
 DRAWN_NETS = 101  # of a space, for its median
 START_SECONDS = 180  # for processes to load torch
 

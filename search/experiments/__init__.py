@@ -1,3 +1,1 @@
 """Trainings outside a search: retraining, transfer, build-up from weights, and the papers' studies."""
-
-from __future__ import annotations

@@ -4,8 +4,6 @@ Of a search: its best net, beside another one. Of a study: all its nets, beside 
 (Raghu et al., NeurIPS 2021, section 7; Park & Kim, ICLR 2022).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

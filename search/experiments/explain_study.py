@@ -3,8 +3,6 @@
 Raghu et al., NeurIPS 2021, section 7; Park & Kim, ICLR 2022.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, product

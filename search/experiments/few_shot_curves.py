@@ -1,7 +1,5 @@
 """Few-shot accuracy of trained weights on any data: K-shot linear probes and K-way N-shot episodes, in closed form."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path

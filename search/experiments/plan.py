@@ -5,8 +5,6 @@ is new in it. What has failed is tried again by the next run. A plan may grow: t
 ones ended.
 """
 
-from __future__ import annotations
-
 import json
 from collections import deque
 from collections.abc import Iterable, Sequence

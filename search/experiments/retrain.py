@@ -1,7 +1,5 @@
 """Retrain the best nets of a search at full budget with several seeds, and measure them on the test split."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path

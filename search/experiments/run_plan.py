@@ -1,7 +1,5 @@
 """Carry out a plan: open its folder, start the workers, train what is left."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

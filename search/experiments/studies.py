@@ -1,7 +1,5 @@
 """The papers' studies, a row each: a plan, which yields trainings, and how its table is drawn; and what runs one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product

@@ -1,7 +1,5 @@
 """Train one net with several seeds: a named one from fresh weights, or one with weights for new data (transfer)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Trained nets as analyses take them: with their weights, validation images, and batches of their training images."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -33,9 +31,9 @@ from ..data.dataset import DataConfig, DataSet
 from ..data.load import load_showing
 from ..data.views import View, fold_view, seen
 from ..training.loaders import open_loader, sample
-from ..training.loss import class_weights, loss_of
 from ..training.optim import optimizer_for
 from ..training.recipe import Recipe
+from ..training.task import class_weights, loss_of
 
 MINIBATCHES, MINIBATCH = 16, 16  # of augmented training images: Park & Kim take batches of 16
 MAX_SCORED = 5000  # validation images of an export: beyond, the noise of the choice is below half a point

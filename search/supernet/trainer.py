@@ -29,8 +29,8 @@ from ..training.checkpoint import device_name, read_checkpoint
 from ..training.group import Group, GroupError, open_group
 from ..training.job import JobResult, Point, Progress
 from ..training.loaders import MIX, DeviceLoader
-from ..training.loss import class_weights, loss_of
 from ..training.optim import Ema, Gradients, optimizer_for, out_of_memory, rate_at
+from ..training.task import class_weights, loss_of
 from .bank import Bank, NetInput, save_bank, skeleton
 from .evaluate import evaluate_net
 

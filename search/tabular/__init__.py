@@ -1,3 +1,1 @@
 """The tabular benchmark: strategies run on a table of trained nets, with a simulated clock."""
-
-from __future__ import annotations

@@ -1,7 +1,5 @@
 """How much training each searcher needs, as medians over seeds with their spread."""
 
-from __future__ import annotations
-
 import math
 import random
 import signal

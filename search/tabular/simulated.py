@@ -1,7 +1,5 @@
 """One search on the table: its trials, driver and strategies are real, its workers look results up, its clock jumps."""
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 Each is a function of the genes, drawn from a seed; all nets that differ in it are gone through to find the front.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import product
 

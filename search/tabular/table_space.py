@@ -1,7 +1,5 @@
 """`TableSpace`: the combinations of a table's genes as a search space. Its nets are known by their genes alone."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

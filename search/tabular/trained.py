@@ -3,8 +3,6 @@
 benchmarks/table.py makes the file from runs of `alternas search`, in the columns of `read_table`.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """How the front of a search grows, in scalars that a tracker can draw."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

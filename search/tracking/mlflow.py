@@ -3,8 +3,6 @@
 MLFLOW_TRACKING_URI and MLFLOW_EXPERIMENT_NAME as everywhere; without them MLflow's own default and "alternas".
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re

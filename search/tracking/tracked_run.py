@@ -1,7 +1,5 @@
 """`TrackedRun`: what trackers are told of a run, line by line of its log."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

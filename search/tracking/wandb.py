@@ -3,8 +3,6 @@
 WANDB_PROJECT, WANDB_ENTITY, WANDB_DIR and WANDB_MODE as everywhere; the project is "alternas" without.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 from collections.abc import Mapping

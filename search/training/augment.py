@@ -5,8 +5,6 @@ share a batch, each draws for all of it. Nothing here waits for the device. torc
 time, or a batch all alike.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Jobs on shared weights: `SupernetJob` trains a bank, `EvaluateJob` evaluates a net on slices of it."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from pathlib import Path

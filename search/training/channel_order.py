@@ -5,8 +5,6 @@ the maps between them (once-for-all nets sort theirs so: Cai et al., ICLR 2020);
 something: heads, and groups of a GroupNorm.
 """
 
-from __future__ import annotations
-
 import copy
 from collections import defaultdict
 from collections.abc import Iterator

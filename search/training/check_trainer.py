@@ -4,8 +4,6 @@ That process may exit, hang, fork or crash without harm to the search; it and al
 sent its work by this module on its standard input, and answers in a file.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

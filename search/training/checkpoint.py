@@ -1,7 +1,5 @@
 """The checkpoint of a training: what it is of, and its state, so that a later job goes on where it stands."""
 
-from __future__ import annotations
-
 import logging
 import zipfile
 import zlib

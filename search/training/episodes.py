@@ -4,8 +4,6 @@ N images, D features. Ridge regression and linear probes are those of `results/a
 touches the global random state.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Scores of a net that is trained, by all workers that share its training; BatchNorm statistics estimated anew."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any

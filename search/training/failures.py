@@ -1,7 +1,5 @@
 """How a job ends that raises: every error of a training is a typed result, with its type and place."""
 
-from __future__ import annotations
-
 import traceback
 
 from ...archs.files import disk_error

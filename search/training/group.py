@@ -5,8 +5,6 @@ One net's are averaged by torch's DistributedDataParallel (`optim.Gradients`), a
 The process group lives as long as one job. Where a worker dies, the others' next exchange fails: a `GroupError`.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Iterable, Iterator, Sequence

@@ -6,10 +6,8 @@ child may be any two nets. What does not fit keeps its initialisation. What a ki
 `BlockSpec`.
 """
 
-from __future__ import annotations
-
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +29,7 @@ from .job import FREEZE_POLICIES, InitWeights
 from .net2net import CopyCount, Linear, channel_map, copy_module, copy_stem, copy_tokens, spread
 from .net2net_blocks import copy_block
 
+Parts = tuple[nn.Module | nn.Parameter, ...]
 NEAR = 0.01  # of a new block's last layer: at exactly 0 the layers in front of it would get no gradient
 ENCODER_SCALED_BY = ("attn.proj", "mlp.fc2")
 
@@ -48,6 +47,7 @@ class Inherited:
     how: str
     params: int  # parameters of the child's part
     taken: int  # how many of them came from the parent's
+    parts: Parts = field(default=(), repr=False, compare=False)  # the child's modules and parameters of that place
 
 
 @torch.no_grad()
@@ -57,7 +57,7 @@ def inherit(child: Network, parent: Network) -> list[Inherited]:
     rows, tally = [], CopyCount()
     if child.genotype.canonical().stem.kind == parent.genotype.canonical().stem.kind:
         copy_stem(child.stem, parent.stem, tally)
-    rows.append(_row("stem", child.stem.parameters(), "stem", tally))
+    rows.append(_row("stem", (child.stem,), "stem", tally))
     rows += _stages(child, parent)
     lasts = (("last norm", child.norm, parent.norm), ("last conv", child.last_conv, parent.last_conv))
     for place, own, other in lasts:
@@ -65,7 +65,7 @@ def inherit(child: Network, parent: Network) -> list[Inherited]:
             tally = CopyCount()
             if other is not None:
                 copy_module(own, other, tally)
-            rows.append(_row(place, own.parameters(), place, tally))
+            rows.append(_row(place, (own,), place, tally))
     if child.encoder is not None:
         image = (child.genotype.stem.kind == "none", parent.genotype.stem.kind == "none")
         rows += _encoder(child.encoder, parent.encoder, image)
@@ -73,14 +73,15 @@ def inherit(child: Network, parent: Network) -> list[Inherited]:
     # The same classes from the same kind of features, tokens or channels of a map.
     if child.num_classes == parent.num_classes and (child.encoder is None) == (parent.encoder is None):
         copy_module(child.head, parent.head, tally)
-    rows.append(_row("head", child.head.parameters(), "head", tally))
+    rows.append(_row("head", (child.head,), "head", tally))
     return [row for row in rows if row.params]
 
 
 def summary(rows: list[Inherited]) -> dict[str, Any]:
     """The report of `inherit` as JSON, with the share of the child's parameters that came from the parent."""
     share = sum(row.taken for row in rows) / sum(row.params for row in rows)
-    return {"parts": [asdict(row) for row in rows], "share": share}
+    told = [{name: value for name, value in vars(row).items() if name != "parts"} for row in rows]
+    return {"parts": told, "share": share}
 
 
 def aligned(child: Sequence[Hashable], parent: Sequence[Hashable]) -> list[int | None]:
@@ -110,12 +111,16 @@ def aligned(child: Sequence[Hashable], parent: Sequence[Hashable]) -> list[int |
     return pairs
 
 
-def _row(place: str, part: Iterable[nn.Parameter], source: str, tally: CopyCount, new: bool = False) -> Inherited:
-    params = sum(parameter.numel() for parameter in part)
+def _row(place: str, parts: Parts, source: str, tally: CopyCount, new: bool = False) -> Inherited:
+    params = sum(parameter.numel() for parameter in _parameters(parts))
     how = next((how for how in ("fitted", "resized", "copied") if how in tally.hows), "fresh")
     if how != "fresh" and tally.taken < params:
         how = "fitted"
-    return Inherited(place, source if tally.taken else "", "identity" if new else how, params, tally.taken)
+    return Inherited(place, source if tally.taken else "", "identity" if new else how, params, tally.taken, parts)
+
+
+def _parameters(parts: Parts) -> list[nn.Parameter]:
+    return [p for part in parts for p in (part.parameters() if isinstance(part, nn.Module) else [part])]
 
 
 def _stages(child: Network, parent: Network) -> list[Inherited]:
@@ -143,7 +148,7 @@ def _stages(child: Network, parent: Network) -> list[Inherited]:
                 identity = had[j].c_out if had[j].skips and not had[j].projects else 0
             if identity:
                 _pass_on(block, identity)
-            rows.append(_row(f"stage {s + 1} block {i + 1}", block.parameters(), source, tally, new and b.skips))
+            rows.append(_row(f"stage {s + 1} block {i + 1}", (block,), source, tally, new and b.skips))
     return rows
 
 
@@ -197,8 +202,8 @@ def _encoder(child: TransformerEncoder, parent: TransformerEncoder | None, image
     if parent is not None:
         copy_tokens(child, parent, image, pairs, tokens)
         copy_module(child.norm, parent.norm, norm)
-    vectors = [p for name, p in child.named_parameters() if not name.startswith(("blocks.", "norm."))]
-    rows = [_row("encoder tokens", vectors, "encoder tokens", tokens)]
+    token = () if child.cls_token is None else (child.cls_token,)
+    rows = [_row("encoder tokens", (child.proj, child.positions, *token), "encoder tokens", tokens)]
     for i, (block, j) in enumerate(zip(child.blocks, pairs, strict=True)):
         tally, source = CopyCount(), ""
         if j is not None:
@@ -206,8 +211,8 @@ def _encoder(child: TransformerEncoder, parent: TransformerEncoder | None, image
             source = f"encoder block {j + 1}"
         elif had:
             silence(block, ENCODER_SCALED_BY)
-        rows.append(_row(f"encoder block {i + 1}", block.parameters(), source, tally, new=bool(had) and j is None))
-    return [*rows, _row("encoder norm", child.norm.parameters(), "encoder norm", norm)]
+        rows.append(_row(f"encoder block {i + 1}", (block,), source, tally, new=bool(had) and j is None))
+    return [*rows, _row("encoder norm", (child.norm,), "encoder norm", norm)]
 
 
 @dataclass(frozen=True)
@@ -238,20 +243,18 @@ def init_weights(net: AnyNetwork, start: InitWeights | None) -> InitializedNet:
     if start.zero_head:  # all classes are equally likely then (Dosovitskiy et al., 2021, section 3.2)
         nn.init.zeros_(net.classifier.weight)
         nn.init.zeros_(net.classifier.bias)
-        rows = [row if row.place != "head" else Inherited("head", "", "zero", row.params, 0) for row in rows]
-    places = parts(net)
+        rows = [row if row.place != "head" else replace(row, source="", how="zero", taken=0) for row in rows]
     if policy.new:
-        fixed = [row.place for row in rows if row.how in ("copied", "resized") and row.place != "head"]
+        fixed = [row for row in rows if row.how in ("copied", "resized") and row.place != "head"]
     else:  # all in front of the first block that is trained, or of the head
-        blocks = [row.place for row in rows if " block " in row.place]
-        trained = blocks[len(blocks) - round(policy.share * len(blocks)) :]
         order = [row.place for row in rows]
-        fixed = [] if policy.share == 1 else order[: order.index((*trained, "head")[0])]
-    for part in (part for place in fixed for part in places[place]):
+        blocks = [place for place in order if " block " in place]
+        trained = blocks[len(blocks) - round(policy.share * len(blocks)) :]
+        fixed = [] if policy.share == 1 else rows[: order.index((*trained, "head")[0])]
+    for part in (part for row in fixed for part in row.parts):
         part.requires_grad_(False)
-    frozen = [part for place in fixed for part in places[place] if isinstance(part, nn.Module)]
-    inherited = [part for row in rows if row.how in ("copied", "resized", "fitted") for part in places[row.place]]
-    slow = [p for part in inherited for p in (part.parameters() if isinstance(part, nn.Module) else [part])]
+    frozen = [part for row in fixed for part in row.parts if isinstance(part, nn.Module)]
+    slow = [p for row in rows if row.how in ("copied", "resized", "fitted") for p in _parameters(row.parts)]
     lineage = {"weights": start.label, "steps": start.steps, "freeze": start.freeze} | summary(rows)
     return InitializedNet(tuple(frozen), tuple(slow), policy.rate, is_refitted(rows), lineage)
 
@@ -259,19 +262,3 @@ def init_weights(net: AnyNetwork, start: InitWeights | None) -> InitializedNet:
 def is_refitted(rows: Sequence[Inherited]) -> bool:
     """Whether a part in front of the head is new, or was cut or widened, so that what norms see has changed."""
     return any(row.how not in ("copied", "resized") for row in rows if row.place != "head")
-
-
-def parts(net: Network) -> dict[str, list[nn.Module | nn.Parameter]]:
-    """Modules and parameters of each place that `inherit` tells of."""
-    places: dict[str, list[nn.Module | nn.Parameter]] = {"stem": [net.stem], "head": [net.head]}
-    for s, stage in enumerate(net.stages):
-        places |= {f"stage {s + 1} block {i + 1}": [block] for i, block in enumerate(stage.children())}
-    places |= {
-        f"last {name}": [part] for name, part in (("norm", net.norm), ("conv", net.last_conv)) if part is not None
-    }
-    if (encoder := net.encoder) is not None:
-        token = [] if encoder.cls_token is None else [encoder.cls_token]
-        places["encoder tokens"] = [encoder.proj, encoder.positions, *token]
-        places |= {f"encoder block {i + 1}": [block] for i, block in enumerate(encoder.blocks)}
-        places["encoder norm"] = [encoder.norm]
-    return places

@@ -1,7 +1,5 @@
 """The files of a job at a worker that does not see the driver's disk: in a folder of its own, brought and sent."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

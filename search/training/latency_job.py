@@ -1,7 +1,5 @@
 """Does a `LatencyJob` in a worker, by `measure_on` (results/latency/on_device.py). Knows whose fault a failure is."""
 
-from __future__ import annotations
-
 from ...archs.timm_net import Net, side_seen
 from ...archs.timm_network import build_net
 from ...results.latency.measurement import DeviceError, Latency

@@ -5,8 +5,6 @@ Everything random is a function of (seed, epoch or step), so training goes on fr
 stopped, with no random state saved.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -18,7 +16,7 @@ from torch import Generator, Tensor
 
 from ..data.dataset import DataSet
 from .augment import Draws, cropped, erased, moved, moves_of
-from .cuda_graph import GraphedFunction
+from .launches import GraphedFunction
 from .member import ALONE, Member
 from .pictures import Arrays, Readers, SampleIndex
 from .randaugment import RandAugment

@@ -25,11 +25,11 @@ from ...results.metrics import LabelScores, Scores
 from ...results.runs.status import Status
 from .augment import mixed
 from .checkpoint import device_name, load_state, save_state
-from .cuda_graph import GraphedFunction, Number
 from .evaluation import Evaluation, estimate_norms
 from .group import Group, GroupError, open_group
 from .inherit import init_weights
 from .job import STATISTICS_IMAGES, JobResult, Point, Progress, TrainJob
+from .launches import GraphedFunction, Number
 from .loaders import MIX, Batch, DeviceLoader, fed
 from .optim import FUSED, Ema, Gradients, memory_format, optimizer_for, peak_rate, rate_at
 from .recipe import check_devices

@@ -1,7 +1,5 @@
 """`Member`: a worker's place among those that do one job together, and its share of a batch. No torch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 

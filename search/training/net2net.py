@@ -8,8 +8,6 @@ exactly under BatchNorm, and where the width is a multiple of the parent's under
 tables are interpolated.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field

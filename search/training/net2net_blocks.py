@@ -1,7 +1,5 @@
 """Net2Net weight resizing of a stage's blocks, each tensor along the axes that its kind's entry names."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

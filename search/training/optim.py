@@ -1,12 +1,10 @@
 """Optimizer, learning-rate schedule, gradients, averaged weights (EMA) and mixed precision of a recipe."""
 
-from __future__ import annotations
-
 import copy
 import logging
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Collection
+from contextlib import nullcontext
 from functools import reduce
 from typing import Any
 
@@ -17,9 +15,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ...archs import Genotype
 from ...archs.timm_net import Net
-from .cuda_graph import Number
 from .group import group_errors
-from .half_weights import HalfWeights
+from .launches import HalfWeights, Number, counted_at_once
 from .recipe import LEAST_PASS, Recipe
 
 FUSED = ("adam", "adamw", "sgd", "momentum")  # torch has one kernel for a whole update
@@ -149,22 +146,6 @@ def _card_is_full() -> bool:
     free, total = torch.cuda.mem_get_info()
     share = total * torch.cuda.get_per_process_memory_fraction()
     return min(free, share - torch.cuda.memory_allocated()) < share / 10
-
-
-@contextmanager
-def counted_at_once(norms: Sequence[_BatchNorm]) -> Iterator[None]:
-    """The batches that norms see within are counted by one kernel for all norms."""
-    counted = [norm for norm in norms if norm.training and norm.track_running_stats]
-    counting: list[tuple[_BatchNorm, Any]] = [(norm, norm.num_batches_tracked) for norm in counted]
-    for norm, _ in counting:
-        norm.num_batches_tracked = None
-    try:
-        yield
-    finally:
-        for norm, count in counting:
-            norm.num_batches_tracked = count
-    if counting:
-        torch._foreach_add_([count for _, count in counting], 1)  # pyright: ignore[reportPrivateImportUsage]
 
 
 Loss = Callable[[Callable[[Tensor], Tensor], Tensor, Tensor], Tensor]  # of forward, x_BCHW and target

@@ -3,8 +3,6 @@
 The function runs in a thread and a temporary folder of its own, and what it reports is yielded here.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import sys

@@ -1,7 +1,5 @@
 """Pictures read in processes of their own, while a net trains: decoded, cropped, flipped; and those processes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from random import Random

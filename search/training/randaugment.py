@@ -1,7 +1,5 @@
 """RandAugment as batched tensor code, in the values of Pillow's. G images of a batch have drawn an operation."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The training recipes: functions that return a `Recipe`, each with its source. `get` finds one by name or file."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from pathlib import Path

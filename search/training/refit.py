@@ -5,8 +5,6 @@ is fitted to softened labels of augmented pictures; the closed form is of the fi
 The better one by validation would look better than it is: the closed form is kept unless it is clearly worse.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterable
 from dataclasses import dataclass

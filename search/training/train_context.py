@@ -1,7 +1,5 @@
 """`TrainContext`: what a training of the user's own gets, and reports to."""
 
-from __future__ import annotations
-
 import math
 import queue
 import time

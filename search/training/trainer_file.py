@@ -4,8 +4,6 @@ The file is read here, never run: constants and signature are read off its synta
 get its text with each job, and never from a run's folder.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import importlib.util

@@ -4,8 +4,6 @@ A field is a gene of a dozen values at most, as a net's are: finer steps than a 
 noise of one training. The recipe's own value is always among them; plain ResNets and references are trained with it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

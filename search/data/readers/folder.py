@@ -1,7 +1,5 @@
 """Folders of pictures, a folder for each class, as torchvision's ImageFolder reads them."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os

@@ -1,7 +1,5 @@
 """`hfds/NAME`: sets of Hugging Face's `datasets` library, from a folder or from the Hub."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Sequence

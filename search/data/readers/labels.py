@@ -1,7 +1,5 @@
 """Folders of pictures with several labels each, in a labels.csv beside them."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections import Counter

@@ -1,7 +1,5 @@
 """Folders of pictures, without litter: ROOT/CLASS, ROOT/train/CLASS or ROOT/CLASS/train."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

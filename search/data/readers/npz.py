@@ -1,7 +1,5 @@
 """Images in an .npz file: `x` and `y`, or arrays by split as Keras and MedMNIST name them, of values on one scale."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass
 from math import prod

@@ -1,7 +1,5 @@
 """`digits`, `cue`, `clutter` and `clutter-small`: scikit-learn's handwritten digits, and pictures composed of them."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """torchvision's classification sets, by name: one adapter that finds their pictures, labels and class names."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 The libraries `webdataset` and `datasets` are not used: see docs/log.md.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import re
