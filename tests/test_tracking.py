@@ -341,21 +341,7 @@ def test_notes_survive_a_torn_line_and_tell_places_apart(tmp_path: Path) -> None
 
 # The real ones, with a pool that trains nothing.
 
-SEARCH = (
-    "search",
-    "resnet",
-    "--data",
-    "digits",
-    "--trials",
-    "4",
-    "--epochs",
-    "1",
-    "--scheduler",
-    "mo-asha",
-    "--name",
-    "mine",
-    "--track",
-)
+SEARCH = "search resnet --data digits --trials 4 --epochs 1 --scheduler mo-asha --name mine --track".split()
 
 
 def killed_and_resumed(alternas: Any, fake_pool: type[FakePool], name: str) -> list[Record]:
