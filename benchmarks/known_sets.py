@@ -13,9 +13,8 @@ from __future__ import annotations
 import hashlib
 import importlib
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -39,20 +38,6 @@ KINDS = {
     "household": ["household"],
 }  # of stamps: their folders
 VALIDATED, TESTED = 0.2, 0.3  # of the pictures; letters: of the font families
-
-
-def write(name: str) -> str:
-    """Write the set as NAME.npz, the same each time; its path, or NAME where alternas makes the set itself."""
-    if name not in PICTURES:
-        return name
-    path = Path(f"{name}.npz")
-    if not path.exists():
-        parts = {part: noise(seed) for seed, part in enumerate(("train", "val", "test"))} if TINY else PICTURES[name]()
-        arrays = dict[str, Any]()
-        for part, pictures in parts.items():
-            arrays |= {f"x_{part}": np.stack([x for x, _ in pictures]), f"y_{part}": np.array([y for _, y in pictures])}
-        np.savez_compressed(path, **arrays)
-    return str(path)
 
 
 def noise(seed: int) -> Labelled:
@@ -88,11 +73,6 @@ def letter(text: str, font: Path, draw: random.Random, side: int = 32) -> Image.
     ImageDraw.Draw(mask).text((x, y), text, font=face, fill=255)
     image.paste(tuple(fore), (0, 0, side, side), mask.rotate(draw.uniform(-20, 20), Image.Resampling.BILINEAR))
     return image
-
-
-def cells() -> dict[str, Labelled]:
-    """Photographs of solar cells, 64 px; the second class has a defect."""
-    return split((np.asarray(x.resize((64, 64), Image.Resampling.BOX)), label) for x, label in cell_photographs())
 
 
 def cell_photographs() -> list[tuple[Image.Image, int]]:
@@ -145,6 +125,3 @@ def split(pictures: Iterator[tuple[np.ndarray, int]]) -> dict[str, Labelled]:
     random.Random(0).shuffle(mixed)
     tested, validated = round(TESTED * len(mixed)), round((TESTED + VALIDATED) * len(mixed))
     return {"test": mixed[:tested], "val": mixed[tested:validated], "train": mixed[validated:]}
-
-
-PICTURES: dict[str, Callable[[], dict[str, Labelled]]] = {"letters": letters, "cells": cells, "digits": digits}

@@ -92,7 +92,9 @@ def test_a_command_s_children_end_with_it(tmp_path: Path, bystander: subprocess.
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize(
+    "start", [pytest.param(name, marks=pytest.mark.slow if name == "an exporter" else ()) for name in STARTS]
+)
 def test_they_end_with_a_process_that_is_killed(start: str, tmp_path: Path) -> None:
     leaves = f"export OWN={tmp_path}; {LEAVES.format(out=tmp_path / 'out')}"
     command = [sys.executable, "-c", HOLDER.format(STARTS[start]), leaves]

@@ -38,11 +38,11 @@ def test_on_two_cards() -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a card")
-def test_without_a_card(served: Run, tmp_path: Path) -> None:
+def test_without_a_card(alternas: Any) -> None:
     said = "alternas: gpu: must be a card that torch can use on this machine, got none\n"
-    assert served(tmp_path, "doctor", "--gpu") == (2, "", said)
+    assert alternas("doctor", "--gpu") == (2, "", said)
     said = "alternas: gpu: looks at this machine alone, got auto\n"
-    assert served(tmp_path, "doctor", "--gpu", "--address", "auto") == (2, "", said)
+    assert alternas("doctor", "--gpu", "--address", "auto") == (2, "", said)
 
 
 @pytest.mark.slow

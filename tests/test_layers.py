@@ -7,9 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import alternas
+from alternas.search.data.readers import registry
 
 ROOT = Path(alternas.__file__).parent
 ROOMS = ("archs", "spaces", "search", "results")
@@ -29,7 +28,9 @@ FLOORS = (
     "engine",
     "experiments",
     "tabular",
-)  # of search: none imports a later one
+)  # of search: none imports a later
+
+READERS = [f"alternas.search.data.readers.{reader.function.split(':')[0]}" for reader in registry.READERS]
 
 
 def imports(path: Path) -> list[tuple[str, ...]]:
@@ -58,7 +59,7 @@ def test_ray_lives_in_the_engine_and_optuna_in_its_adapter() -> None:
     homes = {
         "ray": {
             f"search/engine/{name}.py"
-            for name in ("connection", "pool", "worker_group", "driver_files", "tune", "doctor")
+            for name in ["connection", "pool", "worker_group", "driver_files", "tune", "doctor"]
         },
         "optuna": {"search/strategies/optuna_strategy.py", "search/trials/dashboard.py", "results/report/genes.py"},
     }
@@ -86,24 +87,32 @@ def test_no_import_circles() -> None:
         visit(path, ())
 
 
-@pytest.mark.parametrize(
-    ("code", "absent"),
-    [
-        (
-            "import alternas.archs, alternas.spaces, alternas.results.render.describe_net",
-            ("torch", "ray", "optuna", "pandas"),
-        ),
-        ("import alternas.search.run", ("torch", "timm", "sklearn", "optuna")),
-        ("import alternas.search.data.load", ("torch", "torchvision", "timm", "ray", "optuna", "sklearn", "pandas")),
-        ("import alternas.search.training.recipes", ("torch", "timm", "ray")),
-        ("import alternas.search.training.loop", ("ray", "optuna", "timm")),
-        ("import alternas.results.report.page", ("torch", "ray", "optuna", "pandas", "numpy", "matplotlib")),
-        ("import alternas.cli.app", ("torch", "ray", "optuna", "pandas", "numpy")),
-        ("import alternas", ("torch", "ray", "optuna", "pandas", "numpy", "typer", "rich", "alternas.archs")),
-        ("import alternas; alternas.load_run, alternas.search.__signature__", ("torch", "ray", "optuna", "pandas")),
-    ],
-)
-def test_heavy_packages_wait(code: str, absent: tuple[str, ...]) -> None:
-    check = f"{code}\nimport sys\nprint([m for m in {absent!r} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+LIGHT = [  # one after the other in one process: what is imported or called, and what must not be there when it was
+    ("import alternas", "torch ray optuna pandas numpy typer rich alternas.archs"),
+    ("import alternas.cli.app", "torch ray optuna pandas numpy"),
+    ("import alternas.results.report.page", "torch ray optuna pandas numpy matplotlib"),
+    ("import alternas.results.render.experiment", "torch numpy scipy pandas matplotlib"),
+    ("import alternas.archs.grammar; alternas.archs.grammar.page()", "torch ray optuna pandas"),
+    ("import alternas.spaces, alternas.results.render.describe_net", "torch ray optuna pandas"),
+    ("from alternas.spaces.pretrained import find_nets; find_nets(); find_nets('resnet18')", "torch timm"),
+    ("alternas.load_run, alternas.search.__signature__", "torch ray optuna pandas"),
+    ("try: alternas.search(nope=1)\nexcept alternas.InputError: pass", "torch ray optuna pandas"),
+    ("import alternas.search.training.recipes", "torch timm ray"),
+    ("import alternas.search.data.load", "torch torchvision timm ray optuna sklearn pandas"),
+    (f"import {', '.join(READERS)}", "torch torchvision timm datasets h5py tensorflow"),
+    ("import alternas.search.training.loop", "ray optuna timm"),
+]
+
+
+def check_absent(steps: list[tuple[str, str]]) -> None:
+    """In a process of its own."""
+    check = (
+        "import sys\nfor code, absent in {!r}:\n    exec(code)\n    found = {{*absent.split()}} & sys.modules.keys()\n"
+    )
+    check += "    assert not found, (code, found)"
+    subprocess.run([sys.executable, "-c", check.format(steps)], check=True)
+
+
+def test_heavy_packages_wait() -> None:
+    check_absent(LIGHT)
+    check_absent([("import alternas.search.run", "torch timm sklearn optuna")])

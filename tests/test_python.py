@@ -127,13 +127,6 @@ def test_wrong_options(options: dict[str, Any], message: str, fake_pool: Any, ca
     assert not Path("runs").exists()
 
 
-def test_a_wrong_name_is_told_before_anything_heavy_is_loaded() -> None:
-    code = "import alternas, sys\ntry: alternas.search(nope=1)\nexcept alternas.InputError: pass\n"
-    code += "print([m for m in ('torch', 'ray', 'optuna', 'pandas') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
 def test_the_same_records_as_the_command(run: alternas.SavedRun, alternas: Any) -> None:
     code, _, err = alternas("search", "resnet", "--name", "typed", *WORDS.split())
     assert code == 0, err

@@ -28,6 +28,7 @@ PACKAGE = Path(cli.__file__).parent
 
 COMMANDS = {
     "data": (["data", EVIL], ["data", EVIL, "--skip-broken"], ["data", f"no {EVIL}"]),
+    "doctor": (["doctor", "--address", EVIL], ["doctor", "--folder", EVIL]),
     "recipes": (["recipes"], ["recipes", "smoke"], ["recipes", EVIL]),
     "runs": (["runs"], ["runs", "--json"]),
     "front": (["front", str(FOLDER), "--max-macs", "7"], ["front", "runs/odd"], ["front", EVIL]),
@@ -52,7 +53,6 @@ COMMANDS = {
     "few-shot": (["few-shot", "--from", EVIL, "--data", EVIL],),
     "study": (["study", EVIL], ["study", "data-size", "--data", EVIL, "--recipe", EVIL]),
     "bench": (["bench", "--strategy", EVIL], ["bench", "--plot", EVIL]),
-    "doctor": (["doctor", "--address", EVIL], ["doctor", "--folder", EVIL]),
 }  # of every command such as need no training: what they print, and how they refuse
 
 

@@ -341,21 +341,7 @@ def test_notes_survive_a_torn_line_and_tell_places_apart(tmp_path: Path) -> None
 
 # The real ones, with a pool that trains nothing.
 
-SEARCH = (
-    "search",
-    "resnet",
-    "--data",
-    "digits",
-    "--trials",
-    "4",
-    "--epochs",
-    "1",
-    "--scheduler",
-    "mo-asha",
-    "--name",
-    "mine",
-    "--track",
-)
+SEARCH = "search resnet --data digits --trials 4 --epochs 1 --scheduler mo-asha --name mine --track"
 
 
 def killed_and_resumed(alternas: Any, fake_pool: type[FakePool], name: str) -> list[Record]:
@@ -366,9 +352,9 @@ def killed_and_resumed(alternas: Any, fake_pool: type[FakePool], name: str) -> l
             raise KeyboardInterrupt
 
     fake_pool.fate_of_all = staticmethod(stop)
-    assert alternas(*SEARCH, name)[0] == 130
+    assert alternas(*SEARCH.split(), name)[0] == 130
     for _ in range(2):
-        code, _, err = alternas(*SEARCH, name)
+        code, _, err = alternas(*SEARCH.split(), name)
         assert (code, [line for line in err.splitlines() if "track" in line]) == (0, [])
     return read_records(Path("runs/mine"))
 
@@ -464,6 +450,6 @@ def test_weights_and_biases_asks_for_no_login(
     for name in ("WANDB_MODE", "WANDB_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NETRC", str(Path("none").absolute()))
-    code, _, err = alternas(*SEARCH, "wandb")
+    code, _, err = alternas(*SEARCH.split(), "wandb")
     line = "not logged in: `wandb login`, or WANDB_MODE=offline"
     assert (code, err) == (2, f"alternas: track: wandb cannot be opened: {line}\n")
