@@ -10,7 +10,7 @@ from sklearn.linear_model import RidgeCV
 from sklearn.preprocessing import StandardScaler
 
 from alternas.archs.errors import InputError
-from alternas.search.probe.crossval import cross_validate, labelled
+from alternas.search.probe.crossval import cross_validate, judged_again, labelled
 from alternas.search.probe.ridge import PENALTIES
 
 
@@ -63,6 +63,24 @@ def test_folds_are_stratified_and_keep_groups_whole() -> None:
     assert all(len(set(fold_N[group_N == group])) == 1 for group in range(group_N.max() + 1))
     with pytest.raises(InputError, match="at least two groups"):
         labelled(y_N, 3, np.zeros(165, int))
+
+
+def test_few_pictures_are_judged_again_with_other_folds() -> None:
+    f_NF, y_N = drawn(90, 10)
+    group_N = np.arange(90) // 2
+    once = labelled(y_N, 3, group_N)
+    pictures = judged_again(once, group_N)
+    folds = (pictures.fold_N, *pictures.other_folds)
+    assert len(folds) == 3
+    alone = [cross_validate(f_NF, replace(once, fold_N=fold_N)).logits_NK for fold_N in folds]
+    together = cross_validate(f_NF, pictures).logits_NK
+    np.testing.assert_array_equal(together.argmax(1), np.concatenate(alone).argmax(1))
+    assert np.abs(alone[0] - alone[1]).max() > 1e-3
+    for fold_N in folds:
+        assert np.bincount(fold_N).tolist() == [18] * 5
+        assert (fold_N[::2] == fold_N[1::2]).all(), "groups stay whole"
+    many = labelled(np.arange(1001) % 3, 3)
+    assert judged_again(many).other_folds == ()
 
 
 def test_balanced_weights_raise_balanced_accuracy() -> None:

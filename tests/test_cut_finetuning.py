@@ -54,11 +54,12 @@ def probed(digits: DataSet, tmp_path_factory: pytest.TempPathFactory) -> tuple[F
 
 
 def test_frozen_it_is_what_the_probe_has_judged(probed: tuple[FinetuneCutJob, CutResult, DeviceLoader]) -> None:
-    """The same folds, classifiers and score, so that the two are compared on the same pictures."""
+    """The same first folds, classifiers and answers, so that the two are compared on the same pictures."""
     job, best, loader = probed
     found = Finetuning(job, loader)
-    right_N = found.frozen_NK.argmax(1) == found.pictures.y
-    assert right_N.mean() == pytest.approx(best.accuracy)
+    kept = np.load(Path(job.frozen).with_suffix(".npz"))
+    assert (kept["label"] == kept["guess"]).mean() == pytest.approx(best.accuracy)
+    np.testing.assert_array_equal(kept["guess"][: len(found.pictures.y)], found.frozen_NK.argmax(1))
 
 
 def test_the_kept_net_answers_as_the_record_says(

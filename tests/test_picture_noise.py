@@ -119,6 +119,20 @@ def test_answers_are_kept_and_read_for_all_seeds(tmp_path: Path) -> None:
     assert right_share(tmp_path, record) is None, "seeds that were judged on other pictures"
 
 
+def test_a_cut_has_the_share_of_its_cross_validations(tmp_path: Path) -> None:
+    (tmp_path / "weights").mkdir()
+    cut = {"timm": "tf_efficientnet_lite0.in1k", "block": 0, "side": 48, "pooling": "mean"}
+    record = Record(**net_row(0, accuracy=0.5, genotype=cut, folds=[0.5, 0.5], runtime={"judged": 2}))
+    np.savez(
+        tmp_path / "weights" / f"{record.key}.npz",
+        **answer_arrays(np.array([0, 1] * 3), np.array([0, 0, 1, 1, 0, 0]), 2),
+    )
+    kept = right_share(tmp_path, record)
+    assert kept is not None
+    assert kept[0].tolist() == [0, 1]
+    assert kept[1].tolist() == pytest.approx([2 / 3, 1 / 3])
+
+
 def test_chance_in_single_answers_is_counted_once() -> None:
     """Of nets whose seeds differ by chance alone, the sd of seeds is that of a difference on the same pictures."""
     random, images, p = np.random.default_rng(0), 1_000_000, 0.7

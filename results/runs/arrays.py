@@ -86,8 +86,9 @@ def answer_arrays(label_N: np.ndarray, guess_N: np.ndarray, classes: int) -> dic
 def right_share(folder: Path, record: Record) -> tuple[np.ndarray, np.ndarray] | None:
     """Labels of the pictures that are kept, and the share of the net's seeds that have each right.
 
-    Of folds, each with pictures of its own, all of them in turn. None where a seed's answers are not
-    there, or its pictures are others: older runs, weights that were deleted; of a damaged file too, with a warning.
+    Of a cut the share of its cross-validations. Of folds, each with pictures of its own, all of them in turn. None
+    where a seed's answers are not there, or its pictures are others: older runs, weights that were deleted; of a
+    damaged file too, with a warning.
     """
     import numpy as np
 
@@ -100,7 +101,10 @@ def right_share(folder: Path, record: Record) -> tuple[np.ndarray, np.ndarray] |
         return None
     if record.folds:
         label_N, guess_N = (np.concatenate(parts) for parts in zip(*kept, strict=True))
-        return label_N, (label_N == guess_N).astype(float)
+        right_N, pictures = (label_N == guess_N).astype(float), record.runtime.get("judged", len(label_N))
+        if record.is_cut and len(label_N) % pictures == 0:  # of each cross-validation in turn
+            return label_N[:pictures], right_N.reshape(-1, pictures).mean(0)
+        return label_N, right_N
     if any(not np.array_equal(label, kept[0][0]) for label, _ in kept):
         return None
     return kept[0][0], np.mean([label == guess for label, guess in kept], axis=0)

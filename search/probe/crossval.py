@@ -1,12 +1,13 @@
 """Judge features by cross-validation: each picture by a classifier that has not seen it, and the one fitted on all.
 
 N pictures, F features, K classes or labels. Groups of pictures stay in one fold; the penalty is chosen by leave-one-out
-among the pictures of each training.
+among the pictures of each training. Few pictures are cross-validated again with other folds: the best of hundreds of
+cuts is then less a matter of luck (docs/log.md).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from ..data.views import fold_numbers
 from .ridge import Features, LinearHead, Sample, axes_from_pictures, axes_from_sums, mean_of_some, weighted_sums
 
 FOLDS = 5
+REPEATS, REPEATED = 3, 1000  # cross-validations in all, of at most so many pictures
 CALIBRATED_ON = 1024  # pictures, at most, that logits are scaled by
 FACTORS = (-3.0, 7.0)  # natural logarithm of the least and the largest factor to logits
 
@@ -29,6 +31,12 @@ class LabelledPictures:
     y: np.ndarray
     classes: int
     fold_N: np.ndarray
+    other_folds: tuple[np.ndarray, ...] = ()  # in which each is judged again
+
+    @property
+    def answered_y(self) -> np.ndarray:
+        """The labels that answers are to: those of all pictures, once for each cross-validation."""
+        return np.concatenate([self.y] * (1 + len(self.other_folds)))
 
     def targets(self) -> np.ndarray:
         """t_NK: +1 of a picture's class or labels, -1 of the others."""
@@ -47,7 +55,7 @@ class LabelledPictures:
 class Judged:
     """Logits of each picture by a classifier that has not seen it, and the classifier fitted on all, alike scaled."""
 
-    logits_NK: np.ndarray
+    logits_NK: np.ndarray  # of all pictures, then of all again by each other cross-validation
     head: LinearHead
 
 
@@ -63,6 +71,15 @@ def labelled(y: np.ndarray, classes: int, group_N: np.ndarray | None = None) -> 
     return LabelledPictures(y, classes, fold_N)
 
 
+def judged_again(pictures: LabelledPictures, group_N: np.ndarray | None = None) -> LabelledPictures:
+    """The same with other folds too, where pictures are so few that much hangs on which lie together."""
+    own_N = np.arange(len(pictures.y)) if group_N is None else np.unique(group_N, return_inverse=True)[1]
+    draws = [np.random.default_rng(repeat) for repeat in range(1, REPEATS if len(pictures.y) <= REPEATED else 1)]
+    mixed = [draw.permutation(own_N.max() + 1)[own_N] for draw in draws]  # folds are filled in the order of groups
+    folds = tuple(fold_numbers(pictures.y, pictures.classes, FOLDS, groups_N) for groups_N in mixed)
+    return replace(pictures, other_folds=folds)
+
+
 def cross_validate(f_NF: Features, pictures: LabelledPictures, balanced: bool = False) -> Judged:
     """Judge finite features of the pictures.
 
@@ -71,11 +88,15 @@ def cross_validate(f_NF: Features, pictures: LabelledPictures, balanced: bool = 
 
     `balanced`: whether all classes weigh the same, however many pictures they have.
     """
-    heads, folds = fold_heads(f_NF, pictures, balanced), folds_of(pictures)
-    logits_NK = np.zeros((len(pictures.y), pictures.classes))
-    for rows, head in zip(folds, heads, strict=False):
-        logits_NK[rows] = head.logits(f_NF, rows)
-    factor = calibration(logits_NK, pictures.y)
+    answers, heads = list[np.ndarray](), list[LinearHead]()
+    for fold_N in (pictures.fold_N, *pictures.other_folds):
+        known = replace(pictures, fold_N=fold_N)
+        heads, logits_NK = fold_heads(f_NF, known, balanced), np.zeros((len(known.y), known.classes))
+        for rows, head in zip(folds_of(known), heads, strict=False):
+            logits_NK[rows] = head.logits(f_NF, rows)
+        answers.append(logits_NK)
+    logits_NK = np.concatenate(answers)
+    factor = calibration(logits_NK, pictures.answered_y)
     return Judged((factor * logits_NK).astype(np.float32), heads[-1].scaled(factor))
 
 

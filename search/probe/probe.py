@@ -129,7 +129,7 @@ class ProbeResult:
     score: float  # of the metric, more is better
     loss: float  # mean negative log-likelihood of the calibrated answers
     accuracy: float  # share of right answers; of several labels, of all their answers
-    logits_NK: np.ndarray  # of each picture, by a classifier that has not seen it
+    logits_NK: np.ndarray  # of each picture, by a classifier that has not seen it, as `Judged` has them
     head: LinearHead  # the classifier fitted on all pictures
 
 
@@ -165,8 +165,8 @@ def probe(
                     continue
                 with threads.limit(limits=torch.get_num_threads(), user_api="blas"):
                     judged = cross_validate(columns, pictures, metric.name in BALANCED)
-                score, accuracy = score_of(judged.logits_NK, pictures.y, metric, classes)
-                loss = loss_of(judged.logits_NK, pictures.y)
+                score, accuracy = score_of(judged.logits_NK, pictures.answered_y, metric, classes)
+                loss = loss_of(judged.logits_NK, pictures.answered_y)
                 yield ProbeResult(block, pooling, score, loss, accuracy, judged.logits_NK, judged.head)
 
 
@@ -180,9 +180,13 @@ def score_of(logits_NK: np.ndarray, y: np.ndarray, metric: Metric, classes: Sequ
 def fold_scores(
     logits_NK: np.ndarray, pictures: LabelledPictures, metric: Metric, classes: Sequence[str]
 ) -> tuple[float, ...]:
-    """The metric's score in each fold; none where that is unknown in one, as that of a class without a picture."""
-    rows = [np.flatnonzero(pictures.fold_N == fold) for fold in np.unique(pictures.fold_N)]
-    found = tuple(score_of(logits_NK[at], pictures.y[at], metric, classes)[0] for at in rows)
+    """The metric's score of the pictures of each fold; none where it is unknown, as that of a class without a picture.
+
+    Answers of other cross-validations count where their pictures do, so that no two folds share a picture.
+    """
+    y, fold_M = pictures.answered_y, np.tile(pictures.fold_N, len(logits_NK) // len(pictures.y))
+    rows = [np.flatnonzero(fold_M == fold) for fold in np.unique(pictures.fold_N)]
+    found = tuple(score_of(logits_NK[at], y[at], metric, classes)[0] for at in rows)
     return found if np.isfinite(found).all() else ()
 
 
