@@ -133,7 +133,7 @@ def build(
     return network
 
 
-def resized(network: Network, image_size: ImageSize, dropout: float = 0.0, drop_path: float = 0.0) -> Network:
+def resized(network: Network, image_size: ImageSize, drop_path: float = 0.0) -> Network:
     """`network` built anew for `image_size` from its weights, with its device, dtype, mode and frozen parameters.
 
     Position embeddings are interpolated by their place in the image (Dosovitskiy et al., ICLR 2021, section 3.2), and
@@ -141,7 +141,7 @@ def resized(network: Network, image_size: ImageSize, dropout: float = 0.0, drop_
     their 1-D offsets mean other distances on another grid.
     """
     net = network.genotype
-    new = build(net, network.num_classes, image_size, network.in_chans, dropout, drop_path)
+    new = build(net, network.num_classes, image_size, network.in_chans, drop_path=drop_path)
     old_grid, new_grid = (net.plan(size).grid for size in (network.image_size, image_size))
     state = network.state_dict()
     for name, target in new.state_dict().items():

@@ -122,9 +122,7 @@ def _nets(rows: pd.DataFrame, genes: dict[str, list[Gene]], path: Path) -> tuple
 
 def _costs(rows: pd.DataFrame, net: np.ndarray, path: Path) -> list[dict[str, float]]:
     """Costs of each net. Columns of numbers that differ from row to row of a net are none."""
-    count = int(net.max()) + 1
-    first = np.full(count, -1)
-    first[net[::-1]] = np.arange(len(net))[::-1]  # the first row of each net
+    first = np.unique(net, return_index=True)[1]  # the first row of each net
     costs: dict[str, list[float]] = {}
     for name in rows:
         column = rows[name].to_numpy()
