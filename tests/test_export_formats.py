@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import runpy
 import sys
 from collections.abc import Sequence
@@ -251,6 +252,18 @@ def test_a_fixed_size_is_said(models: Any) -> None:
 
 
 # ---- what is refused, and what fails
+
+
+@pytest.mark.parametrize("several", [True, False])
+@pytest.mark.parametrize("name", FORMATS)
+def test_how_a_format_is_loaded_is_python_and_names_its_file(name: str, several: bool) -> None:
+    facts = {"name": "net", "stages": 4, "several_labels": several, "formats": {"onnx": {"opset": 18}}}
+    text = FORMATS[name].usage(facts)
+    codes = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert codes
+    assert FORMATS[name].file in text
+    for code in codes:
+        compile(code, name, "exec")
 
 
 def test_formats_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
