@@ -37,8 +37,8 @@ from threadpoolctl import threadpool_limits
 from alternas.archs.cut_network import cut_trunk
 from alternas.archs.timm.cut_points import trunk_costs
 from alternas.archs.timm_net import POOLINGS
+from alternas.results.ranking.expected import nested_scores
 from alternas.results.ranking.metric import Metric
-from alternas.results.ranking.nested import nested_scores
 from alternas.search.data.splits import iterative_split
 from alternas.search.probe.crossval import cross_validate, labelled, loss_of
 from alternas.search.probe.probe import FeatureMatrix, ProbeResult, flops_of, fold_scores, probe, score_of

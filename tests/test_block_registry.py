@@ -262,7 +262,7 @@ def exported(net: Genotype, folder: Path) -> None:
     folder.mkdir()
     model = lively(build(net, 5, 16)).eval()
     x = torch.randn(2, 3, 16, 16)
-    package.write(ExportNet(model, {"name": "net"}, x), folder)
+    package.write(ExportNet(model, {"name": "net"}, x), folder / "model.py")
     torch.save((model.state_dict(), x, model(x)), folder / "wanted.pt")
     code = (
         "import sys\n"

@@ -19,7 +19,7 @@ from alternas.archs.timm_net import POOLINGS, CutNet, cut_cost
 from alternas.archs.timm_network import build_net
 from alternas.archs.weights import save
 from alternas.results.export.export_net import at_size, export_net_of
-from alternas.results.export.formats import format_of
+from alternas.results.export.formats import FORMATS
 from alternas.results.export.package import write
 from alternas.results.export.write import export_net, export_network
 from alternas.results.latency.nets import nets_of
@@ -56,7 +56,7 @@ def test_model_py_is_the_net_and_needs_no_alternas(
 ) -> None:
     network = lively_cut(CutNet(NET.name, 4, 48, pooling), 1)
     exported = export_net_of(network)
-    write(exported, tmp_path)
+    write(exported, tmp_path / "model.py")
     save(network, tmp_path / "weights.safetensors")
     module = model_alone(tmp_path, monkeypatch)
     x_BCHW = torch.rand(2, 1, 48, 48)
@@ -69,7 +69,7 @@ def test_the_lines_on_the_card_make_the_trunk(name: str, tmp_path: Path) -> None
     """Run as they stand there, with timm and safetensors alone."""
     network = lively_cut(CutNet(name, 4, 96))
     save(network, tmp_path / "weights.safetensors")
-    text = format_of("package").usage(export_net_of(network).facts)
+    text = FORMATS["package"].usage(export_net_of(network).facts)
     code = text.split("```python")[-1].split("```")[0]
     made: dict[str, Any] = {}
     exec(code.replace('"weights.safetensors"', repr(str(tmp_path / "weights.safetensors"))), made)

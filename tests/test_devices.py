@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -150,7 +151,7 @@ def exported(monkeypatch: pytest.MonkeyPatch) -> None:
         file="model.onnx", write=lambda net, folder: (folder / "model.onnx").write_bytes(b"x" * 4000)
     )
     monkeypatch.setattr(on_this_machine, "check_formats", lambda name: (name,))
-    monkeypatch.setattr(on_this_machine, "format_of", lambda name: form)
+    monkeypatch.setattr(on_this_machine, "FORMATS", defaultdict(lambda: form))
     monkeypatch.setattr(on_this_machine, "export_net_of", lambda network: network)
 
 

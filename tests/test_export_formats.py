@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import runpy
 import sys
 from collections.abc import Sequence
@@ -28,16 +29,16 @@ from torch import nn
 from alternas.archs import Encoder, Genotype, Head, InputError, Network, OperationError, Stage, Stem, build, zoo
 from alternas.archs.weights import save
 from alternas.results.export import check as checking
-from alternas.results.export import formats, isolated, pt2
+from alternas.results.export import formats, isolated, programs
 from alternas.results.export import onnx as onnx_format
 from alternas.results.export import write as writing
 from alternas.results.export.export_net import RANDOM_IMAGES, ExportNet, export_net_of
-from alternas.results.export.formats import FORMATS, check_formats, format_of
+from alternas.results.export.formats import FORMATS, check_formats
 from alternas.results.export.write import export_network, summary_lines, write_formats
 from nets import FURTHER, NETS, lively
 from runs import finished_run
 
-ALL = tuple(name for name in FORMATS if format_of(name).exact and all(map(find_spec, format_of(name).requires)))
+ALL = tuple(name for name in FORMATS if FORMATS[name].exact and all(map(find_spec, FORMATS[name].requires)))
 MODERN = Genotype(
     Stem("patchify", 8, 2),
     (Stage("mbconv", 2, 8, msa=1, heads=2, head_dim=4, window=4, attention="transformer"), Stage("convnext", 2, 12, 2)),
@@ -66,7 +67,7 @@ def folder_of(network: Network, tmp_path: Path, names: Sequence[str] = ALL) -> t
     write_formats(subject, folder, names)
     images, ours = subject.images_NCHW, subject.logits(subject.images_NCHW)
     return folder, {
-        name: float(np.abs(isolated.logits(folder / format_of(name).file, images) - ours).max()) for name in names
+        name: float(np.abs(isolated.logits(folder / FORMATS[name].file, images) - ours).max()) for name in names
     }
 
 
@@ -76,7 +77,7 @@ def test_onnxruntime_runs_a_gelu_as_one_operator(tmp_path: Path) -> None:
     import onnxruntime
 
     net = replace(MODERN, stages=(replace(MODERN.stages[1], depth=1, stride=1),))
-    format_of("onnx").write(export_net_of(network_of(net)), tmp_path)
+    FORMATS["onnx"].write(export_net_of(network_of(net)), tmp_path)
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath = str(tmp_path / "optimised.onnx")
     onnxruntime.InferenceSession(str(tmp_path / "model.onnx"), options, providers=["CPUExecutionProvider"])
@@ -253,6 +254,18 @@ def test_a_fixed_size_is_said(models: Any) -> None:
 # ---- what is refused, and what fails
 
 
+@pytest.mark.parametrize("several", [True, False])
+@pytest.mark.parametrize("name", FORMATS)
+def test_how_a_format_is_loaded_is_python_and_names_its_file(name: str, several: bool) -> None:
+    facts = {"name": "net", "stages": 4, "several_labels": several, "formats": {"onnx": {"opset": 18}}}
+    text = FORMATS[name].usage(facts)
+    codes = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert codes
+    assert FORMATS[name].file in text
+    for code in codes:
+        compile(code, name, "exec")
+
+
 def test_formats_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert check_formats("package") == ("package",)
     assert check_formats("timm, onnx") == ("package", "onnx", "timm")
@@ -265,11 +278,11 @@ def test_formats_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_format_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(subject: Any, folder: Path) -> dict[str, Any]:
-        (folder / "model.pt2").write_text("half", encoding="utf-8")
+    def fails(subject: Any, file: Path) -> dict[str, Any]:
+        file.write_text("half", encoding="utf-8")
         raise NotImplementedError("no such\noperator")
 
-    monkeypatch.setitem(pt2.FORMATS, "pt2", replace(pt2.FORMATS["pt2"], write=fails))
+    monkeypatch.setattr(programs, "write_pt2", fails)
     with pytest.raises(OperationError, match=r"export: pt2: NotImplementedError: no such$"):
         export_network(network_of(NETS["basic"]), tmp_path / "out", ("package", "pt2"))
     assert list(tmp_path.iterdir()) == []

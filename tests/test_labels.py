@@ -19,7 +19,7 @@ from sklearn.metrics import average_precision_score, log_loss, roc_auc_score
 from torch import nn
 
 from alternas.archs import InputError, zoo
-from alternas.results.export.formats import format_of
+from alternas.results.export.formats import FORMATS
 from alternas.results.metrics import label_scores
 from alternas.results.ranking.metric import floor_name, parse_metric, score_range
 from alternas.search.data.dataset import DataConfig, DataSet
@@ -279,7 +279,7 @@ def test_the_lines_of_a_card_name_all_labels_above_one_half() -> None:
         ("onnx", {"logits": logits, "known": {"classes": COLOURS}}),
         ("openvino", {"logits": logits, "known": {"classes": COLOURS}}),
     ):
-        (line,) = re.findall(r"^labels = .*", format_of(name).usage(facts), re.MULTILINE)
+        (line,) = re.findall(r"^labels = .*", FORMATS[name].usage(facts), re.MULTILINE)
         exec(line, given)
         found.append(given["labels"])
     assert found == [[["red", "blue"], []]] * 3

@@ -7,8 +7,8 @@ from statistics import fmean
 import numpy as np
 import pytest
 
+from alternas.results.ranking.expected import nested_choice, nested_scores
 from alternas.results.ranking.front import leaderboard
-from alternas.results.ranking.nested import nested_choice, nested_scores
 from alternas.results.ranking.verdict import verdict_of
 from alternas.results.runs.record import Record
 from runs import net_row

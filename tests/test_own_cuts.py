@@ -123,7 +123,7 @@ def test_model_py_holds_the_net_and_no_alternas(name: str, tmp_path: Path, monke
     net, network = own(name)
     cut = CutNetwork(CutNet(net, len(cut_points(net)) // 2, 16, "all"), 3, 1, network.state_dict()).eval()
     exported = export_net_of(cut)
-    write(exported, tmp_path)
+    write(exported, tmp_path / "model.py")
     save(cut, tmp_path / "weights.safetensors")
     assert "create_model" not in (tmp_path / "model.py").read_text(encoding="utf-8")
     module = model_alone(tmp_path, monkeypatch)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -51,7 +52,7 @@ def hit_rate(known: Labelled, other: Labelled, penalty: float) -> float:
 
     # Cholesky of the D x D system or of the N x N one, whichever is smaller; an SVD where that fails.
     ridge = RidgeClassifier(alpha=penalty, solver="cholesky").fit(known.f_ND.double().cpu(), known.y_N.cpu())
-    guess_N = ridge.predict(other.f_ND.double().cpu())
+    guess_N: Any = ridge.predict(other.f_ND.double().cpu())
     return float((guess_N == other.y_N.cpu().numpy()).mean())
 
 

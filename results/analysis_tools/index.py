@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -13,9 +11,8 @@ from typing import Annotated, Any, TypedDict
 from msgspec import Meta
 
 from ...archs.errors import InputError, short_repr
-from ...archs.files import atomic_write
 from ...archs.json_files import Text, convert, read_json
-from ..render.terminal import csv_cell
+from ..render.terminal import write_csv
 from ..runs.store import NAME, write_json
 from .findings import Finding
 
@@ -77,15 +74,6 @@ def write_index(
         folder / "findings.csv",
     )
     return facts | {"analyses": [asdict(part) for part in done]}
-
-
-def write_csv(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """Write rows as CSV with the columns of all of them."""
-    names, table = list(dict.fromkeys(name for row in rows for name in row)), io.StringIO(newline="")
-    writer = csv.writer(table)
-    writer.writerow(map(csv_cell, names))
-    writer.writerows([csv_cell(row.get(name)) for name in names] for row in rows)
-    atomic_write(path, lambda file: file.write(table.getvalue().encode()))
 
 
 def forget(folder: Path, analysis: str) -> None:

@@ -22,9 +22,10 @@ from ...archs.errors import InputError
 from ...archs.files import atomic_write
 from ..analysis.registry import ANALYSES
 from ..render.plots import COLOURS, MARKERS, RULES, plain
+from ..render.terminal import write_csv
 from .findings import Finding, of_net
 from .hooks import HookPoint, stage_ends
-from .index import Explained, forget, write_csv
+from .index import Explained, forget
 from .inputs import AnalysisResult
 
 DPI = 90

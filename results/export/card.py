@@ -13,14 +13,14 @@ from typing import Any
 
 from ...archs.pictures import LEVELS
 from .check import warnings
-from .formats import format_of, prose
+from .formats import FORMATS, prose
 
 HEAD = "head.safetensors"
 
 
 def card(facts: Mapping[str, Any], layout: Sequence[str]) -> str:
     """The card's text, of what config.json says; `layout` is the net, a line a part."""
-    formats = {name: (format_of(name), known) for name, known in facts["formats"].items()}
+    formats = {name: (FORMATS[name], known) for name, known in facts["formats"].items()}
     files = dict[str, str]()
     for form, known in formats.values():
         written = (known["file"], known.get("weights"))
@@ -68,7 +68,7 @@ def front_matter(facts: Mapping[str, Any]) -> str:
 
 def found_text(name: str, of: Mapping[str, Any]) -> str:
     """How a format compares with the searched net."""
-    if format_of(name).exact:
+    if FORMATS[name].exact:
         return f"outputs equal to {of['max_abs_difference']:.1e}"
     agreement = f"agrees with float32 on {of['agreement']:.2%} of {of['images']:,} images"
     metric = "map" if "map" in of else "accuracy"

@@ -20,7 +20,7 @@ from ...archs import OperationError
 from ..metrics import label_scores, scores
 from . import isolated
 from .export_net import ExportNet
-from .formats import format_of
+from .formats import FORMATS
 
 TOLERANCE = 1e-4  # largest absolute difference of an exact format's logits, float32
 MAX_LOSS = 0.01  # of accuracy: a format that loses more is warned of
@@ -28,7 +28,7 @@ MAX_LOSS = 0.01  # of accuracy: a format that loses more is warned of
 
 def check_folder(folder: Path, net: ExportNet, formats: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Check results of each format, see `difference` and `compared`; OperationError if one does not run."""
-    exact = [name for name in formats if format_of(name).exact]
+    exact = [name for name in formats if FORMATS[name].exact]
     lower = [name for name in formats if name not in exact]
     found = {}
     if exact:
@@ -45,7 +45,7 @@ def check_folder(folder: Path, net: ExportNet, formats: Sequence[str]) -> dict[s
 
 def _answers(folder: Path, images: np.ndarray, formats: Sequence[str]) -> dict[str, np.ndarray]:
     """Logits of each format, of the first image alone, then of all."""
-    files = {name: format_of(name).file for name in formats}
+    files = {name: FORMATS[name].file for name in formats}
     with tempfile.TemporaryDirectory() as scratch:
         np.save(f"{scratch}/images.npy", images)
         command = [sys.executable, "-P", "-B", isolated.__file__, str(folder), f"{scratch}/images.npy", scratch]

@@ -21,18 +21,15 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from .export_net import ExportNet
-from .formats import Format
 
-FILE, FP16_FILE = "model.onnx", "model.fp16.onnx"
-WEIGHTS_FILE = "model.onnx.data"
+FILE = "model.onnx"
 OPSET = 18  # the lowest that torch's exporter writes without a conversion
 MAX_BYTES = 1_900_000_000  # a file of protobuf holds 2 GiB; a larger net's weights go to model.onnx.data
-Write = Callable[[ExportNet, Path], dict[str, Any]]
 # In the file's own metadata, as JSON.
 METADATA = ("name", "classes", "mean", "std", "image_size", "in_chans", "levels")
 
 
-def write(net: ExportNet, folder: Path) -> dict[str, Any]:
+def write(net: ExportNet, file: Path) -> dict[str, Any]:
     """Write model.onnx; RuntimeError if torch cannot express the net in ONNX, or the file breaks a rule of it."""
     import onnx
 
@@ -40,21 +37,21 @@ def write(net: ExportNet, folder: Path) -> dict[str, Any]:
     _name_the_batch(model.model)
     model.model.metadata_props.update({name: json.dumps(net.facts[name]) for name in METADATA})
     large = _is_large(net)
-    model.save(folder / FILE, external_data=large)
+    model.save(file, external_data=large)
     try:
-        onnx.checker.check_model(folder / FILE)
+        onnx.checker.check_model(file)
     except onnx.checker.ValidationError as error:
         raise RuntimeError(f"the file breaks a rule of ONNX: {error}") from None
-    return {"opset": OPSET, "ir_version": model.model.ir_version} | ({"weights": WEIGHTS_FILE} if large else {})
+    return {"opset": OPSET, "ir_version": model.model.ir_version} | ({"weights": f"{file.name}.data"} if large else {})
 
 
-def write_fp16(net: ExportNet, folder: Path) -> dict[str, Any]:
+def write_fp16(net: ExportNet, file: Path) -> dict[str, Any]:
     """Write model.fp16.onnx; RuntimeError if torch cannot express the net in ONNX."""
     import onnx
     from onnxruntime.transformers.float16 import convert_float_to_float16
 
-    with float_file(net, folder) as source:
-        onnx.save(convert_float_to_float16(onnx.load(source), keep_io_types=True), folder / FP16_FILE)
+    with float_file(net, file.parent) as source:
+        onnx.save(convert_float_to_float16(onnx.load(source), keep_io_types=True), file)
     return {}
 
 
@@ -67,8 +64,9 @@ def float_file(net: ExportNet, folder: Path) -> Iterator[Path]:
         yield folder / FILE
         return
     with tempfile.TemporaryDirectory() as scratch:
-        write(net, Path(scratch))
-        yield Path(scratch) / FILE
+        file = Path(scratch) / FILE
+        write(net, file)
+        yield file
 
 
 def _is_large(net: ExportNet) -> bool:
@@ -160,15 +158,3 @@ def _name_the_batch(model: Any) -> None:
         for axis, side in enumerate(value.shape or ()):
             if isinstance(side, SymbolicDim) and side.value:
                 value.shape[axis] = SymbolicDim(str(side.value).replace(invented, "batch"))
-
-
-def onnx_format(title: str, file: str, write: Write, what: str, exact: bool = False) -> Format:
-    """A format of one ONNX file, which is loaded by onnxruntime."""
-    files = {file: what} | ({WEIGHTS_FILE: "its weights, where they are too many for one file"} if exact else {})
-    return Format(title, file, write, "onnx.md", files, ("onnx", "onnxscript", "onnxruntime"), exact)
-
-
-FORMATS = {
-    "onnx": onnx_format("onnxruntime", FILE, write, "the net for onnxruntime and other runtimes", exact=True),
-    "onnx-fp16": onnx_format("onnxruntime, float16", FP16_FILE, write_fp16, "the net in float16 for onnxruntime"),
-}

@@ -1,4 +1,7 @@
-"""`package`: model.py, the net's code in one readable file that stands alone, with functions that load it."""
+"""`package`: model.py, the net's code in one readable file that stands alone, with functions that load it.
+
+`timm` is timm_model.py beside it.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,8 @@ from typing import Any
 from ...archs import Genotype, Network
 from ...archs.timm_network import AnyNetwork, TimmNetwork
 from .export_net import ExportNet
-from .formats import Format
 from .source import source_of
 
-FILE = "model.py"
 ARRAYS = '''\
 def classify(files: list[str]) -> int:
     """Refuse files: the net was trained on arrays, which `preprocess` takes."""
@@ -22,7 +23,7 @@ def classify(files: list[str]) -> int:
 '''
 
 
-def write(net: ExportNet, folder: Path) -> dict[str, Any]:
+def write(net: ExportNet, file: Path) -> dict[str, Any]:
     """Write model.py."""
     network, here = net.network, Path(__file__).parent
     files = ("model_template.txt", "timm_template.txt")
@@ -39,8 +40,17 @@ def write(net: ExportNet, folder: Path) -> dict[str, Any]:
     }
     for mark, part in parts.items():
         template = template.replace(mark, part)
-    (folder / FILE).write_text(template, encoding="utf-8")
+    file.write_text(template, encoding="utf-8")
     return {}
+
+
+def write_timm(net: ExportNet, file: Path) -> dict[str, Any]:
+    """Write timm_model.py; it needs the package's model.py beside it, and makes the net one of timm's models."""
+    template = (Path(__file__).parent / "timm_template.txt").read_text(encoding="utf-8")
+    file.write_text(template.replace("NET_NAME", net.facts["name"]), encoding="utf-8")
+    genotype = net.network.genotype
+    assert isinstance(genotype, Genotype), "of timm's nets no other timm model is written"
+    return {"name": net.facts["name"], "features_only": bool(genotype.stages)}
 
 
 def drawing(network: AnyNetwork) -> list[str]:
@@ -82,10 +92,3 @@ def layout(net: Genotype, image_size: tuple[int, int]) -> list[str]:
 
 def _sides(channels: int, at: tuple[int, int]) -> str:
     return f"{channels} x {at[0]}x{at[1]}"
-
-
-FORMATS = {
-    "package": Format(
-        "torch", FILE, write, "package.md", {FILE: "the net's code in one file, and functions that load it"}
-    )
-}

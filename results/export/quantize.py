@@ -23,9 +23,8 @@ import numpy as np
 
 from ...archs.cost import FLOAT_BYTES
 from .export_net import ExportNet
-from .onnx import float_file, onnx_format
+from .onnx import float_file
 
-FILE = "model.int8.onnx"
 QUANTIZED = ("Conv", "Gemm", "MatMul")
 PERCENTILE = 99.99  # of a map's values that its range holds: what lies outside is clipped
 MAX_IMAGES = 512  # that ranges are taken from
@@ -33,11 +32,11 @@ MAPS_BYTES = 2**30  # of the maps that calibration keeps at once
 BATCH = 32
 
 
-def write(net: ExportNet, folder: Path) -> dict[str, Any]:
+def write(net: ExportNet, file: Path) -> dict[str, Any]:
     """Write model.int8.onnx; RuntimeError if torch cannot express the net in ONNX, or onnxruntime not quantize it."""
     images_NCHW = net.scoring.train_NCHW if net.scoring else net.images_NCHW
-    with float_file(net, folder) as source:
-        count = quantize(source, folder / FILE, net.normalised(images_NCHW).numpy())
+    with float_file(net, file.parent) as source:
+        count = quantize(source, file, net.normalised(images_NCHW).numpy())
     return {"calibrated_on": f"{count} {'training' if net.scoring else 'random'} images"}
 
 
@@ -138,6 +137,3 @@ def _clean(path: Path) -> None:
     model.metadata_props.extend(ours)
     model.opset_import.extend(sets)
     onnx.save(model, path)
-
-
-FORMATS = {"onnx-int8": onnx_format("onnxruntime, int8", FILE, write, "the net in int8 for onnxruntime")}

@@ -35,7 +35,7 @@ from . import package
 from .card import HEAD, card, found_text
 from .check import TOLERANCE, check_folder, warnings
 from .export_net import ExportNet, ScoringImages, export_net_of
-from .formats import check_formats, format_of
+from .formats import FORMATS, check_formats
 
 # What the exporters of torch raise where they cannot: there is no one base.
 FAILURES = (RuntimeError, ValueError, TypeError, AssertionError, LookupError, AttributeError)
@@ -76,7 +76,7 @@ def _scoring(
     names: Sequence[str], facts: Mapping[str, Any], images_of: ImagesOf | None, home: Path, record: Record
 ) -> ScoringImages | None:
     """The images for formats of lower precision; None without such a format. InputError if they cannot be had."""
-    lower = [name for name in names if not format_of(name).exact]
+    lower = [name for name in names if not FORMATS[name].exact]
     if not lower:
         return None
     if facts["backbone"]:
@@ -237,7 +237,7 @@ def write_formats(net: ExportNet, draft: Path, names: Sequence[str]) -> dict[str
     written = {}
     for name in names:
         try:
-            written[name] = {"file": format_of(name).file} | format_of(name).write(net, draft)
+            written[name] = {"file": FORMATS[name].file} | FORMATS[name].write(net, draft)
         except FAILURES as error:
             reason = re.sub(r"\x1b?\[\d+m", "", str(error)).strip().split("\n")[0]
             raise OperationError(f"export: {name}: {type(error).__name__}: {reason[:300]}") from error
@@ -250,7 +250,7 @@ def write_card(
     """Write config.json and the card, with what was `found` of each format; return the facts."""
     formats, images = {name: {**written[name], **of} for name, of in found.items()}, len(net.images_NCHW)
     checked = {"images": images, "batch_sizes": [1, images], "tolerance": TOLERANCE}
-    most = [of["max_abs_difference"] for name, of in found.items() if format_of(name).exact]
+    most = [of["max_abs_difference"] for name, of in found.items() if FORMATS[name].exact]
     facts = dict(net.facts) | {"checked": checked, "formats": formats, "max_abs_difference": max(most, default=None)}
     write_json(draft / "config.json", facts)
     # A class may have the name of a folder that is no UTF-8: shown escaped here, kept as it is in config.json.

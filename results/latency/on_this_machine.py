@@ -21,7 +21,7 @@ from torch.utils.benchmark import Timer
 from ...archs.cpus import usable_cpus
 from ...archs.errors import InputError
 from ..export.export_net import export_net_of
-from ..export.formats import check_formats, format_of
+from ..export.formats import FORMATS, check_formats
 from ..runs.status import Status
 from .footprint import EnergyMeter, energy_meter, peak_memory
 from .measurement import DeviceError, Latency
@@ -140,8 +140,8 @@ def exported(network: Any, form: str, folder: Path) -> Path:
     check_formats(form)
     if not hasattr(network, "genotype"):
         raise InputError(f"latency: {form} is exported of nets of alternas and of runs, not of timm:NAME")
-    format_of(form).write(export_net_of(network), folder)
-    return folder / format_of(form).file
+    FORMATS[form].write(export_net_of(network), folder)
+    return folder / FORMATS[form].file
 
 
 def _is_tight(times: Sequence[float]) -> bool:

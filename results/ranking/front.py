@@ -30,9 +30,8 @@ from ..runs.record import Record
 from ..runs.retrained import retrainings
 from ..runs.status import Status
 from ..runs.store import read_data_facts
-from .expected import expected_scores
+from .expected import expected_scores, nested_scores
 from .metric import Metric, score_range, trained_scores, validation_metrics
-from .nested import nested_scores
 from .noise import Noise, noise_of
 from .objectives import RankingQuery, column, is_cost, parse_objectives, train_flops, train_seconds
 from .pareto import Bounds, dominated_volume, knee, pareto_ranks

@@ -13,9 +13,9 @@ from ..runs.record import Record
 from ..runs.retrained import retrained
 from ..runs.status import FAILED, Status
 from ..runs.store import as_argument, read_data_facts, read_settings
+from .expected import nested_choice
 from .front import NEAR_HALF, Leaderboard
 from .metric import Metric
-from .nested import nested_choice
 from .objectives import own_flops, title
 from .quantities import ACCURACY
 from .ranked_net import RankedNet

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from collections import Counter
@@ -19,7 +18,7 @@ from ..ranking.stats import MeanCI, mean_ci, mean_ci_text, pooled_sd, range_of, 
 from ..runs.record import Record
 from ..runs.status import Status
 from .tables import short, text_table
-from .terminal import csv_cell
+from .terminal import write_csv
 
 COUNTS = ("failed", "seconds")  # columns of every study, next to its factors and metrics
 MISSING: dict[str, Any] = {"mean": None, "sd": None, "n": 0, "low": None, "high": None}
@@ -166,12 +165,11 @@ def study_csv(rows: Sequence[dict[str, Any]], path: Path) -> None:
     if not rows:
         raise InputError(f"{path}: no rows to write")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        for i, row in enumerate(rows):
-            flat: dict[str, Any] = {}
-            for name, value in row.items():
-                flat |= {f"{name}_{part}": of for part, of in value.items()} if is_spread(value) else {name: value}
-            if i == 0:
-                writer.writerow(map(csv_cell, flat))
-            writer.writerow(map(csv_cell, flat.values()))
+    write_csv([_flat(row) for row in rows], path)
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in row.items():
+        flat |= {f"{name}_{part}": of for part, of in value.items()} if is_spread(value) else {name: value}
+    return flat

@@ -7,21 +7,25 @@ for files.
 
 from __future__ import annotations
 
+import csv
 import json
 import logging
 import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import StringIO, TextIOWrapper
+from pathlib import Path
 from typing import Any, TextIO, cast
 
 from rich import console
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
+
+from ...archs.files import atomic_write
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs a cell that begins so
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(inf|nan)", re.IGNORECASE)
@@ -162,6 +166,15 @@ def csv_cell(value: Any) -> Any:
     if isinstance(value, str) and value.startswith(FORMULA) and not NUMBER.fullmatch(value):
         return f"'{value}"
     return value
+
+
+def write_csv(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """Write rows as CSV with the columns of all of them."""
+    names, table = list(dict.fromkeys(name for row in rows for name in row)), StringIO(newline="")
+    writer = csv.writer(table)
+    writer.writerow(map(csv_cell, names))
+    writer.writerows([csv_cell(row.get(name)) for name in names] for row in rows)
+    atomic_write(path, lambda file: file.write(table.getvalue().encode()))
 
 
 def markdown_text(value: Any) -> str:
