@@ -109,7 +109,8 @@ class Forecast:
         """
         trials, compute, nets = self._trials, self._compute, 0
         if not trials.proposed_all:
-            nets = round(max(0, min(trials.settings.trials - trials.started, trials.proposer.left)))
+            most = trials.proposer.strategy.left(trials.history)
+            nets = round(max(0, min(trials.settings.trials - trials.started, most)))
         if trials.shared:
             return nets and (nets if trials.shared.is_by_count else trials.shared.affordable), Work()
         wanted = self._wanted(nets)
