@@ -34,6 +34,7 @@ from PIL import Image
 from scipy.stats import spearmanr
 from threadpoolctl import threadpool_limits
 
+from alternas.archs.cost import FORWARD_FACTOR
 from alternas.archs.cut_network import cut_trunk
 from alternas.archs.timm.cut_points import trunk_costs
 from alternas.archs.timm_net import POOLINGS
@@ -41,7 +42,7 @@ from alternas.results.ranking.expected import nested_scores
 from alternas.results.ranking.metric import Metric
 from alternas.search.data.splits import iterative_split
 from alternas.search.probe.crossval import cross_validate, labelled, loss_of
-from alternas.search.probe.probe import FeatureMatrix, ProbeResult, flops_of, fold_scores, probe, score_of
+from alternas.search.probe.probe import FeatureMatrix, ProbeResult, fold_scores, probe, score_of
 
 NETS = {"stamps": sized((0, 1, 2), (0,)), "cells": (0,)}
 SIDES = {"stamps": sized((48, 64, 80, 96, 128, 160), (32,)), "cells": sized((32, 48, 64, 96), (32,))}
@@ -122,7 +123,7 @@ def judged(name: str, pictures: Labelled) -> Iterator[Row]:
                     held, _ = score_of(logits_NK, y_N[out], METRICS[name], classes)
                     macs = costs[block][1] + columns.shape[1] * len(classes)
                     about = {"third": third, "net": net, "side": side, "block": block, "pooling": pooling, "macs": macs}
-                    about |= {"cv": told, "held back": held, "flops": flops_of(costs[-1][1], len(y_N))}
+                    about |= {"cv": told, "held back": held, "flops": FORWARD_FACTOR * costs[-1][1] * len(y_N)}
                     about["folds"] = fold_scores(made.logits_NK, known, METRICS[name], classes)
                     yield about | {"loss": loss_of(made.logits_NK, known.y)} | seconds
             print(name, net, side, {key: round(value, 1) for key, value in seconds.items()}, flush=True)

@@ -30,11 +30,12 @@ from machine import keep, options, sized
 from pretrained import HELD_BACK, METRICS, NETS, SIDES, batches, lite, rank_correlation, read
 from threadpoolctl import threadpool_limits
 
+from alternas.archs.cost import FORWARD_FACTOR
 from alternas.archs.cut_network import cut_trunk
 from alternas.archs.timm.cut_points import trunk_costs
 from alternas.search.data.splits import iterative_split
 from alternas.search.probe.crossval import cross_validate, labelled
-from alternas.search.probe.probe import FeatureMatrix, flops_of, score_of
+from alternas.search.probe.probe import FeatureMatrix, score_of
 from alternas.search.strategies.probe_order import ProbeOrder, ProbePair
 
 SEEDS = sized(range(10, 16), range(10, 11))
@@ -97,7 +98,7 @@ def tables(name: str, folder: Path) -> Iterator[Table]:
             matrices[number, side].fill(trunk, batches(pictures, side))
     for out in iterative_split(np.eye(len(classes), dtype=np.uint8)[y_N], (1 / HELD_BACK,) * HELD_BACK):
         rest, table = np.setdiff1d(np.arange(len(y_N)), out), Table()
-        known = labelled(y_N[rest], len(classes))
+        known, once = labelled(y_N[rest], len(classes)), FORWARD_FACTOR * len(rest)  # FLOPs of a MAC in a forward pass
         for (number, side), matrix in matrices.items():
             costs = trunk_costs(f"tf_efficientnet_lite{number}", side)
             for block in range(matrix.blocks):
@@ -108,7 +109,7 @@ def tables(name: str, folder: Path) -> Iterator[Table]:
                 held, _ = score_of(made.head.logits(columns, out).astype(np.float32), y_N[out], metric, classes)
                 macs = costs[block][1] + columns.shape[1] * len(classes)
                 table[number, side, block] = {
-                    "cv": told, "held back": held, "macs": float(macs), "flops": flops_of(costs[block][1], len(rest)),
+                    "cv": told, "held back": held, "macs": float(macs), "flops": once * costs[block][1],
                     "logme": logme(columns[rest], y_N[rest]),
                 }  # fmt: skip
         yield table

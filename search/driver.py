@@ -77,8 +77,11 @@ class Driver:
         """Take a job's result, and write the lines that it says; one whose worker was lost is tried again first."""
         if result.status == Status.FULL:  # the disk, which is no fault of the net: the same command resumes
             raise OperationError(result.error)
-        lost = self._lost[result.job] = self._lost[result.job] + 1 if result.status == Status.LOST else 0
-        if lost:
+        if result.status != Status.LOST:
+            self._lost.pop(result.job, None)
+        else:
+            self._lost[result.job] += 1
+            lost = self._lost[result.job]
             again = lost <= MAX_RETRIES
             what, then = _name(result.job), "it is tried again" if again else "it is given up"
             log.warning("%s: %s; %s", what, result.error, then)

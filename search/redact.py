@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import unquote
 
 REDACTED = "***"
 PASSWORD = re.compile("([^:/]+://[^:@/]*):(.*)@")  # behind the user; whatever is in it, up to the last "@"
@@ -23,13 +22,7 @@ def shown_url(url: str) -> str:
     return f"{scheme}{slashes}{rest.rstrip('/') or rest}" + (f"?{query}" if query else "")
 
 
-def redact(error: BaseException, url: str = "") -> str:
-    """What an error says, in a line: without passwords and tokens of the URLs it names, nor those of `url` anywhere."""
-    password = PASSWORD.match(url)
-    pairs = (pair.partition("=") for pair in url.partition("?")[2].split("&"))
-    secrets = [password[2] if password else "", *(value for name, _, value in pairs if SECRET.search(name))]
-    text = " ".join(str(error).split())
-    for secret in filter(None, secrets):
-        text = text.replace(secret, REDACTED).replace(unquote(secret), REDACTED)
-    text = PASSWORD.sub(rf"\1:{REDACTED}@", text)
+def redact(error: BaseException) -> str:
+    """What an error says, in a line: without passwords and tokens of the URLs that it names."""
+    text = PASSWORD.sub(rf"\1:{REDACTED}@", " ".join(str(error).split()))
     return QUERY_SECRET.sub(rf"\1{REDACTED}", text)[:MAX_MESSAGE] or type(error).__name__

@@ -27,7 +27,7 @@ from .engine.progress import view_of
 from .engine.shown import ProgressView, Shown, ShownSearch
 from .prepare import prepare
 from .probe.finetuning import CutFinetuning
-from .probe.prepare import prepare_probe
+from .probe.prepare import ProbeContext, prepare_probe
 from .probe.probing import CutMeasuring, Probing
 from .probe.shown import ShownProbing
 from .probe.shown import announce as announce_probes
@@ -38,7 +38,6 @@ from .spec import SearchSpec
 from .summary import announce, conclude
 from .tracking.view import TrackingView, trackers
 from .training.job import Job, JobResult, Progress
-from .trials.devices import Devices
 from .trials.front_finetuning import FrontFinetuning
 from .trials.measuring import Measuring
 from .trials.producer import Idle, Producer
@@ -55,25 +54,39 @@ def search(spec: SearchSpec, console: Console) -> Path:
     Raises InputError if a setting is wrong, differs from those of the existing run of that name, or cannot be met by
     any net of the space. Raises OperationError if workers do not start or every net fails.
     """
-    if spec.probe:
-        return search_cuts(spec, console)
-    context, ended = prepare(spec, console), False
+    context, ended = (_search_cuts if spec.probe else _search_nets)(spec, console)
+    if not ended:
+        return run_folder(spec.name)
+    asked: dict[Setting, list[str]] = {
+        spec.setting_of(name): numbers
+        for name, numbers in spec.numbers_by_device(spec.measured_at_end).items()
+        if name not in context.devices.by_name
+    }
+    if not (asked or context.devices):  # a search that measures nothing tells its front's time on this machine
+        asked = {LatencySetting(): [LATENCY]}
+    from ..results.latency.nets import measure_front  # torch
+
+    measure_front(context.folder, spec.objective, asked, spec.run.budget.device_timeout_s)
+    return run_folder(spec.name)
+
+
+def _search_nets(spec: SearchSpec, console: Console) -> tuple[SearchContext, bool]:
+    """Search a space of nets that are trained. Returns whether all has ended, with the context."""
+    context = prepare(spec, console)
     with opened(context) as (trials, driver):
         shown = ShownSearch(trials)
         if not driver.complete:
             announce(trials, sum(shown.left().values(), Work()), shown.beside(), console)
         workers = spec.trials + len(trials.live)
-        if drive(driver, shown, spec.run, context.data.without_test(), workers, console, context.measured_here):
+        ended = drive(driver, shown, spec.run, context.data.without_test(), workers, console, context.measured_here)
+        if ended:
             conclude(trials, console)
-            ended = True
-    if ended:
-        _measure_front(spec, context.folder, context.devices)
-    return run_folder(spec.name)
+    return context, ended
 
 
-def search_cuts(spec: SearchSpec, console: Console) -> Path:
-    """Run or resume a search among cuts of pretrained nets, and return the folder of its run; errors as `search`."""
-    context, ended = prepare_probe(spec, console), False
+def _search_cuts(spec: SearchSpec, console: Console) -> tuple[ProbeContext, bool]:
+    """Search among cuts of pretrained nets, likewise."""
+    context = prepare_probe(spec, console)
     with locked(context.folder):
         write_run_json(context.folder, context.data, settings=context.run_settings, trials=spec.trials)
         for own in context.own:
@@ -86,12 +99,10 @@ def search_cuts(spec: SearchSpec, console: Console) -> Path:
                 announce_probes(probing, console)
             data, most = context.data.without_test(), len(context.pairs)
             shown = ShownProbing(probing, finetuning)
-            if drive(driver, shown, spec.run, data, most, console, context.devices.setting_here):
+            ended = drive(driver, shown, spec.run, data, most, console, context.devices.setting_here)
+            if ended:
                 conclude_probes(probing, finetuning, console)
-                ended = True
-    if ended:
-        _measure_front(spec, context.folder, context.devices)
-    return run_folder(spec.name)
+    return context, ended
 
 
 @contextmanager
@@ -222,17 +233,3 @@ def run_loop(driver: Driver, executor: Executor, view: ProgressView, seconds: fl
             )
         view.refresh()
     return False
-
-
-def _measure_front(settings: SearchSpec, folder: Path, devices: Devices = Devices()) -> None:  # noqa: B008 - empty
-    """Measure the front for other costs, or, in a search that measures nothing, its time on this machine."""
-    from ..results.latency.nets import measure_front  # torch
-
-    asked: dict[Setting, list[str]] = {
-        settings.setting_of(name): numbers
-        for name, numbers in settings.numbers_by_device(settings.measured_at_end).items()
-        if name not in devices.by_name
-    }
-    if not (asked or devices):
-        asked = {LatencySetting(): [LATENCY]}
-    measure_front(folder, settings.objective, asked, settings.run.budget.device_timeout_s)

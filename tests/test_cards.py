@@ -19,9 +19,8 @@ import fakes
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.engine import pool
-from alternas.search.engine.cards import BadCards, BrokenCardError, card_name, check_card
 from alternas.search.engine.resources import Resources
-from alternas.search.engine.worker import Worker
+from alternas.search.engine.worker import BadCards, BrokenCardError, Worker, card_name, check_card
 from alternas.search.training import recipes
 from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.training.optim import out_of_memory

@@ -195,16 +195,17 @@ def test_what_goes_wrong_at_the_driver_is_no_fault_of_a_net(
     assert not listing(temporary)
 
 
-def test_workers_of_a_job_meet_at_the_first_ones_address() -> None:
+def test_workers_of_a_job_meet_at_the_first_ones_address(tmp_path: Path) -> None:
     files, found = FarFiles(), dict[int, Member]()
-    threads = [Thread(target=lambda r=rank: found.update({r: files.meet(Member(r, 2, "x"))})) for rank in (1, 0)]
+    at = [str(tmp_path / name) for name in "xy"]
+    threads = [Thread(target=lambda r=rank: found.update({r: files.meet(Member(r, 2, at[0]))})) for rank in (1, 0)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert found[0].rendezvous == found[1].rendezvous
     assert re.fullmatch(r"tcp://[\d.]+:\d+", found[0].rendezvous)
-    assert found[0].rendezvous != files.meet(Member(0, 2, "y")).rendezvous
+    assert found[0].rendezvous != files.meet(Member(0, 2, at[1])).rendezvous
 
 
 def test_scratch_that_the_dead_have_left_is_swept(temporary: Path) -> None:

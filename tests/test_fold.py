@@ -50,7 +50,7 @@ def answer(job: TrainJob | LatencyJob) -> JobResult:
 def state(controller: SearchTrials) -> dict[str, Any]:
     """All that a search knows, as values."""
     compute, rungs = controller.compute, controller.rungs
-    counted = ("statuses", "begun", "macs", "promotions", "promoted_macs", "whole", "refused")
+    counted = ("statuses", "begun", "macs", "promotions", "whole", "refused")
     devices, nets = controller.context.devices.by_name.values(), controller.context.space.baselines()
     left = {name: getattr(compute, name) for name in ("searched", "finetuning", "unspent", "flops_left")}
     return {
@@ -61,6 +61,7 @@ def state(controller: SearchTrials) -> dict[str, Any]:
         "known": {key: record.trial for key, record in controller.known.items()},
         "parents": [controller.weights.choose(trial) for trial in controller.live.values() if trial.kind == "search"],
         "rungs": [list(results.values()) for results in rungs._results],
+        "waiting": [sorted(paused) for paused in rungs._paused],
         "finetuning": {name: (n.record and n.record.trial, n.steps) for name, n in controller.finetuning._nets.items()},
         "ended": (controller.proposed_all, controller.patience.is_over),
         "history": deepcopy((controller.history.trials, controller.history.notes)),

@@ -26,7 +26,7 @@ from alternas.search.trials.devices import MIN_NETS, SLACK, Device
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import get
 from alternas.spaces.base import RandomChooser
-from fakes import FakeExecutor, SilentView, milliseconds, price, row, run_loop, spec_of, timed
+from fakes import FakeExecutor, SilentView, lose, milliseconds, price, row, run_loop, spec_of, timed
 
 TIMING = (LatencySetting(), (1, 8, 8), 10)
 
@@ -70,6 +70,20 @@ def test_a_net_that_cannot_be_measured_is_not_trained(controller: Callable[..., 
     run_loop(work, executor, SilentView())
     assert {r.trial: r.error for r in work.store.records}[5] == "no such operator"
     assert not any(job.trial == 5 and not isinstance(job, LatencyJob) for job in executor.ran)
+
+
+def test_a_worker_that_dies_as_it_measures_is_no_fault_of_the_device(controller: Callable[..., SearchTrials]) -> None:
+    """Of the first net, before anything has been measured; the others are, and are trained."""
+
+    def fate(job: Job) -> Any:
+        return lose(job) if isinstance(job, LatencyJob) and job.trial == 0 else timed(job)
+
+    work, executor = controller(trials=4), FakeExecutor(1, fate)
+    run_loop(work, executor, SilentView())
+    first, *others = sorted(work.store.records, key=lambda record: record.trial)
+    assert (first.trial, first.status, first.error) == (0, "lost", "its worker died; 3 times")
+    assert [job.trial for job in executor.ran[:3]] == [0, 0, 0]
+    assert {record.status for record in others} == {"ok"}
 
 
 def test_another_machine_ends_the_search(controller: Callable[..., SearchTrials]) -> None:

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from alternas.archs import static_cost
 from alternas.results.latency.on_this_machine import measure
 from alternas.results.latency.setting import SHORT, LatencySetting
-from alternas.search.engine.cards import use_share
-from alternas.search.engine.worker import Worker
+from alternas.search.engine.worker import Worker, use_share
 from alternas.search.training.job import JobResult
 from alternas.search.training.launches import GraphedFunction
 from alternas.search.training.loaders import MemoryLoader

@@ -66,11 +66,11 @@ def is_graph_once_resumed() -> bool:
 
 
 def bank_and_nets_of_it() -> list[Any]:
-    """A bank that meets a net with new parts while it trains, and one when it is evaluated."""
+    """A bank in two jobs, which meets a net with new parts when it is evaluated."""
     folder, recipe = tempfile.mkdtemp(), dataclasses.replace(recipe_of(), batch_size=16)
     known, new = (PLAIN, PLAIN), (PLAIN, SMALL)
     newer = dataclasses.replace(SMALL, stages=(*SMALL.stages, Stage("convnext", 1, 16, 2)))
-    first = SupernetJob((known,) * 2, 0, 4, (PLAIN,), (PLAIN,), recipe, 0, f"{folder}/state", f"{folder}/bank")
+    first = SupernetJob((known,) * 2, 0, 4, (PLAIN, SMALL), (PLAIN,), recipe, 0, f"{folder}/state", f"{folder}/bank")
     second = dataclasses.replace(first, nets=(new,) * 2, start_step=2)
     evaluated = (EvaluateJob(1, net, first.weights, recipe, f"{folder}/w.safetensors") for net in (SMALL, newer))
     return said(first, second, *evaluated)
@@ -133,7 +133,7 @@ def test_a_resumed_training_is_a_graph(on_null_device: OnNullDevice) -> None:
     assert on_null_device(is_graph_once_resumed)
 
 
-def test_a_bank_grows_on_its_card(on_null_device: OnNullDevice) -> None:
+def test_a_bank_is_trained_and_grows_on_its_card(on_null_device: OnNullDevice) -> None:
     assert on_null_device(bank_and_nets_of_it) == [["ok", 2, ""], ["ok", 4, ""], ["ok", 0, ""], ["ok", 0, ""]]
 
 

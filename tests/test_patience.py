@@ -16,7 +16,7 @@ from alternas.results.ranking.quantities import Limits
 from alternas.search.run import conclude
 from alternas.search.run_config import Budget, RunConfig
 from alternas.search.training.job import JobResult, TrainJob
-from alternas.search.trials.patience import Patience
+from alternas.search.trials.admission import Patience
 from alternas.search.trials.search_trials import SearchTrials
 from alternas.spaces import get
 from fakes import FakeExecutor, SilentView, fake_accuracy, run_loop

@@ -19,7 +19,7 @@ from alternas.results.metrics import scores
 from alternas.results.ranking.metric import Metric
 from alternas.search.probe import probe as probing
 from alternas.search.probe.crossval import Judged, cross_validate, labelled
-from alternas.search.probe.probe import FeatureMatrix, flops_of, metrics_of, probe
+from alternas.search.probe.probe import FeatureMatrix, metrics_of, probe
 
 CLASSES, ACCURACY = ["a", "b", "c"], Metric()
 Y_N = np.arange(90) % 3
@@ -137,7 +137,3 @@ def test_the_head_stands_on_the_cut_net() -> None:
         features_NF = pooled(trunk(x_BCHW)[: block + 1], "all").numpy()
         logits = net(x_BCHW).numpy()
     np.testing.assert_allclose(logits, head.logits(features_NF, np.arange(30)), rtol=1e-3, atol=1e-3)
-
-
-def test_a_forward_pass_takes_two_flops_a_mac() -> None:
-    assert flops_of(1000, 90) == 180_000

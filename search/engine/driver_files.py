@@ -27,10 +27,7 @@ POLL_SECONDS = 0.1
 
 
 class FileServer:
-    """Reads and writes files on the driver's node, and keeps the addresses at which workers meet."""
-
-    def __init__(self) -> None:
-        self._addresses: dict[str, str] = {}
+    """Reads and writes files on the driver's node."""
 
     def stamp(self, path: str) -> Stamp | None:
         """Size and time of a file; None if there is none."""
@@ -65,14 +62,6 @@ class FileServer:
         if last:
             part.replace(whole)
             sync_folder(whole.parent)
-
-    def publish(self, name: str, address: str) -> None:
-        """Say where a worker listens."""
-        self._addresses[name] = address
-
-    def lookup(self, name: str) -> str:
-        """Where it listens; "" while that is not known."""
-        return self._addresses.get(name, "")
 
 
 @dataclass(frozen=True)
@@ -109,18 +98,19 @@ class DriverFiles:
                 self._ask("write", path, source.tell() - len(chunk), chunk, left <= 0)
 
     def meet(self, member: Member) -> Member:
-        """Have the first worker of a job say where it listens, and the others wait for that."""
+        """Have the first worker of a job leave a file that says where it listens, and the others wait for that."""
         if member.rank == 0:
             with socket.socket() as free:
                 free.bind(("", 0))
                 address = f"{get_node_ip_address()}:{free.getsockname()[1]}"
-            self._ask("publish", member.rendezvous, address)
+            self._ask("write", member.rendezvous, 0, address.encode(), True)
         until = time.monotonic() + MEET_SECONDS
-        while not (address := self._ask("lookup", member.rendezvous)):
+        while self.stamp(member.rendezvous) is None:
             if time.monotonic() > until:
                 raise FilesError("a worker that was to train beside this one did not come")
             time.sleep(POLL_SECONDS)
-        return replace(member, rendezvous=f"tcp://{address}")
+        address = self._ask("read", member.rendezvous, 0)
+        return replace(member, rendezvous=f"tcp://{address.decode()}")
 
     def _ask(self, what: str, *given: Any) -> Any:
         try:

@@ -30,11 +30,10 @@ from ...results.runs.status import Status
 from ..data.dataset import DataSet
 from ..training.bank_jobs import SupernetJob
 from ..training.job import Job, JobResult, Progress, TrainJob
-from .cards import BadCards, BrokenCardError
 from .connection import check_raylet, connect, disconnect, first_line
 from .driver_files import driver_files
 from .resources import Node, Resources, check_alone, resolve_gpus, threads_of, worker_slots
-from .worker import Worker
+from .worker import BadCards, BrokenCardError, Worker
 from .worker_group import WorkerGroup, open_workers
 
 MAX_START_FAILURES = 3  # in a row

@@ -19,8 +19,10 @@ from ...results.runs.events import Line
 from ...results.runs.record import REFERENCE_KINDS, Record
 from ...results.runs.status import UNTRAINED, Status, Weights
 from ..default import UNLIMITED
+from ..spec import SearchSpec
 from ..training.bank_jobs import EvaluateJob, SupernetJob
 from ..training.job import Job, JobId, LatencyJob, Progress, TrainJob, TrialJob
+from ..trials.devices import Devices
 from ..trials.forecast import Forecast, Known
 from ..trials.search_trials import SearchTrials
 from ..trials.trial import Trial, Work
@@ -136,12 +138,16 @@ class ShownSearch(Forecast, Shown):
         return f"{record.name}: {what}{note}"
 
     def table(self) -> RenderableType:
-        settings, devices = self.trials.context.settings, self.trials.context.devices
-        query = RankingQuery(parse_objectives(settings.objective), settings.limits, metric=settings.metric)
-        board = rank_rows(self.records, query, ExtraResults(measured=devices.values(settings.measured)))
-        rows = board.front
-        cut = f" (the {FRONT_ROWS} most expensive of {len(rows)})" if len(rows) > FRONT_ROWS else ""
-        return nets_table(rows[-FRONT_ROWS:], f"front so far{cut}", none=why_empty(board), metric=settings.metric)
+        return front_table(self.records, self.trials.context.settings, self.trials.context.devices)
+
+
+def front_table(records: Sequence[Record], settings: SearchSpec, devices: Devices) -> RenderableType:
+    """The front of the nets that have ended, with what they were measured for."""
+    query = RankingQuery(parse_objectives(settings.objective), settings.limits, metric=settings.metric)
+    board = rank_rows(records, query, ExtraResults(measured=devices.values(settings.measured)))
+    rows = board.front
+    cut = f" (the {FRONT_ROWS} most expensive of {len(rows)})" if len(rows) > FRONT_ROWS else ""
+    return nets_table(rows[-FRONT_ROWS:], f"front so far{cut}", none=why_empty(board), metric=settings.metric)
 
 
 def trained(statuses: Counter[Status]) -> int:

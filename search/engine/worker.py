@@ -1,10 +1,15 @@
 """`Worker`: holds the data, and trains nets or a bank, probes, evaluates, or measures, one job at a time. Knows no Ray.
 
 It loads torch when it gets ready. Errors in training come back as typed results; that a worker died, the pool says.
+Also here: its share of a card, what takes memory there, and whether a card still computes (`BadCards`).
 """
 
 from __future__ import annotations
 
+import logging
+import os
+import socket
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -15,12 +20,79 @@ from ..data.views import WHOLE, View, seen
 from ..probe.job import FinetuneCutJob, ProbeJob
 from ..training.bank_jobs import EvaluateJob, SupernetJob
 from ..training.failures import failure
-from ..training.job import Job, JobResult, LatencyJob, Progress, TrainJob
+from ..training.job import Job, JobId, JobResult, LatencyJob, Progress, TrainJob
 from ..training.job_files import Files, JobFiles
-from .cards import card_name, check_card, use_share
 
 if TYPE_CHECKING:
     from ..training.loaders import DeviceLoader
+
+CONTEXT_BYTES = 512 * 2**20  # of a card, that CUDA and its libraries take in each process beside torch's memory
+MAX_DEATHS = 3  # of workers on one card, each with another job: then it is the card and not a net
+log = logging.getLogger("alternas")
+
+
+class BrokenCardError(Exception):
+    """The card no longer computes for this process, which must end: all of its later nets would fail.
+
+    Attributes:
+        card: its name.
+        why: the error that broke it, in a line.
+    """
+
+    def __init__(self, card: str, why: str) -> None:
+        super().__init__(card, why)
+        self.card, self.why = card, why
+
+
+class BadCards:
+    """Counts the jobs on which workers died by card."""
+
+    def __init__(self) -> None:
+        self._deaths = defaultdict[str, set[JobId | str]](set)
+
+    def note(self, error: BrokenCardError, job: JobId | str) -> None:
+        """Note a death on a job, or as a worker started; say so of a card that is left out from now on."""
+        deaths = self._deaths[error.card]
+        deaths.add(job)
+        if len(deaths) == MAX_DEATHS:
+            log.warning("%s is left out: %d workers died there, the last of: %s", error.card, MAX_DEATHS, error.why)
+
+    def __contains__(self, card: str) -> bool:
+        return len(self._deaths[card]) >= MAX_DEATHS
+
+
+def card_name() -> str:
+    """This process's card, as the machine counts them."""
+    return f"GPU {os.environ.get('CUDA_VISIBLE_DEVICES', '0')} of {socket.gethostname()}"
+
+
+def use_share(share: float) -> None:
+    """Let this process have that share of its card's memory, what CUDA takes beside torch included."""
+    import torch
+
+    total = torch.cuda.get_device_properties(0).total_memory
+    beside = CONTEXT_BYTES / total if share < 1 else 0.0
+    torch.cuda.set_per_process_memory_fraction(max(share / 2, share - beside))
+
+
+def check_card(error: Exception) -> None:
+    """Raise BrokenCardError if the card no longer computes, of which `error` may be a sign; out of memory is none.
+
+    An assertion on the device, an access to where nothing is, a fault of its memory: CUDA then fails every later call.
+    """
+    import torch
+
+    from ..training.optim import out_of_memory
+
+    if out_of_memory(error):
+        return
+    try:
+        torch.zeros(1, device="cuda").add_(1)
+        torch.cuda.synchronize()
+    except RuntimeError as broken:
+        if not out_of_memory(broken):
+            why = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+            raise BrokenCardError(card_name(), why) from None
 
 
 class Worker:

@@ -15,7 +15,6 @@ import torch
 from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
-from ...archs.cost import FORWARD_FACTOR
 from ...archs.errors import OperationError
 from ...archs.timm.cuts import pooled
 from ...archs.timm_net import POOLINGS
@@ -142,8 +141,8 @@ def probe(
 ) -> Iterator[ProbeResult]:
     """Judge each block and pooling of a net at one image side; block by block, POOLINGS of each with finite features.
 
-    The forward pass comes first, once for all: `flops_of` says what it takes. The closed form then has the threads that
-    torch has. The best pooling of a block is then chosen by the same cross-validation that judges it.
+    The forward pass comes first, once for all. The closed form then has the threads that torch has. The best pooling of
+    a block is then chosen by the same cross-validation that judges it.
 
     Args:
         maps_of: maps x_BCHW after each block of the frozen net in eval mode, for a batch of pictures.
@@ -198,8 +197,3 @@ def metrics_of(
     if y.ndim == 2:
         return all_numbers(label_scores(logits, labels), metric, classes)
     return all_numbers(scores(logits, labels, len(classes), with_auroc), metric, classes)
-
-
-def flops_of(macs: int, pictures: int) -> float:
-    """FLOPs of the forward pass of all pictures through a net of so many MACs; the closed form is not counted."""
-    return FORWARD_FACTOR * macs * pictures

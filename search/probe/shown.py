@@ -7,14 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from rich.console import Console, RenderableType
 
 from ...archs.errors import OperationError
-from ...results.ranking.front import ExtraResults, rank_rows
-from ...results.ranking.objectives import RankingQuery, parse_objectives
-from ...results.ranking.remarks import why_empty
 from ...results.ranking.stats import count_nets, counted
-from ...results.render.tables import nets_table, short
+from ...results.render.tables import short
 from ...results.runs.record import Record
 from ...results.runs.status import FAILED, Status, Weights
-from ..engine.shown import Shown
+from ..engine.shown import Shown, front_table
 from ..strategies.probe_order import ProbePair
 from ..training.job import Job, LatencyJob
 from ..trials.forecast import Known
@@ -24,7 +21,6 @@ from .finetuning import CutFinetuning
 from .job import FinetuneCutJob, ProbeJob
 from .probing import Probing
 
-FRONT_ROWS = 12
 PROBE, FINETUNING = "probe", "finetuning"  # kinds of work
 
 
@@ -64,31 +60,23 @@ def conclude(probing: Probing, finetuning: CutFinetuning, console: Console) -> N
         f"{counted(len(probing.judged), 'probe')}, {short(probing.flops)} FLOPs{why}",
         highlight=False, soft_wrap=True,
     )  # fmt: skip
-    if probing.context.devices:
-        console.print(measured_line(probing), highlight=False, soft_wrap=True)
-    for line in finetuning_lines(finetuning, probing):
-        console.print(line, highlight=False, soft_wrap=True)
+    if names := ", ".join(probing.context.spec.measured):
+        known = sum(map(probing.context.is_measured, records))
+        why = "the others are no more accurate than faster ones, or over a limit"
+        console.print(f"cuts measured for {names}: {known}; {why}", highlight=False, soft_wrap=True)
+    if finetuning.records:
+        console.print(finetuning_line(finetuning, probing), highlight=False, soft_wrap=True)
 
 
-def measured_line(probing: Probing) -> str:
-    """How many cuts were measured, and why no others."""
-    known, context = sum(map(probing.context.is_measured, probing.records.values())), probing.context
-    names = ", ".join(context.spec.measured)
-    return f"cuts measured for {names}: {known}; the others are no more accurate than faster ones, or over a limit"
-
-
-def finetuning_lines(finetuning: CutFinetuning, probing: Probing) -> list[str]:
-    """What training cuts on has brought, the frozen score first; nothing where none was."""
-    if not finetuning.records:
-        return []
+def finetuning_line(finetuning: CutFinetuning, probing: Probing) -> str:
+    """What training cuts on has brought, the frozen score first."""
     frozen, value = {r.trial: r for r in probing.records.values()}, probing.context.spec.metric.text
     found = [
         f"trial {trial} at {short(record.macs)} MACs "
         + (f"{value(frozen[trial].accuracy)} to {value(record.accuracy)}" if record.accuracy else record.status)
         for trial, record in finetuning.records.items()
     ]
-    better = "the better of the two is kept"
-    return [f"trained on, {short(finetuning.flops)} FLOPs: {', '.join(found)}; {better}"]
+    return f"trained on, {short(finetuning.flops)} FLOPs: {', '.join(found)}; the better of the two is kept"
 
 
 class ShownProbing(Shown):
@@ -153,9 +141,4 @@ class ShownProbing(Shown):
         return f"{record.genes['net']} at {record.genes['side']} px: {cuts}, the best {best}"
 
     def table(self) -> RenderableType:
-        spec = self._probing.context.spec
-        query = RankingQuery(parse_objectives(spec.objective), spec.limits, metric=spec.metric)
-        measured = self._probing.context.devices.values(spec.measured)
-        board = rank_rows(self.records, query, ExtraResults(measured=measured))
-        rows = board.front[-FRONT_ROWS:]
-        return nets_table(rows, "front so far", none=why_empty(board), metric=spec.metric)
+        return front_table(self.records, self._probing.context.spec, self._probing.context.devices)

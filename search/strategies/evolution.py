@@ -20,7 +20,7 @@ from ...spaces.base import mutations
 from .history import History, LearningCurves, PastTrial, TrialReader
 from .random import RandomDraws
 from .strategy import Strategy
-from .strategy_context import NetFeatures, StrategyContext, remember
+from .strategy_context import StrategyContext, remember
 from .surrogate import Net, Surrogate, expected_hypervolume_improvement
 
 MIN_OBSERVATIONS = 5  # before the surrogate proposes
@@ -56,7 +56,6 @@ class Evolution(Strategy):
         self._running: list[PastTrial] = []  # train or wait
         self._proposed: set[int] = set()  # hashes of candidates, see `Net.candidate`
         self._noted: set[int] = set()  # the trials whose candidates these are
-        self._first: dict[int, NetFeatures] = {}  # all nets by trial, before the surrogate proposes
         self._readings = 0  # when the constants were learned
         self._count, self._pending = 0, tuple[int, ...]()  # readings and trials that the surrogate was conditioned on
         self._expected: dict[int, tuple[float, Net]] = {}  # by trial
@@ -68,7 +67,7 @@ class Evolution(Strategy):
     def propose(self, history: History, number: int) -> Genes | None:
         self._update(history)
         learned = self._curves.count >= MIN_OBSERVATIONS
-        found = self._expected_best(history, number) if learned else self._far_in_cost(number)
+        found = self._expected_best(history, number) if learned else self._far_in_cost(history, number)
         return found or self._draws.propose(history, number)
 
     def _expected_best(self, history: History, number: int) -> Genes | None:
@@ -85,10 +84,10 @@ class Evolution(Strategy):
         neighbors = [self._net(best.genes | step) for step in draw.sample(steps, min(N_NEIGHBORS, len(steps)))]
         return self._most_promising([best, *filter(self._is_new, neighbors)], points, floor).genes
 
-    def _far_in_cost(self, number: int) -> Genes | None:
+    def _far_in_cost(self, history: History, number: int) -> Genes | None:
         """Of random draws within the limits the one whose cost is furthest from all before; None without any."""
-        first = self._first.values()
-        known = [self._context.priced(features).costs.objective for features in first if features.is_feasible]
+        first = [self._context.features_of(trial.genes) for trial in history.trials if trial.genes]
+        known = [features.costs.objective for features in first if features.is_feasible]
         draw = random.Random(f"{self._seed}/{number}")
         drawn = [self._net(genes) for genes in self._context.draws_within_limits(draw, FIRST_DRAWS)]
         new = [net for net in drawn if self._is_new(net) and net.features.is_feasible]
@@ -122,9 +121,6 @@ class Evolution(Strategy):
         new = [t for t in (*ended, *self._running) if t.number not in self._noted]
         self._proposed |= {hash(self._net(t.genes).candidate) for t in new}
         self._noted |= {t.number for t in new}
-        if self._curves.count < MIN_OBSERVATIONS:
-            first = [t for t in (*ended, *self._running) if t.number not in self._first]
-            self._first |= {t.number: self._context.features_of(t.genes) for t in first}
         self._ended |= {trial.number: trial.accuracy for trial in ended if trial.accuracy is not None}
         self._curves.update(ended, self._running)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from ...spaces import Genes
 from .history import History
@@ -12,7 +13,7 @@ from .history import History
 class Strategy(Protocol):
     """Proposes nets by what is known of those before. Made of a `StrategyContext`: space, costs, limits, seed.
 
-    Both methods go by the history alone, and by what they keep in `history.note`: a resumed run, whose history is
+    All methods go by the history alone, and by what they keep in `history.note`: a resumed run, whose history is
     read from its log, goes on as one that was never stopped.
     """
 
@@ -30,11 +31,6 @@ class Strategy(Protocol):
         """
         return {}
 
-
-@runtime_checkable
-class Plan(Strategy, Protocol):
-    """A strategy that knows how many nets it comes to: the forecast goes by that where more trials were asked for."""
-
-    def left(self, history: History) -> int:
-        """The most nets that it has yet to propose."""
-        ...
+    def left(self, history: History) -> float:
+        """The most nets that it has yet to propose, where it knows: the forecast goes by that."""
+        return math.inf

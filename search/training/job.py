@@ -9,7 +9,7 @@ from typing import Any
 
 from ...archs.errors import check_choice
 from ...archs.timm_net import Net
-from ...results.latency.setting import Setting
+from ...results.latency.setting import TIMEOUT_SECONDS, Setting
 from ...results.ranking.metric import Metric
 from ...results.runs.status import Status
 from ..data.views import WHOLE, View
@@ -144,6 +144,7 @@ class LatencyJob:
     needed: tuple[str, ...] = ()  # numbers that a command must print
     # a net that the device has measured before; where it fails too, the device does. None where there is none
     probe: Net | None = None
+    command_timeout_s: float = TIMEOUT_SECONDS  # a run of the command that takes longer is ended
 
     @property
     def id(self) -> JobId:

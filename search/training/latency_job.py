@@ -29,4 +29,4 @@ def _measured(job: LatencyJob, net: Net) -> Latency:
     channels, *size = job.image
     network = build_net(net, job.classes, (size[0], size[1]), channels)
     shape = (channels, *side_seen(net, job.image[1:]))
-    return measure_on(job.setting, network, shape, job.needed, effort=SHORT)
+    return measure_on(job.setting, network, shape, job.needed, job.command_timeout_s, SHORT)

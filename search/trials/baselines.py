@@ -13,8 +13,9 @@ from ...results.runs.record import Record
 from ...spaces import FixedChooser, cheapest, random_net
 from ..context import SearchContext
 from .compute import BESIDE_SHARE
-from .proposer import CHEAP, MAX_NETS, first_nets
+from .proposer import CHEAP, first_nets
 from .trial import BASELINE_SEEDS, BUDGET_SHARE
+from .weight_sources import source_of
 
 DRAWS = 100  # nets that tell what a net of the search costs
 
@@ -90,7 +91,7 @@ def search_flops(context: SearchContext) -> float:
     share, before, nets = 0.0, 0.0, settings.trials  # the share of a full training that a net has
     for passed, rung in enumerate((*(settings.rungs if settings.scheduler != "none" else ()), 1.0)):
         share, before = share + (rung - before) / settings.eta**passed, rung
-    trainings = (nets - (1 - BUDGET_SHARE) * heirs(0, nets, context)) * settings.repeats
+    trainings = nets * (1 - (1 - BUDGET_SHARE) * source_of(context).heir_share(0, nets)) * settings.repeats
     return _flops(trainings * share * _mean_macs(context) * context.steps, context)
 
 
@@ -100,13 +101,6 @@ def _mean_macs(context: SearchContext) -> float:
     known = [*context.known.genes, *first_nets(draws, context.baselines, context.baselines[:1])][:nets]
     macs = sum(context.cost_fn(context.space.sample(FixedChooser(genes))).macs for genes in known)
     return (macs + (nets - len(known)) * typical_macs(context)) / nets
-
-
-def heirs(begun: int, nets: int, context: SearchContext) -> int:
-    """About how many of the nets after the first `begun` start from trained weights, for the smaller budget."""
-    if context.pretrained:
-        return nets - begun
-    return max(0, nets - max(begun, MAX_NETS)) if context.settings.inherit else 0
 
 
 def typical_macs(context: SearchContext) -> float:

@@ -33,7 +33,7 @@ class Compute:
         expected_finetuning: FLOPs that training nets on is likely to take, as the front is now.
         statuses: number of records by status.
         begun, macs: nets of the search that were trained, and their MACs.
-        promotions, promoted_macs: number of them by rungs that they were promoted from, and their MACs.
+        promotions: number of them by rungs that they were promoted from.
         whole: number of them that were trained to the end.
         spent: what trainings that have ended took, by `part_of`.
         refused: FLOPs of the nets that the limit on compute left too little for.
@@ -47,7 +47,7 @@ class Compute:
         self._seconds_beside = 0.0
         self.statuses = Counter[Status]()
         self.begun = self.macs = self.whole = 0
-        self.promotions, self.promoted_macs = Counter[int](), Counter[int]()
+        self.promotions = Counter[int]()
         self.spent = defaultdict[str, Work](Work)
         self.refused: list[float] = []
 
@@ -62,9 +62,7 @@ class Compute:
         if part_of(record) == "search" and not record.taken_from:
             self.begun += 1
             self.macs += record.macs
-            promoted = sum(bool(rung["promoted"]) for rung in record.rungs)
-            self.promotions[promoted] += 1
-            self.promoted_macs[promoted] += record.macs
+            self.promotions[sum(bool(rung["promoted"]) for rung in record.rungs)] += 1
             self.whole += record.status == Status.OK
 
     def _flops_needed(self, record: Record) -> float:

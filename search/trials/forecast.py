@@ -18,7 +18,7 @@ from ...results.runs.status import UNTRAINED, Weights
 from ...spaces import FixedChooser
 from ..training.bank_jobs import EvaluateJob, SupernetJob
 from ..training.job import Job, TrainJob
-from .baselines import heirs, typical_macs
+from .baselines import typical_macs
 from .compute import part_of, work_of
 from .finetuning import Candidate
 from .search_trials import SearchTrials
@@ -48,55 +48,46 @@ class Forecast:
     def left(self) -> dict[str, Work]:
         """All that has not ended; a job that runs counts from its first step to where it will stop."""
         trials, shared = self._trials, self._trials.shared
-        to_come = Work() if shared else self._to_come()
+        nets, to_come = self._to_come()
         live = (trial.work_left(trials.settings.repeats) for trial in trials.live.values())
-        later = sum((work for _, work in self._to_finetune(to_come)), to_come)
+        later = sum((work for _, work in self._to_finetune()), to_come)
         fits = min(1.0, self._compute.unspent / later.flops) if later.flops else 1.0
         left = {ALONE: sum(live, later * fits)}
         if shared:
-            nets = self._nets_to_evaluate
             left[BANK] = Work(shared.bank_training.flops_left)
             left[SHARED] = Work(nets * shared.mean_evaluation, 0, nets)
         return left
 
     def last(self) -> list[Known]:
         """The trainings among these that come one by one at the end."""
-        to_come = Work() if self._trials.shared else self._to_come()
-        return [(ALONE, work) for _, work in self._to_finetune(to_come)]
+        return [(ALONE, work) for _, work in self._to_finetune()]
 
     def beside(self) -> float:
         """FLOPs among these of what is not searched: plain ResNets, their finetuning, and known nets."""
-        trials = self._trials
-        live = (trial for trial in trials.live.values() if part_of(trial) == "beside")
-        first = sum(trial.work_left(trials.settings.repeats).flops for trial in live)
-        to_come = Work() if trials.shared else self._to_come()
-        return first + sum(work.flops for net, work in self._to_finetune(to_come) if net.is_plain)
+        live = (trial for trial in self._trials.live.values() if part_of(trial) == "beside")
+        first = sum(trial.work_left(self._trials.settings.repeats).flops for trial in live)
+        return first + sum(work.flops for net, work in self._to_finetune() if net.is_plain)
 
     @property
     def nets(self) -> int:
         """Nets to train in all, baselines and references too; one that is trained on is the same net."""
-        ended, trials = sum(n for status, n in self._compute.statuses.items() if status not in UNTRAINED), self._trials
-        ended -= sum(record.weights == Weights.FINETUNED for record in trials.store.records)
-        live = sum(not trial.is_finetuning for trial in trials.live.values())
-        return ended + live + (self._nets_to_evaluate if trials.shared else round(self._nets_to_begin))
+        ended = sum(count for status, count in self._compute.statuses.items() if status not in UNTRAINED)
+        ended -= sum(record.weights == Weights.FINETUNED for record in self._trials.store.records)
+        live = sum(not trial.is_finetuning for trial in self._trials.live.values())
+        return ended + live + round(self._to_come()[0])
 
     def work(self, job: Job) -> Known | None:
         """What a job takes that has just begun; None where it is not counted: a measurement."""
-        match job:
-            case SupernetJob():
-                shared = self._trials.shared
-                assert shared is not None
-                return BANK, Work(shared.budget.bank * (job.stop_step - job.start_step) / job.total_steps)
-            case EvaluateJob():
-                shared = self._trials.shared
-                assert shared is not None
-                return SHARED, Work(shared.evaluation_flops(job.genotype), 0, 1)
-            case TrainJob():
-                trial = self._trials.live[job.trial]
-                done = trial.last_result.step if trial.last_result and not trial.results_by_seed else 0
-                return ALONE, trial.work_of(job.stop_step - done, 1)
-            case _:
-                return None
+        shared = self._trials.shared
+        if isinstance(job, TrainJob):
+            trial = self._trials.live[job.trial]
+            done = trial.last_result.step if trial.last_result and not trial.results_by_seed else 0
+            return ALONE, trial.work_of(job.stop_step - done, 1)
+        if shared and isinstance(job, SupernetJob):
+            return BANK, Work(shared.budget.bank * (job.stop_step - job.start_step) / job.total_steps)
+        if shared and isinstance(job, EvaluateJob):
+            return SHARED, Work(shared.evaluation_flops(job.genotype), 0, 1)
+        return None
 
     def known(self) -> Iterator[tuple[str, Work, float]]:
         """What has ended in earlier sessions: its kind, how much it was, and the seconds of a worker."""
@@ -111,69 +102,44 @@ class Forecast:
         if shared and (done := shared.budget.bank - shared.bank_training.flops_left):
             yield BANK, Work(done), shared.bank_training.progress.get("seconds", 0.0)
 
-    @property
-    def _nets_to_evaluate(self) -> int:
-        """Slices still to be evaluated: as many as were asked for, or as the compute is for."""
-        trials = self._trials
-        assert trials.shared is not None
-        if trials.proposed_all:
-            return 0
-        count = trials.context.settings.trials - trials.started
-        return count if trials.shared.is_by_count else trials.shared.affordable
+    def _to_come(self) -> tuple[float, Work]:
+        """Nets to begin, and what these and those to promote take; of slices nothing, for they are not trained.
 
-    def _to_come(self) -> Work:
-        return self._wanted() * self._affordable_share()
-
-    @property
-    def _nets_to_begin(self) -> float:
-        """Nets of the search that will be begun."""
-        return self._nets_wanted * self._affordable_share()
-
-    @property
-    def _nets_wanted(self) -> int:
-        """Nets to begin where compute has no limit: as many as were asked for, as far as there are any."""
-        trials = self._trials
-        if trials.proposed_all:
-            return 0
-        return round(max(0, min(self._context.settings.trials - trials.started, trials.proposer.left)))
-
-    def _affordable_share(self) -> float:
-        """The share of what is wanted that the limit on compute is enough for, with what trains the front on."""
-        compute, wanted = self._compute, self._wanted().flops
-        if compute.limit == float("inf") or not wanted:
-            return 1.0
+        As many as were asked for, as far as there are any and the compute is enough, with what trains the front on.
+        """
+        trials, compute, nets = self._trials, self._compute, 0
+        if not trials.proposed_all:
+            most = trials.proposer.strategy.left(trials.history)
+            nets = round(max(0, min(trials.settings.trials - trials.started, most)))
+        if trials.shared:
+            return nets and (nets if trials.shared.is_by_count else trials.shared.affordable), Work()
+        wanted = self._wanted(nets)
+        if compute.limit == float("inf") or not wanted.flops:
+            return nets, wanted
         finetuned = compute.to_finetune / compute.searched if compute.searched else 0.0
-        return min(1.0, compute.flops_left / (wanted * (1 + finetuned)))
+        share = min(1.0, compute.flops_left / (wanted.flops * (1 + finetuned)))
+        return nets * share, wanted * share
 
-    def _wanted(self) -> Work:
-        """What nets to begin and to promote take where compute has no limit."""
-        trials, settings = self._trials, self._context.settings
-        steps = self._context.scheduler.rungs(self._context.steps)
-        begun, to_begin = trials.started, self._nets_wanted
+    def _wanted(self, to_begin: int) -> Work:
+        """What so many nets to begin, and those to promote, take where compute has no limit."""
+        trials, settings, begun = self._trials, self._trials.settings, self._trials.started
         total = begun + to_begin
         live = [trial for trial in trials.live.values() if part_of(trial) == "search"]
-        passed, macs = Counter(self._compute.promotions), Counter(self._compute.promoted_macs)
-        for trial in live:
-            passed[trial.promoted] += 1
-            macs[trial.promoted] += trial.cost.macs
+        passed = self._compute.promotions + Counter(trial.promoted for trial in live)
         whole = self._compute.whole + sum(bool(trial.results_by_seed) for trial in live)
-        wanted, before, mean = Work(trainings=to_begin), 0, self._net_macs(live, to_begin)
-        there, coming = begun, float(total)
-        for rung, until in enumerate(steps):
+        mean, before = self._net_macs(live, to_begin), 0
+        wanted, missing, coming = Work(trainings=to_begin), float(to_begin), float(total)
+        for rung, until in enumerate(self._context.scheduler.rungs(self._context.steps)):
             if rung:  # nets that go on are others than those that stop, and may be more than 1 in eta
-                there = sum(n for number, n in passed.items() if number >= rung)
+                there = sum(count for number, count in passed.items() if number >= rung)
                 coming = total * max(settings.eta**-rung, there / max(1, begun))
-                mean = (PRIOR_NETS * mean + sum(m for number, m in macs.items() if number >= rung)) / (
-                    PRIOR_NETS + there
-                )
-            wanted += self._of_net(mean, max(0.0, coming - there) * (until - before))
-            wanted += Work(trainings=max(0.0, coming - there) * bool(rung))
+                missing = max(0.0, coming - there)
+                wanted += Work(trainings=missing)
+            wanted += self._of_net(mean, missing * (until - before))
             before = until
         again = max(0.0, coming - whole) * (settings.repeats - 1)
-        wanted += self._of_net(mean, again * steps[-1]) + Work(trainings=again)
-        every = float(bool(settings.inherit or self._context.pretrained))
-        heir_share = heirs(begun, total, self._context) / to_begin if to_begin else every
-        return wanted * (1 - (1 - BUDGET_SHARE) * heir_share)
+        wanted += self._of_net(mean, again * self._context.steps) + Work(trainings=again)
+        return wanted * (1 - (1 - BUDGET_SHARE) * trials.weights.heir_share(begun, to_begin))
 
     def _of_net(self, macs: float, steps: float) -> Work:
         return Work(training_flops(macs, steps, self._context.settings.recipe.batch_size), steps)
@@ -189,11 +155,12 @@ class Forecast:
         known = [context.cost_fn(context.space.sample(FixedChooser(genes))).macs for genes in queued]
         return (sum(known) + mean * (to_begin - len(known))) / to_begin
 
-    def _to_finetune(self, to_come: Work) -> list[tuple[Candidate, Work]]:
+    def _to_finetune(self) -> list[tuple[Candidate, Work]]:
         """The nets that will be trained on beside those that are, and what that takes."""
         trials, finetuning = self._trials, self._trials.finetuning
         if not self._context.settings.polish:
             return []
+        to_come = self._to_come()[1]
         live = [t for t in trials.live.values() if part_of(t) == "search" and not t.paused]
         plain = [self._candidate(t) for t in trials.live.values() if t.kind == "baseline" and not t.is_finetuning]
         is_known = not (to_come.steps or live or plain) and trials.proposed_all

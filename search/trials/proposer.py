@@ -22,7 +22,6 @@ from ...spaces import FixedChooser, Genes, RecordingChooser, options_of, plain_g
 from ..context import SearchContext
 from ..strategies.history import History
 from ..strategies.registry import PLANNED, make_strategy
-from ..strategies.strategy import Plan
 from ..strategies.strategy_context import StrategyContext, fits
 from .trial import LiveTrials, Trial
 
@@ -160,11 +159,6 @@ class Proposer:
     def waits(self) -> bool:
         """Whether the strategy's plan has no net to propose before a result comes, if at all."""
         return self.planned and self.strategy.propose(self._history, self._history.next_number) is None
-
-    @property
-    def left(self) -> float:
-        """The most nets that may still be proposed, where the strategy's plan says so."""
-        return self.strategy.left(self._history) if isinstance(self.strategy, Plan) else math.inf
 
     def propose(self, started: int, repeats: int) -> Trial | None:
         """The net that the strategy proposes; None if it has none, for now or, once `exhausted`, at all.

@@ -21,12 +21,11 @@ MAX_COMPARED = 500  # results at a rung, the last to come, among which the best 
 
 @dataclass(frozen=True)
 class RungResult:
-    """Result of one trial at one rung: its accuracy there, its cost, and whether it is still paused there."""
+    """Result of one trial at one rung: its accuracy there, and its cost."""
 
     trial: int
     accuracy: float
     cost: float
-    paused: bool
 
 
 def by_accuracy(results: Sequence[RungResult]) -> list[int]:
@@ -114,31 +113,30 @@ class RungTable:
     def falls_out(self, rung: int) -> int | None:
         """The paused trial that the next result at a rung, counted from 0, leaves out: it was passed over for long."""
         results = self._results[rung]
-        oldest = next(iter(results.values())) if len(results) >= MAX_COMPARED else None
-        return oldest.trial if oldest and oldest.paused else None
+        oldest = next(iter(results)) if len(results) >= MAX_COMPARED else None
+        return oldest if oldest in self._paused[rung] else None
 
     def pause(self, trial: int, accuracy: float, cost: float) -> None:
         """Enter a trial's result at its next rung, where the last `MAX_COMPARED` are compared."""
         rung = self._passed[trial]
         self._passed[trial] += 1
         results = self._results[rung]
-        results[trial] = RungResult(trial, accuracy, cost, True)
+        results[trial] = RungResult(trial, accuracy, cost)
         self._paused[rung].add(trial)
         for last in (False, True):
             self._orders.pop((rung, last), None)
         if len(results) > MAX_COMPARED:
-            oldest = results.pop(next(iter(results)))
-            self._paused[rung].discard(oldest.trial)
+            oldest = next(iter(results))
+            del results[oldest]
+            self._paused[rung].discard(oldest)
 
     def resume(self, trial: int) -> None:
-        """Note that a trial is paused no longer."""
-        for paused, results in zip(self._paused, self._results, strict=True):
-            if trial in paused:
-                paused.discard(trial)
-                results[trial] = replace(results[trial], paused=False)
+        """Note that a trial is paused no longer: what it had at its rungs is compared still."""
+        for paused in self._paused:
+            paused.discard(trial)
 
     def end(self, trial: int) -> None:
-        """Note that a trial has ended: what it had at its rungs is compared still."""
+        """Note that a trial has ended, likewise."""
         self.resume(trial)
         self._passed.pop(trial, None)
 

@@ -20,11 +20,10 @@ from ..context import SearchContext
 from ..training.bank_jobs import EvaluateJob
 from ..training.job import Job, JobResult, TrainJob
 from ..training.recipe import Recipe
-from .admission import Admission
+from .admission import Admission, Patience
 from .baselines import choose_baselines, choose_references, planned_beside
 from .compute import Compute, part_of
 from .finetuning import Finetuning
-from .patience import Patience
 from .producer import Idle, Producer
 from .proposer import MAX_PROPOSALS, Proposer, history_of
 from .schedulers import RungTable

@@ -180,6 +180,10 @@ class SharedWeights:
         self._records: dict[str, Record] = {}  # of nets on slices, by key
         self._spent = 0.0  # FLOPs of their evaluations
 
+    def heir_share(self, begun: int, to_begin: int) -> float:
+        """None: they are not trained."""
+        return 0.0
+
     @property
     def ready(self) -> bool:
         """Whether nets can be evaluated."""

@@ -1,8 +1,8 @@
 """Where the weights of a net begin: `WeightSource`, with a class for each way. Records name it by `Weights`.
 
 The nets of a search begin with fresh weights, with those of a similar net of the run (`Relatives`), of a net from
-outside (`FromOutside`), or are slices of a bank (`SharedWeights`). `Finetuned` is none of them: it trains a net
-on from its own.
+outside (`FromOutside`), or are slices of a bank (`SharedWeights`): see `source_of`. How tensors
+are made of another net's is in ../training/inherit.py. `Finetuned` is none of them: it trains a net on from its own.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ..context import SearchContext
 from ..strategies.strategy_context import features
 from ..training.job import InitWeights, Job
 from ..training.recipe import Recipe
+from .proposer import MAX_NETS
 from .shared_weights import SharedWeights
 from .trial import BUDGET_SHARE, Parent, Trial
 
@@ -35,6 +36,10 @@ RATE = 0.75  # of the recipe's learning rate, where a net is trained on
 
 class WeightSource(Protocol):
     """How the nets of a search come by their weights; by default by training from fresh ones."""
+
+    def heir_share(self, begun: int, to_begin: int) -> float:
+        """The share of the nets to begin that is expected to start from trained weights, for the smaller budget."""
+        return 0.0
 
     @property
     def ready(self) -> bool:
@@ -74,6 +79,9 @@ class FromOutside(WeightSource):
         """`rung_steps` are those of the smaller budget."""
         self._parent, self._rung_steps = parent, rung_steps
 
+    def heir_share(self, begun: int, to_begin: int) -> float:
+        return 1.0
+
     def begin(self, trial: Trial, parent: int | None) -> None:
         trial.inherit(self._parent, self._rung_steps)
 
@@ -88,6 +96,10 @@ class Relatives(WeightSource):
         """`rung_steps` are those of the smaller budget of an heir."""
         self._folder, self._rung_steps = folder, rung_steps
         self._parents, self._records = dict[int, Parent](), dict[int, Record]()
+
+    def heir_share(self, begun: int, to_begin: int) -> float:
+        """All but the first nets, which are unlike each other."""
+        return max(0, begun + to_begin - max(begun, MAX_NETS)) / to_begin if to_begin else 1.0
 
     def choose(self, trial: Trial) -> int | None:
         parent = self.most_similar(cast(Genotype, trial.net))
