@@ -37,6 +37,7 @@ def main() -> None:
     asked = parser.parse_args()
     file = RESULTS / "readme.json"
     figures = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    found: Labelled = []
     for part in asked.parts:
         rows = list[Row]()
         if part == "photographs":
