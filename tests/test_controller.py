@@ -161,7 +161,7 @@ def test_a_driver_killed_anywhere_resumes(open_controller: Open, strategy: str, 
     trained: Counter[tuple[int, int, int]] = Counter()
     kills = 0
     while not done:
-        left = chance.randint(1, 12) if kills < 8 else -1
+        left = chance.randint(1, 12) if kills < 6 else -1
 
         def fate(job: TrainJob) -> None:
             nonlocal left
@@ -170,7 +170,7 @@ def test_a_driver_killed_anywhere_resumes(open_controller: Open, strategy: str, 
                 raise KilledError
             trained[job.trial, job.seed, job.stop_step] += 1
 
-        controller = open_controller(trials=20, strategy=strategy, scheduler=rungs)
+        controller = open_controller(trials=12, strategy=strategy, scheduler=rungs)
         try:
             finish(controller, fate=fate, slots=3)
             done = True
@@ -178,7 +178,7 @@ def test_a_driver_killed_anywhere_resumes(open_controller: Open, strategy: str, 
             kills += 1
     found = statuses(controller)
     nets = found["ok"] + found["pruned"]
-    assert nets == 20 or (strategy == "buildup" and controller.exhausted)
+    assert nets == 12 or (strategy == "buildup" and controller.exhausted)
     keys = [r.key for r in controller.store.records if r.status != "duplicate"]
     assert len(keys) == len(set(keys)) == nets + len(controller.baselines)
     trials = [r.trial for r in controller.store.records]

@@ -80,7 +80,7 @@ def smallest_gap(strategy: Strategy, context: StrategyContext) -> float:
 
 
 def test_the_first_nets_lie_apart_in_cost() -> None:
-    contexts = [StrategyContext(get("alternet", 32), seed, costs_of) for seed in range(12)]
+    contexts = [StrategyContext(get("alternet", 32), seed, costs_of) for seed in range(6)]
     spread = [smallest_gap(Evolution(context), context) for context in contexts]
     uniform = [smallest_gap(RandomDraws(context), context) for context in contexts]
     assert np.mean(spread) > 2 * np.mean(uniform)

@@ -1,4 +1,4 @@
-"""Help: groups of options, examples that parse, the page of all commands, the version, what the shell completes."""
+"""Help: groups of options, examples that parse, pages of all commands and fields, the version, the shell."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import fields
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,18 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from alternas.archs import zoo
+from alternas.archs import Encoder, Head, Stage, Stem, Style, zoo
+from alternas.archs import grammar as grammar_page
+from alternas.archs.blocks.spec import BLOCKS
+from alternas.archs.grammar import field_rows, grammar, stem_kinds
+from alternas.archs.parts import ACTS, HEAD_NORMS, STEMS
+from alternas.archs.stage import OPTIONS
 from alternas.cli.app import app
 from alternas.cli.command import COMMANDS
 from alternas.cli.help import FIRST, GROUPS, SECTIONS, option_groups, option_name
 from alternas.cli.reference import page
 from alternas.search.training.recipes import RECIPES
+from command_line import run_here
 from runs import finished_run
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
@@ -150,3 +157,43 @@ def test_without_a_command_the_help_is_printed() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Usage: ")
     assert len(done.stdout.splitlines()) > 20
+
+
+PARTS: tuple[Any, ...] = (Stem, Stage, Encoder, Head, Style)
+
+
+def rows_of(part: Any) -> dict[str, dict[str, str]]:
+    return {row["field"].strip("`"): row for row in field_rows(part)}
+
+
+def test_the_command_prints_the_page(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run_here(monkeypatch, capsys, "archs", "--grammar")
+    assert (code, out) == (0, grammar_page.page() + "\n")
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_field_has_a_meaning_and_a_rule(part: Any) -> None:
+    rows = rows_of(part)
+    assert [*rows] == [f.name for f in fields(part)]
+    assert all(row["meaning"] and row["allowed"] for row in rows.values())
+
+
+def test_every_kind_is_explained() -> None:
+    assert sorted(stem_kinds()) == sorted(STEMS)
+    assert all(stem_kinds().values())
+    blocks = {row["kind"].strip("`"): row for row in grammar()["blocks"]}
+    assert [*blocks] == [*BLOCKS]
+    assert all(row["block"] and row["made as"] for row in blocks.values())
+    assert {row["file"] for row in blocks.values()} == {row["file"] for row in grammar()["files"] if row["holds"]}
+
+
+def test_what_stands_in_the_rows() -> None:
+    stem, stage, head = rows_of(Stem), rows_of(Stage), rows_of(Head)
+    assert stem["act"]["allowed"] == ", ".join(f"`{act}`" for act in ACTS)
+    assert head["norm"]["allowed"] == ", ".join(f"`{norm}`" for norm in HEAD_NORMS)
+    assert stem["before"]["allowed"] == "up to 16 widths, each a whole number from 1 to 65536"
+    assert stage["msa"]["allowed"] == "a whole number from 0 to 1024 or a list, each a whole number from 0 to 1023"
+    assert stage["kernel"]["meaning"] == OPTIONS["kernel"].about
+    for kind, spec in BLOCKS.items():
+        for name, own in spec.options.items():
+            assert f"{kind} `{own!r}`" in stage[name]["default"]

@@ -241,7 +241,7 @@ def in_terminal(words: list[str], columns: int, cwd: Path) -> tuple[int, str]:
     return process.returncode, " ".join(shown.split())
 
 
-@WIDTHS
+@pytest.mark.parametrize("width", [20, pytest.param(80, marks=pytest.mark.slow)])
 def test_a_front_in_a_terminal(tmp_path: Path, width: int) -> None:
     made_run(tmp_path / "runs" / "made", drawn_records(8))
     code, text = in_terminal(["front", "made", "--max-macs", "7"], width, tmp_path)

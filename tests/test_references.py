@@ -322,7 +322,7 @@ def test_a_rule_fits_the_recipe_and_what_is_frozen_is_asked_for(alternas: Any, f
     (job,) = fake_pool.jobs_of_all
     assert (job.total_steps, job.recipe.augment.mixup) == (500, 0.0)
     assert "pictures are read at 128 px" in out
-    save(build(zoo.get("resnet18", 32), 5, 32, 3), Path("zoo.safetensors"))
+    save(build(zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4), 5, 32, 3), Path("zoo.safetensors"))
     words = ("finetune", "--from", "zoo.safetensors", "--data", "pictures", "--seeds", "1", "--epochs", "1")
     for freeze in FREEZE_POLICIES:
         code, _, err = alternas(*words, "--freeze", freeze)

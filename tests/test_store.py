@@ -44,7 +44,7 @@ def test_a_record_is_on_disk_before_it_counts(tmp_path: Path, monkeypatch: pytes
 def test_every_tear_of_the_last_line_is_survived(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "records.jsonl"
     lines = [json.dumps(record(i).to_dict()).encode() + b"\n" for i in range(2)]
-    for cut in range(len(lines[1])):
+    for cut in {*range(0, len(lines[1]), 7), len(lines[1]) - 1}:
         path.write_bytes(lines[0] + lines[1][:cut])
         caplog.clear()
         with caplog.at_level(logging.WARNING):

@@ -341,7 +341,7 @@ def test_a_lost_worker_is_tried_again(open_supernet: Open, tmp_path: Path) -> No
 
 
 def test_a_front_says_how_far_shared_weights_can_be_trusted(open_supernet: Open, tmp_path: Path) -> None:
-    run(open_supernet(trainings=64))
+    run(open_supernet(trainings=48))
     records = read_records(tmp_path)
     alone = {r.key: r.accuracy for r in records if r.weights == "alone"}
     pairs = [r for r in records if r.weights == "shared" and r.key in alone and r.status == "ok"]

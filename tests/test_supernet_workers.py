@@ -18,6 +18,7 @@ from alternas.archs import Genotype
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from alternas.search.engine.worker_group import WorkerGroup
+from alternas.search.supernet import draws
 from alternas.search.supernet.bank import load_bank
 from alternas.search.supernet.budget import NETS_A_STEP
 from alternas.search.supernet.draws import NetSampler
@@ -79,7 +80,11 @@ def macs(net: Genotype) -> float:
 
 @functools.cache
 def sampler() -> NetSampler:
-    return NetSampler(get("all", 8), macs, lambda net: 0.0, 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(draws, "POOL_DRAWS", 200)
+        nets = NetSampler(get("all", 8), macs, lambda net: 0.0, 0)
+        assert nets.pool
+        return nets
 
 
 def job_of(folder: Path, start: int, stop: int, recipe: Recipe = RANDOM) -> SupernetJob:
@@ -146,6 +151,7 @@ def test_a_segment_that_was_trained_before_its_worker_was_lost_is_told_again(
     assert again.curve[-1].step == 4
 
 
+@pytest.mark.slow
 def test_dropout_is_a_function_of_seed_step_and_net(tmp_path: Path, loader: DeviceLoader) -> None:
     plain, thinned = tmp_path / "plain", tmp_path / "thinned"
     alone(job_of(plain, 0, 8, replace(RANDOM, dropout=0.0, drop_path=0.0)), loader)

@@ -361,18 +361,18 @@ def in_cache(monkeypatch: pytest.MonkeyPatch) -> Callable[[nn.Module, str], None
 
 
 def test_timms_weights_by_name(in_cache: Callable[[nn.Module, str], None]) -> None:
-    model: Any = random_timm("resnet18")
-    in_cache(model, "resnet18.a1_in1k")
-    found = find_weights("timm:resnet18")
+    model: Any = random_timm("mobilenetv3_small_100")
+    in_cache(model, "mobilenetv3_small_100.lamb_in1k")
+    found = find_weights("timm:mobilenetv3_small_100")
     x = torch.randn(1, 3, 64, 64)
     assert (found.network.eval()(x) - model(x)).abs().max() < 1e-4
     digest = found.lineage["sha256"]
-    assert found.lineage == {"weights": "timm's resnet18.a1_in1k", "sha256": digest, "steps": None}
+    assert found.lineage == {"weights": "timm's mobilenetv3_small_100.lamb_in1k", "sha256": digest, "steps": None}
     assert found.mean == pytest.approx((123.675, 116.28, 103.53))
     with torch.no_grad():
-        model.fc.bias.add_(1.0)
-    in_cache(model, "resnet18.a1_in1k")
-    assert find_weights("timm:resnet18").lineage["sha256"] != digest
+        model.classifier.bias.add_(1.0)
+    in_cache(model, "mobilenetv3_small_100.lamb_in1k")
+    assert find_weights("timm:mobilenetv3_small_100").lineage["sha256"] != digest
 
 
 @pytest.mark.parametrize("error", [LocalEntryNotFoundError("no\nnetwork"), OSError(), ConnectionError("bad hash")])
@@ -382,8 +382,8 @@ def test_a_failed_download_says_what_to_do(error: Exception, monkeypatch: pytest
 
     monkeypatch.setattr("huggingface_hub.hf_hub_download", fail)
     monkeypatch.setattr(hub, "_is_reachable", lambda address, minute: True)
-    with pytest.raises(OperationError, match=r"--from FILE --arch timm:resnet18\.a1_in1k") as caught:
-        find_weights("timm:resnet18")
+    with pytest.raises(OperationError, match=r"--from FILE --arch timm:mobilenetv3_small_100\.lamb_in1k") as caught:
+        find_weights("timm:mobilenetv3_small_100")
     assert len(str(caught.value).splitlines()) == 1
 
 
@@ -393,14 +393,14 @@ def test_a_hub_that_does_not_answer_is_asked_nothing(reachable: bool, monkeypatc
 
     def download(repository: str, name: str, revision: str | None) -> str:
         seen.append(constants.HF_HUB_OFFLINE)
-        return timm_file(random_timm("resnet18"))
+        return timm_file(random_timm("mobilenetv3_small_100"))
 
     seen = list[bool]()
     monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", "cache")
     monkeypatch.setattr(hub, "_is_reachable", lambda address, minute: reachable)
-    find_weights("timm:resnet18")
+    find_weights("timm:mobilenetv3_small_100")
     assert (seen, constants.HF_HUB_OFFLINE) == ([not reachable], False)
 
 

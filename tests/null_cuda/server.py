@@ -22,7 +22,8 @@ from typing import Any
 TESTS = Path(__file__).parent.parent
 PRELOADED = (  # none that asks for cards as it is imported, as torch.utils.benchmark does: a fork could not use them
     *("pytest", "timm.optim", "alternas.search.training.loop", "alternas.search.supernet.trainer"),
-    *("alternas.search.engine.doctor_gpu_checks", "alternas.results.analysis_tools.inputs"),
+    *("alternas.search.engine.doctor_gpu_checks", "alternas.search.engine.worker"),
+    *("alternas.results.analysis.registry", "alternas.results.analysis_tools.inputs"),
 )
 
 
