@@ -65,14 +65,8 @@ def test_lanczos_ends_when_the_space_is_exhausted() -> None:
 def tiny() -> nn.Module:
     torch.manual_seed(0)
     parts = [
-        nn.Conv2d(1, 2, 3),
-        nn.BatchNorm2d(2),
-        nn.GELU(),
-        nn.Flatten(),
-        nn.Linear(8, 3),
-        nn.Tanh(),
-        nn.Linear(3, 3),
-    ]
+        nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.GELU(), nn.Flatten(), nn.Linear(8, 3), nn.Tanh(), nn.Linear(3, 3),
+    ]  # fmt: skip
     return lively(nn.Sequential(*parts)).double()
 
 

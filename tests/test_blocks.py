@@ -300,21 +300,18 @@ def test_channels_are_multiples_of_8(channels: float, rounded: int) -> None:
     assert divisible(channels) == rounded
 
 
-@pytest.mark.parametrize(
-    ("stage", "rule"),
-    [
-        (Stage("uib", 1, 8, 2, kernel=0), "stage 1: a uib block strides in a depthwise conv"),
-        (Stage("uib", 1, 8, fused=True, kernel=0), "stage 1: a fused uib block is a conv of its kernel, got kernel 0"),
-        (Stage("uib", 1, 8, start_kernel=4), "stage 1: start_kernel must be 0 or an odd number"),
-        (Stage("uib", 1, 8, se=65), "stage 1: se must be a number from 0 to 64, got 65"),
-        (Stage("convnext", 1, 8, kernel=0), "stage 1: kernel of convnext blocks must be odd, got 0"),
-        (
-            Stage("uib", 2, 8, msa=1, attention="mqa", kv_stride=0),
-            "stage 1: kv_stride must be a whole number from 1 to 255, got 0",
-        ),
-        (Stage("mbconv", 1, 8, start_kernel=3), "stage 1: start_kernel is of blocks uib, got block 'mbconv'"),
-    ],
-)
+@pytest.mark.parametrize(("stage", "rule"), [
+    (Stage("uib", 1, 8, 2, kernel=0), "stage 1: a uib block strides in a depthwise conv"),
+    (Stage("uib", 1, 8, fused=True, kernel=0), "stage 1: a fused uib block is a conv of its kernel, got kernel 0"),
+    (Stage("uib", 1, 8, start_kernel=4), "stage 1: start_kernel must be 0 or an odd number"),
+    (Stage("uib", 1, 8, se=65), "stage 1: se must be a number from 0 to 64, got 65"),
+    (Stage("convnext", 1, 8, kernel=0), "stage 1: kernel of convnext blocks must be odd, got 0"),
+    (
+        Stage("uib", 2, 8, msa=1, attention="mqa", kv_stride=0),
+        "stage 1: kv_stride must be a whole number from 1 to 255, got 0",
+    ),
+    (Stage("mbconv", 1, 8, start_kernel=3), "stage 1: start_kernel is of blocks uib, got block 'mbconv'"),
+])  # fmt: skip
 def test_rules_of_options(stage: Stage, rule: str) -> None:
     with pytest.raises(InputError, match=rule):
         Genotype(CIFAR, (stage,))

@@ -322,18 +322,15 @@ def test_a_parked_net_keeps_what_is_known_of_it(open_controller: Open) -> None:
             assert getattr(again[trial], name) == getattr(record, name), name
 
 
-@pytest.mark.parametrize(
-    ("limit", "trials", "trained"),
-    [
-        (150_000, 16, [49_568, 104_864]),
-        (150_000, 5, [49_568]),
-        (45_000, 64, [13_008, 49_568]),  # the limit is below the cheapest ResNet of the space
-        (45_000, 2, []),
-        (0, 64, [49_568, 193_344, 928_992, 2_572_320]),
-        (0, 16, [49_568, 193_344, 928_992]),
-        (0, 1, []),
-    ],
-)
+@pytest.mark.parametrize(("limit", "trials", "trained"), [
+    (150_000, 16, [49_568, 104_864]),
+    (150_000, 5, [49_568]),
+    (45_000, 64, [13_008, 49_568]),  # the limit is below the cheapest ResNet of the space
+    (45_000, 2, []),
+    (0, 64, [49_568, 193_344, 928_992, 2_572_320]),
+    (0, 16, [49_568, 193_344, 928_992]),
+    (0, 1, []),
+])  # fmt: skip
 def test_baselines_take_a_quarter_of_the_compute_at_most(
     open_controller: Open, limit: int, trials: int, trained: list[int]
 ) -> None:

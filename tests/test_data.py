@@ -108,14 +108,11 @@ def test_clutter_is_its_definition(name: str, shifts: range, monkeypatch: pytest
         assert label in labels[np.any(fits, 0)]
 
 
-@pytest.mark.parametrize(
-    ("name", "side", "counts"),
-    [
-        pytest.param("cue", 16, [40_000, 4_000, 4_000], marks=pytest.mark.slow),
-        pytest.param("clutter", 16, [40_000, 4_000, 4_000], marks=pytest.mark.slow),
-        ("clutter-small", 10, [1_280, 1_000, 1_000]),
-    ],
-)
+@pytest.mark.parametrize(("name", "side", "counts"), [
+    pytest.param("cue", 16, [40_000, 4_000, 4_000], marks=pytest.mark.slow),
+    pytest.param("clutter", 16, [40_000, 4_000, 4_000], marks=pytest.mark.slow),
+    ("clutter-small", 10, [1_280, 1_000, 1_000]),
+])  # fmt: skip
 def test_composed_pictures_are_the_same_everywhere(name: str, side: int, counts: list[int], own_cache: Path) -> None:
     data = load(DataConfig(name))
     assert [len(p) for p in (data.train, data.val, data.test) if p] == counts
@@ -218,27 +215,24 @@ def test_npz_files_with_splits(tmp_path: Path, images: str, labels: str) -> None
 X, Y = np.zeros((20, 4, 4), np.uint8), np.repeat([0, 1], 10)
 
 
-@pytest.mark.parametrize(
-    ("held", "words"),
-    [
-        ({"x": X}, "no array 'y'"),
-        ({"x_train": X, "y_train": Y, "x_test": X}, "no array 'y_test'"),
-        ({"x": X[0], "y": Y}, "x must be numbers"),
-        ({"x": X[:0], "y": Y[:0]}, "x must be numbers"),
-        ({"x": X, "y": Y[:3]}, "y must be 20 whole numbers"),
-        ({"x": X, "y": Y.astype(float)}, "y must be"),
-        ({"x": X.astype(str), "y": Y}, "x must be numbers"),
-        ({"x": X, "y": Y * 0}, "at least two are needed"),
-        ({"x": X, "y": np.arange(20)}, "no image is left for val"),
-        ({"x_train": X, "y_train": np.arange(20)}, "no image is left for val"),
-        ({"x_train": X, "y_train": Y, "x_test": X, "y_test": Y + 1}, "test has a class that train lacks"),
-        ({"x_train": X, "y_train": Y, "x_test": X[:, :2], "y_test": Y}, "differ in shape"),
-        ({"x": X, "y": Y, "classes": np.array(["a"])}, "1 classes are named, but there is a label 1"),
-        ({"x": X + np.nan, "y": Y}, "not finite"),
-        ({"x": X + 1e300, "y": Y}, "not finite"),
-        ({"x": X.astype(object), "y": Y}, "not a readable"),
-    ],
-)
+@pytest.mark.parametrize(("held", "words"), [
+    ({"x": X}, "no array 'y'"),
+    ({"x_train": X, "y_train": Y, "x_test": X}, "no array 'y_test'"),
+    ({"x": X[0], "y": Y}, "x must be numbers"),
+    ({"x": X[:0], "y": Y[:0]}, "x must be numbers"),
+    ({"x": X, "y": Y[:3]}, "y must be 20 whole numbers"),
+    ({"x": X, "y": Y.astype(float)}, "y must be"),
+    ({"x": X.astype(str), "y": Y}, "x must be numbers"),
+    ({"x": X, "y": Y * 0}, "at least two are needed"),
+    ({"x": X, "y": np.arange(20)}, "no image is left for val"),
+    ({"x_train": X, "y_train": np.arange(20)}, "no image is left for val"),
+    ({"x_train": X, "y_train": Y, "x_test": X, "y_test": Y + 1}, "test has a class that train lacks"),
+    ({"x_train": X, "y_train": Y, "x_test": X[:, :2], "y_test": Y}, "differ in shape"),
+    ({"x": X, "y": Y, "classes": np.array(["a"])}, "1 classes are named, but there is a label 1"),
+    ({"x": X + np.nan, "y": Y}, "not finite"),
+    ({"x": X + 1e300, "y": Y}, "not finite"),
+    ({"x": X.astype(object), "y": Y}, "not a readable"),
+])  # fmt: skip
 def test_npz_files_that_are_refused(tmp_path: Path, held: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words) as caught:
         load(DataConfig(npz(tmp_path / "a.npz", **held)))
@@ -280,17 +274,14 @@ def test_files_that_are_no_npz(tmp_path: Path, content: bytes | None) -> None:
         load(DataConfig(str(path)))
 
 
-@pytest.mark.parametrize(
-    ("request_", "words"),
-    [
-        ({"name": "digit"}, "did you mean 'digits'"),
-        ({"name": "cifar"}, "did you mean 'cifar10'"),
-        ({"name": "digits", "image_size": (16, 16)}, "image-size is for pictures"),
-        ({"name": "digits", "loader": "stream"}, "loader stream is for pictures"),
-        ({"name": "digits", "loader": "ram"}, "known: auto, memory, stream"),
-        ({"name": "./nothing"}, "no such folder"),
-    ],
-)
+@pytest.mark.parametrize(("request_", "words"), [
+    ({"name": "digit"}, "did you mean 'digits'"),
+    ({"name": "cifar"}, "did you mean 'cifar10'"),
+    ({"name": "digits", "image_size": (16, 16)}, "image-size is for pictures"),
+    ({"name": "digits", "loader": "stream"}, "loader stream is for pictures"),
+    ({"name": "digits", "loader": "ram"}, "known: auto, memory, stream"),
+    ({"name": "./nothing"}, "no such folder"),
+])  # fmt: skip
 def test_requests_that_are_refused(request_: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         load(DataConfig(**request_))
@@ -327,17 +318,11 @@ def test_every_reader_is_there_and_in_the_docs(reader: registry.Reader) -> None:
     assert all(registry.find_reader(name) is reader for name in reader.names)
 
 
-@pytest.mark.parametrize(
-    ("name", "function"),
-    [
-        ("CIFAR10", "torchvision:read_torchvision"),
-        ("hfds/x", "huggingface:read_huggingface"),
-        ("wds/x", "webdataset:read_webdataset"),
-        ("a/B.NPZ", "npz:read_npz"),
-        ("hfds/", "folder:read_folder"),
-        ("a/b", "folder:read_folder"),
-    ],
-)
+@pytest.mark.parametrize(("name", "function"), [
+    ("CIFAR10", "torchvision:read_torchvision"), ("hfds/x", "huggingface:read_huggingface"),
+    ("wds/x", "webdataset:read_webdataset"), ("a/B.NPZ", "npz:read_npz"), ("hfds/", "folder:read_folder"),
+    ("a/b", "folder:read_folder"),
+])  # fmt: skip
 def test_who_reads_what(name: str, function: str) -> None:
     assert registry.find_reader(name).function == function
 
@@ -400,17 +385,14 @@ def test_each_view_has_its_own_hash(digits: DataSet) -> None:
     assert len({seen(digits, view).split_hash for view in views}) == len(views)
 
 
-@pytest.mark.parametrize(
-    ("make", "rule"),
-    [
-        (lambda d: View(0.0), "share must be above 0"),
-        (lambda d: View(float("nan")), "share must be above 0"),
-        (lambda d: View(1.5), "at most 1"),
-        (lambda d: View(classes=(1, 1)), "classes must differ"),
-        (lambda d: seen(d, View(classes=(3, 10))), "no class 10; digits has 10"),
-        (lambda d: seen(d, View(classes=(-1,))), "no class -1"),
-    ],
-)
+@pytest.mark.parametrize(("make", "rule"), [
+    (lambda d: View(0.0), "share must be above 0"),
+    (lambda d: View(float("nan")), "share must be above 0"),
+    (lambda d: View(1.5), "at most 1"),
+    (lambda d: View(classes=(1, 1)), "classes must differ"),
+    (lambda d: seen(d, View(classes=(3, 10))), "no class 10; digits has 10"),
+    (lambda d: seen(d, View(classes=(-1,))), "no class -1"),
+])  # fmt: skip
 def test_bad_views(digits: DataSet, make: object, rule: str) -> None:
     with pytest.raises(InputError, match=rule):
         make(digits)  # type: ignore[operator]

@@ -97,19 +97,16 @@ def test_options_may_stand_in_a_file(alternas: Any, kind: str) -> None:
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("trails = 3", "config: mine.toml: option: unknown value 'trails' (did you mean 'trials'?)"),
-        ("trials = [", "config: mine.toml is no TOML"),
-        ("compile = 3", "config: mine.toml: compile must be true or false, got 3"),
-        ("data = {a = 1}", "config: mine.toml: data must be a text, got {'a': 1}"),
-        ("trials = 'many'", "config: mine.toml: trials must be a whole number, got 'many'"),
-        ("max-macs = 'lots'", "config: mine.toml: max-macs: must be a positive amount"),
-        ("objective = 5", "config: mine.toml: objective: must be a text or a list of texts, got 5"),
-        ("config = 'x'", "config: mine.toml: option: unknown value 'config'"),
-    ],
-)
+@pytest.mark.parametrize(("text", "said"), [
+    ("trails = 3", "config: mine.toml: option: unknown value 'trails' (did you mean 'trials'?)"),
+    ("trials = [", "config: mine.toml is no TOML"),
+    ("compile = 3", "config: mine.toml: compile must be true or false, got 3"),
+    ("data = {a = 1}", "config: mine.toml: data must be a text, got {'a': 1}"),
+    ("trials = 'many'", "config: mine.toml: trials must be a whole number, got 'many'"),
+    ("max-macs = 'lots'", "config: mine.toml: max-macs: must be a positive amount"),
+    ("objective = 5", "config: mine.toml: objective: must be a text or a list of texts, got 5"),
+    ("config = 'x'", "config: mine.toml: option: unknown value 'config'"),
+])  # fmt: skip
 def test_what_is_wrong_in_such_a_file_is_one_line(alternas: Any, text: str, said: str) -> None:
     Path("mine.toml").write_text(text, encoding="utf-8")
     code, _, err = alternas("search", "--config", "mine.toml")

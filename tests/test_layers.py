@@ -167,17 +167,9 @@ def test_a_search_and_a_bench_end_well(shadows: Path, command: list[str] | None)
 
 
 ONLY_FOR_TESTS = {
-    "basedpyright",
-    "build",
-    "ipykernel",
-    "nbclient",
-    "psutil",
-    "pytest",
-    "pytest-timeout",
-    "pytest-xdist",
-    "ruff",
+    "basedpyright", "build", "ipykernel", "nbclient", "psutil", "pytest", "pytest-timeout", "pytest-xdist", "ruff",
     "selenium",
-}
+}  # fmt: skip
 
 
 NOT_IN_CI = {"openvino", "litert-torch", "ai-edge-litert"}  # runtimes of exports: their floors are what was tried

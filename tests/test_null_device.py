@@ -156,15 +156,12 @@ def launched_and_run() -> dict[str, tuple[float, float, float]]:
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize(
-    ("precision", "optimizers"),
-    [
-        ("float32", OPTIMIZERS),
-        ("bfloat16", OPTIMIZERS),
-        ("float16", FUSED),
-        pytest.param("float16", OTHERS, marks=pytest.mark.xfail(reason="fault 8: the scaler waits for the device")),
-    ],
-)
+@pytest.mark.parametrize(("precision", "optimizers"), [
+    ("float32", OPTIMIZERS),
+    ("bfloat16", OPTIMIZERS),
+    ("float16", FUSED),
+    pytest.param("float16", OTHERS, marks=pytest.mark.xfail(reason="fault 8: the scaler waits for the device")),
+])  # fmt: skip
 def test_a_step_never_waits(on_null_device: OnNullDevice, precision: str, optimizers: tuple[str, ...]) -> None:
     assert on_null_device(faults_of_steps, optimizers, precision) == {}
 
@@ -452,14 +449,10 @@ def test_a_worker_ends_with_its_card(on_null_device: OnNullDevice) -> None:
         on_null_device(after_a_fault, NULL_CUDA_FAULT="1000")
 
 
-@pytest.mark.parametrize(
-    ("capability", "expected", "card"),
-    [
-        ("7.5", "float16", "Tesla T4"),
-        ("8.0", "bfloat16", "NVIDIA A100-SXM4-80GB"),
-        ("9.0", "bfloat16", "NVIDIA H100 80GB HBM3"),
-    ],
-)
+@pytest.mark.parametrize(("capability", "expected", "card"), [
+    ("7.5", "float16", "Tesla T4"), ("8.0", "bfloat16", "NVIDIA A100-SXM4-80GB"),
+    ("9.0", "bfloat16", "NVIDIA H100 80GB HBM3"),
+])  # fmt: skip
 def test_every_card_trains_in_what_it_is_fast_in(
     on_null_device: OnNullDevice, capability: str, expected: str, card: str
 ) -> None:

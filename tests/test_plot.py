@@ -26,16 +26,13 @@ SVG = "{http://www.w3.org/2000/svg}"
 ALLOWED = {"svg", "g", "style", "rect", "path", "text", "title"}
 
 
-@pytest.mark.parametrize(
-    ("values", "labels"),
-    [
-        ((40_000, 6e6), ["50 k", "100 k", "200 k", "500 k", "1 M", "2 M", "5 M"]),
-        ((1e6, 9e6), ["1 M", "1.5 M", "2 M", "3 M", "5 M", "7 M", "10 M"]),
-        ((2.1e6, 2.4e6), ["2.1 M", "2.2 M", "2.3 M", "2.4 M", "2.5 M"]),
-        ((3e6,), ["2 M", "3 M", "5 M"]),
-        ((1e3, 1e12), ["1 k", "100 k", "10 M", "1 G", "100 G"]),
-    ],
-)
+@pytest.mark.parametrize(("values", "labels"), [
+    ((40_000, 6e6), ["50 k", "100 k", "200 k", "500 k", "1 M", "2 M", "5 M"]),
+    ((1e6, 9e6), ["1 M", "1.5 M", "2 M", "3 M", "5 M", "7 M", "10 M"]),
+    ((2.1e6, 2.4e6), ["2.1 M", "2.2 M", "2.3 M", "2.4 M", "2.5 M"]),
+    ((3e6,), ["2 M", "3 M", "5 M"]),
+    ((1e3, 1e12), ["1 k", "100 k", "10 M", "1 G", "100 G"]),
+])  # fmt: skip
 def test_ticks_of_costs_can_be_read(values: tuple[float, ...], labels: list[str]) -> None:
     axis = log_axis(values, 50, 550)
     assert [axis.label(tick) for tick in axis.ticks] == labels

@@ -163,17 +163,14 @@ def test_a_search_among_cuts_by_measured_latency(served: Run, weights_dir: Path,
     assert (tmp_path / "runs/cuts/records.jsonl").read_bytes() == records
 
 
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (["--weights-dir", "nowhere"], "weights-dir: must be a folder"),
-        (["--nets", "resnet81"], "no net of timm that has weights is called 'resnet81'"),
-        (["--supernet", "8"], "supernet: space 'pretrained' judges nets without training them"),
-        (["--nets", "mine:3"], "'mine:3' is none of timm:NAME, FILE.safetensors"),
-        (["--nets", "gone.pth"], "nets: no such file of weights"),
-        (["--trials", "3"], "trials: a probe judges all cuts of a net at once"),
-    ],
-)
+@pytest.mark.parametrize(("words", "line"), [
+    (["--weights-dir", "nowhere"], "weights-dir: must be a folder"),
+    (["--nets", "resnet81"], "no net of timm that has weights is called 'resnet81'"),
+    (["--supernet", "8"], "supernet: space 'pretrained' judges nets without training them"),
+    (["--nets", "mine:3"], "'mine:3' is none of timm:NAME, FILE.safetensors"),
+    (["--nets", "gone.pth"], "nets: no such file of weights"),
+    (["--trials", "3"], "trials: a probe judges all cuts of a net at once"),
+])  # fmt: skip
 def test_a_wrong_search_among_cuts_is_one_line(alternas: Any, tmp_path: Path, words: list[str], line: str) -> None:
     code, _, err = alternas("search", "pretrained", *words)
     assert (code, err.count("\n")) == (2, 1)

@@ -77,28 +77,25 @@ def test_budgets() -> None:
             smoke.with_epochs(bad)
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"lr": "high"}, "mine.json: lr must be a number above 0 and at most 1000, got 'high'"),
-        ({"lr": 0}, "lr must be a number above 0"),
-        ({"batch_size": True}, "batch_size must be a whole number from 1 to 1048576, got True"),
-        ({"dropout": 1.0}, "dropout must be a number from 0 to 0.99"),
-        ({"epochs": 1e308}, "epochs must be"),
-        ({"epochs": math.nan}, "NaN is no number"),
-        ({"warmup": 0.6, "cooldown": 0.6}, "warmup [+] cooldown"),
-        ({"schedule": "cosin"}, "did you mean 'cosine'"),
-        ({"optimizer": "adamww"}, "did you mean 'adamw'"),
-        ({"loss": "mse"}, "known: cross_entropy, binary"),
-        ({"precision": "fp8"}, "known: auto"),
-        ({"grad_accum_steps": 500}, "grad_accum_steps is more"),
-        ({"learning_rate": 1}, "field: unknown value 'learning_rate'"),
-        ({"augment": {"flipp": True}}, "did you mean 'flip'"),
-        ({"augment": {"reprob": 2}}, "augment.reprob must be a number from 0 to 1, got 2"),
-        ({"augment": {"ra_num_ops": 1.5}}, "augment.ra_num_ops must be a whole number"),
-        ({"augment": [1]}, "must be an object"),
-    ],
-)
+@pytest.mark.parametrize(("change", "words"), [
+    ({"lr": "high"}, "mine.json: lr must be a number above 0 and at most 1000, got 'high'"),
+    ({"lr": 0}, "lr must be a number above 0"),
+    ({"batch_size": True}, "batch_size must be a whole number from 1 to 1048576, got True"),
+    ({"dropout": 1.0}, "dropout must be a number from 0 to 0.99"),
+    ({"epochs": 1e308}, "epochs must be"),
+    ({"epochs": math.nan}, "NaN is no number"),
+    ({"warmup": 0.6, "cooldown": 0.6}, "warmup [+] cooldown"),
+    ({"schedule": "cosin"}, "did you mean 'cosine'"),
+    ({"optimizer": "adamww"}, "did you mean 'adamw'"),
+    ({"loss": "mse"}, "known: cross_entropy, binary"),
+    ({"precision": "fp8"}, "known: auto"),
+    ({"grad_accum_steps": 500}, "grad_accum_steps is more"),
+    ({"learning_rate": 1}, "field: unknown value 'learning_rate'"),
+    ({"augment": {"flipp": True}}, "did you mean 'flip'"),
+    ({"augment": {"reprob": 2}}, "augment.reprob must be a number from 0 to 1, got 2"),
+    ({"augment": {"ra_num_ops": 1.5}}, "augment.ra_num_ops must be a whole number"),
+    ({"augment": [1]}, "must be an object"),
+])  # fmt: skip
 def test_recipes_that_are_refused(change: dict[str, Any], words: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.json"
     path.write_text(json.dumps(recipes.smoke().to_dict() | change), encoding="utf-8")

@@ -14,9 +14,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-import torch
 from PIL import Image
-from sklearn.datasets import load_digits
 
 from command_line import QUICK, ray_workers, records, run, start, wait_for
 
@@ -61,17 +59,10 @@ def test_the_same_command_again_has_nothing_to_do(folder: Path) -> None:
     assert records(folder, "first") == before
 
 
-@pytest.mark.parametrize(
-    ("words", "hint"),
-    [
-        (["--seed", "3"], "seed"),
-        (["--strategy", "tpe"], "strategy"),
-        (["--max-macs", "1M"], "limits.macs"),
-        (["--objective", "params"], "objective"),
-        (["--trials", "4"], "fewer"),
-        (["--epochs", "3"], "recipe.epochs"),
-    ],
-)
+@pytest.mark.parametrize(("words", "hint"), [
+    (["--seed", "3"], "seed"), (["--strategy", "tpe"], "strategy"), (["--max-macs", "1M"], "limits.macs"),
+    (["--objective", "params"], "objective"), (["--trials", "4"], "fewer"), (["--epochs", "3"], "recipe.epochs"),
+])  # fmt: skip
 def test_other_settings_are_refused(folder: Path, words: list[str], hint: str) -> None:
     before = records(folder, "first")
     code, out, err = run(folder, "search", "--data", "digits", "--trials", "5", "--name", "first", *QUICK, *words)

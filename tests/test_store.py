@@ -146,17 +146,14 @@ def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:
         assert store.lines == written
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        '{"event": "started"}',
-        '{"event": "finished", "trial": 1}',
-        '{"event": "started", "trial": 1, "key": "../x"}',
-        '{"event": "paused", "trial": 1}',
-        '{"event": "promoted", "trial": 1, "surprise": 2}',
-        '{"event": ',
-    ],
-)
+@pytest.mark.parametrize("line", [
+    '{"event": "started"}',
+    '{"event": "finished", "trial": 1}',
+    '{"event": "started", "trial": 1, "key": "../x"}',
+    '{"event": "paused", "trial": 1}',
+    '{"event": "promoted", "trial": 1, "surprise": 2}',
+    '{"event": ',
+])  # fmt: skip
 def test_a_broken_event_is_named_where_the_run_goes_on(tmp_path: Path, line: str) -> None:
     (tmp_path / "records.jsonl").write_text(f"{line}\n", encoding="utf-8")
     assert read_records(tmp_path) == []

@@ -375,20 +375,17 @@ class Apart:
 '''
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--supernet", "0.5"), "supernet: must be from 1 to"),
-        (("--supernet", "nan"), "supernet: must be from 1 to"),
-        (("--supernet", "8", "--alone"), "alone: the nets of a supernet share weights"),
-        (("--supernet", "8", "--repeats", "2"), "repeats: the nets of a supernet are not trained one by one"),
-        (("--supernet", "8", "--scheduler", "asha"), "scheduler: the nets of a supernet do not stop early"),
-        (("--supernet", "8", "--polish", "1"), "polish: must be a share of the compute"),
-        (("--supernet", "8", "--compile"), "compile: the nets of a supernet change with every step"),
-        (("./apart.py", "--supernet", "8"), "supernet: the nets of space 'apart.py' share no weights: no two nets"),
-        (("--supernet", "nobody"), "no run 'nobody' in runs/ here"),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), [
+    (("--supernet", "0.5"), "supernet: must be from 1 to"),
+    (("--supernet", "nan"), "supernet: must be from 1 to"),
+    (("--supernet", "8", "--alone"), "alone: the nets of a supernet share weights"),
+    (("--supernet", "8", "--repeats", "2"), "repeats: the nets of a supernet are not trained one by one"),
+    (("--supernet", "8", "--scheduler", "asha"), "scheduler: the nets of a supernet do not stop early"),
+    (("--supernet", "8", "--polish", "1"), "polish: must be a share of the compute"),
+    (("--supernet", "8", "--compile"), "compile: the nets of a supernet change with every step"),
+    (("./apart.py", "--supernet", "8"), "supernet: the nets of space 'apart.py' share no weights: no two nets"),
+    (("--supernet", "nobody"), "no run 'nobody' in runs/ here"),
+])  # fmt: skip
 def test_wrong_input_is_one_line(
     words: tuple[str, ...], message: str, alternas: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

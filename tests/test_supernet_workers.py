@@ -121,14 +121,11 @@ def apart(one: Path, other: Path) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("recipe", "begin"),
-    [
-        pytest.param(RANDOM, 0, id="dropout"),
-        pytest.param(UPHILL, 0, id="SAM", marks=pytest.mark.slow),
-        pytest.param(IN_PASSES, 3, id="SAM in two passes", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("recipe", "begin"), [
+    pytest.param(RANDOM, 0, id="dropout"),
+    pytest.param(UPHILL, 0, id="SAM", marks=pytest.mark.slow),
+    pytest.param(IN_PASSES, 3, id="SAM in two passes", marks=pytest.mark.slow),
+])  # fmt: skip
 def test_two_workers_train_the_bank_of_one(recipe: Recipe, begin: int, tmp_path: Path, loader: DeviceLoader) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     expected = alone(job_of(one, 0, 8, recipe), loader)

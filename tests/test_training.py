@@ -102,14 +102,11 @@ def test_training_learns_and_leaves_its_weights(tmp_path: Path, bench: MemoryLoa
     assert confusion["train"].trace() / 360 == outcome.metrics["train_accuracy"]
 
 
-@pytest.mark.parametrize(
-    ("recipe", "seed"),
-    [
-        (recipes.smoke(), 0),
-        pytest.param(EVERYTHING, 4, marks=pytest.mark.slow),
-        pytest.param(dataclasses.replace(EVERYTHING, ema_decay=0.0, sam_rho=0.0), 0, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("recipe", "seed"), [
+    (recipes.smoke(), 0),
+    pytest.param(EVERYTHING, 4, marks=pytest.mark.slow),
+    pytest.param(dataclasses.replace(EVERYTHING, ema_decay=0.0, sam_rho=0.0), 0, marks=pytest.mark.slow),
+])  # fmt: skip
 def test_a_resumed_training_is_the_unbroken_one(tmp_path: Path, bench: MemoryLoader, seed: int, recipe: Recipe) -> None:
     net = get("all", 8).sample(RandomChooser(seed))
     whole = last(train.train(job(tmp_path / "whole", net, stop_step=20, recipe=recipe), bench))
@@ -175,15 +172,12 @@ def test_divergence_is_an_outcome(tmp_path: Path, bench: MemoryLoader) -> None:
     assert outcome.error
 
 
-@pytest.mark.parametrize(
-    ("raised", "status"),
-    [
-        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"), "oom"),
-        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), "oom"),
-        (MemoryError(), "oom"),
-        (ValueError("two\nlines"), "error"),
-    ],
-)
+@pytest.mark.parametrize(("raised", "status"), [
+    (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"), "oom"),
+    (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), "oom"),
+    (MemoryError(), "oom"),
+    (ValueError("two\nlines"), "error"),
+])  # fmt: skip
 def test_errors_come_back_typed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, digits: DataSet, raised: Exception, status: str
 ) -> None:

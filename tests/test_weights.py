@@ -293,18 +293,15 @@ def timm_file(model: nn.Module, path: str = "theirs.safetensors") -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("resnet18", {}),
-        ("resnet18", {"num_classes": 7, "in_chans": 1}),
-        ("vit_tiny_patch16_224", {}),
-        ("vit_tiny_r_s16_p8_224", {"num_classes": 3}),
-        ("mobilenetv3_small_100", {"num_classes": 7, "in_chans": 1}),
-        ("efficientvit_b0", {"num_classes": 7, "in_chans": 1}),
-        ("vit_tiny_patch16_224", {"num_classes": 7, "in_chans": 1, "img_size": (32, 48)}),
-    ],
-)
+@pytest.mark.parametrize(("name", "options"), [
+    ("resnet18", {}),
+    ("resnet18", {"num_classes": 7, "in_chans": 1}),
+    ("vit_tiny_patch16_224", {}),
+    ("vit_tiny_r_s16_p8_224", {"num_classes": 3}),
+    ("mobilenetv3_small_100", {"num_classes": 7, "in_chans": 1}),
+    ("efficientvit_b0", {"num_classes": 7, "in_chans": 1}),
+    ("vit_tiny_patch16_224", {"num_classes": 7, "in_chans": 1, "img_size": (32, 48)}),
+])  # fmt: skip
 def test_timms_state_dict_gives_timms_outputs(name: str, options: dict[str, Any]) -> None:
     model, size = random_timm(name, **options), options.get("img_size")
     found = find_weights(timm_file(model), f"timm:{name}", size)

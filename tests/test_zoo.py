@@ -63,19 +63,16 @@ def test_a_genotype_is_read_without_weights(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("resnet26d", "deep stem"),
-        ("resnet50_gn", "bn1.running_mean"),
-        ("resnetaa50", "outputs that differ"),
-        ("vit_base_patch16_gap_224", "class token"),
-        ("vit_xsmall_patch16_clip_224", "patch_embed.proj.bias"),
-        ("vit_small_patch14_dinov2", "ls1.gamma"),
-        ("vit_base_resnet26d_224", "trunk of class"),
-        ("convnext_atto_ols", "class ConvNeXt"),
-    ],
-)
+@pytest.mark.parametrize(("name", "words"), [
+    ("resnet26d", "deep stem"),
+    ("resnet50_gn", "bn1.running_mean"),
+    ("resnetaa50", "outputs that differ"),
+    ("vit_base_patch16_gap_224", "class token"),
+    ("vit_xsmall_patch16_clip_224", "patch_embed.proj.bias"),
+    ("vit_small_patch14_dinov2", "ls1.gamma"),
+    ("vit_base_resnet26d_224", "trunk of class"),
+    ("convnext_atto_ols", "class ConvNeXt"),
+])  # fmt: skip
 def test_what_no_genotype_says_is_refused(name: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
         load(name, pretrained=False, num_classes=10)
@@ -95,15 +92,10 @@ def test_nets_that_timm_does_not_have() -> None:
             to_timm(build(Genotype(Stem("imagenet", 64), stages, style=Style("post")), 5, 64))
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"depth": 0}, "no blocks"),
-        ({"act_layer": "gelu_tanh"}, "activation"),
-        ({"mlp_layer": SwiGLU}, "MLP of class SwiGLU"),
-        ({"device": "meta"}, "meta device"),
-    ],
-)
+@pytest.mark.parametrize(("options", "words"), [
+    ({"depth": 0}, "no blocks"), ({"act_layer": "gelu_tanh"}, "activation"),
+    ({"mlp_layer": SwiGLU}, "MLP of class SwiGLU"), ({"device": "meta"}, "meta device"),
+])  # fmt: skip
 def test_changed_vits_are_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         convert(timm.create_model("vit_tiny_patch16_224", **options))
