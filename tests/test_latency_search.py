@@ -20,6 +20,7 @@ from alternas.archs import Cost, Genotype, InputError, static_cost, zoo
 from alternas.archs.errors import OperationError
 from alternas.archs.timm_net import TimmNet
 from alternas.cli import app as cli
+from alternas.results.latency import predictor as predictors
 from alternas.results.latency.kept import measured_event, read_latencies
 from alternas.results.latency.measurements import LatencySetting
 from alternas.results.latency.nets import prediction_lines
@@ -266,7 +267,7 @@ def test_left_out_errors_are_those_of_leaving_out(nets: tuple[list[Cost], list[f
     pairs.append((SimpleNamespace(key="timm:resnet18", cost=None), pairs[0][1]))
     said = f"latency of other nets: predicted from 12 nets, leave-one-out error {100 * error:.0f} %"
     assert prediction_lines(pairs) == [said]
-    assert prediction_lines(pairs[: predictor.MIN_NETS - 1]) == []
+    assert prediction_lines(pairs[: predictors.MIN_NETS - 1]) == []
 
 
 def test_latencies_that_others_published() -> None:
