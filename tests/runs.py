@@ -1,7 +1,5 @@
 """Runs that nothing was trained for: folders with run.json and as many records as asked for."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

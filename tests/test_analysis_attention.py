@@ -1,7 +1,5 @@
 """Attention recomputed, positions, patch filters, rollout and heads: closed forms, and other ways to each number."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """All analyses over every kind of net: where they listen, that they run or say why not, and leave nets as they were."""
 
-from __future__ import annotations
-
 import io
 import json
 from itertools import pairwise

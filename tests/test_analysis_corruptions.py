@@ -1,7 +1,5 @@
 """Corruptions and translations: against another library, closed forms, and nets equivariant by construction."""
 
-from __future__ import annotations
-
 import colorsys
 import io
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Frequencies of the residual stream and of noise, against numpy, closed forms and counting."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Eigenvalues of the Hessian and the loss on a plane: known spectra, numpy, finite differences, closed forms."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Units taken out, and skips dropped: against nets made so by hand."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable

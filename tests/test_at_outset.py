@@ -1,7 +1,5 @@
 """What a search says of its data and recipe before it begins."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

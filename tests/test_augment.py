@@ -1,7 +1,5 @@
 """Batched augmentation against brute force, one image at a time, and against timm's definitions."""
 
-from __future__ import annotations
-
 import dataclasses
 from io import BytesIO
 from random import Random

@@ -1,7 +1,5 @@
 """Blocks and networks: the contract of each, and attention against its definition."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

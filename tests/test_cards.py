@@ -1,7 +1,5 @@
 """Cards that break, and nets too large for a part of one. Ray counts cards that are not there."""
 
-from __future__ import annotations
-
 import logging
 import sys
 import time

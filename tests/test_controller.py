@@ -1,7 +1,5 @@
 """The controller with an executor that trains nothing: states, promises, restarts."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import itertools

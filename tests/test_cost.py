@@ -1,7 +1,5 @@
 """Closed-form cost: equal to published sizes, to torch's counter, and to timm."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

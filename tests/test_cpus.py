@@ -1,7 +1,5 @@
 """CPUs that a process may use, by control groups of both versions; and what processes leave behind is ended."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Cut nets of timm: in records and exports, and trained on, judged by the folds of the probe."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from html import unescape

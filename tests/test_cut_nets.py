@@ -1,7 +1,5 @@
 """Nets of timm cut after a block: the value, its key and family, JSON; maps, costs, the module and its export."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 from typing import Any

@@ -1,7 +1,5 @@
 """Arrays as data: digits, the composed pictures, .npz files; splits, moments, the cache."""
 
-from __future__ import annotations
-
 import logging
 import sys
 import tracemalloc

@@ -1,7 +1,5 @@
 """What goes wrong in silence with data of others: labels, caches, thumbnails, doubles, sizes, odd pictures."""
 
-from __future__ import annotations
-
 import importlib
 import io
 import logging

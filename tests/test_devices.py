@@ -1,7 +1,5 @@
 """Devices that nets are measured on by commands: what a command is, how it may fail, what a search makes of it."""
 
-from __future__ import annotations
-
 import io
 import json
 import shlex

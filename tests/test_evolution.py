@@ -1,7 +1,5 @@
 """Moves between nets, and the evolution that makes them."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`alternas explain`: which nets and images, what is written, what the report shows of it; no net is trained."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Exports where they are used: the page of docs/, the card's own lines, an environment without alternas."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

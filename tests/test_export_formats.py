@@ -1,7 +1,5 @@
 """What leaves: every format gives the net's outputs, timm can use it, and what fails leaves nothing behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import runpy

@@ -1,7 +1,5 @@
 """The one file of an export builds every kind of net as we do, without alternas."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

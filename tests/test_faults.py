@@ -1,7 +1,5 @@
 """What disks and clocks do to a run: full, torn, changed, set back."""
 
-from __future__ import annotations
-
 import errno
 import io
 import itertools

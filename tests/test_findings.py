@@ -1,7 +1,5 @@
 """Findings: numbers with interval and verdict, of which each verdict has numbers it is said of and some it is not."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """State is what the log says: a run cut at any line goes on as the one that never stopped."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from copy import copy, deepcopy

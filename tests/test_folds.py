@@ -1,7 +1,5 @@
 """Cross-validation: of nets that a search trains, and of features, beside scikit-learn's own loop."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

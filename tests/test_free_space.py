@@ -1,7 +1,5 @@
 """The space `free`: what is in it, and what one move does."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

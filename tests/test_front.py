@@ -1,7 +1,5 @@
 """Leaderboards on hand-made records: objectives, limits, gains, knees, ties, and what is read beside the records."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import math

@@ -1,7 +1,5 @@
 """Genotypes: every rule refused with its place, one key a net, JSON there and back."""
 
-from __future__ import annotations
-
 import copy
 import json
 import random

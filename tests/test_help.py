@@ -1,7 +1,5 @@
 """Help: groups of options, examples that parse, pages of all commands and fields, the version, the shell."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

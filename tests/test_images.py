@@ -1,7 +1,5 @@
 """From picture files to arrays: modes, sizes, broken files, and whole sources."""
 
-from __future__ import annotations
-
 import io
 import struct
 import time

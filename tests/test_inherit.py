@@ -1,7 +1,5 @@
 """Weight inheritance: functions that must survive it, values that must come across, reports that must add up."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import re

@@ -1,7 +1,5 @@
 """Several labels a picture: the reader, splits, metrics against scikit-learn, trainings, a search from end to end."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Latency as an objective: nets are measured before they are trained; the predictor, against known rates."""
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess

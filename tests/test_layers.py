@@ -1,7 +1,5 @@
 """The house keeps its shape: which room may import which, what stays light, what shadows nothing, what CI tests."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import re

@@ -1,7 +1,5 @@
 """From a folder of pictures to batches: one look, broken files, memory and stream, and the export's own reader."""
 
-from __future__ import annotations
-
 import dataclasses
 import gc
 import logging

@@ -1,7 +1,5 @@
 """Masked patch prediction: what is corrupted and how, which colours are asked for, and that it learns."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

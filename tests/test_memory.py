@@ -1,7 +1,5 @@
 """The closed-form memory estimates beside measurements of the running net."""
 
-from __future__ import annotations
-
 import weakref
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A metric beside accuracy: names, floors, what is shown of it, and searches that rank by it."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Nested cross-validation: what the best of many has on pictures that had no part in the choice."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from statistics import fmean, variance
 

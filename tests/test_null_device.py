@@ -1,7 +1,5 @@
 """Training on a device that computes nothing: what is asked of it, graphs, limits, and every kind of job."""
 
-from __future__ import annotations
-
 import dataclasses
 import tempfile
 from typing import Any

@@ -1,7 +1,5 @@
 """Data that are not what they seem: scales, labels that say there is none, labels in one, names of known sets."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Pictures of more than 8 bits, of several pages, and of one value: scaled by the values in use, and said."""
 
-from __future__ import annotations
-
 import importlib
 import io
 import logging

@@ -1,7 +1,5 @@
 """Nets of our own among pretrained ones: what names them, their maps at each cut, a search among cuts, exports."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

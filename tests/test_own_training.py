@@ -1,7 +1,5 @@
 """A training of the user's own: what a file may be, how each end is typed, rungs and kills, the same as ours."""
 
-from __future__ import annotations
-
 import math
 import os
 import shutil

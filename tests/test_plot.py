@@ -1,7 +1,5 @@
 """Plots and drawings of nets as SVG: ticks, marks and labels in their places, every net to scale."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

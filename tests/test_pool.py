@@ -1,7 +1,5 @@
 """How many workers fit, by what a cluster says it has. Ray itself is not started."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

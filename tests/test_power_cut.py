@@ -1,7 +1,5 @@
 """A disk that loses what was not synced, cut at each sync in turn; one that fails at each sync in turn."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """The ladder of pretrained nets, those that a person lists, and which is probed next."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A search whose nets start from trained weights (--from): what they inherit, the budget, identity, resuming."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """All cuts of a net judged from one forward pass: what is judged, in memory and from a file, and what cannot be."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

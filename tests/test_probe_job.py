@@ -1,7 +1,5 @@
 """A worker's probe of one of timm's small nets, and a search among its cuts from the command line."""
 
-from __future__ import annotations
-
 import errno
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What a person sees while nets are trained: drawn on a console that is a terminal, and on a pseudo-terminal."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import io

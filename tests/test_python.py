@@ -1,7 +1,5 @@
 """`alternas.search` and what it returns: the command from Python, its runs and nets as objects."""
 
-from __future__ import annotations
-
 import base64
 import html
 import inspect

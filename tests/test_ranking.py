@@ -1,7 +1,5 @@
 """Ranks, gains and hypervolumes against brute force, closed forms and Optuna."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

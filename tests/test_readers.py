@@ -1,7 +1,5 @@
 """Readers of pictures: folders, torchvision's sets, Hugging Face's, WebDataset's; small sets, and what is refused."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import io

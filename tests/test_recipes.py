@@ -1,7 +1,5 @@
 """Recipes as values: names, files, limits; the learning rate; the optimisers."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

@@ -1,7 +1,5 @@
 """Nets of timm beside a search (--with): trained, resumed, ranked, exported; what cannot be one is refused at once."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The last layer in closed form: scikit-learn's ridge, a destroyed layer, one that is clearly worse, and no layer."""
 
-from __future__ import annotations
-
 import dataclasses
 import types
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The report in a real browser: Chromium, headless, offline. Slow; skipped where Chromium or its driver is missing."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import time

@@ -1,7 +1,5 @@
 """What stands in a run's folder under the name of one of its files: links, FIFOs and devices are never followed."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """The main job with real Ray and real training: search, front, export; kills; other folders."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Every sentence about a run, held against the rows of its table, in 500 made-up runs."""
 
-from __future__ import annotations
-
 import math
 import random
 import re

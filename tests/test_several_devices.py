@@ -1,7 +1,5 @@
 """Several devices train one net: the gradients and the curve of one, whichever of them fails or dies meanwhile."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import socket

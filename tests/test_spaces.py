@@ -1,7 +1,5 @@
 """Spaces: the contract that every space keeps, their presets and ends."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Means, intervals and paired differences against scipy, numpy and simulation."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

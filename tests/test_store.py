@@ -1,7 +1,5 @@
 """Records on disk: round trip, torn and broken lines, names that stay inside."""
 
-from __future__ import annotations
-
 import json
 import logging
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Retrain, finetune, buildup, few-shot and study refuse bad input in one line and write nothing."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from pathlib import Path

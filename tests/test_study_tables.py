@@ -1,7 +1,5 @@
 """Rows, tables, CSV and plots of made-up studies."""
 
-from __future__ import annotations
-
 import csv
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field

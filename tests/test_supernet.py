@@ -1,7 +1,5 @@
 """Shared weights: nets on slices of a bank are the nets themselves, gradients add up, training resumes unbroken."""
 
-from __future__ import annotations
-
 import functools
 import json
 import zipfile

@@ -1,7 +1,5 @@
 """A search on shared weights: its phases, its compute, and what happens when workers and drivers are lost."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Several workers train one bank: the bank of one worker, whichever worker dies meanwhile."""
 
-from __future__ import annotations
-
 import functools
 import pickle
 import subprocess

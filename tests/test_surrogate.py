@@ -1,7 +1,5 @@
 """What evolution guesses by, and how it follows the trials of a run."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Sequence

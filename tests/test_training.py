@@ -1,7 +1,5 @@
 """The training loop: determinism, resuming, what is kept, typed failures, less at a time when memory runs out."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import logging

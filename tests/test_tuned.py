@@ -1,7 +1,5 @@
 """The recipe as genes: which values it may take, what every strategy makes of them, what records and fronts say."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

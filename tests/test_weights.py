@@ -1,7 +1,5 @@
 """Weights files that say what they are of, every way that they can be wrong, and what a person calls them."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """timm as the reference: costs to the digit, outputs, weights there and back; nets read, refused, counted, resized."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

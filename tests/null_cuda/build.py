@@ -1,7 +1,5 @@
 """Compiles the null device: a library that the loader puts before CUDA's own."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Starts the server of the null device, and asks it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -7,8 +7,6 @@ environment is to have, the settings of the null device among it. The answer is 
 that the function returned, or its traceback.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import json
