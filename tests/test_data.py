@@ -341,11 +341,7 @@ def rows(data: DataSet) -> set[bytes]:
     return {image.tobytes() for image in data.train.images}
 
 
-def test_the_whole_is_the_set_itself(digits: DataSet) -> None:
-    assert seen(digits, WHOLE) is digits
-
-
-@pytest.mark.parametrize("share", [0.03, 0.1, 0.3, 0.99])
+@pytest.mark.parametrize("share", [1e-6, 0.1, 0.99])
 def test_a_share_is_of_each_class(digits: DataSet, share: float) -> None:
     part = seen(digits, View(share))
     for label in range(10):
@@ -363,10 +359,6 @@ def test_smaller_shares_lie_within_larger_ones_and_draws_differ(digits: DataSet)
     assert small == rows(seen(digits, View(0.1)))
 
 
-def test_a_tiny_share_leaves_one_image_a_class(digits: DataSet) -> None:
-    assert sorted(seen(digits, View(1e-6)).train.y_N.tolist()) == list(range(10))
-
-
 def test_classes_are_kept_in_all_splits_and_renumbered(digits: DataSet) -> None:
     part = seen(digits, View(classes=(7, 2)))
     assert part.classes == ("7", "2")
@@ -379,6 +371,7 @@ def test_classes_are_kept_in_all_splits_and_renumbered(digits: DataSet) -> None:
 
 
 def test_each_view_has_its_own_hash(digits: DataSet) -> None:
+    assert seen(digits, WHOLE) is digits
     views = (WHOLE, View(0.1), View(0.3), View(0.1, draw=1), View(classes=(1, 2)), View(classes=(2, 1)))
     assert len({seen(digits, view).split_hash for view in views}) == len(views)
 

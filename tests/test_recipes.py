@@ -93,6 +93,7 @@ def test_budgets() -> None:
     ({"augment": {"reprob": 2}}, "augment.reprob must be a number from 0 to 1, got 2"),
     ({"augment": {"ra_num_ops": 1.5}}, "augment.ra_num_ops must be a whole number"),
     ({"augment": [1]}, "must be an object"),
+    ({"name": "n" * 1000}, "name must be a text of at most 200 characters"),
 ])  # fmt: skip
 def test_recipes_that_are_refused(change: dict[str, Any], words: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.json"
@@ -191,8 +192,3 @@ def test_no_number_of_a_recipe_may_be_of_any_size(kind: type, name: str, value: 
     (recipe if kind is Recipe else recipe["augment"])[name] = value
     with pytest.raises(InputError, match=f"{name} must be "):
         Recipe.from_dict(recipe)
-
-
-def test_the_name_of_a_recipe_is_short() -> None:
-    with pytest.raises(InputError, match="name must be a text of at most 200 characters"):
-        dataclasses.replace(recipes.smoke(), name="n" * 1000)
