@@ -1,7 +1,5 @@
 """Small nets with random weights, and images to show them: what analyses are tested on."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

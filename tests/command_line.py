@@ -1,7 +1,5 @@
 """`alternas WORDS`, in this process or in one of its own, and what of its text a terminal would obey."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Fixtures: a scale small enough to enumerate, and a search that can be opened again and again."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

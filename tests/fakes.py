@@ -1,7 +1,5 @@
 """Stand-ins: an executor and a worker that train nothing, outcomes, latencies, a plan's trainings, a silent view."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

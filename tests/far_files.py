@@ -1,7 +1,5 @@
 """`FarFiles`: the driver's files as a worker on another node has them, without Ray."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from alternas.search.engine.driver_files import DriverFiles, FileServer

@@ -1,7 +1,5 @@
 """Pictures and files of them, for the tests of readers."""
 
-from __future__ import annotations
-
 from io import BytesIO
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A worker in this process, and a pool of one, for commands whose nets need no more."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from alternas.search.engine.pool import Pool

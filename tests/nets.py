@@ -1,7 +1,5 @@
 """Small nets, one for each block, stem, style, position embedding and head; for 16 px and 2 channels."""
 
-from __future__ import annotations
-
 import ast
 import math
 import sys

@@ -3,8 +3,6 @@
 A page runs from top to bottom in one folder: what its bash blocks say is run by bash, its Python is one session.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

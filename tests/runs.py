@@ -1,7 +1,5 @@
 """Runs that nothing was trained for: folders with run.json and as many records as asked for."""
 
-from __future__ import annotations
-
 import json
 import math
 import random
@@ -18,13 +16,9 @@ from alternas.spaces import RandomChooser, RecordingChooser, Space, get
 STEPS = (4, 8, 16, 32)
 RECIPE = {"name": "smoke", "epochs": 2.0, "batch_size": 128, "augment": {"flip": False}}
 DATA = {
-    "name": "digits",
-    "image_size": [8, 8],
-    "in_chans": 1,
-    "classes": [str(i) for i in range(10)],
-    "mean": [4.9],
+    "name": "digits", "image_size": [8, 8], "in_chans": 1, "classes": [str(i) for i in range(10)], "mean": [4.9],
     "std": [6.0],
-}
+}  # fmt: skip
 NET = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
 COMMAND = ["/usr/bin/alternas", "search", "all", "--name", "a run", "--scheduler", "mo-asha"]
 

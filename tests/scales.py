@@ -1,7 +1,5 @@
 """A small preset, from which tests cut spaces that can be enumerated."""
 
-from __future__ import annotations
-
 from alternas.spaces.presets import SpacePreset
 
 TINY = SpacePreset(

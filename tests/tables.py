@@ -1,7 +1,5 @@
 """A table as somebody else would bring it: a few unordered and ordered genes, costs, accuracies by seed and step."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from pathlib import Path

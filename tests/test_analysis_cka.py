@@ -1,7 +1,5 @@
 """CKA: the estimator against its definition, and maps of nets whose answer is known."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What layers know, depend on and keep: linear probes, receptive fields and token places, against other ways."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

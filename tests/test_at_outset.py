@@ -1,7 +1,5 @@
 """What a search says of its data and recipe before it begins."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -47,14 +45,11 @@ def test_a_few_photographs() -> None:
     assert "nets learn little in 14 steps; --epochs 100 gives them at least 100" in warning
 
 
-@pytest.mark.parametrize(
-    ("data", "recipe", "said"),
-    [
-        (data_of(1280, 1000), smoke(), ["4.4 percentage points", "10 steps of 128 pictures an epoch, 140 a net"]),
-        (data_of(40_000, 4000, "cue"), cue(), ["2.2 percentage", "cue, the default for these data: 625 steps of 64"]),
-        (data_of(12_800, 1000), cue(), ["4.4 percentage", "recipe cue: 200 steps of 64"]),
-    ],
-)
+@pytest.mark.parametrize(("data", "recipe", "said"), [
+    (data_of(1280, 1000), smoke(), ["4.4 percentage points", "10 steps of 128 pictures an epoch, 140 a net"]),
+    (data_of(40_000, 4000, "cue"), cue(), ["2.2 percentage", "cue, the default for these data: 625 steps of 64"]),
+    (data_of(12_800, 1000), cue(), ["4.4 percentage", "recipe cue: 200 steps of 64"]),
+])  # fmt: skip
 def test_enough_steps_are_no_warning(data: DataSet, recipe: Any, said: list[str]) -> None:
     lines = at_outset(data, recipe, Metric())
     assert len(lines) == len(said)

@@ -1,20 +1,25 @@
 """Batched augmentation against brute force, one image at a time, and against timm's definitions."""
 
-from __future__ import annotations
-
 import dataclasses
+from io import BytesIO
+from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from PIL import Image
 from torch import Tensor
 
+from alternas.archs.pictures import ImageSpec, decode
 from alternas.search.data.dataset import DataSet, Split
 from alternas.search.training import augment, recipes
 from alternas.search.training.augment import Draws
 from alternas.search.training.loaders import MemoryLoader, generator_of
+from alternas.search.training.pictures import _box, cropped
 from alternas.search.training.recipe import Augment
+from image_files import ORIENTATION, encoded, noise
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -144,3 +149,42 @@ def test_a_batch_depends_on_its_step_alone() -> None:
     other = next(bench.batches(recipe, 4, 0, 1))
     assert not torch.equal(other[0], whole[0][0])
     assert torch.rand(1, generator=generator_of(1, 2, 3)) != torch.rand(1, generator=generator_of(1, 2, 2))
+
+
+class _Open:
+    """A source of one picture, which counts the pixels that were decoded."""
+
+    def __init__(self, file: bytes) -> None:
+        self.file, self.decoded = file, (0, 0)
+
+    def open(self, place: int, shrink: Any = None) -> Image.Image:
+        image = decode(BytesIO(self.file), shrink)
+        self.decoded = image.size
+        return image
+
+
+def test_a_crop_is_pillows() -> None:
+    """Of a picture that needs no shrinking: the box cut out and resized, within a level or two of Pillow's bicubic."""
+    image = noise(0, 90, 120).resize((120, 90), Image.Resampling.BICUBIC, (0, 0, 30, 20))
+    x_CHW = cropped(_Open(encoded(image, "png")), 0, ImageSpec((64, 48), 3), 0.6, Random(3))
+    draws = Random(3)
+    left, top, wide, high = _box((120, 90), 0.6, [draws.random() for _ in range(4)])
+    wanted = image.crop((left, top, left + wide, top + high)).resize((48, 64), Image.Resampling.BICUBIC)
+    difference = np.abs(x_CHW.transpose(1, 2, 0).astype(int) - np.asarray(wanted).astype(int))
+    assert x_CHW.shape == (3, 64, 48)
+    assert difference.max() <= 2
+
+
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_a_large_jpeg_is_decoded_small_and_shows_the_same(orientation: int) -> None:
+    picture = noise(1, 6, 8).resize((1600, 1200), Image.Resampling.BICUBIC)
+    exif = Image.Exif()
+    exif[ORIENTATION] = orientation
+    jpeg, png = (_Open(encoded(picture, kind, exif=exif)) for kind in ("jpeg", "png"))
+    spec = ImageSpec((40, 40), 3)
+    small, whole = (cropped(source, 0, spec, 0.5, Random(2)).astype(int) for source in (jpeg, png))
+    assert (jpeg.decoded, png.decoded) == ((200, 150), (1600, 1200))
+    assert np.abs(small - whole).mean() < 3
+    fine = _Open(jpeg.file)
+    cropped(fine, 0, ImageSpec((800, 800), 3), 0.5, Random(2))
+    assert fine.decoded == (1600, 1200), "the box needs all of it"

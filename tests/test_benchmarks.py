@@ -1,7 +1,5 @@
 """Every script in benchmarks/ runs to its end with --tiny, and leaves the published figures alone."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

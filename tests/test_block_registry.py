@@ -1,7 +1,5 @@
 """The registry of blocks: every entry keeps what it promises, and a block is its module and its entry alone."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Blocks and networks: the contract of each, and attention against its definition."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any
@@ -9,14 +7,21 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from timm.layers.attention2d import MultiQueryAttention2d
+from timm.models._efficientnet_blocks import EdgeResidual, UniversalInvertedResidual
 from timm.models.convnext import ConvNeXtBlock
 from timm.models.maxxvit import MaxxVitConvCfg, MbConvBlock
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from alternas.archs import Encoder, Genotype, InputError, Stage, Stem, Style, build
 from alternas.archs.blocks.attention import WindowAttention
 from alternas.archs.blocks.encoder import TransformerEncoder
+from alternas.archs.blocks.layers import Projection
+from alternas.archs.blocks.mobile_entries import divisible
 from alternas.archs.blocks.modern import ATTENTION_EPS, ConvNeXt, LinearAttention, MBConv
+from alternas.archs.network import load_class
+from alternas.results.export.export_net import export_net_of
 from alternas.spaces import SPACES, RandomChooser, get
 from nets import CIFAR, MSA, NETS, VIT, lively, plain_attention
 
@@ -242,3 +247,129 @@ def test_attention_sums_in_float32_under_autocast() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         layer(torch.randn(2, 8, 6, 6))
     assert [(on, y.dtype) for on, y in seen] == [(False, torch.bfloat16)]
+
+
+def block_of(stage: Stage) -> Any:
+    """The last block of a stage behind a map of 8 channels."""
+    at = Genotype(CIFAR, (stage,)).plan(16, 3).stages[0][-1]
+    return load_class(at.form.module)(at)
+
+
+def check_equal(ours: Any, theirs: nn.Module) -> None:
+    torch.manual_seed(0)
+    lively(theirs).eval()
+    pairs = zip(ours.state_dict().items(), theirs.state_dict().values(), strict=True)
+    ours.load_state_dict({name: value.reshape(own.shape) for (name, own), value in pairs})
+    x = torch.randn(2, 8, 15, 16)
+    with torch.no_grad():
+        torch.testing.assert_close(ours.eval()(x), theirs(x))
+
+
+@pytest.mark.parametrize(("start", "kernel"), [(0, 3), (5, 3), (3, 0), (0, 0)])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_depthwise_convs_stand_and_stride_where_timms_do(start: int, kernel: int, stride: int) -> None:
+    if stride == 2 and not start + kernel:
+        return
+    ours = block_of(Stage("uib", 1, 8, stride, start_kernel=start, kernel=kernel, expand=3, layer_scale=0.5))
+    check_equal(
+        ours, UniversalInvertedResidual(8, 8, start, kernel, 0, stride, exp_ratio=3, layer_scale_init_value=0.5)
+    )
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_fused_blocks_are_timms(stride: int) -> None:
+    check_equal(block_of(Stage("uib", 1, 8, stride, fused=True, kernel=5)), EdgeResidual(8, 8, 5, stride, exp_ratio=4))
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_keys_and_values_are_of_one_head(stride: int) -> None:
+    stage = Stage("uib", 1, 8, msa=(0,), heads=3, head_dim=4, attention="mqa", kv_stride=stride)
+    check_equal(block_of(stage).attn, MultiQueryAttention2d(8, 8, 3, 4, 4, kv_stride=stride))
+
+
+def test_a_block_that_changes_its_map_has_no_shortcut() -> None:
+    for stage in (Stage("uib", 1, 8, 2), Stage("uib", 1, 12), Stage("conv", 1, 8)):
+        assert not hasattr(block_of(stage), "drop_path")
+    assert isinstance(block_of(Stage("uib", 1, 8)).drop_path, nn.Identity)
+
+
+@pytest.mark.parametrize(("channels", "rounded"), [(4, 8), (12, 16), (18, 24), (44.8, 48), (105.6, 104), (960.0, 960)])
+def test_channels_are_multiples_of_8(channels: float, rounded: int) -> None:
+    assert divisible(channels) == rounded
+
+
+@pytest.mark.parametrize(("stage", "rule"), [
+    (Stage("uib", 1, 8, 2, kernel=0), "stage 1: a uib block strides in a depthwise conv"),
+    (Stage("uib", 1, 8, fused=True, kernel=0), "stage 1: a fused uib block is a conv of its kernel, got kernel 0"),
+    (Stage("uib", 1, 8, start_kernel=4), "stage 1: start_kernel must be 0 or an odd number"),
+    (Stage("uib", 1, 8, se=65), "stage 1: se must be a number from 0 to 64, got 65"),
+    (Stage("convnext", 1, 8, kernel=0), "stage 1: kernel of convnext blocks must be odd, got 0"),
+    (
+        Stage("uib", 2, 8, msa=1, attention="mqa", kv_stride=0),
+        "stage 1: kv_stride must be a whole number from 1 to 255, got 0",
+    ),
+    (Stage("mbconv", 1, 8, start_kernel=3), "stage 1: start_kernel is of blocks uib, got block 'mbconv'"),
+])  # fmt: skip
+def test_rules_of_options(stage: Stage, rule: str) -> None:
+    with pytest.raises(InputError, match=rule):
+        Genotype(CIFAR, (stage,))
+
+
+def test_mobile_attention_takes_maps_of_any_size() -> None:
+    stage = Stage("uib", 2, 8, msa=1, heads=2, head_dim=4, attention="mqa", kv_stride=2)
+    net = build(Genotype(CIFAR, (stage,)), 5, 16).eval()
+    assert net(torch.randn(2, 3, 19, 22)).shape == (2, 5)
+    assert "window" not in repr(Genotype(CIFAR, (replace(stage, window=4),)).canonical())
+
+
+STRIDED = [name for name, net in NETS.items() if any(s.stride > 1 for s in net.stages) and net.style.norm == "batch"]
+
+
+class Gradients(TorchDispatchMode):
+    """Notes the convs whose input gets a gradient, as (kernel, strides)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten.convolution_backward.default and args[10][0]:
+            self.seen.append((tuple(args[2].shape[2:]), tuple(args[4])))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("name", STRIDED)
+@pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format])
+def test_no_gradient_of_a_strided_1x1_conv(name: str, layout: torch.memory_format) -> None:
+    model: Any = build(NETS[name], 5, 16, 2)
+    model.to(memory_format=layout).train()
+    with Gradients() as gradients:
+        model(torch.randn(4, 2, 16, 16).contiguous(memory_format=layout)).square().sum().backward()
+    kernels = [kernel for kernel, stride in gradients.seen if max(stride) > 1]
+    assert gradients.seen
+    assert (1, 1) not in kernels
+
+
+@pytest.mark.parametrize(("c_in", "c_out", "side", "stride"), [(8, 16, 9, 2), (3, 5, 8, 4), (8, 8, 7, 1)])
+def test_outputs_and_gradients_are_those_of_the_conv(c_in: int, c_out: int, side: int, stride: int) -> None:
+    torch.manual_seed(0)
+    conv, x = Projection(c_in, c_out, stride), torch.randn(3, c_in, side, side, requires_grad=True)
+    plain = F.conv2d(x, conv.weight, stride=stride)
+    out = torch.randn_like(plain)
+    wanted = torch.autograd.grad(plain, [x, conv.weight], out)
+    ours = conv(x)
+    torch.testing.assert_close(ours, plain)
+    for one, other in zip(torch.autograd.grad(ours, [x, conv.weight], out), wanted, strict=True):
+        torch.testing.assert_close(one, other)
+    with torch.no_grad():
+        assert torch.equal(conv(x.detach()), F.conv2d(x.detach(), conv.weight, stride=stride))
+
+
+def test_weights_and_exports_are_those_of_a_conv() -> None:
+    """What is saved and exported knows of no slice."""
+    assert list(Projection(4, 8, 2).state_dict()) == ["weight"]
+    subject = export_net_of(build(NETS["basic"], 5, 16, 2).eval(), {})
+    graph = subject.traced(subject.network).graph
+    operators = {str(node.target) for node in graph.nodes if node.op == "call_function"}
+    assert "aten.conv2d.default" in operators
+    assert not any("slice" in name for name in operators)

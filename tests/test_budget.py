@@ -1,7 +1,5 @@
 """What a search or an experiment may take: time of a net, time of the command, steps of all trainings."""
 
-from __future__ import annotations
-
 import json
 import math
 import sys

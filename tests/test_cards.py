@@ -1,7 +1,5 @@
 """Cards that break, and nets too large for a part of one. Ray counts cards that are not there."""
 
-from __future__ import annotations
-
 import logging
 import sys
 import time
@@ -161,15 +159,12 @@ def test_three_jobs_tell_a_card_from_a_net(caplog: pytest.LogCaptureFixture) -> 
     assert caplog.messages == ["GPU 3 of n1 is left out: 3 workers died there, the last of: illegal memory access"]
 
 
-@pytest.mark.parametrize(
-    ("error", "probe", "broken"),
-    [
-        (RuntimeError("a shape"), None, False),
-        (RuntimeError("device-side assert"), RuntimeError("device-side assert"), True),
-        (RuntimeError("CUDA out of memory"), RuntimeError("device-side assert"), False),
-        (RuntimeError("a shape"), RuntimeError("CUDA out of memory"), False),
-    ],
-)
+@pytest.mark.parametrize(("error", "probe", "broken"), [
+    (RuntimeError("a shape"), None, False),
+    (RuntimeError("device-side assert"), RuntimeError("device-side assert"), True),
+    (RuntimeError("CUDA out of memory"), RuntimeError("device-side assert"), False),
+    (RuntimeError("a shape"), RuntimeError("CUDA out of memory"), False),
+])  # fmt: skip
 def test_a_card_is_broken_where_it_adds_no_more(
     error: Exception, probe: Exception | None, broken: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,25 +196,19 @@ def test_a_worker_whose_card_is_broken_gives_no_result(tmp_path: Path, monkeypat
         list(worker.run(job))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
-        "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
-        "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+    "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
+    "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED",
+])  # fmt: skip
 def test_libraries_say_that_memory_ran_out(text: str) -> None:
     assert out_of_memory(RuntimeError(text))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "GET was unable to find an engine to execute this computation",
-        "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "GET was unable to find an engine to execute this computation",
+    "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+])  # fmt: skip
 def test_what_a_full_card_may_mean(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda: 0.5)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (60, 100))

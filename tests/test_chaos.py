@@ -1,7 +1,5 @@
 """Random kills of driver, worker and node over one search on a real cluster; benchmarks/chaos.py does the killing."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path

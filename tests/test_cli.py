@@ -1,7 +1,5 @@
 """The command line without Ray: listings, JSON, and one clear line for bad input."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

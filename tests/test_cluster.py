@@ -1,7 +1,5 @@
 """A real Ray cluster of two nodes on this machine: slots, data, the death of a node, the page's commands."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """Runs side by side, fronts on the command line, and a run as a DataFrame, on runs written by hand."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Closed-form cost: equal to published sizes, to torch's counter, and to timm."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 
@@ -77,13 +75,10 @@ OWN = [name for name, entry in zoo.ZOO.items() if not entry.by_order]  # sizes o
 DEEP = re.compile(r"101|152|200|x3|x4|large|huge")
 
 
-@pytest.mark.parametrize(
-    ("name", "size"),
-    [
-        *(pytest.param(name, 32, marks=[pytest.mark.slow] if DEEP.search(name) else []) for name in OWN),
-        *(pytest.param(name, 224, marks=pytest.mark.slow) for name in OWN if not zoo.ZOO[name].timm),
-    ],
-)
+@pytest.mark.parametrize(("name", "size"), [
+    *(pytest.param(name, 32, marks=[pytest.mark.slow] if DEEP.search(name) else []) for name in OWN),
+    *(pytest.param(name, 224, marks=pytest.mark.slow) for name in OWN if not zoo.ZOO[name].timm),
+])  # fmt: skip
 def test_zoo_members_cost_what_they_count(name: str, size: int) -> None:
     net = zoo.get(name, size)
     if net.encoder and net.encoder.patch == 14 and size != 224:

@@ -1,7 +1,5 @@
 """`alternas dashboard`: errors in one line, nothing is written, and the front in a real browser."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

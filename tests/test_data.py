@@ -1,7 +1,5 @@
 """Arrays as data: digits, the composed pictures, .npz files; splits, moments, the cache."""
 
-from __future__ import annotations
-
 import logging
 import sys
 import tracemalloc
@@ -14,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
+from sklearn.model_selection import StratifiedKFold
 
 import alternas
 from alternas.archs import InputError
@@ -23,6 +22,7 @@ from alternas.search.data.dataset import BrokenPicturesError, DataConfig, DataSe
 from alternas.search.data.load import load
 from alternas.search.data.readers import registry, synthetic
 from alternas.search.data.splits import moments, places_of
+from alternas.search.data.views import WHOLE, View, fold_numbers, seen
 from image_files import noise, write
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -106,14 +106,11 @@ def test_clutter_is_its_definition(name: str, shifts: range, monkeypatch: pytest
         assert label in labels[np.any(fits, 0)]
 
 
-@pytest.mark.parametrize(
-    ("name", "side", "counts"),
-    [
-        pytest.param("cue", 16, [40_000, 4_000, 4_000], marks=pytest.mark.slow),
-        pytest.param("clutter", 16, [40_000, 4_000, 4_000], marks=pytest.mark.slow),
-        ("clutter-small", 10, [1_280, 1_000, 1_000]),
-    ],
-)
+@pytest.mark.parametrize(("name", "side", "counts"), [
+    pytest.param("cue", 16, [40_000, 4_000, 4_000], marks=pytest.mark.slow),
+    pytest.param("clutter", 16, [40_000, 4_000, 4_000], marks=pytest.mark.slow),
+    ("clutter-small", 10, [1_280, 1_000, 1_000]),
+])  # fmt: skip
 def test_composed_pictures_are_the_same_everywhere(name: str, side: int, counts: list[int], own_cache: Path) -> None:
     data = load(DataConfig(name))
     assert [len(p) for p in (data.train, data.val, data.test) if p] == counts
@@ -216,27 +213,24 @@ def test_npz_files_with_splits(tmp_path: Path, images: str, labels: str) -> None
 X, Y = np.zeros((20, 4, 4), np.uint8), np.repeat([0, 1], 10)
 
 
-@pytest.mark.parametrize(
-    ("held", "words"),
-    [
-        ({"x": X}, "no array 'y'"),
-        ({"x_train": X, "y_train": Y, "x_test": X}, "no array 'y_test'"),
-        ({"x": X[0], "y": Y}, "x must be numbers"),
-        ({"x": X[:0], "y": Y[:0]}, "x must be numbers"),
-        ({"x": X, "y": Y[:3]}, "y must be 20 whole numbers"),
-        ({"x": X, "y": Y.astype(float)}, "y must be"),
-        ({"x": X.astype(str), "y": Y}, "x must be numbers"),
-        ({"x": X, "y": Y * 0}, "at least two are needed"),
-        ({"x": X, "y": np.arange(20)}, "no image is left for val"),
-        ({"x_train": X, "y_train": np.arange(20)}, "no image is left for val"),
-        ({"x_train": X, "y_train": Y, "x_test": X, "y_test": Y + 1}, "test has a class that train lacks"),
-        ({"x_train": X, "y_train": Y, "x_test": X[:, :2], "y_test": Y}, "differ in shape"),
-        ({"x": X, "y": Y, "classes": np.array(["a"])}, "1 classes are named, but there is a label 1"),
-        ({"x": X + np.nan, "y": Y}, "not finite"),
-        ({"x": X + 1e300, "y": Y}, "not finite"),
-        ({"x": X.astype(object), "y": Y}, "not a readable"),
-    ],
-)
+@pytest.mark.parametrize(("held", "words"), [
+    ({"x": X}, "no array 'y'"),
+    ({"x_train": X, "y_train": Y, "x_test": X}, "no array 'y_test'"),
+    ({"x": X[0], "y": Y}, "x must be numbers"),
+    ({"x": X[:0], "y": Y[:0]}, "x must be numbers"),
+    ({"x": X, "y": Y[:3]}, "y must be 20 whole numbers"),
+    ({"x": X, "y": Y.astype(float)}, "y must be"),
+    ({"x": X.astype(str), "y": Y}, "x must be numbers"),
+    ({"x": X, "y": Y * 0}, "at least two are needed"),
+    ({"x": X, "y": np.arange(20)}, "no image is left for val"),
+    ({"x_train": X, "y_train": np.arange(20)}, "no image is left for val"),
+    ({"x_train": X, "y_train": Y, "x_test": X, "y_test": Y + 1}, "test has a class that train lacks"),
+    ({"x_train": X, "y_train": Y, "x_test": X[:, :2], "y_test": Y}, "differ in shape"),
+    ({"x": X, "y": Y, "classes": np.array(["a"])}, "1 classes are named, but there is a label 1"),
+    ({"x": X + np.nan, "y": Y}, "not finite"),
+    ({"x": X + 1e300, "y": Y}, "not finite"),
+    ({"x": X.astype(object), "y": Y}, "not a readable"),
+])  # fmt: skip
 def test_npz_files_that_are_refused(tmp_path: Path, held: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words) as caught:
         load(DataConfig(npz(tmp_path / "a.npz", **held)))
@@ -278,17 +272,14 @@ def test_files_that_are_no_npz(tmp_path: Path, content: bytes | None) -> None:
         load(DataConfig(str(path)))
 
 
-@pytest.mark.parametrize(
-    ("request_", "words"),
-    [
-        ({"name": "digit"}, "did you mean 'digits'"),
-        ({"name": "cifar"}, "did you mean 'cifar10'"),
-        ({"name": "digits", "image_size": (16, 16)}, "image-size is for pictures"),
-        ({"name": "digits", "loader": "stream"}, "loader stream is for pictures"),
-        ({"name": "digits", "loader": "ram"}, "known: auto, memory, stream"),
-        ({"name": "./nothing"}, "no such folder"),
-    ],
-)
+@pytest.mark.parametrize(("request_", "words"), [
+    ({"name": "digit"}, "did you mean 'digits'"),
+    ({"name": "cifar"}, "did you mean 'cifar10'"),
+    ({"name": "digits", "image_size": (16, 16)}, "image-size is for pictures"),
+    ({"name": "digits", "loader": "stream"}, "loader stream is for pictures"),
+    ({"name": "digits", "loader": "ram"}, "known: auto, memory, stream"),
+    ({"name": "./nothing"}, "no such folder"),
+])  # fmt: skip
 def test_requests_that_are_refused(request_: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         load(DataConfig(**request_))
@@ -325,17 +316,11 @@ def test_every_reader_is_there_and_in_the_docs(reader: registry.Reader) -> None:
     assert all(registry.find_reader(name) is reader for name in reader.names)
 
 
-@pytest.mark.parametrize(
-    ("name", "function"),
-    [
-        ("CIFAR10", "torchvision:read_torchvision"),
-        ("hfds/x", "huggingface:read_huggingface"),
-        ("wds/x", "webdataset:read_webdataset"),
-        ("a/B.NPZ", "npz:read_npz"),
-        ("hfds/", "folder:read_folder"),
-        ("a/b", "folder:read_folder"),
-    ],
-)
+@pytest.mark.parametrize(("name", "function"), [
+    ("CIFAR10", "torchvision:read_torchvision"), ("hfds/x", "huggingface:read_huggingface"),
+    ("wds/x", "webdataset:read_webdataset"), ("a/B.NPZ", "npz:read_npz"), ("hfds/", "folder:read_folder"),
+    ("a/b", "folder:read_folder"),
+])  # fmt: skip
 def test_who_reads_what(name: str, function: str) -> None:
     assert registry.find_reader(name).function == function
 
@@ -349,3 +334,82 @@ def test_validation_is_cut_from_train_and_test_is_left_alone() -> None:
     assert places["test"] == ("test", pytest.approx(np.arange(len(y))))
     again, _ = places_of("x", {"train": y, "test": y}, ("a", "b", "c"))
     assert again["val"][1].tolist() == val.tolist()
+
+
+def rows(data: DataSet) -> set[bytes]:
+    assert isinstance(data.train.images, np.ndarray)
+    return {image.tobytes() for image in data.train.images}
+
+
+@pytest.mark.parametrize("share", [1e-6, 0.1, 0.99])
+def test_a_share_is_of_each_class(digits: DataSet, share: float) -> None:
+    part = seen(digits, View(share))
+    for label in range(10):
+        whole, kept = (int((d.train.y_N == label).sum()) for d in (digits, part))
+        assert kept == max(1, round(share * whole))
+    assert part.val is digits.val
+    assert (part.mean, part.std, part.classes) == (digits.mean, digits.std, digits.classes)
+    assert rows(part) < rows(digits)
+
+
+def test_smaller_shares_lie_within_larger_ones_and_draws_differ(digits: DataSet) -> None:
+    small, large, other = (rows(seen(digits, View(s, draw=d))) for s, d in ((0.1, 0), (0.3, 0), (0.1, 1)))
+    assert small < large
+    assert small != other
+    assert small == rows(seen(digits, View(0.1)))
+
+
+def test_classes_are_kept_in_all_splits_and_renumbered(digits: DataSet) -> None:
+    part = seen(digits, View(classes=(7, 2)))
+    assert part.classes == ("7", "2")
+    for ours, theirs in ((part.train, digits.train), (part.val, digits.val), (part.test, digits.test)):
+        assert ours is not None
+        assert theirs is not None
+        places = np.flatnonzero(np.isin(theirs.y_N, (2, 7)))
+        assert np.array_equal(ours.images, theirs.images[places])
+        assert np.array_equal(np.array([7, 2])[ours.y_N], theirs.y_N[places])
+
+
+def test_each_view_has_its_own_hash(digits: DataSet) -> None:
+    assert seen(digits, WHOLE) is digits
+    views = (WHOLE, View(0.1), View(0.3), View(0.1, draw=1), View(classes=(1, 2)), View(classes=(2, 1)))
+    assert len({seen(digits, view).split_hash for view in views}) == len(views)
+
+
+@pytest.mark.parametrize(("make", "rule"), [
+    (lambda d: View(0.0), "share must be above 0"),
+    (lambda d: View(float("nan")), "share must be above 0"),
+    (lambda d: View(1.5), "at most 1"),
+    (lambda d: View(classes=(1, 1)), "classes must differ"),
+    (lambda d: seen(d, View(classes=(3, 10))), "no class 10; digits has 10"),
+    (lambda d: seen(d, View(classes=(-1,))), "no class -1"),
+])  # fmt: skip
+def test_bad_views(digits: DataSet, make: object, rule: str) -> None:
+    with pytest.raises(InputError, match=rule):
+        make(digits)  # type: ignore[operator]
+
+
+def test_folds_hold_each_image_once_and_keep_groups_and_classes_together() -> None:
+    """Beside scikit-learn's stratified folds: as even by class, and a group lies in one fold."""
+    random = np.random.default_rng(0)
+    y_N = random.integers(0, 3, 240)
+    theirs = [np.bincount(y_N[test], minlength=3) for _, test in StratifiedKFold(5).split(y_N, y_N)]
+    fold_N = fold_numbers(y_N, 3, 5)
+    counts = [np.bincount(y_N[fold_N == fold], minlength=3) for fold in range(5)]
+    assert np.ptp(counts, axis=0).max() <= np.ptp(theirs, axis=0).max() + 1
+    group_N = np.repeat(np.arange(40), 6)
+    of_group = [np.unique(fold_numbers(y_N, 3, 5, group_N)[group_N == group]) for group in range(40)]
+    assert all(len(folds) == 1 for folds in of_group)
+
+
+def test_a_fold_validates_on_images_that_it_does_not_train_on(digits: DataSet) -> None:
+    data = digits
+    both_N = np.concatenate([np.asarray(data.train.images), np.asarray(data.val.images)])
+    folds = [seen(data, View(folds=5, fold=fold)) for fold in range(5)]
+    assert sum(len(part.val) for part in folds) == len(both_N)
+    assert all(len(part.train) + len(part.val) == len(both_N) for part in folds)
+    judged = np.concatenate([np.asarray(part.val.images).sum((1, 2, 3)) for part in folds])
+    assert sorted(judged) == sorted(both_N.sum((1, 2, 3)))
+    assert len({part.split_hash for part in folds}) == 5
+    with pytest.raises(InputError, match="fold must be"):
+        View(folds=5, fold=5)

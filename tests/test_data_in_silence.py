@@ -1,7 +1,5 @@
 """What goes wrong in silence with data of others: labels, caches, thumbnails, doubles, sizes, odd pictures."""
 
-from __future__ import annotations
-
 import importlib
 import io
 import logging
@@ -148,14 +146,11 @@ def test_a_group_stays_in_one_split(tmp_path: Path, by: str) -> None:
     assert {owner[image] for image in keys(plain.train)} & {owner[image] for image in keys(plain.val)}
 
 
-@pytest.mark.parametrize(
-    ("group_by", "rule"),
-    [
-        ("none.csv", "must hold a group in parentheses"),
-        ("(x", "no regular expression"),
-        ("(z)", "120 of 120 pictures have no group"),
-    ],
-)
+@pytest.mark.parametrize(("group_by", "rule"), [
+    ("none.csv", "must hold a group in parentheses"),
+    ("(x", "no regular expression"),
+    ("(z)", "120 of 120 pictures have no group"),
+])  # fmt: skip
 def test_wrong_groups_are_one_line(tmp_path: Path, group_by: str, rule: str) -> None:
     name = patients(tmp_path)
     with pytest.raises(InputError) as caught:
@@ -187,15 +182,10 @@ def test_few_pictures_of_a_class_are_split_too(tmp_path: Path, caplog: pytest.Lo
     assert (data.train.counts(2).tolist(), data.val.counts(2).tolist()) == ([12, 1], [4, 1])
 
 
-@pytest.mark.parametrize(
-    ("shape", "size", "channels"),
-    [
-        ((20, 5, 32, 32), (32, 32), 5),
-        ((20, 32, 32, 5), (32, 32), 5),
-        ((20, 3, 16, 24), (16, 24), 3),
-        ((20, 8, 8, 1), (8, 8), 1),
-    ],
-)
+@pytest.mark.parametrize(("shape", "size", "channels"), [
+    ((20, 5, 32, 32), (32, 32), 5), ((20, 32, 32, 5), (32, 32), 5), ((20, 3, 16, 24), (16, 24), 3),
+    ((20, 8, 8, 1), (8, 8), 1),
+])  # fmt: skip
 def test_channels_are_the_smaller_side(
     tmp_path: Path, shape: tuple[int, ...], size: tuple[int, int], channels: int, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -215,17 +205,10 @@ def sized(folder: Path, sides: list[tuple[int, int]]) -> str:
     return str(folder)
 
 
-@pytest.mark.parametrize(
-    ("sides", "side", "said"),
-    [
-        ([(s, s) for s in range(28, 85, 2)], 56, True),
-        ([(32, 32)] * 20, 32, False),
-        ([(300, 300)] * 10, 224, False),
-        ([(130, 200)] * 10, 128, False),
-        ([(40, 400)] * 10, 40, False),
-        ([(6, 9)] * 5 + [(7, 9)] * 5, 8, False),
-    ],
-)
+@pytest.mark.parametrize(("sides", "side", "said"), [
+    ([(s, s) for s in range(28, 85, 2)], 56, True), ([(32, 32)] * 20, 32, False), ([(300, 300)] * 10, 224, False),
+    ([(130, 200)] * 10, 128, False), ([(40, 400)] * 10, 40, False), ([(6, 9)] * 5 + [(7, 9)] * 5, 8, False),
+])  # fmt: skip
 def test_the_size_is_the_median_side(
     tmp_path: Path, sides: list[tuple[int, int]], side: int, said: bool, caplog: pytest.LogCaptureFixture
 ) -> None:

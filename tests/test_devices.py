@@ -1,7 +1,5 @@
 """Devices that nets are measured on by commands: what a command is, how it may fail, what a search makes of it."""
 
-from __future__ import annotations
-
 import io
 import json
 import shlex
@@ -66,9 +64,6 @@ def test_a_device_has_a_name_or_none() -> None:
 def test_a_wrong_command_is_one_line(text: str) -> None:
     with pytest.raises(InputError, match="latency-command"):
         device_commands([text])
-
-
-def test_two_devices_of_one_name_are_refused() -> None:
     with pytest.raises(InputError, match="two devices are called 'board'"):
         device_commands([BOARD, "Board=./other {model}"])
     with pytest.raises(InputError, match="latency-format: unknown value 'package'"):

@@ -1,7 +1,5 @@
 """What the README and the pages of docs/ show, does what they say."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

@@ -1,7 +1,5 @@
 """`alternas doctor`: each finding, and real Ray clusters of one node and of two."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The driver's files on other nodes: brought, sent and kept whole; and clusters whose nodes are killed."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

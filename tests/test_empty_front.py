@@ -1,7 +1,5 @@
 """A front without nets is an answer: every command that shows one says why it is empty, and ends well."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

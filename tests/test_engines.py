@@ -1,7 +1,5 @@
 """What both engines promise, on real Ray, with workers that train nothing: the same search, on either engine."""
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

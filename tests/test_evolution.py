@@ -1,7 +1,5 @@
 """Moves between nets, and the evolution that makes them."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable
@@ -80,7 +78,7 @@ def smallest_gap(strategy: Strategy, context: StrategyContext) -> float:
 
 
 def test_the_first_nets_lie_apart_in_cost() -> None:
-    contexts = [StrategyContext(get("alternet", 32), seed, costs_of) for seed in range(12)]
+    contexts = [StrategyContext(get("alternet", 32), seed, costs_of) for seed in range(6)]
     spread = [smallest_gap(Evolution(context), context) for context in contexts]
     uniform = [smallest_gap(RandomDraws(context), context) for context in contexts]
     assert np.mean(spread) > 2 * np.mean(uniform)

@@ -1,7 +1,5 @@
 """The examples run, as they stand or with fewer searches."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

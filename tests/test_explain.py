@@ -1,7 +1,5 @@
 """`alternas explain`: which nets and images, what is written, what the report shows of it; no net is trained."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -215,14 +213,11 @@ def test_a_retrained_net_keeps_the_number_of_its_trial(run: Path) -> None:
     assert [net["name"] for net in told["nets"]] == ["trial 2 (alternet)", "trial 0 (resnet)"]
 
 
-@pytest.mark.parametrize(
-    ("change", "net", "against", "hint"),
-    [
-        ({"classes": ["a", "b"]}, "mine", "theirs:2", "see other images or classes"),
-        ({"split": "0" * 12}, "mine", "theirs:2", "see other images or classes"),
-        ({"split": "0" * 12}, "theirs:2", "", "digits is not what run theirs was trained on any more"),
-    ],
-)
+@pytest.mark.parametrize(("change", "net", "against", "hint"), [
+    ({"classes": ["a", "b"]}, "mine", "theirs:2", "see other images or classes"),
+    ({"split": "0" * 12}, "mine", "theirs:2", "see other images or classes"),
+    ({"split": "0" * 12}, "theirs:2", "", "digits is not what run theirs was trained on any more"),
+])  # fmt: skip
 def test_nets_of_other_data(run: Path, change: dict[str, Any], net: str, against: str, hint: str) -> None:
     shutil.copytree(run, "runs/theirs")
     path = Path("runs/theirs/run.json")
@@ -343,18 +338,10 @@ def change_index(run: Path, change: dict[str, Any]) -> None:
     path.write_text(json.dumps(told), encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"png": "../../secret.png"},
-        {"png": 3},
-        {"title": None},
-        {"findings": [{"name": 3}]},
-        {"findings": [{"name": "it", "value": "3"}]},
-        {"npz": "../maps.npz"},
-        {"more": 1},
-    ],
-)
+@pytest.mark.parametrize("change", [
+    {"png": "../../secret.png"}, {"png": 3}, {"title": None}, {"findings": [{"name": 3}]},
+    {"findings": [{"name": "it", "value": "3"}]}, {"npz": "../maps.npz"}, {"more": 1},
+])  # fmt: skip
 def test_an_index_that_was_changed_is_refused(run: Path, tmp_path: Path, change: dict[str, Any]) -> None:
     change_index(run, change)
     with pytest.raises(InputError, match=r"explain\.json: analyses\[0\]|explain\.json: \[0\]|field: unknown"):

@@ -1,7 +1,5 @@
 """`alternas explain` of a study's nets and of states of a training; weights that nobody trained stand for them."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import json

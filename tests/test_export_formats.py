@@ -1,7 +1,5 @@
 """What leaves: every format gives the net's outputs, timm can use it, and what fails leaves nothing behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -364,17 +362,14 @@ def test_the_command_writes_every_format(alternas: Any, run: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("words", "hint"),
-    [
-        (("mine:0", "--trial", "1"), "only one of them"),
-        (("mine:0", "--pick", "gain"), "only one of them"),
-        (("mine:7",), "no trial 7"),
-        (("mine:x",), "RUN:TRIAL names a trial by its number, got 'x'"),
-        (("mine", "--formats", "onxn"), "did you mean 'onnx'"),
-        (("mine", "--formats", ""), "formats: unknown value ''"),
-    ],
-)
+@pytest.mark.parametrize(("words", "hint"), [
+    (("mine:0", "--trial", "1"), "only one of them"),
+    (("mine:0", "--pick", "gain"), "only one of them"),
+    (("mine:7",), "no trial 7"),
+    (("mine:x",), "RUN:TRIAL names a trial by its number, got 'x'"),
+    (("mine", "--formats", "onxn"), "did you mean 'onnx'"),
+    (("mine", "--formats", ""), "formats: unknown value ''"),
+])  # fmt: skip
 def test_bad_words(alternas: Any, run: Path, words: tuple[str, ...], hint: str) -> None:
     code, out, err = alternas("export", *words, "--out", "best")
     assert (code, out, len(err.splitlines())) == (2, "", 1)

@@ -1,7 +1,5 @@
 """Exports of lower precision: what is quantized, how it is measured, and what the card says of it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

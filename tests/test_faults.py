@@ -1,7 +1,5 @@
 """What disks and clocks do to a run: full, torn, changed, set back."""
 
-from __future__ import annotations
-
 import errno
 import io
 import itertools
@@ -222,21 +220,9 @@ main()
 def test_a_search_on_a_full_disk_is_one_line_and_resumes(tmp_path: Path) -> None:
     """The system lets no file of the driver grow beyond 20 kB once Ray, which writes too, is up."""
     words = [
-        "search",
-        "resnet",
-        "--data",
-        "digits",
-        "--trials",
-        "3",
-        "--epochs",
-        "1",
-        "--name",
-        "small",
-        "--strategy",
-        "random",
-        "--alone",
-        "--json",
-    ]
+        "search", "resnet", "--data", "digits", "--trials", "3", "--epochs", "1", "--name", "small", "--strategy",
+        "random", "--alone", "--json",
+    ]  # fmt: skip
     tight = subprocess.run([sys.executable, "-c", TIGHT, *words], cwd=tmp_path, capture_output=True, text=True)
     assert tight.returncode == 1, tight.stderr
     assert "Traceback" not in tight.stderr
@@ -397,15 +383,11 @@ def test_a_clock_that_is_set_back_harms_nothing(
     assert next(hours) >= len(records), "the clock was looked at for each"
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("latency", "resnet18"),
-        ("train", "resnet18", "--data", "digits"),
-        pytest.param(("search", "--data", "digits"), marks=pytest.mark.slow),
-    ],
-    ids=lambda words: words[0],
-)
+@pytest.mark.parametrize("words", [
+    ("latency", "resnet18"),
+    ("train", "resnet18", "--data", "digits"),
+    pytest.param(("search", "--data", "digits"), marks=pytest.mark.slow),
+], ids=lambda words: words[0])  # fmt: skip
 def test_too_little_memory_to_begin_is_one_line(words: tuple[str, ...], tmp_path: Path) -> None:
     """1 GB of address space does not hold the libraries, 8 GB no Ray."""
     most = 2**33 if words[0] == "search" else 2**30

@@ -1,7 +1,5 @@
 """Few-shot accuracy of features: the probe against scikit-learn, draws, and chance where there is nothing."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator

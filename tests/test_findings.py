@@ -1,7 +1,5 @@
 """Findings: numbers with interval and verdict, of which each verdict has numbers it is said of and some it is not."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -185,14 +183,11 @@ def test_the_interval_of_a_difference_is_welchs() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("sd", "said"),
-    [
-        (None, "what another seed does is not known here."),
-        (0.01, "seeds alone do up to 2.8: more than that."),
-        (0.02, "seeds alone do up to 5.7: a tie."),
-    ],
-)
+@pytest.mark.parametrize(("sd", "said"), [
+    (None, "what another seed does is not known here."),
+    (0.01, "seeds alone do up to 2.8: more than that."),
+    (0.02, "seeds alone do up to 5.7: a tie."),
+])  # fmt: skip
 def test_accuracies_are_held_against_seeds(sd: float | None, said: str) -> None:
     lead = "trial 2 (alternet) is 5.0 points better than trial 0 (resnet), at 2 times its MACs; "
     assert compare_nets(NETS, [], sd, "points") == {"comparison": [], "why": [lead + said]}

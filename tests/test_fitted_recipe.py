@@ -1,7 +1,5 @@
 """The default recipe fitted to few pictures, uneven classes, and pictures that may be mirrored or not."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

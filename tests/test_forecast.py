@@ -1,7 +1,5 @@
 """What is foretold of a search: its compute before it begins, its time left on made-up clocks while it runs."""
 
-from __future__ import annotations
-
 import io
 import statistics
 from collections.abc import Callable, Iterator

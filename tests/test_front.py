@@ -1,7 +1,5 @@
 """Leaderboards on hand-made records: objectives, limits, gains, knees, ties, and what is read beside the records."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import math
@@ -40,14 +38,10 @@ def record(
 
 
 RECORDS = [
-    record(0, 0.80, 1_000_000, "baseline"),
-    record(1, 0.90, 100_000_000, "baseline"),
-    record(2, 0.87, 10_000_000),
-    record(3, 0.70, 20_000_000),
-    record(4, 0.95, 30_000_000, status="pruned"),
-    record(5, None, 30_000_000, status="nan"),
-    record(6, 0.60, 500_000),
-]
+    record(0, 0.80, 1_000_000, "baseline"), record(1, 0.90, 100_000_000, "baseline"), record(2, 0.87, 10_000_000),
+    record(3, 0.70, 20_000_000), record(4, 0.95, 30_000_000, status="pruned"),
+    record(5, None, 30_000_000, status="nan"), record(6, 0.60, 500_000),
+]  # fmt: skip
 
 
 def test_leaderboard_holds_full_budgets_alone() -> None:

@@ -1,7 +1,5 @@
 """The front's nets are trained on in the end: which, for how long, by several workers, after kills."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace

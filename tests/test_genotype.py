@@ -1,7 +1,5 @@
 """Genotypes: every rule refused with its place, one key a net, JSON there and back."""
 
-from __future__ import annotations
-
 import copy
 import json
 import random
@@ -31,57 +29,54 @@ def test_build_up_goes_backwards_from_the_end() -> None:
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda: net(Stage(depth=3, msa=2)), ("stage 1", "depth >= 2 msa", "3", "2")),
-        (lambda: net(Stage(), Stage(depth=0)), ("stage 2", "depth", "0")),
-        (lambda: net(Stage(stride=2, msa=(0,))), ("stage 1", "cannot downsample")),
-        (lambda: net(Stage(msa=(1, 1))), ("stage 1", "twice")),
-        (lambda: net(Stage(msa=(2,))), ("stage 1", "place in msa", "2")),
-        (lambda: net(Stage("basics")), ("stage 1", "block", "basics", "did you mean 'basic'")),
-        (lambda: net(Stage(heads=True)), ("stage 1", "heads", "True")),
-        (lambda: net(Stage(window=-1)), ("stage 1", "window", "-1")),
-        (lambda: Encoder(embed_dim=100, heads=3), ("encoder", "heads must divide embed_dim", "100", "3")),
-        (lambda: Encoder(mlp_ratio=float("nan")), ("encoder", "mlp_ratio", "nan")),
-        (lambda: Stem("patchify", 8), ("stem", "patch", "0")),
-        (lambda: Stem("bit", 48), ("stem", "32", "48")),
-        (lambda: net(), ("stage or an encoder",)),
-        (lambda: net(Stage(), head=Head("token")), ("head", "token", "encoder")),
-        (lambda: zoo.alternet(depths=(2, 2), msa=(0,), heads=(1, 2)), ("depths 2", "msa 1")),
-        (lambda: zoo.get("alternet5"), ("alternet5", "did you mean", "alternet50")),
-        (lambda: net(Stage(attention="msb")), ("stage 1", "attention", "msb", "did you mean 'msa'")),
-        (lambda: net(Stage(), Stage(mlp_ratio=0.0)), ("stage 2", "mlp_ratio", "0")),
-        (lambda: net(Stage(per_head=1)), ("stage 1", "per_head", "1")),
-        (lambda: net(Stage("bottleneck", 2, 8, msa=(0,)), stem=Stem("cifar", 18)), ("stage 1", "multiple of 4", "18")),
-        (lambda: net(Stage(width=48), style=Style("post", "group")), ("stem", "multiple of 32", "16")),
-        (lambda: net(Stage(width=48), stem=Stem("bit", 32), style=Style("post", "group")), ("stage 1", "32", "48")),
-        (lambda: Style("before"), ("style", "order", "before")),
-        (lambda: Style("pre", "layer"), ("style", "norm", "layer")),
-        (lambda: net(Stage(), stem=Stem("none")), ("stem", "'none'", "encoder")),
-        (lambda: net(encoder=None, stem=Stem("none")), ("stage or an encoder",)),
-        (lambda: Encoder(qkv_bias=0), ("encoder", "qkv_bias", "0")),
-        (lambda: Encoder(local=4), ("encoder", "local", "odd", "4")),
-        (lambda: Encoder(local=1), ("encoder", "local", "at least 3", "1")),
-        (lambda: Encoder(position="3d"), ("encoder", "position", "3d")),
-        (lambda: Encoder(position_at="layer"), ("encoder", "position_at", "layer", "did you mean 'layers'")),
-        (lambda: Encoder(position="relative"), ("encoder", "relative", "layers", "stem")),
-        (lambda: Encoder(45, heads=3, position="2d"), ("encoder", "2d", "even", "45")),
-        (lambda: Head(hidden=-1), ("head", "hidden", "-1")),
-        (lambda: zoo.bit(18), ("bit", "depth", "18")),
-        (lambda: Stem(width=10**5000), ("stem", "width", "16610 bits")),
-        (lambda: Stem("c" * 10_000), ("stem", "unknown value", "...")),
-        (lambda: Genotype(CIFAR, (Stage(), "x")), ("stages[1] must be an object", "'x'")),
-        (lambda: Genotype(CIFAR, (Stage(),), "x"), ("encoder must be an object", "'x'")),
-        (lambda: Genotype(None, (Stage(),)), ("stem must be an object", "None")),
-        (lambda: build(net(Stage()), 0, 32), ("num_classes", "0")),
-        (lambda: build(net(Stage()), 10, 32, dropout=None), ("dropout", "None")),
-        (lambda: static_cost(net(Stage()), 2.5, 32), ("num_classes", "2.5")),
-        (lambda: net(Stage()).check(32.0), ("image size", "32.0")),
-        (lambda: Genotype.from_dict({1: 2, "a": 3}), ("genotype", "field: unknown value 1")),
-        (lambda: zoo.vit("giant", 14), ("vit", "size", "giant")),
-    ],
-)
+@pytest.mark.parametrize(("make", "words"), [
+    (lambda: net(Stage(depth=3, msa=2)), ("stage 1", "depth >= 2 msa", "3", "2")),
+    (lambda: net(Stage(), Stage(depth=0)), ("stage 2", "depth", "0")),
+    (lambda: net(Stage(stride=2, msa=(0,))), ("stage 1", "cannot downsample")),
+    (lambda: net(Stage(msa=(1, 1))), ("stage 1", "twice")),
+    (lambda: net(Stage(msa=(2,))), ("stage 1", "place in msa", "2")),
+    (lambda: net(Stage("basics")), ("stage 1", "block", "basics", "did you mean 'basic'")),
+    (lambda: net(Stage(heads=True)), ("stage 1", "heads", "True")),
+    (lambda: net(Stage(window=-1)), ("stage 1", "window", "-1")),
+    (lambda: Encoder(embed_dim=100, heads=3), ("encoder", "heads must divide embed_dim", "100", "3")),
+    (lambda: Encoder(mlp_ratio=float("nan")), ("encoder", "mlp_ratio", "nan")),
+    (lambda: Stem("patchify", 8), ("stem", "patch", "0")),
+    (lambda: Stem("bit", 48), ("stem", "32", "48")),
+    (lambda: net(), ("stage or an encoder",)),
+    (lambda: net(Stage(), head=Head("token")), ("head", "token", "encoder")),
+    (lambda: zoo.alternet(depths=(2, 2), msa=(0,), heads=(1, 2)), ("depths 2", "msa 1")),
+    (lambda: zoo.get("alternet5"), ("alternet5", "did you mean", "alternet50")),
+    (lambda: net(Stage(attention="msb")), ("stage 1", "attention", "msb", "did you mean 'msa'")),
+    (lambda: net(Stage(), Stage(mlp_ratio=0.0)), ("stage 2", "mlp_ratio", "0")),
+    (lambda: net(Stage(per_head=1)), ("stage 1", "per_head", "1")),
+    (lambda: net(Stage("bottleneck", 2, 8, msa=(0,)), stem=Stem("cifar", 18)), ("stage 1", "multiple of 4", "18")),
+    (lambda: net(Stage(width=48), style=Style("post", "group")), ("stem", "multiple of 32", "16")),
+    (lambda: net(Stage(width=48), stem=Stem("bit", 32), style=Style("post", "group")), ("stage 1", "32", "48")),
+    (lambda: Style("before"), ("style", "order", "before")),
+    (lambda: Style("pre", "layer"), ("style", "norm", "layer")),
+    (lambda: net(Stage(), stem=Stem("none")), ("stem", "'none'", "encoder")),
+    (lambda: net(encoder=None, stem=Stem("none")), ("stage or an encoder",)),
+    (lambda: Encoder(qkv_bias=0), ("encoder", "qkv_bias", "0")),
+    (lambda: Encoder(local=4), ("encoder", "local", "odd", "4")),
+    (lambda: Encoder(local=1), ("encoder", "local", "at least 3", "1")),
+    (lambda: Encoder(position="3d"), ("encoder", "position", "3d")),
+    (lambda: Encoder(position_at="layer"), ("encoder", "position_at", "layer", "did you mean 'layers'")),
+    (lambda: Encoder(position="relative"), ("encoder", "relative", "layers", "stem")),
+    (lambda: Encoder(45, heads=3, position="2d"), ("encoder", "2d", "even", "45")),
+    (lambda: Head(hidden=-1), ("head", "hidden", "-1")),
+    (lambda: zoo.bit(18), ("bit", "depth", "18")),
+    (lambda: Stem(width=10**5000), ("stem", "width", "16610 bits")),
+    (lambda: Stem("c" * 10_000), ("stem", "unknown value", "...")),
+    (lambda: Genotype(CIFAR, (Stage(), "x")), ("stages[1] must be an object", "'x'")),
+    (lambda: Genotype(CIFAR, (Stage(),), "x"), ("encoder must be an object", "'x'")),
+    (lambda: Genotype(None, (Stage(),)), ("stem must be an object", "None")),
+    (lambda: build(net(Stage()), 0, 32), ("num_classes", "0")),
+    (lambda: build(net(Stage()), 10, 32, dropout=None), ("dropout", "None")),
+    (lambda: static_cost(net(Stage()), 2.5, 32), ("num_classes", "2.5")),
+    (lambda: net(Stage()).check(32.0), ("image size", "32.0")),
+    (lambda: Genotype.from_dict({1: 2, "a": 3}), ("genotype", "field: unknown value 1")),
+    (lambda: zoo.vit("giant", 14), ("vit", "size", "giant")),
+])  # fmt: skip
 def test_broken_rules_are_named(make: Any, words: tuple[str, ...]) -> None:
     with pytest.raises(InputError) as caught:
         make()
@@ -89,20 +84,17 @@ def test_broken_rules_are_named(make: Any, words: tuple[str, ...]) -> None:
         assert word in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("genotype", "size", "words"),
-    [
-        (net(Stage(msa=1, window=7)), 32, ("stage 1", "window 7", "32x32")),
-        (net(Stage(), Stage(stride=2, msa=1, window=4)), (32, 36), ("stage 2", "window 4", "16x18")),
-        (net(Stage(), encoder=Encoder(patch=64)), 32, ("encoder", "patch 64", "larger", "32x32")),
-        (net(Stage(), Stage(stride=2, msa=1, window=32)), 32, ("stage 2", "window 32", "larger", "16x16")),
-        (zoo.vit("tiny", 16), (32, 40), ("encoder", "patch 16", "32x40")),
-        (Genotype(Stem("patchify", 8, 5), (Stage(),)), 32, ("stem", "patch 5", "32x32")),
-        (net(Stage()), 0, ("image size", "0")),
-        (net(stem=Stem("bit", 32), encoder=Encoder()), 1, ("stem", "group norm", "one value")),
-        (net(Stage(width=32, stride=8), stem=Stem("cifar", 32), style=GROUPED), 8, ("stage 1", "32 channels", "1x1")),
-    ],
-)
+@pytest.mark.parametrize(("genotype", "size", "words"), [
+    (net(Stage(msa=1, window=7)), 32, ("stage 1", "window 7", "32x32")),
+    (net(Stage(), Stage(stride=2, msa=1, window=4)), (32, 36), ("stage 2", "window 4", "16x18")),
+    (net(Stage(), encoder=Encoder(patch=64)), 32, ("encoder", "patch 64", "larger", "32x32")),
+    (net(Stage(), Stage(stride=2, msa=1, window=32)), 32, ("stage 2", "window 32", "larger", "16x16")),
+    (zoo.vit("tiny", 16), (32, 40), ("encoder", "patch 16", "32x40")),
+    (Genotype(Stem("patchify", 8, 5), (Stage(),)), 32, ("stem", "patch 5", "32x32")),
+    (net(Stage()), 0, ("image size", "0")),
+    (net(stem=Stem("bit", 32), encoder=Encoder()), 1, ("stem", "group norm", "one value")),
+    (net(Stage(width=32, stride=8), stem=Stem("cifar", 32), style=GROUPED), 8, ("stage 1", "32 channels", "1x1")),
+])  # fmt: skip
 def test_rules_about_maps_are_named(genotype: Genotype, size: Any, words: tuple[str, ...]) -> None:
     with pytest.raises(InputError) as caught:
         genotype.check(size)
@@ -125,26 +117,23 @@ def shapes(model: Any) -> list[tuple[str, tuple[int, ...]]]:
     return [(name, tuple(tensor.shape)) for name, tensor in model.state_dict().items()]
 
 
-@pytest.mark.parametrize(
-    ("one", "two"),
-    [
-        (net(Stage(mlp_ratio=2.0, per_head=True, attention="msa_a")), net(Stage())),
-        (net(Stage(msa=1, mlp_ratio=2.0)), net(Stage(msa=1))),
-        (net(Stage(msa=1, per_head=True)), net(Stage(msa=1))),
-        (net(Stage("mbconv", msa=(0, 1))), net(Stage(msa=(0, 1)))),
-        (net(replace(MLP, block="bottleneck", width=16, msa=(0, 1))), net(replace(MLP, msa=(1, 0)))),
-        (net(Stage("convnext"), stem=PATCHES, style=Style("post")), net(Stage("convnext"), stem=PATCHES)),
-        (net(Stage(msa=(0, 1)), stem=Stem("bit"), style=Style("post")), net(Stage(msa=(0, 1)), stem=Stem("bit"))),
-        (net(replace(MLP, mlp_ratio=2.001)), net(replace(MLP, mlp_ratio=2.0))),
-        (net(Stage(), encoder=Encoder(depth=1, position_at="shared")), net(Stage(), encoder=Encoder(depth=1))),
-        (net(encoder=replace(BARE, position_at="layers"), stem=IMAGE), net(encoder=BARE, stem=IMAGE)),
-        (net(encoder=BARE, stem=Stem("none", 8, 3)), net(encoder=BARE, stem=IMAGE, style=Style("post", "group"))),
-        (
-            net(Stage(width=32), stem=Stem("imagenet", 32), style=Style("post", "group")),
-            net(Stage(width=32), stem=Stem("bit", 32), style=Style("post", "group")),
-        ),
-    ],
-)
+@pytest.mark.parametrize(("one", "two"), [
+    (net(Stage(mlp_ratio=2.0, per_head=True, attention="msa_a")), net(Stage())),
+    (net(Stage(msa=1, mlp_ratio=2.0)), net(Stage(msa=1))),
+    (net(Stage(msa=1, per_head=True)), net(Stage(msa=1))),
+    (net(Stage("mbconv", msa=(0, 1))), net(Stage(msa=(0, 1)))),
+    (net(replace(MLP, block="bottleneck", width=16, msa=(0, 1))), net(replace(MLP, msa=(1, 0)))),
+    (net(Stage("convnext"), stem=PATCHES, style=Style("post")), net(Stage("convnext"), stem=PATCHES)),
+    (net(Stage(msa=(0, 1)), stem=Stem("bit"), style=Style("post")), net(Stage(msa=(0, 1)), stem=Stem("bit"))),
+    (net(replace(MLP, mlp_ratio=2.001)), net(replace(MLP, mlp_ratio=2.0))),
+    (net(Stage(), encoder=Encoder(depth=1, position_at="shared")), net(Stage(), encoder=Encoder(depth=1))),
+    (net(encoder=replace(BARE, position_at="layers"), stem=IMAGE), net(encoder=BARE, stem=IMAGE)),
+    (net(encoder=BARE, stem=Stem("none", 8, 3)), net(encoder=BARE, stem=IMAGE, style=Style("post", "group"))),
+    (
+        net(Stage(width=32), stem=Stem("imagenet", 32), style=Style("post", "group")),
+        net(Stage(width=32), stem=Stem("bit", 32), style=Style("post", "group")),
+    ),
+])  # fmt: skip
 def test_what_builds_the_same_net_has_one_key(one: Genotype, two: Genotype) -> None:
     assert one != two
     assert one.key == two.key

@@ -1,7 +1,5 @@
 """docs/getting-started.md carried out to the letter: from a folder of pictures to a model that names one."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

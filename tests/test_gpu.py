@@ -1,7 +1,5 @@
 """`alternas doctor --gpu`: its checks on a card; on the null device and CPUs that they find what is wrong."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import cycle
 from pathlib import Path

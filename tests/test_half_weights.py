@@ -1,7 +1,5 @@
 """Weights that are cast at once: the numbers of autocast, which casts each where it is used."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,12 +1,11 @@
-"""Help: groups of options, examples that parse, the page of all commands, the version, what the shell completes."""
-
-from __future__ import annotations
+"""Help: groups of options, examples that parse, pages of all commands and fields, the version, the shell."""
 
 import json
 import re
 import shlex
 import subprocess
 import sys
+from dataclasses import fields
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,18 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from alternas.archs import zoo
+from alternas.archs import Encoder, Head, Stage, Stem, Style, zoo
+from alternas.archs import grammar as grammar_page
+from alternas.archs.blocks.spec import BLOCKS
+from alternas.archs.grammar import field_rows, grammar, stem_kinds
+from alternas.archs.parts import ACTS, HEAD_NORMS, STEMS
+from alternas.archs.stage import OPTIONS
 from alternas.cli.app import app
 from alternas.cli.command import COMMANDS
 from alternas.cli.help import FIRST, GROUPS, SECTIONS, option_groups, option_name
 from alternas.cli.reference import page
 from alternas.search.training.recipes import RECIPES
+from command_line import run_here
 from runs import finished_run
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
@@ -90,19 +95,16 @@ def test_options_may_stand_in_a_file(alternas: Any, kind: str) -> None:
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("trails = 3", "config: mine.toml: option: unknown value 'trails' (did you mean 'trials'?)"),
-        ("trials = [", "config: mine.toml is no TOML"),
-        ("compile = 3", "config: mine.toml: compile must be true or false, got 3"),
-        ("data = {a = 1}", "config: mine.toml: data must be a text, got {'a': 1}"),
-        ("trials = 'many'", "config: mine.toml: trials must be a whole number, got 'many'"),
-        ("max-macs = 'lots'", "config: mine.toml: max-macs: must be a positive amount"),
-        ("objective = 5", "config: mine.toml: objective: must be a text or a list of texts, got 5"),
-        ("config = 'x'", "config: mine.toml: option: unknown value 'config'"),
-    ],
-)
+@pytest.mark.parametrize(("text", "said"), [
+    ("trails = 3", "config: mine.toml: option: unknown value 'trails' (did you mean 'trials'?)"),
+    ("trials = [", "config: mine.toml is no TOML"),
+    ("compile = 3", "config: mine.toml: compile must be true or false, got 3"),
+    ("data = {a = 1}", "config: mine.toml: data must be a text, got {'a': 1}"),
+    ("trials = 'many'", "config: mine.toml: trials must be a whole number, got 'many'"),
+    ("max-macs = 'lots'", "config: mine.toml: max-macs: must be a positive amount"),
+    ("objective = 5", "config: mine.toml: objective: must be a text or a list of texts, got 5"),
+    ("config = 'x'", "config: mine.toml: option: unknown value 'config'"),
+])  # fmt: skip
 def test_what_is_wrong_in_such_a_file_is_one_line(alternas: Any, text: str, said: str) -> None:
     Path("mine.toml").write_text(text, encoding="utf-8")
     code, _, err = alternas("search", "--config", "mine.toml")
@@ -150,3 +152,43 @@ def test_without_a_command_the_help_is_printed() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Usage: ")
     assert len(done.stdout.splitlines()) > 20
+
+
+PARTS: tuple[Any, ...] = (Stem, Stage, Encoder, Head, Style)
+
+
+def rows_of(part: Any) -> dict[str, dict[str, str]]:
+    return {row["field"].strip("`"): row for row in field_rows(part)}
+
+
+def test_the_command_prints_the_page(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run_here(monkeypatch, capsys, "archs", "--grammar")
+    assert (code, out) == (0, grammar_page.page() + "\n")
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_field_has_a_meaning_and_a_rule(part: Any) -> None:
+    rows = rows_of(part)
+    assert [*rows] == [f.name for f in fields(part)]
+    assert all(row["meaning"] and row["allowed"] for row in rows.values())
+
+
+def test_every_kind_is_explained() -> None:
+    assert sorted(stem_kinds()) == sorted(STEMS)
+    assert all(stem_kinds().values())
+    blocks = {row["kind"].strip("`"): row for row in grammar()["blocks"]}
+    assert [*blocks] == [*BLOCKS]
+    assert all(row["block"] and row["made as"] for row in blocks.values())
+    assert {row["file"] for row in blocks.values()} == {row["file"] for row in grammar()["files"] if row["holds"]}
+
+
+def test_what_stands_in_the_rows() -> None:
+    stem, stage, head = rows_of(Stem), rows_of(Stage), rows_of(Head)
+    assert stem["act"]["allowed"] == ", ".join(f"`{act}`" for act in ACTS)
+    assert head["norm"]["allowed"] == ", ".join(f"`{norm}`" for norm in HEAD_NORMS)
+    assert stem["before"]["allowed"] == "up to 16 widths, each a whole number from 1 to 65536"
+    assert stage["msa"]["allowed"] == "a whole number from 0 to 1024 or a list, each a whole number from 0 to 1023"
+    assert stage["kernel"]["meaning"] == OPTIONS["kernel"].about
+    for kind, spec in BLOCKS.items():
+        for name, own in spec.options.items():
+            assert f"{kind} `{own!r}`" in stage[name]["default"]

@@ -1,7 +1,5 @@
 """From picture files to arrays: modes, sizes, broken files, and whole sources."""
 
-from __future__ import annotations
-
 import io
 import struct
 import time
@@ -167,18 +165,15 @@ def test_where_one_side_fits_the_other_is_only_cut(height: int, width: int) -> N
     assert (to_array(image, ImageSpec((6, 9), 3)) == wanted.transpose(2, 0, 1)).all()
 
 
-@pytest.mark.parametrize(
-    ("size", "look", "resized"),
-    [
-        ((40, 60), (16, 16), (16, 24)),  # (height, width)
-        ((60, 40), (16, 16), (24, 16)),
-        ((37, 53), (16, 16), (16, 23)),
-        ((10, 10), (16, 24), (24, 24)),
-        ((8, 30), (16, 16), (16, 60)),
-        ((50, 50), (10, 20), (20, 20)),
-        ((33, 100), (31, 10), (31, 94)),
-    ],
-)
+@pytest.mark.parametrize(("size", "look", "resized"), [
+    ((40, 60), (16, 16), (16, 24)),  # (height, width)
+    ((60, 40), (16, 16), (24, 16)),
+    ((37, 53), (16, 16), (16, 23)),
+    ((10, 10), (16, 24), (24, 24)),
+    ((8, 30), (16, 16), (16, 60)),
+    ((50, 50), (10, 20), (20, 20)),
+    ((33, 100), (31, 10), (31, 94)),
+])  # fmt: skip
 def test_resized_to_cover_and_cut_in_the_middle(
     size: tuple[int, int], look: tuple[int, int], resized: tuple[int, int]
 ) -> None:

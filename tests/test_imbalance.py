@@ -1,7 +1,5 @@
 """Recipes for classes that are not alike: class weights against closed forms, the balanced sampler by counting."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Weight inheritance: functions that must survive it, values that must come across, reports that must add up."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import re
@@ -363,16 +361,13 @@ def test_grey_from_colours_and_back(net: Genotype) -> None:
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("imagenet", NETS["basic"]),
-        ("patchify", NETS["basic"]),
-        ("patchify", replace(NETS["patchify"], stem=Stem("patchify", 8, 4))),
-        ("bit trunk with msa", replace(NETS["bit trunk with msa"], stem=Stem("cifar", 32))),  # a GroupNorm in both
-        ("vit", NETS["hybrid"]),
-    ],
-)
+@pytest.mark.parametrize(("one", "other"), [
+    ("imagenet", NETS["basic"]),
+    ("patchify", NETS["basic"]),
+    ("patchify", replace(NETS["patchify"], stem=Stem("patchify", 8, 4))),
+    ("bit trunk with msa", replace(NETS["bit trunk with msa"], stem=Stem("cifar", 32))),  # a GroupNorm in both
+    ("vit", NETS["hybrid"]),
+])  # fmt: skip
 def test_stems_of_two_kinds_stay_apart(one: str, other: Genotype) -> None:
     child = fresh(other)
     rows = inherit(child, trained(NETS[one]))

@@ -1,7 +1,5 @@
 """The searcher and the trainable of Ray Tune, without Ray: a test plays Tune's part."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import pickle

@@ -1,7 +1,5 @@
 """JSON of others: one check for reading and writing, whose errors are one line with place, rule and value."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """--start-with: genes found for nets, nets refused, records of an earlier run taken over, resumed."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

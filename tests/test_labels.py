@@ -1,7 +1,5 @@
 """Several labels a picture: the reader, splits, metrics against scikit-learn, trainings, a search from end to end."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -112,25 +110,22 @@ def test_labels_are_split_by_shares_however_rare() -> None:
     assert [np.sort(at // 5).tolist() for at in five] == [[0, 0, 0, 1, 1, 1], [0, 1], [0, 1]]
 
 
-@pytest.mark.parametrize(
-    ("text", "rule"),
-    [
-        ("", "must have a column file"),
-        ("name,labels\na,b\n", "must have a column file"),
-        ("file\na\n", "must have a column file"),
-        ("file,labels,red\na,b,1\n", "must have a column file"),
-        ("file,red,red\na,1,0\n", "columns must have names that differ"),
-        ("file,red,blue\n0.png,1,2\n", "line 2: 'blue' must be 0 or 1, got '2'"),
-        ("file,red,blue\n0.png,1\n", "line 2: must have 3 columns, got 2"),
-        ("file,labels\n../a.png,red\n", "line 2: file must be a path within the folder, got '../a.png'"),
-        ("file,labels\n/a.png,red\n", "line 2: file must be a path within the folder"),
-        ("file,labels\n0.png,red\n./0.png,red\n", "line 3: a second row of './0.png'"),
-        ("file,labels\n", "names no pictures"),
-        ("file,labels\n0.png,red\n1.png,\n2.png,red\n3.png,\n4.png,red\n", "needs at least 2 classes, got 1"),
-        ("file,labels\n" + "".join(f"{i}.png,red;blue\n" for i in range(2)), "no image is left for"),
-        ("file,labels\n" + "".join(f"{i}.png,red;blue\n" for i in range(9)), "cannot be read"),
-    ],
-)
+@pytest.mark.parametrize(("text", "rule"), [
+    ("", "must have a column file"),
+    ("name,labels\na,b\n", "must have a column file"),
+    ("file\na\n", "must have a column file"),
+    ("file,labels,red\na,b,1\n", "must have a column file"),
+    ("file,red,red\na,1,0\n", "columns must have names that differ"),
+    ("file,red,blue\n0.png,1,2\n", "line 2: 'blue' must be 0 or 1, got '2'"),
+    ("file,red,blue\n0.png,1\n", "line 2: must have 3 columns, got 2"),
+    ("file,labels\n../a.png,red\n", "line 2: file must be a path within the folder, got '../a.png'"),
+    ("file,labels\n/a.png,red\n", "line 2: file must be a path within the folder"),
+    ("file,labels\n0.png,red\n./0.png,red\n", "line 3: a second row of './0.png'"),
+    ("file,labels\n", "names no pictures"),
+    ("file,labels\n0.png,red\n1.png,\n2.png,red\n3.png,\n4.png,red\n", "needs at least 2 classes, got 1"),
+    ("file,labels\n" + "".join(f"{i}.png,red;blue\n" for i in range(2)), "no image is left for"),
+    ("file,labels\n" + "".join(f"{i}.png,red;blue\n" for i in range(9)), "cannot be read"),
+])  # fmt: skip
 def test_wrong_tables_are_refused_in_one_line(tmp_path: Path, text: str, rule: str) -> None:
     with pytest.raises(InputError) as caught:
         load(DataConfig(table(tmp_path / "wrong", text, pictures=8)))

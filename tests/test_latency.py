@@ -1,7 +1,5 @@
 """Measured latency: the statistics against known figures, what is measured and kept, the command."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Tight limits: every net within them is found, by every strategy, and a search that has had them all says so."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from pathlib import Path

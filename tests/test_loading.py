@@ -1,7 +1,5 @@
 """From a folder of pictures to batches: one look, broken files, memory and stream, and the export's own reader."""
 
-from __future__ import annotations
-
 import dataclasses
 import gc
 import logging
@@ -51,16 +49,10 @@ def images(data: DataSet) -> np.ndarray:
     return data.train.images
 
 
-@pytest.mark.parametrize(
-    ("size", "mode", "asked", "look"),
-    [
-        ((16, 16), "RGB", None, (3, 16, 16)),
-        ((16, 16), "L", None, (1, 16, 16)),
-        ((40, 24), "RGB", None, (3, 40, 24)),
-        ((16, 16), "RGB", (8, 12), (3, 8, 12)),
-        ((120, 100), "RGB", None, (3, 96, 96)),
-    ],
-)
+@pytest.mark.parametrize(("size", "mode", "asked", "look"), [
+    ((16, 16), "RGB", None, (3, 16, 16)), ((16, 16), "L", None, (1, 16, 16)), ((40, 24), "RGB", None, (3, 40, 24)),
+    ((16, 16), "RGB", (8, 12), (3, 8, 12)), ((120, 100), "RGB", None, (3, 96, 96)),
+])  # fmt: skip
 def test_the_look_of_a_set(
     tmp_path: Path, size: tuple[int, int], mode: str, asked: tuple[int, int] | None, look: tuple[int, ...]
 ) -> None:

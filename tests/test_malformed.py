@@ -3,8 +3,6 @@
 What is wrong within JSON files: test_json_files.py; within data: test_data.py and test_readers.py.
 """
 
-from __future__ import annotations
-
 import random
 import sys
 from pathlib import Path

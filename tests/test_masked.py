@@ -1,7 +1,5 @@
 """Masked patch prediction: what is corrupted and how, which colours are asked for, and that it learns."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -249,14 +247,11 @@ def test_weights_load_back_into_a_plain_net() -> None:
     assert extra == {"mask", "predict.weight", "predict.bias"}
 
 
-@pytest.mark.parametrize(
-    ("network", "words"),
-    [
-        (lambda: build(NETS["basic"], 5, 16, 3), "net of family resnet has no encoder"),
-        (lambda: build(NETS["vit"], 5, 16, 4), "at most 3 channels, 8 levels each: got 4 channels, 4096 colours"),
-        (lambda: build(NETS["vit"], 5, 4, 3), "at least 2 tokens, to corrupt some and see others, got 1"),
-    ],
-)
+@pytest.mark.parametrize(("network", "words"), [
+    (lambda: build(NETS["basic"], 5, 16, 3), "net of family resnet has no encoder"),
+    (lambda: build(NETS["vit"], 5, 16, 4), "at most 3 channels, 8 levels each: got 4 channels, 4096 colours"),
+    (lambda: build(NETS["vit"], 5, 4, 3), "at least 2 tokens, to corrupt some and see others, got 1"),
+])  # fmt: skip
 def test_what_cannot_be_masked_is_refused(network: Callable[[], Network], words: str) -> None:
     model = network()
     ends = black_and_white((0.0,) * model.in_chans, (1.0,) * model.in_chans, 255.0)

@@ -1,7 +1,5 @@
 """A net that was trained on is one net with two sets of weights: in ranks, counts, ties, exports and retrainings."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

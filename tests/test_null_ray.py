@@ -1,7 +1,5 @@
 """Ray with four cards that are not there: who gets which, and what is left when a worker dies in the midst of a net."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Data that are not what they seem: scales, labels that say there is none, labels in one, names of known sets."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Any
@@ -30,15 +28,12 @@ def parts(train: np.ndarray, other: np.ndarray, part: str = "test") -> dict[str,
 
 @pytest.mark.whole
 @pytest.mark.parametrize("part", ["val", "test"])
-@pytest.mark.parametrize(
-    ("train", "other", "words"),
-    [
-        (X, X / 255, "train holds values of 0 to 255, and {} of 0 to 1; bring them to one scale"),
-        (X / 255, X, "train holds values of 0 to 1, and {} of 0 to 255"),
-        (X.astype(np.uint16) * 257, X, "and {} of 0 to 255"),
-        (X / 127.5 - 1, X / 255, "train holds values of -1 to 1, and {} of 0 to 1"),
-    ],
-)
+@pytest.mark.parametrize(("train", "other", "words"), [
+    (X, X / 255, "train holds values of 0 to 255, and {} of 0 to 1; bring them to one scale"),
+    (X / 255, X, "train holds values of 0 to 1, and {} of 0 to 255"),
+    (X.astype(np.uint16) * 257, X, "and {} of 0 to 255"),
+    (X / 127.5 - 1, X / 255, "train holds values of -1 to 1, and {} of 0 to 1"),
+])  # fmt: skip
 def test_splits_on_two_scales_are_refused(
     tmp_path: Path, part: str, train: np.ndarray, other: np.ndarray, words: str
 ) -> None:
@@ -47,15 +42,12 @@ def test_splits_on_two_scales_are_refused(
     assert words.format(part) in one_line(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("train", "other"),
-    [
-        (X, X.astype(np.float32)),
-        (X / 255, X / 255 * 0.3),  # of darker pictures
-        (X - X.mean(), X - X.mean() + 0.1),
-        (X / 255, X / 255 - 0.02),
-    ],
-)
+@pytest.mark.parametrize(("train", "other"), [
+    (X, X.astype(np.float32)),
+    (X / 255, X / 255 * 0.3),  # of darker pictures
+    (X - X.mean(), X - X.mean() + 0.1),
+    (X / 255, X / 255 - 0.02),
+])  # fmt: skip
 def test_splits_on_one_scale_are_read(tmp_path: Path, train: np.ndarray, other: np.ndarray) -> None:
     assert len(load(DataConfig(npz(tmp_path, **parts(train, other)))).train) == 36
 
@@ -77,18 +69,15 @@ def test_splits_of_an_npz_file_by_other_words(tmp_path: Path, caplog: pytest.Log
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize(
-    ("labels", "said"),
-    [
-        (np.where(np.arange(40) < 5, -1, Y), "5 images have the label -1, which becomes a class"),
-        (np.where(np.arange(40) < 5, 255, Y).astype(np.uint8), "5 images have the label 255, which becomes a class"),
-        (np.where(np.arange(40) < 5, 2**32 - 1, Y).astype(np.uint32), "5 images have the label 4294967295,"),
-        (np.where(np.arange(40) < 5, 99, Y), "5 images have the label 99,"),
-        (Y % 2 * 2 - 1, ""),  # -1 and 1
-        (Y + 252, ""),
-        (Y * 30, ""),
-    ],
-)
+@pytest.mark.parametrize(("labels", "said"), [
+    (np.where(np.arange(40) < 5, -1, Y), "5 images have the label -1, which becomes a class"),
+    (np.where(np.arange(40) < 5, 255, Y).astype(np.uint8), "5 images have the label 255, which becomes a class"),
+    (np.where(np.arange(40) < 5, 2**32 - 1, Y).astype(np.uint32), "5 images have the label 4294967295,"),
+    (np.where(np.arange(40) < 5, 99, Y), "5 images have the label 99,"),
+    (Y % 2 * 2 - 1, ""),  # -1 and 1
+    (Y + 252, ""),
+    (Y * 30, ""),
+])  # fmt: skip
 def test_labels_that_may_say_that_there_is_none_are_said(
     tmp_path: Path, labels: np.ndarray, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -99,16 +88,13 @@ def test_labels_that_may_say_that_there_is_none_are_said(
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize(
-    ("cells", "said"),
-    [
-        (["0", "1", "-1"], "4 images have the label -1,"),
-        (["red", "green;red", "-1"], "4 images have the label -1,"),
-        (["red", "", "255"], "4 images have the label 255,"),
-        (["1", "-1"], ""),
-        (["0", "1;2", "3"], ""),
-    ],
-)
+@pytest.mark.parametrize(("cells", "said"), [
+    (["0", "1", "-1"], "4 images have the label -1,"),
+    (["red", "green;red", "-1"], "4 images have the label -1,"),
+    (["red", "", "255"], "4 images have the label 255,"),
+    (["1", "-1"], ""),
+    (["0", "1;2", "3"], ""),
+])  # fmt: skip
 def test_labels_of_a_list_that_may_say_that_there_is_none_are_said(
     tmp_path: Path, cells: list[str], said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -123,20 +109,17 @@ def test_labels_of_a_list_that_may_say_that_there_is_none_are_said(
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize(
-    ("cells", "said"),
-    [
-        (["red", "green", "red|green"], "1 of 3 labels are made of others, such as 'red|green'"),
-        (["red", "green", '"red, green"'], "1 of 3 labels are made of others, such as 'red, green'"),
-        (["red", "green", "red green"], "1 of 3 labels are made of others"),
-        (["red", "green", "red/green"], "1 of 3 labels are made of others"),
-        (["red|green", "green|blue", "blue|red"], "3 of 3 labels are made of others"),
-        (["red", "green", "red;green"], ""),
-        (["red car", "blue car", "red bus"], ""),
-        (["hot dog", "dog", "cat"], ""),
-        (["AC/DC", "cat", "dog"], ""),
-    ],
-)
+@pytest.mark.parametrize(("cells", "said"), [
+    (["red", "green", "red|green"], "1 of 3 labels are made of others, such as 'red|green'"),
+    (["red", "green", '"red, green"'], "1 of 3 labels are made of others, such as 'red, green'"),
+    (["red", "green", "red green"], "1 of 3 labels are made of others"),
+    (["red", "green", "red/green"], "1 of 3 labels are made of others"),
+    (["red|green", "green|blue", "blue|red"], "3 of 3 labels are made of others"),
+    (["red", "green", "red;green"], ""),
+    (["red car", "blue car", "red bus"], ""),
+    (["hot dog", "dog", "cat"], ""),
+    (["AC/DC", "cat", "dog"], ""),
+])  # fmt: skip
 def test_several_labels_in_one_are_said(
     tmp_path: Path, cells: list[str], said: str, caplog: pytest.LogCaptureFixture
 ) -> None:

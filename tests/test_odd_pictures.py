@@ -1,7 +1,5 @@
 """Pictures of more than 8 bits, of several pages, and of one value: scaled by the values in use, and said."""
 
-from __future__ import annotations
-
 import importlib
 import io
 import logging
@@ -69,18 +67,10 @@ def every_image(data: DataSet) -> list[list[int]]:
 
 @pytest.mark.whole
 @pytest.mark.parametrize("loader", ["memory", "stream"])
-@pytest.mark.parametrize(
-    ("kind", "low", "high"),
-    [
-        ("int16", -1024, 200),
-        ("int32", 0, 2_000_000),
-        ("int32", -5, 2**31 - 1),
-        ("uint32", 70_000, 90_000),
-        ("uint16", 0, 4095),
-        ("uint16", 0, 1023),
-        ("uint16", 29_000, 31_000),
-    ],
-)
+@pytest.mark.parametrize(("kind", "low", "high"), [
+    ("int16", -1024, 200), ("int32", 0, 2_000_000), ("int32", -5, 2**31 - 1), ("uint32", 70_000, 90_000),
+    ("uint16", 0, 4095), ("uint16", 0, 1023), ("uint16", 29_000, 31_000),
+])  # fmt: skip
 def test_values_in_use_become_0_to_255(
     tmp_path: Path, kind: str, low: int, high: int, loader: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -149,16 +139,13 @@ def dark_colour(root: Path) -> str:
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (outlier, "values of 0 to 65,535 would become 0 to 255, and half of the pictures have at most 6 of these"),
-        (two_scales, "train holds values of 0 to 65,535, and test holds values of 0 to 4,095; bring them to one scale"),
-        (dark_colour, "the upper 8 are read, and they reach from 0 to 15 of 255; scale the pictures to 8 bits"),
-        (lambda root: folder(root, random_tiffs("uint32", 0, 2**32 - 1), "tif"), "numbers above 2,147,483,647 are not"),
-        (lambda root: folder(root, random_tiffs("int8", -128, 127), "tif"), "numbers of 8 bits with a sign are not"),
-    ],
-)
+@pytest.mark.parametrize(("make", "words"), [
+    (outlier, "values of 0 to 65,535 would become 0 to 255, and half of the pictures have at most 6 of these"),
+    (two_scales, "train holds values of 0 to 65,535, and test holds values of 0 to 4,095; bring them to one scale"),
+    (dark_colour, "the upper 8 are read, and they reach from 0 to 15 of 255; scale the pictures to 8 bits"),
+    (lambda root: folder(root, random_tiffs("uint32", 0, 2**32 - 1), "tif"), "numbers above 2,147,483,647 are not"),
+    (lambda root: folder(root, random_tiffs("int8", -128, 127), "tif"), "numbers of 8 bits with a sign are not"),
+])  # fmt: skip
 def test_levels_that_would_be_lost_are_refused(tmp_path: Path, make: object, words: str) -> None:
     assert callable(make)
     with pytest.raises(InputError) as caught:

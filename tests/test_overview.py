@@ -1,7 +1,5 @@
 """`alternas runs`: what there is, how far, how good, and what it has cost, against sums by hand."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

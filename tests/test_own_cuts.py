@@ -1,7 +1,5 @@
 """Nets of our own among pretrained ones: what names them, their maps at each cut, a search among cuts, exports."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -172,17 +170,14 @@ def test_it_sees_pictures_as_it_was_trained(here: Path) -> None:
         load_own("wide.safetensors", here)
 
 
-@pytest.mark.parametrize(
-    ("nets", "line"),
-    [
-        ("gone:3", "'gone:3' is none of timm:NAME"),
-        ("best,best/weights.safetensors,./best", "nets: best is the name of two nets"),
-        ("w.safetensors,twin.safetensors", "w.safetensors and twin.safetensors are the same net"),
-        ("torn.safetensors", "torn.safetensors: is no safetensors file, or not all of one"),
-        ("other.safetensors", "wrong/other.safetensors"),
-        ("cut.safetensors", "a net that is cut after a block has none"),
-    ],
-)
+@pytest.mark.parametrize(("nets", "line"), [
+    ("gone:3", "'gone:3' is none of timm:NAME"),
+    ("best,best/weights.safetensors,./best", "nets: best is the name of two nets"),
+    ("w.safetensors,twin.safetensors", "w.safetensors and twin.safetensors are the same net"),
+    ("torn.safetensors", "torn.safetensors: is no safetensors file, or not all of one"),
+    ("other.safetensors", "wrong/other.safetensors"),
+    ("cut.safetensors", "a net that is cut after a block has none"),
+])  # fmt: skip
 def test_what_cannot_be_cut_is_one_line(alternas: Any, here: Path, nets: str, line: str) -> None:
     Path("twin.safetensors").write_bytes((here / "w.safetensors").read_bytes())
     Path("torn.safetensors").write_bytes((here / "w.safetensors").read_bytes()[:3000])

@@ -1,7 +1,5 @@
 """A space in the user's own file: every strategy takes it, a changed one is another, and what is wrong is one line."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """A training of the user's own: what a file may be, how each end is typed, rungs and kills, the same as ours."""
 
-from __future__ import annotations
-
 import math
 import os
 import shutil
@@ -335,10 +333,10 @@ def train(context):
 
 def test_our_own_loop_gives_our_own_net(written: Written) -> None:
     net, trainer = get("alternet", 8).sample(RandomChooser(0)), written(OURS)
-    same: dict[str, Any] = {"genotype": net, "seed": 3, "total_steps": 16, "metric": Metric()}
+    same: dict[str, Any] = {"genotype": net, "seed": 3, "total_steps": 8, "metric": Metric()}
     same["recipe"] = replace(recipes.get("smoke"), refit=False)  # the last layer of a training of one's own stays
     digits, elsewhere = load(DataConfig("digits")), {"checkpoint": "ours/c.pt", "weights": "ours/w.safetensors"}
-    for stop in (7, 16):
+    for stop in (3, 8):
         theirs = ended(job(trainer, stop_step=stop, **same), digits)
         ours = ended(replace(job(trainer, stop_step=stop, **same), trainer=None, **elsewhere), digits)
         assert (theirs.status, theirs.accuracy) == ("ok", ours.accuracy)

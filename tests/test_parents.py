@@ -1,7 +1,5 @@
 """Searches whose nets inherit weights, train several times over, stop at rungs, run out of memory; samplers by path."""
 
-from __future__ import annotations
-
 import random
 import statistics
 from collections import Counter, defaultdict

@@ -1,7 +1,5 @@
 """Early stopping of a search: when its front has stopped growing, by brute force and in whole searches."""
 
-from __future__ import annotations
-
 import io
 import random
 from collections.abc import Callable

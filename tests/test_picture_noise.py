@@ -1,7 +1,5 @@
 """The noise of pictures, checked by simulation and beside closed forms."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Several workers train one net on real Ray: whichever of them dies, and where a node does."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """A plan of trainings, without Ray: order, identity, dependence, resuming, failures; the studies' plans."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable

@@ -1,6 +1,4 @@
-"""Plots as SVG: ticks that can be read, marks where values are, labels that do not overlap; the front as a file."""
-
-from __future__ import annotations
+"""Plots and drawings of nets as SVG: ticks, marks and labels in their places, every net to scale."""
 
 import os
 import re
@@ -12,28 +10,27 @@ from xml.etree import ElementTree
 
 import pytest
 
-from alternas.archs import InputError
+from alternas.archs import Encoder, Genotype, Head, InputError, Stage, Stem, zoo
+from alternas.results.render.drawing import TALLEST, net_svg
 from alternas.results.report.axes import linear_axis, log_axis, placed_labels
 from alternas.results.report.elements import OUTLINES, PALETTE, Plot, Series, marks_path
 from alternas.results.report.front_plot import WEIGHT_LOOKS, front_plot, write_front
 from alternas.results.report.run import open_run
 from alternas.results.report.svg import plot_svg
-from runs import drawn_records, made_run
+from nets import NETS
+from runs import NET, drawn_records, finished_run, made_run
 
 SVG = "{http://www.w3.org/2000/svg}"
 ALLOWED = {"svg", "g", "style", "rect", "path", "text", "title"}
 
 
-@pytest.mark.parametrize(
-    ("values", "labels"),
-    [
-        ((40_000, 6e6), ["50 k", "100 k", "200 k", "500 k", "1 M", "2 M", "5 M"]),
-        ((1e6, 9e6), ["1 M", "1.5 M", "2 M", "3 M", "5 M", "7 M", "10 M"]),
-        ((2.1e6, 2.4e6), ["2.1 M", "2.2 M", "2.3 M", "2.4 M", "2.5 M"]),
-        ((3e6,), ["2 M", "3 M", "5 M"]),
-        ((1e3, 1e12), ["1 k", "100 k", "10 M", "1 G", "100 G"]),
-    ],
-)
+@pytest.mark.parametrize(("values", "labels"), [
+    ((40_000, 6e6), ["50 k", "100 k", "200 k", "500 k", "1 M", "2 M", "5 M"]),
+    ((1e6, 9e6), ["1 M", "1.5 M", "2 M", "3 M", "5 M", "7 M", "10 M"]),
+    ((2.1e6, 2.4e6), ["2.1 M", "2.2 M", "2.3 M", "2.4 M", "2.5 M"]),
+    ((3e6,), ["2 M", "3 M", "5 M"]),
+    ((1e3, 1e12), ["1 k", "100 k", "10 M", "1 G", "100 G"]),
+])  # fmt: skip
 def test_ticks_of_costs_can_be_read(values: tuple[float, ...], labels: list[str]) -> None:
     axis = log_axis(values, 50, 550)
     assert [axis.label(tick) for tick in axis.ticks] == labels
@@ -180,3 +177,91 @@ def test_a_home_that_cannot_be_written_is_no_message_of_matplotlib(tmp_path: Pat
     kept = {name: value for name, value in os.environ.items() if name != "MPLCONFIGDIR"}
     done = subprocess.run([sys.executable, "-c", lines], env=kept | home, capture_output=True, text=True, check=True)
     assert done.stderr == ""
+
+
+DRAWN = {"svg", "title", "desc", "style", "rect", "path", "text"}
+
+
+def letters(text: str) -> list[str]:
+    """The letters under the blocks, a line each."""
+    tree = ElementTree.fromstring(text)
+    return [node.text or "" for node in tree.iter(f"{SVG}text") if "n-l" in node.attrib["class"]]
+
+
+def said(text: str) -> list[str]:
+    return [node.text or "" for node in ElementTree.fromstring(text).iter(f"{SVG}text")]
+
+
+def check(net: Genotype, text: str, size: int) -> None:
+    """Only shapes and text; a block for each block of the plan, of the right letters; the maps of the plan."""
+    tree = ElementTree.fromstring(text)
+    assert {node.tag.removeprefix(SVG) for node in tree.iter()} <= DRAWN
+    assert not re.search(r"\bon\w+=|href|url\(|@import", text)
+    plan = net.plan(size)
+    layers = "T" * (net.encoder.depth if net.encoder else 0)
+    wanted = "".join(block.spec.style.letter for block in plan.blocks) + layers
+    assert "".join(letters(text)).strip("SH") == wanted
+    for stage in plan.stages:
+        height, width = stage[-1].map_out
+        assert f"{stage[-1].c_out} x {height} x {width}" in said(text)
+
+
+def test_every_member_of_the_zoo_and_every_kind_of_part() -> None:
+    for net, size in [*((zoo.get(name, 224), 224) for name in zoo.names()), *((net, 16) for net in NETS.values())]:
+        check(net, net_svg(net, 10, size, 2), size)
+
+
+def test_the_same_net_gives_the_same_bytes_whatever_the_spelling() -> None:
+    built_up = Genotype(Stem("cifar", 8), (Stage("basic", 4, 8, msa=1, heads=2, head_dim=4),))
+    by_place = Genotype(Stem("cifar", 8), (Stage("basic", 4, 8, msa=(3,), heads=2, head_dim=4),))
+    assert net_svg(built_up, 10, 8) == net_svg(by_place, 10, 8)
+    assert letters(net_svg(built_up, 10, 8)) == ["S", "CCCA", "H"]
+
+
+def test_heights_are_channels_to_scale() -> None:
+    """ResNet-50: 256, 512, 1024 and 2048 channels; the last is the tallest. Plain boxes say their height as v..."""
+    heights = [float(h) for h in re.findall(r"v([\d.]+)l-21 0z", net_svg(zoo.get("resnet50"), 1000, 224))]
+    *heights, _, _ = heights  # the head and the legend
+    assert heights == pytest.approx([6.8] * 3 + [13.5] * 3 + [27] * 5 + [54] * 2, abs=0.05)
+    assert max(heights) == TALLEST
+
+
+def test_the_legend_names_what_is_there_and_no_more() -> None:
+    texts = " ".join(said(net_svg(zoo.get("alternet18", 32), 10, 32)))
+    assert "A  MSA block" in texts
+    assert "C  basic conv block" in texts
+    assert "ConvNeXt" not in texts
+
+
+def test_it_says_the_picture_in_words() -> None:
+    net = Genotype(Stem("cifar", 8), (Stage("basic", 2, 8, 2),), Encoder(16, 3, 2, patch=2), Head("token"))
+    tree = ElementTree.fromstring(net_svg(net, 10, 8, 1))
+    title, desc = tree.find(f"{SVG}title"), tree.find(f"{SVG}desc")
+    assert title is not None and desc is not None  # noqa: PT018 - for the type checker
+    assert tree.attrib["role"] == "img"
+    assert tree.attrib["aria-labelledby"].split() == [title.attrib["id"], desc.attrib["id"]]
+    assert f"hybrid {net.key}, image 1 x 8 x 8" == title.text
+    assert "stage 1: 2 x basic conv block; stride 2; gives 8 x 4 x 4" in (desc.text or "")
+    assert "encoder: 3 x transformer layer (MSA, MLP)" in (desc.text or "")
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_cost_and_show_write_it(alternas: Any) -> None:
+    words = "cost alternet18 --image-size 32 --classes 9 --svg net.svg"
+    assert alternas(*words.split())[0] == 0
+    assert Path("net.svg").read_text(encoding="utf-8") == net_svg(zoo.get("alternet18", 32), 9, 32)
+    finished_run()
+    assert alternas("show", "mine", "1", "--svg", "trial.svg")[0] == 0
+    assert Path("trial.svg").read_text(encoding="utf-8") == net_svg(NET, 10, 8, 1)
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_what_cannot_be_drawn_is_one_line(alternas: Any) -> None:
+    for words, hint in (
+        ("cost timm:resnet18 --svg net.svg", "have a genotype"),
+        ("cost alternet18 --svg nowhere/net.svg", "cannot be written"),
+        ("cost alternet18 --svg .", "cannot be written"),
+    ):
+        code, _, err = alternas(*words.split())
+        assert (code, hint in err, err.count("\n")) == (2, True, 1)
+    assert not list(Path().iterdir())

@@ -1,7 +1,5 @@
 """How many workers fit, by what a cluster says it has. Ray itself is not started."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys
@@ -22,38 +20,32 @@ def fit(*nodes: dict[str, float], **asked: Any) -> tuple[int, float | None]:
     return worker_slots(found, nodes), found.gpus
 
 
-@pytest.mark.parametrize(
-    ("have", "asked", "found"),
-    [
-        ({"CPU": 2.0}, {}, (2, 0.0)),
-        ({"CPU": 2.0}, {"cpus": 0.5}, (4, 0.0)),
-        ({"CPU": 3.0}, {"cpus": 2.0}, (1, 0.0)),
-        ({"CPU": 10.0}, {"cpus": 0.1}, (100, 0.0)),
-        ({"CPU": 16.0, "GPU": 2.0}, {}, (2, 1.0)),
-        ({"CPU": 16.0, "GPU": 2.0}, {"gpus": 0.0}, (16, 0.0)),
-        ({"CPU": 16.0, "GPU": 2.0}, {"gpus": 0.25}, (8, 0.25)),
-        ({"CPU": 64.0, "GPU": 2.0}, {"gpus": 0.15}, (12, 0.15)),
-        ({"CPU": 64.0, "GPU": 8.0}, {"gpus": 4.0}, (2, 4.0)),
-        ({"CPU": 4.0, "GPU": 8.0}, {}, (4, 1.0)),
-        ({"CPU": 8.0}, {"workers": 3}, (3, 0.0)),
-    ],
-)
+@pytest.mark.parametrize(("have", "asked", "found"), [
+    ({"CPU": 2.0}, {}, (2, 0.0)),
+    ({"CPU": 2.0}, {"cpus": 0.5}, (4, 0.0)),
+    ({"CPU": 3.0}, {"cpus": 2.0}, (1, 0.0)),
+    ({"CPU": 10.0}, {"cpus": 0.1}, (100, 0.0)),
+    ({"CPU": 16.0, "GPU": 2.0}, {}, (2, 1.0)),
+    ({"CPU": 16.0, "GPU": 2.0}, {"gpus": 0.0}, (16, 0.0)),
+    ({"CPU": 16.0, "GPU": 2.0}, {"gpus": 0.25}, (8, 0.25)),
+    ({"CPU": 64.0, "GPU": 2.0}, {"gpus": 0.15}, (12, 0.15)),
+    ({"CPU": 64.0, "GPU": 8.0}, {"gpus": 4.0}, (2, 4.0)),
+    ({"CPU": 4.0, "GPU": 8.0}, {}, (4, 1.0)),
+    ({"CPU": 8.0}, {"workers": 3}, (3, 0.0)),
+])  # fmt: skip
 def test_workers_that_fit(have: dict[str, float], asked: dict[str, float], found: tuple[int, float]) -> None:
     assert fit(have, **asked) == found
 
 
-@pytest.mark.parametrize(
-    ("have", "asked", "size", "threads"),
-    [
-        ({"CPU": 16.0}, {"cpus": 2.0}, 8, 2),
-        ({"CPU": 16.0}, {"workers": 1}, 1, 1),
-        ({"CPU": 16.0, "GPU": 1.0}, {}, 1, 16),
-        ({"CPU": 16.0, "GPU": 1.0}, {"gpus": 0.25}, 4, 4),
-        ({"CPU": 16.0, "GPU": 4.0}, {"workers": 1}, 1, 16),
-        ({"CPU": 16.0, "GPU": 4.0}, {"gpus": 2.0}, 2, 4),
-        ({"CPU": 4.0, "GPU": 8.0}, {}, 4, 1),
-    ],
-)
+@pytest.mark.parametrize(("have", "asked", "size", "threads"), [
+    ({"CPU": 16.0}, {"cpus": 2.0}, 8, 2),
+    ({"CPU": 16.0}, {"workers": 1}, 1, 1),
+    ({"CPU": 16.0, "GPU": 1.0}, {}, 1, 16),
+    ({"CPU": 16.0, "GPU": 1.0}, {"gpus": 0.25}, 4, 4),
+    ({"CPU": 16.0, "GPU": 4.0}, {"workers": 1}, 1, 16),
+    ({"CPU": 16.0, "GPU": 4.0}, {"gpus": 2.0}, 2, 4),
+    ({"CPU": 4.0, "GPU": 8.0}, {}, 4, 1),
+])  # fmt: skip
 def test_a_worker_on_a_gpu_reads_with_its_part_of_the_node(
     have: dict[str, float], asked: dict[str, float], size: int, threads: int
 ) -> None:
@@ -74,15 +66,12 @@ def test_devices_of_a_trial_may_lie_on_two_nodes() -> None:
         fit(three, three, gpus=8.0)
 
 
-@pytest.mark.parametrize(
-    ("have", "asked", "hint"),
-    [
-        ({"CPU": 2.0}, {"cpus": 4.0}, "cpus-per-trial"),
-        ({"CPU": 2.0}, {"gpus": 1.0}, "gpus-per-trial"),
-        ({"CPU": 2.0}, {"workers": 3}, "workers: 3 asked for"),
-        ({}, {}, "cpus-per-trial"),
-    ],
-)
+@pytest.mark.parametrize(("have", "asked", "hint"), [
+    ({"CPU": 2.0}, {"cpus": 4.0}, "cpus-per-trial"),
+    ({"CPU": 2.0}, {"gpus": 1.0}, "gpus-per-trial"),
+    ({"CPU": 2.0}, {"workers": 3}, "workers: 3 asked for"),
+    ({}, {}, "cpus-per-trial"),
+])  # fmt: skip
 def test_what_does_not_fit_is_named(have: dict[str, float], asked: dict[str, float], hint: str) -> None:
     with pytest.raises(InputError, match=hint):
         fit(have, **asked)

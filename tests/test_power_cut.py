@@ -1,7 +1,5 @@
 """A disk that loses what was not synced, cut at each sync in turn; one that fails at each sync in turn."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -144,7 +142,7 @@ def test_a_power_cut_at_any_sync_leaves_a_run_that_goes_on(
     taken = [r.trial for r in read_records(Path("runs/mine")) if r.taken_from]
     assert bool(taken) == ("first" in more)
     monkeypatch.setattr(os, "fsync", lambda handle: None)
-    for state in disk.cuts(every=1 if more else 3):
+    for state in disk.cuts(every=1 if more else 5):
         check(Path("runs/mine"))
         kept = max((count for syncs, count in promised if syncs <= state + 1), default=0)
         assert len(read_records(Path("runs/mine"))) >= kept
@@ -156,7 +154,7 @@ def test_a_power_cut_at_any_sync_leaves_a_run_that_goes_on(
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("reason", [errno.EIO, errno.EDQUOT])
+@pytest.mark.parametrize("reason", [errno.EIO, pytest.param(errno.EDQUOT, marks=pytest.mark.slow)])
 def test_a_disk_that_fails_at_any_sync_is_one_line_and_the_run_goes_on(
     alternas: Any, disk: Disk, monkeypatch: pytest.MonkeyPatch, reason: int
 ) -> None:

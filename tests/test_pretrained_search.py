@@ -1,7 +1,5 @@
 """A search whose nets start from trained weights (--from): what they inherit, the budget, identity, resuming."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -148,17 +146,14 @@ def test_nets_of_another_run_do_not_count_as_trained_so(alternas: Any) -> None:
     assert not any(r.taken_from for r in read_records(Path("runs/y")))
 
 
-@pytest.mark.parametrize(
-    ("words", "about"),
-    [
-        (("--from", "w.safetensors", "--supernet", "20"), "a supernet's nets start from its bank"),
-        (("--from", "none"), "'none' is none of"),
-        (("--from", "none.safetensors"), "no such file"),
-        (("--from", "timm:resnet81"), "timm has no model 'resnet81' (did you mean"),
-        (("--arch", "resnet18"), "give --from"),
-        (("--from", "timm:vgg11.tv_in1k"), "no genotype says that"),
-    ],
-)
+@pytest.mark.parametrize(("words", "about"), [
+    (("--from", "w.safetensors", "--supernet", "20"), "a supernet's nets start from its bank"),
+    (("--from", "none"), "'none' is none of"),
+    (("--from", "none.safetensors"), "no such file"),
+    (("--from", "timm:resnet81"), "timm has no model 'resnet81' (did you mean"),
+    (("--arch", "resnet18"), "give --from"),
+    (("--from", "timm:vgg11.tv_in1k"), "no genotype says that"),
+])  # fmt: skip
 @pytest.mark.usefixtures("here", "fake_pool")
 def test_what_nothing_can_start_from_is_refused(alternas: Any, words: tuple[str, ...], about: str) -> None:
     code, _, err = alternas(*SEARCH, *words)

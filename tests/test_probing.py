@@ -1,7 +1,5 @@
 """A search among cuts of pretrained nets: what is probed next, what is recorded, and that its state is its records."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from contextlib import closing

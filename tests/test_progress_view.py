@@ -1,7 +1,5 @@
 """What a person sees while nets are trained: drawn on a console that is a terminal, and on a pseudo-terminal."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import io
@@ -151,15 +149,9 @@ def test_a_search_and_its_front(open_controller: Callable[..., SearchTrials], sc
 
 def test_words_give_way_to_numbers_at_80_columns() -> None:
     known = {
-        "sd": 0.02,
-        "seeds": 2,
-        "retrained_accuracy": 0.5,
-        "retrained_sd": 0.01,
-        "retrained_seeds": 2,
-        "rising": True,
-        "knee": True,
-        "tied_with": [6, 1, 2, 3, 4, 5],
-    }
+        "sd": 0.02, "seeds": 2, "retrained_accuracy": 0.5, "retrained_sd": 0.01, "retrained_seeds": 2,
+        "rising": True, "knee": True, "tied_with": [6, 1, 2, 3, 4, 5],
+    }  # fmt: skip
     rows = [replace(row, **known) for row in leaderboard([Record.from_dict(found) for found in drawn_records(8)]).rows]
     console = terminal(80)
     console.print(nets_table(rows))
@@ -241,7 +233,7 @@ def in_terminal(words: list[str], columns: int, cwd: Path) -> tuple[int, str]:
     return process.returncode, " ".join(shown.split())
 
 
-@WIDTHS
+@pytest.mark.parametrize("width", [20, pytest.param(80, marks=pytest.mark.slow)])
 def test_a_front_in_a_terminal(tmp_path: Path, width: int) -> None:
     made_run(tmp_path / "runs" / "made", drawn_records(8))
     code, text = in_terminal(["front", "made", "--max-macs", "7"], width, tmp_path)
@@ -252,15 +244,11 @@ SMALL = ["--epochs", "1", "--workers", "1"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("words", "width", "ends"),
-    [
-        (["--trial-minutes", "0.00001", "--epochs", "300"], 20, (1, "alternas: run 'run': none of")),
-        (["--scheduler", "mo-asha", "--trials", "4"], 80, (0, "Pareto front of run")),
-        (["--objective", "latency_ms", "--trials", "1"], 20, (0, "Pareto front of run")),
-    ],
-    ids=["all fail", "scheduler", "latency"],
-)
+@pytest.mark.parametrize(("words", "width", "ends"), [
+    (["--trial-minutes", "0.00001", "--epochs", "300"], 20, (1, "alternas: run 'run': none of")),
+    (["--scheduler", "mo-asha", "--trials", "4"], 80, (0, "Pareto front of run")),
+    (["--objective", "latency_ms", "--trials", "1"], 20, (0, "Pareto front of run")),
+], ids=["all fail", "scheduler", "latency"])  # fmt: skip
 def test_searches_in_a_terminal(tmp_path: Path, words: list[str], width: int, ends: tuple[int, str]) -> None:
     search = ["search", "--data", "digits", "--name", "run", "--trials", "2", *SMALL, *words]
     code, text = in_terminal([*search, "--max-hours", "0.0015"], width, tmp_path)

@@ -1,7 +1,5 @@
 """`alternas.search` and what it returns: the command from Python, its runs and nets as objects."""
 
-from __future__ import annotations
-
 import base64
 import html
 import inspect
@@ -83,22 +81,19 @@ def test_values_are_python_s_own_or_as_they_are_typed() -> None:
 
 @pytest.mark.usefixtures("elsewhere")
 @pytest.mark.whole
-@pytest.mark.parametrize(
-    ("options", "fields", "settled"),
-    [
-        ({}, {}, ("evolution", "none", 16, True, 0.4)),
-        ({"trials": 40}, {"trials": 40}, ("evolution", "mo-asha", 40, True, 0.4)),
-        (
-            {"max_train_flops": 10**12},
-            {"run": RunConfig(budget=Budget(train_flops=1e12))},
-            ("evolution-per-cost", "none", UNLIMITED, True, 0.4),
-        ),
-        ({"supernet": "8"}, {"supernet": Supernet(8.0)}, ("evolution", "none", UNLIMITED, False, 0.4)),
-        ({"strategy": "buildup"}, {"strategy": "buildup"}, ("buildup", "none", 16, False, 0.0)),
-        ({"alone": True}, {"inherit": False}, ("evolution", "none", 16, False, 0.0)),
-        ({"data": "cue", "space": "bench"}, {"data": DataConfig("cue"), "space": "bench"}, None),
-    ],
-)
+@pytest.mark.parametrize(("options", "fields", "settled"), [
+    ({}, {}, ("evolution", "none", 16, True, 0.4)),
+    ({"trials": 40}, {"trials": 40}, ("evolution", "mo-asha", 40, True, 0.4)),
+    (
+        {"max_train_flops": 10**12},
+        {"run": RunConfig(budget=Budget(train_flops=1e12))},
+        ("evolution-per-cost", "none", UNLIMITED, True, 0.4),
+    ),
+    ({"supernet": "8"}, {"supernet": Supernet(8.0)}, ("evolution", "none", UNLIMITED, False, 0.4)),
+    ({"strategy": "buildup"}, {"strategy": "buildup"}, ("buildup", "none", 16, False, 0.0)),
+    ({"alone": True}, {"inherit": False}, ("evolution", "none", 16, False, 0.0)),
+    ({"data": "cue", "space": "bench"}, {"data": DataConfig("cue"), "space": "bench"}, None),
+])  # fmt: skip
 def test_a_spec_has_the_defaults_of_the_command(options: Any, fields: Any, settled: tuple[Any, ...] | None) -> None:
     spec = SearchSpec(**fields)
     assert spec == alternas.search_spec(**options)
@@ -106,19 +101,16 @@ def test_a_spec_has_the_defaults_of_the_command(options: Any, fields: Any, settl
         assert (spec.strategy, spec.scheduler, spec.trials, spec.inherit, spec.polish) == settled
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"max_mac": "2M"}, "did you mean 'max_macs'"),
-        ({"json": True}, "unknown value 'json'"),
-        ({"trials": "four"}, "trials must be a whole number, got 'four'"),
-        ({"inherit": "yes"}, "inherit must be true or false, got 'yes'"),
-        ({"data": {}}, "data must be a text, got {}"),
-        ({"max_macs": 1.5}, "max-macs: must be a positive amount .* got 1.5"),
-        ({"rungs": True}, "rungs: must be a text or a list of texts, got True"),
-        ({"start_with": "[1]"}, "start-with: JSON: must hold genotypes"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"max_mac": "2M"}, "did you mean 'max_macs'"),
+    ({"json": True}, "unknown value 'json'"),
+    ({"trials": "four"}, "trials must be a whole number, got 'four'"),
+    ({"inherit": "yes"}, "inherit must be true or false, got 'yes'"),
+    ({"data": {}}, "data must be a text, got {}"),
+    ({"max_macs": 1.5}, "max-macs: must be a positive amount .* got 1.5"),
+    ({"rungs": True}, "rungs: must be a text or a list of texts, got True"),
+    ({"start_with": "[1]"}, "start-with: JSON: must hold genotypes"),
+])  # fmt: skip
 def test_wrong_options(options: dict[str, Any], message: str, fake_pool: Any, capsys: Any) -> None:
     with pytest.raises(alternas.InputError, match=message) as caught:
         alternas.search("resnet", **options)

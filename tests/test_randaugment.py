@@ -1,7 +1,5 @@
 """RandAugment against timm's, which works on Pillow's images one by one: ops, levels, draws."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections import Counter

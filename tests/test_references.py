@@ -1,7 +1,5 @@
 """Nets of timm beside a search (--with): trained, resumed, ranked, exported; what cannot be one is refused at once."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -46,13 +44,10 @@ DEEP = Recipe("deep", 1, 64, "lamb", 3e-3, 0.02, drop_path=0.1, clip_grad=1.0, e
 Open = Callable[..., SearchTrials]
 
 
-@pytest.mark.parametrize(
-    ("name", "params", "gmacs"),
-    [
-        ("resnet18", 11_689_512, 1.81),  # torchvision's page of weights; timm's results
-        ("mobilenetv3_small_100", 2_542_856, 0.056),
-    ],
-)
+@pytest.mark.parametrize(("name", "params", "gmacs"), [
+    ("resnet18", 11_689_512, 1.81),  # torchvision's page of weights; timm's results
+    ("mobilenetv3_small_100", 2_542_856, 0.056),
+])  # fmt: skip
 def test_published_sizes(name: str, params: int, gmacs: float) -> None:
     cost = counted_cost(TimmNet(name), 1000, (224, 224), 3)
     assert cost.params == params
@@ -85,17 +80,14 @@ def test_names_of_nets_in_records() -> None:
 # Bad input.
 
 
-@pytest.mark.parametrize(
-    ("words", "about"),
-    [
-        (("--with", "resnet18"), "must be nets of timm such as timm:resnet18, got 'resnet18'"),
-        (("--with", "timm:"), "must be nets of timm"),
-        (("--with", "timm:resnet18.a1_in1k"), "write timm:resnet18"),
-        (("--with", "timm:resnet18,timm:resnet18"), "timm:resnet18 is listed twice"),
-        (("--with", "timm:resnet81"), "did you mean 'resnet"),
-        (("--with", "timm:vit_tiny_patch16_224"), "vit_tiny_patch16_224 takes no such image"),
-    ],
-)
+@pytest.mark.parametrize(("words", "about"), [
+    (("--with", "resnet18"), "must be nets of timm such as timm:resnet18, got 'resnet18'"),
+    (("--with", "timm:"), "must be nets of timm"),
+    (("--with", "timm:resnet18.a1_in1k"), "write timm:resnet18"),
+    (("--with", "timm:resnet18,timm:resnet18"), "timm:resnet18 is listed twice"),
+    (("--with", "timm:resnet81"), "did you mean 'resnet"),
+    (("--with", "timm:vit_tiny_patch16_224"), "vit_tiny_patch16_224 takes no such image"),
+])  # fmt: skip
 @pytest.mark.usefixtures("elsewhere", "fake_pool")
 def test_what_cannot_be_one_is_refused_before_the_search(alternas: Any, words: tuple[str, ...], about: str) -> None:
     code, _, err = alternas("search", "resnet", "--data", "digits", "--name", "x", *words)
@@ -260,15 +252,12 @@ def test_the_commands_show_it(alternas: Any, run: Path) -> None:
     assert "timm:test_resnet" in {row["label"] for row in json.loads(out)["front"]}
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("show", "mine", str(FIRST_REFERENCE), "--svg", "net.svg"),
-        ("buildup", "--from", f"mine:{FIRST_REFERENCE}", "--data", "digits"),
-        ("cost", f"mine:{FIRST_REFERENCE}"),
-        ("search", "resnet", "--data", "digits", "--start-with", f"mine:{FIRST_REFERENCE}"),
-    ],
-)
+@pytest.mark.parametrize("words", [
+    ("show", "mine", str(FIRST_REFERENCE), "--svg", "net.svg"),
+    ("buildup", "--from", f"mine:{FIRST_REFERENCE}", "--data", "digits"),
+    ("cost", f"mine:{FIRST_REFERENCE}"),
+    ("search", "resnet", "--data", "digits", "--start-with", f"mine:{FIRST_REFERENCE}"),
+])  # fmt: skip
 @pytest.mark.usefixtures("run", "fake_pool")
 def test_what_needs_a_genotype_says_so_in_a_line(alternas: Any, words: tuple[str, ...]) -> None:
     code, _, err = alternas(*words)
@@ -322,7 +311,7 @@ def test_a_rule_fits_the_recipe_and_what_is_frozen_is_asked_for(alternas: Any, f
     (job,) = fake_pool.jobs_of_all
     assert (job.total_steps, job.recipe.augment.mixup) == (500, 0.0)
     assert "pictures are read at 128 px" in out
-    save(build(zoo.get("resnet18", 32), 5, 32, 3), Path("zoo.safetensors"))
+    save(build(zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4), 5, 32, 3), Path("zoo.safetensors"))
     words = ("finetune", "--from", "zoo.safetensors", "--data", "pictures", "--seeds", "1", "--epochs", "1")
     for freeze in FREEZE_POLICIES:
         code, _, err = alternas(*words, "--freeze", freeze)

@@ -1,7 +1,5 @@
 """The report's content, read back from the page: numbers of the run, nothing loaded, nothing users wrote as markup."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """The report in a real browser: Chromium, headless, offline. Slow; skipped where Chromium or its driver is missing."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import time
@@ -18,16 +16,9 @@ webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium: pi
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver")]
 FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--window-size=1300,1400",
-)
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--window-size=1300,1400",
+)  # fmt: skip
 EVIL = "</script><img src=x onerror=alert(1)><b>"
 
 

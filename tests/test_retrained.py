@@ -1,7 +1,5 @@
 """What retraining found, read from records written by hand."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Nets that still rose at the end of their budget: when that is said, where it stands, and what is offered."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re

@@ -1,17 +1,17 @@
 """What stands in a run's folder under the name of one of its files: links, FIFOs and devices are never followed."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from alternas.archs import InputError
+from alternas.archs import InputError, OperationError
 from alternas.archs.files import atomic_write, open_own, read_own
 from alternas.results.analysis_tools.index import write_index
 from alternas.results.analysis_tools.inputs import AnalysisResult
@@ -20,8 +20,15 @@ from alternas.results.report.page import write_report
 from alternas.results.runs.store import Store, locked, read_records, read_settings
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import keep_sample, load
+from alternas.search.engine.worker import Worker
 from alternas.search.experiments.trained_nets import EDITION, cached
+from alternas.search.training import recipes
+from alternas.search.training.job import JobResult, TrainJob
+from alternas.search.trials.search_trials import SearchTrials
+from alternas.spaces import get
 from command_line import within
+from fakes import NETS, FakeExecutor, SilentView, run_loop
+from image_files import noise, write
 from runs import finished_run
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
@@ -202,3 +209,77 @@ def test_reports_samples_and_explanations_are_written_whole() -> None:
     with np.load(folder / "sample.npz") as sample:
         assert sample["x"].shape[1:] == (1, 8, 8)
     assert_untouched()
+
+
+LAST = 7  # job
+
+
+@pytest.mark.parametrize("how", ["moved", "deleted", "replaced"])
+def test_a_search_stops_where_its_folder_is_gone(
+    how: str, open_controller: Callable[..., SearchTrials], tmp_path: Path
+) -> None:
+    controller, ran = open_controller(get("resnet", 8)), list[TrainJob]()
+    away = tmp_path.with_name(f"{tmp_path.name}-away")
+
+    def fate(job: TrainJob) -> JobResult | None:
+        ran.append(job)
+        if len(ran) == LAST:
+            shutil.move(tmp_path, away)
+            if how == "deleted":
+                shutil.rmtree(away)
+            if how == "replaced":
+                shutil.copytree(away, tmp_path)
+        return None
+
+    with pytest.raises(OperationError, match=f"run folder {tmp_path}: was moved, deleted or replaced while in use"):
+        run_loop(controller, FakeExecutor(1, fate), SilentView())
+    assert len(ran) == LAST
+    assert tmp_path.exists() == (how == "replaced"), "nothing is made anew"
+    if how == "moved":
+        shutil.move(away, tmp_path)
+        assert len(read_records(tmp_path)) == len(controller.store.records) > 0
+        again = open_controller(get("resnet", 8))
+        assert run_loop(again, FakeExecutor(), SilentView())
+        assert {r.status for r in read_records(tmp_path)} <= {"ok", "duplicate"}
+
+
+def test_a_worker_makes_no_folder_of_the_old_name(tmp_path: Path) -> None:
+    folder, worker = tmp_path / "gone", Worker(1, "cpu")
+    worker.take(load(DataConfig("digits")))
+    files = str(folder / "checkpoints" / "a.pt"), str(folder / "weights" / "a.safetensors")
+    for stop in (1, 2):  # a checkpoint is left, or the net
+        result: Any = list(worker.run(TrainJob(0, NETS[0], recipes.get("smoke"), 0, stop, 2, *files)))[-1]
+        assert (result.status, "the run's folder is gone" in result.error) == ("error", True)
+    assert not folder.exists()
+
+
+def test_checkpoints_of_nets_that_have_ended_are_deleted_at_the_next_start(
+    open_controller: Callable[..., SearchTrials], tmp_path: Path
+) -> None:
+    assert run_loop(open_controller(get("resnet", 8)), FakeExecutor(), SilentView())
+    key = next(r.key for r in read_records(tmp_path) if r.status == "ok")
+    (tmp_path / "checkpoints").mkdir(exist_ok=True)
+    left, others = (f"{key}.pt", f"{key}-1.pt"), (f"{key}-finetuned.pt", "0123456789ab.pt", "bank-8.pt")
+    for name in (*left, *others):
+        (tmp_path / "checkpoints" / name).touch()
+    assert run_loop(open_controller(get("resnet", 8)), FakeExecutor(), SilentView())
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == sorted(others)
+
+
+@pytest.mark.usefixtures("elsewhere", "fake_pool")
+def test_a_path_in_another_spelling_resumes(alternas: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for i in range(20):
+        write(Path("photos") / "ab"[i % 2] / f"{i}.png", noise(i))
+    Path("link").symlink_to("photos")
+    monkeypatch.setenv("HOME", str(Path.cwd()))
+    assert alternas("search", "resnet", "--data", "digits", "--trials", "1", "--name", "other")[0] == 0
+    search = ("search", "resnet", "--trials", "1", "--name", "mine", "--epochs", "1")
+    assert alternas(*search, "--data", "photos", "--start-with", "other")[0] == 0
+    for spelled in ("photos/", "./photos", str(Path("photos").absolute()), "photos/../photos", "link", "~/photos"):
+        code, _, errors = alternas(*search, "--data", spelled, "--start-with", "runs/other/")
+        assert (code, errors) == (0, ""), spelled
+    assert read_settings(Path("runs/mine"))["data"]["name"] == "~/photos", "where they lay last"
+    shutil.copytree("photos/a", "fewer/a")
+    shutil.copytree("photos/b", "fewer/b", ignore=lambda folder, names: names[:1])
+    code, _, errors = alternas(*search, "--data", "fewer", "--start-with", "other")
+    assert (code, "data is '~/photos' there, 'fewer' here; data_split is" in errors) == (2, True)

@@ -1,7 +1,5 @@
 """Runs whose records and facts hold odd values, drawn from a seed: commands end with 0 or 2, none hangs."""
 
-from __future__ import annotations
-
 import copy
 import io
 import json

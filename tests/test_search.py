@@ -1,7 +1,5 @@
 """The main job with real Ray and real training: search, front, export; kills; other folders."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shutil
@@ -14,9 +12,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-import torch
 from PIL import Image
-from sklearn.datasets import load_digits
 
 from command_line import QUICK, ray_workers, records, run, start, wait_for
 
@@ -61,17 +57,10 @@ def test_the_same_command_again_has_nothing_to_do(folder: Path) -> None:
     assert records(folder, "first") == before
 
 
-@pytest.mark.parametrize(
-    ("words", "hint"),
-    [
-        (["--seed", "3"], "seed"),
-        (["--strategy", "tpe"], "strategy"),
-        (["--max-macs", "1M"], "limits.macs"),
-        (["--objective", "params"], "objective"),
-        (["--trials", "4"], "fewer"),
-        (["--epochs", "3"], "recipe.epochs"),
-    ],
-)
+@pytest.mark.parametrize(("words", "hint"), [
+    (["--seed", "3"], "seed"), (["--strategy", "tpe"], "strategy"), (["--max-macs", "1M"], "limits.macs"),
+    (["--objective", "params"], "objective"), (["--trials", "4"], "fewer"), (["--epochs", "3"], "recipe.epochs"),
+])  # fmt: skip
 def test_other_settings_are_refused(folder: Path, words: list[str], hint: str) -> None:
     before = records(folder, "first")
     code, out, err = run(folder, "search", "--data", "digits", "--trials", "5", "--name", "first", *QUICK, *words)
@@ -88,95 +77,6 @@ def test_front_of_the_run(folder: Path) -> None:
     for a in rows:
         for b in rows:
             assert a is b or not (a["accuracy"] >= b["accuracy"] and a["macs"] < b["macs"])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", ["resnet", "alternet", "hybrid"])
-def test_an_export_works_without_alternas(family: str, tmp_path: Path) -> None:
-    words = ["--data", "digits", "--trials", "4", "--baselines", "0", "--name", "first", *QUICK]
-    assert run(tmp_path, "search", family, *words)[0] == 0
-    trial = next(r["trial"] for r in records(tmp_path, "first") if r["family"] == family and r["status"] == "ok")
-    out = tmp_path / "export"
-    code, said, err = run(tmp_path, "export", "first", "--out", str(out), "--trial", str(trial), "--json")
-    assert code == 0, err
-    facts = json.loads(said)
-    assert facts["max_abs_difference"] < 1e-4
-    assert {path.name for path in out.iterdir()} == {
-        "README.md",
-        "config.json",
-        "genotype.json",
-        "model.py",
-        "weights.safetensors",
-    }
-    x, y = load_digits(return_X_y=True)
-    np.savez(tmp_path / "in.npz", x=x.reshape(-1, 1, 8, 8).astype(np.float32), y=y)
-    check = (
-        "import sys; sys.modules['alternas'] = None; import numpy, torch, model; d = numpy.load(sys.argv[1]);"
-        "net = model.load(); logits = net(model.preprocess(torch.from_numpy(d['x'])));"
-        "print((logits.argmax(1).numpy() == d['y']).mean(), 'timm' in sys.modules)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", check, str(tmp_path / "in.npz")], cwd=out, capture_output=True, text=True, check=True
-    )
-    accuracy, used_timm = done.stdout.split()
-    assert abs(float(accuracy) - facts["accuracy"]) < 0.15
-    assert used_timm == "False", "these three families need torch alone"
-    main = subprocess.run([sys.executable, "model.py"], cwd=out, capture_output=True, text=True, check=True)
-    assert f"{facts['params']:,} parameters" in main.stdout
-    again = run(tmp_path, "export", "first", "--out", str(out))
-    assert again[0] == 2
-    assert "not an empty folder" in again[2]
-
-
-def test_exported_weights_are_those_that_were_scored(folder: Path) -> None:
-    """The validation accuracy in the record, recomputed from the weights and the data."""
-    from safetensors.torch import load_file
-
-    from alternas.archs import Genotype, build
-    from alternas.search.data.dataset import DataConfig
-    from alternas.search.data.load import load
-
-    digits = load(DataConfig("digits"))
-    mean, std = digits.mean[0], digits.std[0]
-    for r in records(folder, "first"):
-        if r["status"] != "ok":
-            continue
-        net = build(Genotype.from_dict(r["genotype"]), 10, 8, 1).eval()
-        net.load_state_dict(load_file(folder / "runs" / "first" / "weights" / f"{r['key']}.safetensors"))
-        with torch.no_grad():
-            logits = net((torch.tensor(digits.val.images).float() - mean) / std)
-        right = (logits.argmax(1).numpy() == digits.val.y_N).sum()
-        accuracy = r["accuracies"].get("0", r["accuracy"])  # the weights are the first seed's
-        assert abs(right - accuracy * len(digits.val)) <= 1
-
-
-@pytest.mark.slow
-def test_damaged_runs_are_one_line(folder: Path, tmp_path: Path) -> None:
-    """Whatever is broken in a run's folder, export and search say so in a line."""
-    good = folder / "runs" / "first"
-    trained = [r for r in records(folder, "first") if r["kind"] == "search" and r["status"] == "ok"]
-    trial, key, params = trained[0]["trial"], trained[0]["key"], trained[0]["cost"]["params"]
-    other = next(r["key"] for r in trained if r["cost"]["params"] != params)  # whose weights do not fit
-    weights = f"weights/{key}.safetensors"
-    facts = json.loads((good / "run.json").read_text(encoding="utf-8"))
-    fewer = facts | {"data": facts["data"] | {"classes": ["a", "b"]}}
-    np.savez(tmp_path / "wrong.npz", x=np.zeros((3, 20, 20, 3)))
-    damages = {
-        weights: [b"junk", (good / weights).read_bytes()[:3000], (good / f"weights/{other}.safetensors").read_bytes()],
-        "sample.npz": [b"junk", (good / "sample.npz").read_bytes()[:500], (tmp_path / "wrong.npz").read_bytes()],
-        "run.json": [b"{", b"{}", json.dumps(fewer).encode()],
-    }
-    bad = tmp_path / "runs" / "bad"
-    for name, contents in damages.items():
-        for content in contents:
-            shutil.rmtree(bad, ignore_errors=True)
-            shutil.copytree(good, bad)
-            (bad / name).write_bytes(content)
-            code, _, err = run(tmp_path, "export", "bad", "--out", "out", "--trial", str(trial))
-            assert (code, len(err.splitlines())) == (2, 1), (name, content[:20], err)
-            assert not (tmp_path / "out").exists()
-    (bad / "run.json").write_text(json.dumps(facts | {"trials": "q"}), encoding="utf-8")
-    assert run(tmp_path, "search", "--data", "digits", "--trials", "5", "--name", "bad", *QUICK)[0] == 2
 
 
 def test_a_run_that_was_moved_goes_on_there(folder: Path, tmp_path: Path) -> None:
@@ -238,37 +138,6 @@ def test_ctrl_c_leaves_a_run_that_resumes(
     trained = [r for r in records(tmp_path, "stopped") if r["status"] != "duplicate"]
     assert {r["status"] for r in trained} == {"ok"}
     assert sum(r["kind"] == "search" for r in trained) == 3
-
-
-@pytest.mark.slow
-def test_a_users_own_images(tmp_path: Path) -> None:
-    """Colour, oblong, float images in an .npz file, on the space that takes them, with a tight limit and MO-ASHA."""
-    chance = np.random.default_rng(0)
-    y = chance.integers(0, 3, 120)
-    x = chance.normal(size=(120, 10, 14, 3)) + 2 * (y == 1)[:, None, None, None] - (y == 2)[:, None, None, None]
-    np.savez(tmp_path / "mine.npz", x=x, y=np.array([10, 20, 30])[y])
-    words = [
-        "search",
-        "resnet",
-        "--data",
-        "mine.npz",
-        "--max-macs",
-        "900k",
-        "--scheduler",
-        "mo-asha",
-        "--trials",
-        "5",
-        *QUICK,
-    ]
-    code, out, err = run(tmp_path, *words, "--objective", "params", "--json")
-    assert code == 0, err
-    assert json.loads(out)
-    found = records(tmp_path, "resnet-mine")
-    assert {r["status"] for r in found if r["kind"] == "search"} <= {"ok", "pruned", "infeasible", "duplicate"}
-    assert sum(r["status"] in ("ok", "pruned") for r in found if r["kind"] == "search") == 5
-    assert all(r["cost"]["macs"] <= 900_000 for r in found if r["status"] == "pruned")
-    assert run(tmp_path, "export", "resnet-mine", "--out", "net")[0] == 0
-    assert json.loads((tmp_path / "net" / "config.json").read_text(encoding="utf-8"))["classes"] == ["10", "20", "30"]
 
 
 @pytest.mark.slow

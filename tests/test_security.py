@@ -1,7 +1,5 @@
 """What others wrote into a run's folder is read and never run: no code imported, no pickle loaded, no name followed."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import socket

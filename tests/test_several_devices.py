@@ -1,7 +1,5 @@
 """Several devices train one net: the gradients and the curve of one, whichever of them fails or dies meanwhile."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import socket
@@ -160,15 +158,11 @@ def shared(job: TrainJob, data: DataSet) -> list[JobResult]:
     return in_two(folder, lambda member: result_of(replace(job, member=member), data))
 
 
-@pytest.mark.parametrize(
-    ("net", "recipe"),
-    [
-        (GROUPED, replace(PLAIN, augment=RICH)),
-        (GROUPED, replace(PLAIN, grad_accum_steps=2, sam_rho=0.05, clip_grad=1.0)),
-        (VIT, replace(PLAIN, refit=False)),  # its features hardly differ yet: rounding decides on the closed form
-    ],
-    ids=["ResNet, mixed", "ResNet, SAM in two passes", "ViT"],
-)
+@pytest.mark.parametrize(("net", "recipe"), [
+    (GROUPED, replace(PLAIN, augment=RICH)),
+    (GROUPED, replace(PLAIN, grad_accum_steps=2, sam_rho=0.05, clip_grad=1.0)),
+    (VIT, replace(PLAIN, refit=False)),  # its features hardly differ yet: rounding decides on the closed form
+], ids=["ResNet, mixed", "ResNet, SAM in two passes", "ViT"])  # fmt: skip
 def test_two_processes_give_the_curve_of_one(net: Any, recipe: Recipe, tmp_path: Path, data: DataSet) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     alone = result_of(job_of(one, recipe, net), data)

@@ -1,7 +1,5 @@
 """Small files that ask for much memory or time: counts, headers and sizes are looked at before anything is laid out."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

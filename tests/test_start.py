@@ -1,7 +1,5 @@
 """The first nets of a search: each kind of block, cheap ones, the same again when a search is resumed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Training that starts from weights: the head, what stands still, what learns slowly, what is recorded."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

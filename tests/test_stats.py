@@ -1,7 +1,5 @@
 """Means, intervals and paired differences against scipy, numpy and simulation."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -119,16 +117,13 @@ def test_no_pooled_noise_without_repetitions() -> None:
     assert pooled_sd([[1.0, 1.0]]) == 0
 
 
-@pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        ([0.9082, 0.9123, 0.9164], "0.9123 ± 0.0041 (3)"),
-        ([0.9123], "0.9123 (1)"),
-        ([-0.001, 0.00098], "0.0000 ± 0.0014 (2)"),  # no minus zero
-        ([0.0, 0.0], "0.0000 ± 0.0000 (2)"),
-        ([1.5e15, 1.5e15], "1.5e+15 ± 0 (2)"),
-        ([2e-6], "2e-06 (1)"),
-    ],
-)
+@pytest.mark.parametrize(("values", "said"), [
+    ([0.9082, 0.9123, 0.9164], "0.9123 ± 0.0041 (3)"),
+    ([0.9123], "0.9123 (1)"),
+    ([-0.001, 0.00098], "0.0000 ± 0.0014 (2)"),  # no minus zero
+    ([0.0, 0.0], "0.0000 ± 0.0000 (2)"),
+    ([1.5e15, 1.5e15], "1.5e+15 ± 0 (2)"),
+    ([2e-6], "2e-06 (1)"),
+])  # fmt: skip
 def test_text(values: list[float], said: str) -> None:
     assert mean_ci_text(mean_ci(values)) == said

@@ -1,7 +1,5 @@
 """Retraining, transfer, build-up and studies with real training, as a user types them; what is killed is on Ray."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Retrain, finetune, buildup, few-shot and study refuse bad input in one line and write nothing."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from pathlib import Path
@@ -46,22 +44,19 @@ COMMANDS = {"finetune": ("--data", "digits"), "buildup": ("--data", "digits"), "
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (["cut.safetensors"], "is no safetensors file, or not all of one"),
-        (["missing.safetensors", "--arch", "net.json", "--from-size", "8"], "tensors are missing, first 'head.bias'"),
-        (["bare.safetensors"], "name its architecture with --arch"),
-        (["bare.safetensors", "--arch", "net.json"], "--from-size"),
-        (["bare.safetensors", "--arch", "resnet18", "--from-size", "8"], "tensors are missing"),
-        (["pickle.pt"], "the pickle is no file of torch.save"),
-        (["zip.pt"], "the pickle is no file of torch.save"),
-        (["nowhere.safetensors"], "no such file"),
-        (["nowhere"], "is none of timm:NAME"),
-        (["timm:resnet81"], "did you mean"),
-        (["good.safetensors", "--from-size", "x"], "image size"),
-    ],
-)
+@pytest.mark.parametrize(("given", "said"), [
+    (["cut.safetensors"], "is no safetensors file, or not all of one"),
+    (["missing.safetensors", "--arch", "net.json", "--from-size", "8"], "tensors are missing, first 'head.bias'"),
+    (["bare.safetensors"], "name its architecture with --arch"),
+    (["bare.safetensors", "--arch", "net.json"], "--from-size"),
+    (["bare.safetensors", "--arch", "resnet18", "--from-size", "8"], "tensors are missing"),
+    (["pickle.pt"], "the pickle is no file of torch.save"),
+    (["zip.pt"], "the pickle is no file of torch.save"),
+    (["nowhere.safetensors"], "no such file"),
+    (["nowhere"], "is none of timm:NAME"),
+    (["timm:resnet81"], "did you mean"),
+    (["good.safetensors", "--from-size", "x"], "image size"),
+])  # fmt: skip
 def test_bad_weights(alternas: Any, files: Path, command: str, given: list[str], said: str) -> None:
     code, _, err = alternas(command, "--from", *given, *COMMANDS[command])
     assert (code, err.count("\n")) == (2, 1), err
@@ -69,36 +64,33 @@ def test_bad_weights(alternas: Any, files: Path, command: str, given: list[str],
     assert not Path("runs").exists()
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["finetune", "--freeze", "large"], "freeze: unknown value 'large'"),
-        (["finetune", "--seeds", "0"], "seeds: must be 1 or more"),
-        (["finetune", "--recipe", "smokey"], "did you mean 'smoke'"),
-        (["finetune", "--image-size", "16"], "digits"),
-        (["finetune", "--name", "../x"], "run name"),
-        (["buildup", "--seeds", "0"], "repeats: must be from 1"),
-        (["search", "swaps", "--data", "digits"], "space swaps: is of the ResNet of --from, got none"),
-        (["few-shot", "--shots", "0"], "shots: must be 1 or more"),
-        (["few-shot", "--shots", "5000"], "5000"),
-        (["few-shot", "--ways", "11"], "11"),
-        (["few-shot", "--episodes", "0"], "episodes: must be"),
-        (["retrain", "nowhere"], "no run 'nowhere'"),
-        (["retrain", "mine", "--top", "0"], "top: must be 1 or more"),
-        (["retrain", "mine", "--seeds", "-1"], "seeds: must be 1 or more"),
-        (["retrain", "mine", "--seeds", "100000000"], "seeds: must be at most"),
-        (["retrain", "mine", "--trials", "99"], "no trial 99"),
-        (["retrain", "mine", "--trials", "1", "--max-macs", "1M"], "give one of the two"),
-        (["retrain", "mine", "--max-macs", "7"], "no net is within the limits (at most 7 MACs): 2 nets left out"),
-        (["retrain", "mine", "--max-macs", "little"], "max-macs: must be a positive amount"),
-        (["retrain", "mine"], "is no search, so it has no recipe"),
-        (["retrain", "mine", "--recipe", "smoke"], "is not what run mine was trained on any more"),
-        (["study", "data-sizes"], "did you mean 'data-size'"),
-        (["study", "data-size", "--seeds", "0"], "seeds: must be"),
-        (["study", "data-size", "--data", "digit"], "digit"),
-        (["study", "data-size", "--data", "digits", "--name", "a/b"], "run name"),
-    ],
-)
+@pytest.mark.parametrize(("words", "said"), [
+    (["finetune", "--freeze", "large"], "freeze: unknown value 'large'"),
+    (["finetune", "--seeds", "0"], "seeds: must be 1 or more"),
+    (["finetune", "--recipe", "smokey"], "did you mean 'smoke'"),
+    (["finetune", "--image-size", "16"], "digits"),
+    (["finetune", "--name", "../x"], "run name"),
+    (["buildup", "--seeds", "0"], "repeats: must be from 1"),
+    (["search", "swaps", "--data", "digits"], "space swaps: is of the ResNet of --from, got none"),
+    (["few-shot", "--shots", "0"], "shots: must be 1 or more"),
+    (["few-shot", "--shots", "5000"], "5000"),
+    (["few-shot", "--ways", "11"], "11"),
+    (["few-shot", "--episodes", "0"], "episodes: must be"),
+    (["retrain", "nowhere"], "no run 'nowhere'"),
+    (["retrain", "mine", "--top", "0"], "top: must be 1 or more"),
+    (["retrain", "mine", "--seeds", "-1"], "seeds: must be 1 or more"),
+    (["retrain", "mine", "--seeds", "100000000"], "seeds: must be at most"),
+    (["retrain", "mine", "--trials", "99"], "no trial 99"),
+    (["retrain", "mine", "--trials", "1", "--max-macs", "1M"], "give one of the two"),
+    (["retrain", "mine", "--max-macs", "7"], "no net is within the limits (at most 7 MACs): 2 nets left out"),
+    (["retrain", "mine", "--max-macs", "little"], "max-macs: must be a positive amount"),
+    (["retrain", "mine"], "is no search, so it has no recipe"),
+    (["retrain", "mine", "--recipe", "smoke"], "is not what run mine was trained on any more"),
+    (["study", "data-sizes"], "did you mean 'data-size'"),
+    (["study", "data-size", "--seeds", "0"], "seeds: must be"),
+    (["study", "data-size", "--data", "digit"], "digit"),
+    (["study", "data-size", "--data", "digits", "--name", "a/b"], "run name"),
+])  # fmt: skip
 def test_bad_settings(alternas: Any, files: Path, words: list[str], said: str) -> None:
     finished_run()
     start = ("--from", "good.safetensors", *COMMANDS[words[0]]) if words[0] in COMMANDS else ()

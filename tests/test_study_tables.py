@@ -1,7 +1,5 @@
 """Rows, tables, CSV and plots of made-up studies."""
 
-from __future__ import annotations
-
 import csv
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass, field
@@ -112,13 +110,10 @@ def test_what_is_missing_is_none() -> None:
     assert second["accuracy"]["n"] == 2
 
 
-def test_a_seed_twice_is_refused() -> None:
+def test_what_rows_cannot_be_made_of() -> None:
     with pytest.raises(InputError, match=r"seed 1 is there 2 times at net vit, fraction 3 %"):
         study_rows([Fake({"net": "vit", "fraction": 0.03}, 1, 0.5)] * 2, ["accuracy"])
-
-
-def test_a_factor_may_not_hide_a_column() -> None:
-    with pytest.raises(InputError, match="'seconds'"):
+    with pytest.raises(InputError, match="'seconds'"):  # a factor may not hide a column
         study_rows([Fake({"seconds": 3}, 0, 0.5)], ["accuracy"])
 
 

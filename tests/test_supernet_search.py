@@ -1,7 +1,5 @@
 """A search on shared weights: its phases, its compute, and what happens when workers and drivers are lost."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Callable, Iterator
@@ -340,7 +338,7 @@ def test_a_lost_worker_is_tried_again(open_supernet: Open, tmp_path: Path) -> No
 
 
 def test_a_front_says_how_far_shared_weights_can_be_trusted(open_supernet: Open, tmp_path: Path) -> None:
-    run(open_supernet(trainings=64))
+    run(open_supernet(trainings=48))
     records = read_records(tmp_path)
     alone = {r.key: r.accuracy for r in records if r.weights == "alone"}
     pairs = [r for r in records if r.weights == "shared" and r.key in alone and r.status == "ok"]
@@ -374,20 +372,17 @@ class Apart:
 '''
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--supernet", "0.5"), "supernet: must be from 1 to"),
-        (("--supernet", "nan"), "supernet: must be from 1 to"),
-        (("--supernet", "8", "--alone"), "alone: the nets of a supernet share weights"),
-        (("--supernet", "8", "--repeats", "2"), "repeats: the nets of a supernet are not trained one by one"),
-        (("--supernet", "8", "--scheduler", "asha"), "scheduler: the nets of a supernet do not stop early"),
-        (("--supernet", "8", "--polish", "1"), "polish: must be a share of the compute"),
-        (("--supernet", "8", "--compile"), "compile: the nets of a supernet change with every step"),
-        (("./apart.py", "--supernet", "8"), "supernet: the nets of space 'apart.py' share no weights: no two nets"),
-        (("--supernet", "nobody"), "no run 'nobody' in runs/ here"),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), [
+    (("--supernet", "0.5"), "supernet: must be from 1 to"),
+    (("--supernet", "nan"), "supernet: must be from 1 to"),
+    (("--supernet", "8", "--alone"), "alone: the nets of a supernet share weights"),
+    (("--supernet", "8", "--repeats", "2"), "repeats: the nets of a supernet are not trained one by one"),
+    (("--supernet", "8", "--scheduler", "asha"), "scheduler: the nets of a supernet do not stop early"),
+    (("--supernet", "8", "--polish", "1"), "polish: must be a share of the compute"),
+    (("--supernet", "8", "--compile"), "compile: the nets of a supernet change with every step"),
+    (("./apart.py", "--supernet", "8"), "supernet: the nets of space 'apart.py' share no weights: no two nets"),
+    (("--supernet", "nobody"), "no run 'nobody' in runs/ here"),
+])  # fmt: skip
 def test_wrong_input_is_one_line(
     words: tuple[str, ...], message: str, alternas: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

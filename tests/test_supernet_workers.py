@@ -1,7 +1,5 @@
 """Several workers train one bank: the bank of one worker, whichever worker dies meanwhile."""
 
-from __future__ import annotations
-
 import functools
 import pickle
 import subprocess
@@ -18,6 +16,7 @@ from alternas.archs import Genotype
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from alternas.search.engine.worker_group import WorkerGroup
+from alternas.search.supernet import draws
 from alternas.search.supernet.bank import load_bank
 from alternas.search.supernet.draws import NETS_A_STEP, NetSampler
 from alternas.search.supernet.trainer import train_bank
@@ -78,7 +77,11 @@ def macs(net: Genotype) -> float:
 
 @functools.cache
 def sampler() -> NetSampler:
-    return NetSampler(get("all", 8), macs, lambda net: 0.0, 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(draws, "POOL_DRAWS", 200)
+        nets = NetSampler(get("all", 8), macs, lambda net: 0.0, 0)
+        assert nets.pool
+        return nets
 
 
 def job_of(folder: Path, start: int, stop: int, recipe: Recipe = RANDOM) -> SupernetJob:
@@ -116,14 +119,11 @@ def apart(one: Path, other: Path) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("recipe", "begin"),
-    [
-        pytest.param(RANDOM, 0, id="dropout"),
-        pytest.param(UPHILL, 0, id="SAM", marks=pytest.mark.slow),
-        pytest.param(IN_PASSES, 3, id="SAM in two passes", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("recipe", "begin"), [
+    pytest.param(RANDOM, 0, id="dropout"),
+    pytest.param(UPHILL, 0, id="SAM", marks=pytest.mark.slow),
+    pytest.param(IN_PASSES, 3, id="SAM in two passes", marks=pytest.mark.slow),
+])  # fmt: skip
 def test_two_workers_train_the_bank_of_one(recipe: Recipe, begin: int, tmp_path: Path, loader: DeviceLoader) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     expected = alone(job_of(one, 0, 8, recipe), loader)
@@ -146,6 +146,7 @@ def test_a_segment_that_was_trained_before_its_worker_was_lost_is_told_again(
     assert again.curve[-1].step == 4
 
 
+@pytest.mark.slow
 def test_dropout_is_a_function_of_seed_step_and_net(tmp_path: Path, loader: DeviceLoader) -> None:
     plain, thinned = tmp_path / "plain", tmp_path / "thinned"
     alone(job_of(plain, 0, 8, replace(RANDOM, dropout=0.0, drop_path=0.0)), loader)

@@ -1,7 +1,5 @@
 """Tables of others: read, checked, searched by the real strategies; the command."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

@@ -1,7 +1,5 @@
 """Event files, read back with tensorboardX's messages."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Nothing that a record, a class, a file or an error says is obeyed by a terminal, or forges a line of ours."""
 
-from __future__ import annotations
-
 import ast
 import io
 import json

@@ -1,7 +1,5 @@
 """Experiment trackers: what one is told, what a later session sends, and what MLflow and W&B themselves hold then."""
 
-from __future__ import annotations
-
 import json
 import struct
 import time

@@ -1,7 +1,5 @@
 """The recipe as genes: which values it may take, what every strategy makes of them, what records and fronts say."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter
@@ -74,47 +72,41 @@ def test_usual_values_are_around_the_recipes_own() -> None:
     assert own_genes(SMOKE, TUNE) == {"recipe.lr": 6e-3, "recipe.drop_path": 0.0}
 
 
-@pytest.mark.parametrize(
-    ("name", "given", "values"),
-    [
-        ("lr", [1e-4, 1e-1, "log"], [1e-4, 10**-3.5, 1e-3, 10**-2.5, 6e-3, 1e-2, 10**-1.5, 1e-1]),
-        ("lr", [1e-3, 7e-3], [1e-3, 2e-3, 3e-3, 4e-3, 5e-3, 6e-3, 7e-3]),
-        ("lr", [1e-3, 2e-3, 8e-3], [1e-3, 2e-3, 6e-3, 8e-3]),
-        ("augment.pad", [0, 2], [0, 1, 2]),
-        ("optimizer", ["sgd", "lion"], ["adamw", "sgd", "lion"]),
-        ("augment", ["none"], ["none", "own"]),
-        ("augment", ["smoke", "fast"], ["own", "fast"]),  # smoke's is its own
-    ],
-)
+@pytest.mark.parametrize(("name", "given", "values"), [
+    ("lr", [1e-4, 1e-1, "log"], [1e-4, 10**-3.5, 1e-3, 10**-2.5, 6e-3, 1e-2, 10**-1.5, 1e-1]),
+    ("lr", [1e-3, 7e-3], [1e-3, 2e-3, 3e-3, 4e-3, 5e-3, 6e-3, 7e-3]),
+    ("lr", [1e-3, 2e-3, 8e-3], [1e-3, 2e-3, 6e-3, 8e-3]),
+    ("augment.pad", [0, 2], [0, 1, 2]),
+    ("optimizer", ["sgd", "lion"], ["adamw", "sgd", "lion"]),
+    ("augment", ["none"], ["none", "own"]),
+    ("augment", ["smoke", "fast"], ["own", "fast"]),  # smoke's is its own
+])  # fmt: skip
 def test_ranges_of_a_recipes_file(name: str, given: list[Any], values: list[Any]) -> None:
     options = tuned_genes(SMOKE, (), {name: given})[f"recipe.{name}"]
     numbers = isinstance(values[0], int | float)
     assert list(options) == (pytest.approx(values, rel=1e-3) if numbers else values), "the recipe's own among them"
 
 
-@pytest.mark.parametrize(
-    ("names", "ranges", "message"),
-    [
-        (("lrr",), {}, "tune: field: unknown value 'lrr' (did you mean 'lr'?)"),
-        (("lr",), {"decay": [0, 1]}, "tune: field: unknown value 'decay'"),
-        (("epochs",), {}, "tune: epochs cannot be: trials are compared after equal steps"),
-        (("ema_decay",), {}, "tune: ema_decay has no usual range; give it one"),
-        (("avg_pool_lr",), {}, "tune: avg_pool_lr has no usual range where it is 0 in the recipe"),
-        (("optimizer",), {}, "tune: optimizer has no usual values; list them"),
-        (("augment", "augment.pad"), {"augment.pad": [0, 2]}, "tune: augment is a choice of whole augmentations"),
-        ((), {"lr": [1e-2, 1e-4]}, "tune: lr: the range must rise, got [0.01, 0.0001]"),
-        ((), {"lr": [0, 1e-2, "log"]}, "tune: lr: the range must rise from a number above 0"),
-        ((), {"lr": []}, 'tune: lr: must be [low, high], [low, high, "log"] or a list of numbers, got []'),
-        ((), {"lr": "log"}, "tune: lr: must be [low, high]"),
-        ((), {"lr": [True, math.inf]}, "tune: lr: must be [low, high]"),
-        ((), {"lr": [0, 1e-2]}, "recipe: lr must be a number above 0"),
-        ((), {"drop_path": [0, 1]}, "recipe: drop_path must be a number from 0 to 0.99"),
-        ((), {"warmup": [0, 0.6], "cooldown": [0, 0.6]}, "recipe: warmup + cooldown is more than there is"),
-        ((), {"optimizer": ["adamx"]}, "tune: optimizer: unknown value 'adamx'"),
-        ((), {"optimizer": ["adamw"]}, "tune: optimizer: must have two values or more, got ['adamw']"),
-        ((), {"augment": "none"}, "tune: augment: must be a list of names"),
-    ],
-)
+@pytest.mark.parametrize(("names", "ranges", "message"), [
+    (("lrr",), {}, "tune: field: unknown value 'lrr' (did you mean 'lr'?)"),
+    (("lr",), {"decay": [0, 1]}, "tune: field: unknown value 'decay'"),
+    (("epochs",), {}, "tune: epochs cannot be: trials are compared after equal steps"),
+    (("ema_decay",), {}, "tune: ema_decay has no usual range; give it one"),
+    (("avg_pool_lr",), {}, "tune: avg_pool_lr has no usual range where it is 0 in the recipe"),
+    (("optimizer",), {}, "tune: optimizer has no usual values; list them"),
+    (("augment", "augment.pad"), {"augment.pad": [0, 2]}, "tune: augment is a choice of whole augmentations"),
+    ((), {"lr": [1e-2, 1e-4]}, "tune: lr: the range must rise, got [0.01, 0.0001]"),
+    ((), {"lr": [0, 1e-2, "log"]}, "tune: lr: the range must rise from a number above 0"),
+    ((), {"lr": []}, 'tune: lr: must be [low, high], [low, high, "log"] or a list of numbers, got []'),
+    ((), {"lr": "log"}, "tune: lr: must be [low, high]"),
+    ((), {"lr": [True, math.inf]}, "tune: lr: must be [low, high]"),
+    ((), {"lr": [0, 1e-2]}, "recipe: lr must be a number above 0"),
+    ((), {"drop_path": [0, 1]}, "recipe: drop_path must be a number from 0 to 0.99"),
+    ((), {"warmup": [0, 0.6], "cooldown": [0, 0.6]}, "recipe: warmup + cooldown is more than there is"),
+    ((), {"optimizer": ["adamx"]}, "tune: optimizer: unknown value 'adamx'"),
+    ((), {"optimizer": ["adamw"]}, "tune: optimizer: must have two values or more, got ['adamw']"),
+    ((), {"augment": "none"}, "tune: augment: must be a list of names"),
+])  # fmt: skip
 def test_wrong_fields_and_ranges_are_one_line(names: tuple[str, ...], ranges: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as caught:
         tuned_genes(SMOKE, names, ranges)
@@ -249,16 +241,13 @@ def test_a_search_its_resumption_and_its_retraining(alternas: Any, fake_pool: ty
 
 
 @pytest.mark.usefixtures("elsewhere", "fake_pool")
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--tune", "lrr"), "tune: field: unknown value 'lrr' (did you mean 'lr'?)"),
-        (("--tune", "lr", "--supernet", "10"), "tune: nets of a supernet share one recipe; leave it out\n"),
-        (("--tune", "lr", "--strategy", "buildup"), "tune: a build-up changes attention alone; leave it out\n"),
-        (("--tune", ","), "names: must be separated by commas"),
-        (("--recipe", "wrong.json"), "recipe: wrong.json: tune must be an object, got ['lr']\n"),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), [
+    (("--tune", "lrr"), "tune: field: unknown value 'lrr' (did you mean 'lr'?)"),
+    (("--tune", "lr", "--supernet", "10"), "tune: nets of a supernet share one recipe; leave it out\n"),
+    (("--tune", "lr", "--strategy", "buildup"), "tune: a build-up changes attention alone; leave it out\n"),
+    (("--tune", ","), "names: must be separated by commas"),
+    (("--recipe", "wrong.json"), "recipe: wrong.json: tune must be an object, got ['lr']\n"),
+])  # fmt: skip
 def test_what_cannot_be_is_one_line(alternas: Any, words: tuple[str, ...], message: str) -> None:
     Path("wrong.json").write_text(json.dumps(SMOKE.to_dict() | {"tune": ["lr"]}), encoding="utf-8")
     code, _, error = alternas("search", "resnet", "--data", "digits", *words)

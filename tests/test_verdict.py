@@ -1,7 +1,5 @@
 """The verdict on a front in words, on hand-made nets whose noise, ties, gains and knee are worked out by hand."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

@@ -1,7 +1,5 @@
 """Weights files that say what they are of, every way that they can be wrong, and what a person calls them."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json
@@ -293,18 +291,15 @@ def timm_file(model: nn.Module, path: str = "theirs.safetensors") -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("resnet18", {}),
-        ("resnet18", {"num_classes": 7, "in_chans": 1}),
-        ("vit_tiny_patch16_224", {}),
-        ("vit_tiny_r_s16_p8_224", {"num_classes": 3}),
-        ("mobilenetv3_small_100", {"num_classes": 7, "in_chans": 1}),
-        ("efficientvit_b0", {"num_classes": 7, "in_chans": 1}),
-        ("vit_tiny_patch16_224", {"num_classes": 7, "in_chans": 1, "img_size": (32, 48)}),
-    ],
-)
+@pytest.mark.parametrize(("name", "options"), [
+    ("resnet18", {}),
+    ("resnet18", {"num_classes": 7, "in_chans": 1}),
+    ("vit_tiny_patch16_224", {}),
+    ("vit_tiny_r_s16_p8_224", {"num_classes": 3}),
+    ("mobilenetv3_small_100", {"num_classes": 7, "in_chans": 1}),
+    ("efficientvit_b0", {"num_classes": 7, "in_chans": 1}),
+    ("vit_tiny_patch16_224", {"num_classes": 7, "in_chans": 1, "img_size": (32, 48)}),
+])  # fmt: skip
 def test_timms_state_dict_gives_timms_outputs(name: str, options: dict[str, Any]) -> None:
     model, size = random_timm(name, **options), options.get("img_size")
     found = find_weights(timm_file(model), f"timm:{name}", size)
@@ -361,18 +356,18 @@ def in_cache(monkeypatch: pytest.MonkeyPatch) -> Callable[[nn.Module, str], None
 
 
 def test_timms_weights_by_name(in_cache: Callable[[nn.Module, str], None]) -> None:
-    model: Any = random_timm("resnet18")
-    in_cache(model, "resnet18.a1_in1k")
-    found = find_weights("timm:resnet18")
+    model: Any = random_timm("mobilenetv3_small_100")
+    in_cache(model, "mobilenetv3_small_100.lamb_in1k")
+    found = find_weights("timm:mobilenetv3_small_100")
     x = torch.randn(1, 3, 64, 64)
     assert (found.network.eval()(x) - model(x)).abs().max() < 1e-4
     digest = found.lineage["sha256"]
-    assert found.lineage == {"weights": "timm's resnet18.a1_in1k", "sha256": digest, "steps": None}
+    assert found.lineage == {"weights": "timm's mobilenetv3_small_100.lamb_in1k", "sha256": digest, "steps": None}
     assert found.mean == pytest.approx((123.675, 116.28, 103.53))
     with torch.no_grad():
-        model.fc.bias.add_(1.0)
-    in_cache(model, "resnet18.a1_in1k")
-    assert find_weights("timm:resnet18").lineage["sha256"] != digest
+        model.classifier.bias.add_(1.0)
+    in_cache(model, "mobilenetv3_small_100.lamb_in1k")
+    assert find_weights("timm:mobilenetv3_small_100").lineage["sha256"] != digest
 
 
 @pytest.mark.parametrize("error", [LocalEntryNotFoundError("no\nnetwork"), OSError(), ConnectionError("bad hash")])
@@ -382,8 +377,8 @@ def test_a_failed_download_says_what_to_do(error: Exception, monkeypatch: pytest
 
     monkeypatch.setattr("huggingface_hub.hf_hub_download", fail)
     monkeypatch.setattr(hub, "_is_reachable", lambda address, minute: True)
-    with pytest.raises(OperationError, match=r"--from FILE --arch timm:resnet18\.a1_in1k") as caught:
-        find_weights("timm:resnet18")
+    with pytest.raises(OperationError, match=r"--from FILE --arch timm:mobilenetv3_small_100\.lamb_in1k") as caught:
+        find_weights("timm:mobilenetv3_small_100")
     assert len(str(caught.value).splitlines()) == 1
 
 
@@ -393,14 +388,14 @@ def test_a_hub_that_does_not_answer_is_asked_nothing(reachable: bool, monkeypatc
 
     def download(repository: str, name: str, revision: str | None) -> str:
         seen.append(constants.HF_HUB_OFFLINE)
-        return timm_file(random_timm("resnet18"))
+        return timm_file(random_timm("mobilenetv3_small_100"))
 
     seen = list[bool]()
     monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", "cache")
     monkeypatch.setattr(hub, "_is_reachable", lambda address, minute: reachable)
-    find_weights("timm:resnet18")
+    find_weights("timm:mobilenetv3_small_100")
     assert (seen, constants.HF_HUB_OFFLINE) == ([not reachable], False)
 
 

@@ -1,7 +1,5 @@
 """Weights of timm's nets as people have them: pickles, prefixes, other names, broken files, a silent hub."""
 
-from __future__ import annotations
-
 import argparse
 import io
 import os

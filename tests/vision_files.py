@@ -4,8 +4,6 @@ There is one for each attribute in which sets of torchvision's hold pictures, la
 hold theirs in the same.
 """
 
-from __future__ import annotations
-
 import pickle
 import struct
 from collections.abc import Callable, Iterable, Mapping

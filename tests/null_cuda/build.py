@@ -1,7 +1,5 @@
 """Compiles the null device: a library that the loader puts before CUDA's own."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
@@ -37,17 +35,8 @@ def build(folder: Path) -> Path:
     version = f"-DCUDART_VERSION_OF_TORCH={int(major) * 1000 + int(minor) * 10}"
     include = [f"-I{folder}" for folder in _headers()]
     command = [
-        "cc",
-        "-O1",
-        "-shared",
-        "-fPIC",
-        "-w",
-        f"-Wl,-soname,{library.name}",
-        version,
-        *include,
-        "-o",
-        str(library),
-    ]
+        "cc", "-O1", "-shared", "-fPIC", "-w", f"-Wl,-soname,{library.name}", version, *include, "-o", str(library),
+    ]  # fmt: skip
     subprocess.run([*command, str(HERE / "device.c"), str(rest)], check=True)
     return library
 

@@ -1,7 +1,5 @@
 """Starts the server of the null device, and asks it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -28,11 +26,9 @@ def null_device(library: Path) -> Iterator[OnNullDevice]:
 
     def call(function: Callable[..., Any], *arguments: Any, **settings: str) -> Any:
         request = {
-            "file": function.__code__.co_filename,
-            "function": function.__name__,
-            "arguments": arguments,
+            "file": function.__code__.co_filename, "function": function.__name__, "arguments": arguments,
             "environment": settings,
-        }
+        }  # fmt: skip
         print(json.dumps(request), file=requests, flush=True)
         answer = json.loads(answers.readline())
         assert "value" in answer, answer["error"]

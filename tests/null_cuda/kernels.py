@@ -1,7 +1,5 @@
 """Python side of the null device: cuDNN's operators, which compute nothing either, and the counts."""
 
-from __future__ import annotations
-
 import ctypes
 from typing import Any
 

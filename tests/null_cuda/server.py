@@ -7,8 +7,6 @@ environment is to have, the settings of the null device among it. The answer is 
 that the function returned, or its traceback.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import json
@@ -22,7 +20,8 @@ from typing import Any
 TESTS = Path(__file__).parent.parent
 PRELOADED = (  # none that asks for cards as it is imported, as torch.utils.benchmark does: a fork could not use them
     *("pytest", "timm.optim", "alternas.search.training.loop", "alternas.search.supernet.trainer"),
-    *("alternas.search.engine.doctor_gpu_checks", "alternas.results.analysis_tools.inputs"),
+    *("alternas.search.engine.doctor_gpu_checks", "alternas.search.engine.worker"),
+    *("alternas.results.analysis.registry", "alternas.results.analysis_tools.inputs"),
 )
 
 

@@ -1,7 +1,5 @@
 """Trainings on the null device: nets, a job, and what steps of a training ask of the device."""
 
-from __future__ import annotations
-
 import dataclasses
 import tempfile
 from typing import Any
