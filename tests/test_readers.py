@@ -369,7 +369,7 @@ REFUSED: list[tuple[Maker, str]] = [
 @pytest.mark.parametrize(("make", "words"), REFUSED, ids=[words for _, words in REFUSED])
 def test_bad_sets_are_named(tmp_path: Path, make: Maker, words: str) -> None:
     name = make(tmp_path / "set")
-    refused(lambda: read(name, tmp_path), str(tmp_path / "set"), words)
+    refused(lambda: read(name, tmp_path), str(tmp_path / "set")[:60], words)  # a long path is cut
 
 
 @pytest.mark.parametrize(("name", "package"), [("pcam", "h5py"), ("hfds/x", "datasets")])
