@@ -8,8 +8,6 @@ Kills come when so many records are there, in an order drawn from the seed. At t
 are all trained nets there, did the run end, is any process or actor left?
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -3,8 +3,6 @@
 python benchmarks/commands.py RUN          # a finished run; without one, only --help
 """
 
-from __future__ import annotations
-
 import resource
 import subprocess
 import sys

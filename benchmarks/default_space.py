@@ -8,8 +8,6 @@ x images, and ends the search; that of evaluation is shown beside. Hypervolume: 
 block. About five minutes a search on one core; run two at once, one thread each.
 """
 
-from __future__ import annotations
-
 import os
 import statistics
 import tempfile

@@ -10,8 +10,6 @@ per further trial, and of alternas the CPU time of its driver, which other work 
 timm are imported in every worker. Ray Tune is used as its documentation shows it (function trainable).
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

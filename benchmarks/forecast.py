@@ -7,8 +7,6 @@ tells at a quarter, half and three quarters of the time from the first reading t
 the FLOPs announced before it began, over those that it spent. Resumed ones are the second command of two.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

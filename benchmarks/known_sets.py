@@ -8,8 +8,6 @@ Debian's tuxpaint-stamps-default; weights lie in efficientnet-lite0-pytorch-mode
 pictures and weights are random.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import random

@@ -3,8 +3,6 @@
 With --tiny a benchmark runs on a scale of seconds, to show that it works; its figures go to the current folder.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

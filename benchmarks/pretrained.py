@@ -12,8 +12,6 @@ passes cost next to a plain loop over the same nets, what the closed form adds, 
 pictures. One thread. With --tiny pictures and weights are random.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 import time

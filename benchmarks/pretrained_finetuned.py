@@ -7,8 +7,6 @@ accurate cut by cross-validation within some MACs is trained on as a search does
 the held-back third. One thread. With --tiny pictures and weights are random.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 import time

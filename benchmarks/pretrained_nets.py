@@ -10,8 +10,6 @@ three costs. MACs and parameters are counted here. Writes spaces/pretrained_nets
 of made-up accuracy, and writes into the current folder.
 """
 
-from __future__ import annotations
-
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any

@@ -12,8 +12,6 @@ classifier: by how well it ranks all cuts. With --tiny pictures and weights are 
 for its networkx and pandas are older than ours: `pip install neural-pipeline-search`; without it its row is left out.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from argparse import Namespace

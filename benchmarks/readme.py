@@ -8,8 +8,6 @@ Photographs and drawings of three kinds at a time, drawn from the eight of the s
 the commands get, the export's model.py answers the others. With --tiny pictures and weights are random.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

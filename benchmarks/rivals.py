@@ -9,8 +9,6 @@ limit costs nothing and is told as worth nothing. gpsampler: Optuna's GPSampler,
 ASHA on random draws, and neps: what NePS takes by itself, both by accuracy alone. One process each, one thread.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import random

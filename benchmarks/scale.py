@@ -10,8 +10,6 @@ time stands the CPU time of the process, which other work on the machine changes
 between the first start of a job and the moment when nothing new is given out, in which workers had a job.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import resource

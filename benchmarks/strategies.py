@@ -7,8 +7,6 @@ again. --markdown prints the tables and runs nothing. Settings are the same on a
 no look-up in a table: its rows are real searches, judged at their end (results/supernet_search.json).
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 from collections import defaultdict

@@ -7,8 +7,6 @@ one panel a table. A search on shared weights has no such moment: its mark stand
 found in the end is worth more than 95 %. One SVG for light and dark pages, docs/pictures/strategies.svg.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 from pathlib import Path

@@ -6,8 +6,6 @@ python benchmarks/table.py train            train what is missing: runs below ru
 python benchmarks/table.py pack [RUN ...]   add the runs to the table
 """
 
-from __future__ import annotations
-
 import json
 import math
 import random

@@ -11,8 +11,6 @@ are split by font family. Runs resume. Figures go to results/ways.json, tables a
 writes these alone.
 """
 
-from __future__ import annotations
-
 import json
 import runpy
 import subprocess

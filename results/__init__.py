@@ -1,7 +1,5 @@
 """Results of runs: records, rankings, drawings, reports, analyses, exports. Knows no search."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 from .runs.record import Record

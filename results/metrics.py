@@ -3,8 +3,6 @@
 Of several labels a picture: mean average precision, AUROC, share of right answers, NLL.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

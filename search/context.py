@@ -1,7 +1,5 @@
 """`SearchContext`: a search that was found possible, with what it needs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

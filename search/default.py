@@ -16,8 +16,6 @@
 A run that exists goes on with its own strategy and scheduler, whatever limits it is given later.
 """  # noqa: E501 - a table
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

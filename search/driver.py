@@ -6,8 +6,6 @@ producer's `apply`: of a search that is `SearchTrials` (trials/search_trials.py)
 opened. A job whose worker is lost is handed out again here, whatever it is (`take`), before its producer hears of it.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections import Counter, deque

@@ -4,8 +4,6 @@ Each is turned into genes of the space that is searched. Records of an earlier r
 would are taken over, so that these are not trained again.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Check what a search was asked for, and load what it needs: a `SearchContext`. Nothing is written here."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace

@@ -1,7 +1,5 @@
 """Redaction of passwords in database and storage URLs."""
 
-from __future__ import annotations
-
 import re
 
 REDACTED = "***"

@@ -5,8 +5,6 @@ supernet, the finetuning of its front, or a plan of trainings. An `Executor` run
 simulator. The `Driver` (driver.py) between them is the one that records.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator, Sequence

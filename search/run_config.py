@@ -1,7 +1,5 @@
 """How a search or an experiment is run: where, for how long, and who is told. What resumes it may say otherwise."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 

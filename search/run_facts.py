@@ -1,7 +1,5 @@
 """run.json: what a run is, written before its first training; whether a search is that of a run; records taken over."""
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What a search says: before its first training what it will do, and at its end how it went."""
 
-from __future__ import annotations
-
 import math
 import shlex
 import time

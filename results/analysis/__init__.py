@@ -3,5 +3,3 @@
 Every analysis leaves the net as it was (state dict, modes, hooks, gradients) and says in its docstring
 what it measures, by which paper's definition, and what it needs.
 """
-
-from __future__ import annotations

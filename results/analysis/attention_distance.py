@@ -8,8 +8,6 @@ looked at by nobody: the remaining weights of each query sum to 1 again.
 N heads, T tokens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any

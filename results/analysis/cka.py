@@ -7,8 +7,6 @@ N images of a batch, D activations of an image, L layers. Every layer's Gram mat
 its value passes; all pairs of layers are then one product of matrices. With batches of 256, 120 layers hold 63 MB.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations

@@ -4,8 +4,6 @@ Park & Kim, ICLR 2022, section 3 and figures 2 and 8; their notebook fourier_ana
 H x W map, K frequencies on the diagonal from 0 outwards. The notebook never calls eval(); here nets are in eval mode.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import matplotlib

@@ -7,8 +7,6 @@ frequencies can be compared. Frequencies are in units of pi: 1 is the highest th
 B batch, C channels, H x W pixels, N images, S seeds.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -6,8 +6,6 @@ the lower layers of a ResNet. What a head gives before the projection is compare
 N heads, S places of the CNN.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

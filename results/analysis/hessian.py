@@ -8,8 +8,6 @@ float64 copy of the net: those of float32 are off by some 1e-7 of the largest ei
 error. BatchNorm is in eval mode, so that the loss is a sum over images. B batch, P parameters.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable, Iterator, Sequence

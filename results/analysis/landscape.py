@@ -6,8 +6,6 @@ code takes norms over dimension 0 only and adds the sum of unsquared norms as L2
 The net's own tensors are never written: each point calls the net with other tensors.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import product
 from typing import Any

@@ -6,8 +6,6 @@ branch, as do convs that stand deeper in a block, and an MSA or MLP is a branch 
 left.
 """
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import pairwise

@@ -8,8 +8,6 @@ one's size by stacking neighbours as channels; here the mean and single places k
 N images, D features, K classes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -6,8 +6,6 @@ to their principal components; the leading ones resemble a basis of low-frequenc
 D filters, C channels of the image, P x P pixels of a patch, R components.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -7,8 +7,6 @@ Relative ones belong to offsets, not to places: they have no such picture.
 T tokens of the grid, C channels.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

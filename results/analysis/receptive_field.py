@@ -7,8 +7,6 @@ A gradient for each of some hundred channels is expensive: each of the P passes 
 evenly spread, so that P x B pairs of channel and image are averaged. With as many passes as channels it is exact.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -3,8 +3,6 @@
 Hendrycks & Dietterich, ICLR 2019; Park & Kim, ICLR 2022, section 3 and appendix: ViTs bear them better than ResNets.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from itertools import product
 from statistics import mean

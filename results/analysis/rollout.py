@@ -7,8 +7,6 @@ the layers. Read where the output is: the class token's row, or the mean of all 
 B images, T tokens.
 """
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import numpy as np

@@ -6,8 +6,6 @@ Behind a projecting shortcut z is what the projection gives. The paper trains an
 loses it (z becomes 0) and is not trained again: accuracy falls further than the paper's. Retraining is a study's work.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager

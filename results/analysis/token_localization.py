@@ -7,8 +7,6 @@ place of the map. A token that kept its place is most like its own patch.
 N images, T tokens, P patches, as many as there are tokens.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from typing import Any

@@ -10,8 +10,6 @@ moved: correlation of f(Sx) with the map f(x) shifted alike; where k is no whole
 still: correlation of f(Sx) with f(x), as it is.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 Park & Kim, ICLR 2022, section 3 and figure 9; their notebook featuremap_variance. B batch, C channels, H x W map.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from statistics import fmean

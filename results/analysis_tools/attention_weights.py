@@ -4,8 +4,6 @@ No net stores its weights: its products are fused. B images (or their windows), 
 a window), D channels of a head.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -4,8 +4,6 @@ Each finding is a mean of blocks, units, corruptions or minibatches of one net. 
 what chance among these does; another training of the same net is not looked at, so nothing here is a cause.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -5,8 +5,6 @@ strength and a generator. Edges are mirrored (half a pixel beyond the border), s
 mean exactly.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from typing import Any

@@ -4,8 +4,6 @@ What analyses, claims, studies and comparisons come to is a list of findings: th
 CSV and in a report.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace

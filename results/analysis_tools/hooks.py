@@ -3,8 +3,6 @@
 B batch, T tokens (the class token first, where there is one), C channels, H x W map.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager

@@ -1,7 +1,5 @@
 """explain.json: which analyses of a run's nets there are, their findings and their files. Free of torch."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass

@@ -3,8 +3,6 @@
 The look is that of `results/render/plots.py`.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

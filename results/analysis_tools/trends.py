@@ -1,7 +1,5 @@
 """An analysis over nets that differ in what a study varies, such as data, size or window, each over several seeds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain

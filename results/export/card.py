@@ -5,8 +5,6 @@ whose values are written as JSON, which YAML includes: a class may be called any
 without markup.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ An exact format must give the net's logits. One of lower precision is compared b
 the net's, and how accurate both are on validation images.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

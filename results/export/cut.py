@@ -1,7 +1,5 @@
 """Exports of pretrained nets that are cut after a block: what is known of them, and the lines that make them again."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

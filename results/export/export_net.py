@@ -1,7 +1,5 @@
 """`ExportNet`: a net to export, what is known of it, and the images that its formats are checked on."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass

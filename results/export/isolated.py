@@ -4,8 +4,6 @@ Run as a script: `python -P isolated.py FOLDER IMAGES.npy WORK FILE ...`. It wri
 a format: the logits of the first image alone, then of all. It imports nothing of alternas itself.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import sys

@@ -1,7 +1,5 @@
 """What the modules of a net read when they are made and when they run, recorded, and as Python source."""
 
-from __future__ import annotations
-
 from types import MethodType
 from typing import Any
 

@@ -3,8 +3,6 @@
 Input `images`, output `logits`, both float32, any batch. Lower precisions are made from the float32 file.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import math

@@ -3,8 +3,6 @@
 `timm` is timm_model.py beside it.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -5,8 +5,6 @@ it. `openvino` is the net of `onnx` as OpenVINO keeps it, for Intel's CPUs, GPUs
 new name, is for phones and boards; it takes one image at a time.
 """
 
-from __future__ import annotations
-
 import copy
 from importlib import import_module
 from pathlib import Path

@@ -10,8 +10,6 @@ images are training images of the run's data, chosen by search/experiments/train
 and accuracy with the net's on validation images.
 """
 
-from __future__ import annotations
-
 import io
 import tempfile
 from contextlib import redirect_stdout

@@ -5,8 +5,6 @@ geometry stand in the file. Of the modules a class, function or constant is kept
 already, beginning with `build`; of a class so are its methods.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterable, Iterator

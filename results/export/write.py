@@ -3,8 +3,6 @@
 A folder always holds weights.safetensors, genotype.json, config.json and the card, README.md.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import tempfile

@@ -4,8 +4,6 @@
 no torch.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import subprocess

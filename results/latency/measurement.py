@@ -7,8 +7,6 @@ are never compared. What a user's command has measured on a device has the devic
 and the command as machine, and what else it printed as numbers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime

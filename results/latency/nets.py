@@ -1,7 +1,5 @@
 """Measures nets, of a run or one architecture, and keeps what a device says as lines of the run's log."""
 
-from __future__ import annotations
-
 import logging
 import os
 import time

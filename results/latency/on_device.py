@@ -9,8 +9,6 @@ its front at its end (nets.py, as `alternas latency`). Numbers are lines of the 
 ranking/run_leaderboard.py makes columns.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import statistics

@@ -3,8 +3,6 @@
 The clock, the threads and the waiting for a GPU are those of `torch.utils.benchmark`.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import statistics

@@ -5,8 +5,6 @@ those of a CPU core times a factor of each term, whose logarithms are normal: th
 Recognition and Machine Learning", 2006, section 3.3). Knows no torch.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Measured latencies for the terminal and as JSON: a table for each setting, and what must be said about it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

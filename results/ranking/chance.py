@@ -1,7 +1,5 @@
 """Whether nets are better than guessing, by more than the noise of their seeds and of the images."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from statistics import NormalDist

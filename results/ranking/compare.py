@@ -1,7 +1,5 @@
 """Several runs side by side: hypervolumes against one reference, who covers whom, and their joint front."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

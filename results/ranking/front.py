@@ -12,8 +12,6 @@
 What is said beside the rows is in `remarks`, which of them to take in `verdict`.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections import Counter

@@ -4,8 +4,6 @@ Seed noise is pooled over nets of similar scores that were trained again; the no
 number, and of two nets from which pictures each has right (see picture_noise.py).
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from bisect import bisect_left, bisect_right

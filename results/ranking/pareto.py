@@ -3,8 +3,6 @@
 A point is (accuracy, cost) or (accuracy, cost, cost): of the first number more is better, of the others less.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Sequence

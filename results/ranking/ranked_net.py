@@ -1,7 +1,5 @@
 """`RankedNet`: a net of a leaderboard; and the scores of nested cross-validation."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """What must be known to read a leaderboard: nets left out, failures, budgets, shared weights, nets that still rose."""
 
-from __future__ import annotations
-
 import math
 import shlex
 import statistics

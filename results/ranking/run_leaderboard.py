@@ -1,7 +1,5 @@
 """The leaderboard of a run's folder: with its own objectives and limits, its latencies and retrainings."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace

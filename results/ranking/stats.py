@@ -3,8 +3,6 @@
 Student, "The probable error of a mean", Biometrika 6 (1908). Plain numbers and rows; knows no records.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Mapping, Sequence

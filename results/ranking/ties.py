@@ -1,7 +1,5 @@
 """Which nets the seed noise does not tell apart, as far as it is known well enough to say so."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any

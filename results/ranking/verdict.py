@@ -1,7 +1,5 @@
 """The verdict on a front in words: which net to take and why, what is as good, and what is not known. Free of torch."""
 
-from __future__ import annotations
-
 import math
 import re
 import shlex

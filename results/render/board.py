@@ -1,7 +1,5 @@
 """Fronts and leaderboards in the terminal and as JSON: the table, and what must be known to read it."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Sequence

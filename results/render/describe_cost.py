@@ -1,7 +1,5 @@
 """The costs of one net as `cost` prints them: ours from closed formulas, of timm counted. Reads records; no Ray."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from rich.console import Group, RenderableType

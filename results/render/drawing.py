@@ -4,8 +4,6 @@ The picture draws blocks as high as they have channels. It is plain text without
 net; light and dark by the reader's preference. Colours: Okabe and Ito, "Color Universal Design" (2008).
 """
 
-from __future__ import annotations
-
 import textwrap
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A study in rows and tables: trainings that differ in named factors, each repeated with several seeds."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

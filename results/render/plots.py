@@ -4,8 +4,6 @@ Colours: Okabe and Ito, "Color Universal Design" (2008), without the yellow, whi
 Figures are made without pyplot, so no display and no figure of the caller's is touched.
 """
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections.abc import Sequence

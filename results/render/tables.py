@@ -1,7 +1,5 @@
 """Numbers and tables of nets for the terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from textwrap import wrap

@@ -5,8 +5,6 @@ log lines, `Console` on what rich draws; styles are rich's own and pass. `csv_ce
 for files.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import logging

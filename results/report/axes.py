@@ -1,7 +1,5 @@
 """Axes of plots: where a value lies in pixels, ticks that a person can read, and labels beside points."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Parts of a report: plots, tables, pictures and matrices as values, independent of HTML."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

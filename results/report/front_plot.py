@@ -1,7 +1,5 @@
 """The plot of a front: nets by family and kind of weights, the front with its noise, its ties and its knee."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Genes of a run's nets: which of them matter, and which values the front has in common."""
 
-from __future__ import annotations
-
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The report of a run: one HTML page that needs no network, its plots drawn as SVG."""
 
-from __future__ import annotations
-
 import base64
 import csv
 import json

@@ -1,7 +1,5 @@
 """A run as its report reads it: its leaderboard, its nets and the genes that each of them uses."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

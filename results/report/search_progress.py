@@ -1,7 +1,5 @@
 """Progress of a run: hypervolume over time and compute, learning curves, rungs, seconds and failures."""
 
-from __future__ import annotations
-
 import re
 import statistics
 from collections import defaultdict

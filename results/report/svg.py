@@ -3,8 +3,6 @@
 Plain text without scripts, the same bytes for the same plot; light and dark by the reader's preference.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from html import escape
 

@@ -1,7 +1,5 @@
 """Files that are only ever appended to, a line at a time. A torn last line, of a writer that was killed, is no line."""
 
-from __future__ import annotations
-
 import gc
 import logging
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The bank of shared weights of a run: how far it is trained, and what its file says of itself. No torch."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A run's records as a pandas DataFrame."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path

@@ -4,8 +4,6 @@ Such a training has a record of its own, whose lineage names the trial that it w
 are typed, are parsed here too.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

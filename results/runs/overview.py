@@ -1,7 +1,5 @@
 """List of runs: state, best accuracy and compute of each."""
 
-from __future__ import annotations
-
 import fcntl
 import logging
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Results of retraining: each net's accuracy over seeds, on validation and test, and its best weights."""
 
-from __future__ import annotations
-
 import json
 import statistics
 from collections.abc import Iterable, Mapping

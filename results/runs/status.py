@@ -1,7 +1,5 @@
 """`Status`: how a job or a trial ended. `Weights`: how a net came by its weights."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 

@@ -14,8 +14,6 @@ written, and all files that it names before it (`atomic_write`); so a power cut 
 Events are not synced: what follows from a lost one is done again, from the trial's checkpoint.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import gc

@@ -1,7 +1,5 @@
 """The trained weights of a run's nets: the search's or a retraining's, whichever are better on validation."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`WeightsSpec`: trained weights by name, timm:NAME, FILE.safetensors, an exported folder, RUN or RUN:TRIAL."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Since 2.60 Ray's processes answer only callers with their token, who may run any
 A Ray of ours has one that stands in no file, and listens on the loopback alone.
 """
 
-from __future__ import annotations
-
 import ctypes
 import logging
 import os

@@ -1,7 +1,5 @@
 """`alternas doctor`: versions, CPUs, GPUs, data, storage, disk, a tiny trial; on driver and every node."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 import time

@@ -4,8 +4,6 @@ With two cards: whether they train a net as one does, how fast they add up, and 
 gone.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 import time

@@ -3,8 +3,6 @@
 `alternas doctor --gpu` and `pytest -m gpu` run these.
 """
 
-from __future__ import annotations
-
 import math
 import tempfile
 from collections.abc import Callable, Iterator, Sequence

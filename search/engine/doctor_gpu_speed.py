@@ -1,7 +1,5 @@
 """How fast a card is: products, copies, launches, training steps of three nets, several processes, the loader."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import time

@@ -3,8 +3,6 @@
 A Ray actor on the driver's node reads and writes them. It ends with the driver, so that nothing is written behind it.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import time

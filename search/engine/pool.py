@@ -12,8 +12,6 @@ nothing until then. A card on which workers die again and again is left out: wor
 and hold the place, for Ray would start the next one there too; a card that is spare takes its turn.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Sequence

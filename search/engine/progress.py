@@ -1,7 +1,5 @@
 """Progress display: live table, plain log lines."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections import deque

@@ -3,8 +3,6 @@
 Also kept here: the share of a card at which small nets train fastest, as `alternas doctor --gpu` measured it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

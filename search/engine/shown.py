@@ -1,7 +1,5 @@
 """What a live view shows of a search: its nets, the work done and left, and the front so far."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """`WorkerGroup`: where one job runs at a time: a Ray worker, or several that train one net together."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

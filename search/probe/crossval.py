@@ -5,8 +5,6 @@ among the pictures of each training. Few pictures are cross-validated again with
 cuts is then less a matter of luck (docs/log.md).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

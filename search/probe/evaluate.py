@@ -1,7 +1,5 @@
 """`probe_job`: a worker judges all cuts of a pretrained net at one image side, and keeps the weights of the best."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, partial

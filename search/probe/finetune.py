@@ -5,8 +5,6 @@ norms keep the statistics that they came with. What is kept at last is trained o
 the frozen to the trained ones (Wortsman et al., CVPR 2022) are no better on pictures held back (docs/log.md).
 """
 
-from __future__ import annotations
-
 import tempfile
 import time
 from dataclasses import replace

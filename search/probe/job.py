@@ -3,8 +3,6 @@
 `FinetuneCutJob`: train one cut on.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Check a search among cuts of pretrained nets, and load what it needs: a `ProbeContext`. Nothing is written here."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -3,8 +3,6 @@
 N pictures, B of a batch, F features.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

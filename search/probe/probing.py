@@ -3,8 +3,6 @@
 Its state is what the records say: `apply` takes in each, those of earlier sessions too.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from collections import defaultdict, deque

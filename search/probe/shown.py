@@ -1,7 +1,5 @@
 """What a search among cuts of pretrained nets says: beforehand, while it runs, and at its end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console, RenderableType

@@ -1,3 +1,1 @@
 """What to propose: strategies, their surrogate and learning curves. Knows no Ray."""
-
-from __future__ import annotations

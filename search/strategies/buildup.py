@@ -5,8 +5,6 @@ turned into an MSA block; one that does not help is left out, and the previous s
 heads.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

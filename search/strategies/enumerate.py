@@ -1,7 +1,5 @@
 """Enumeration of a small space."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ...archs.candidate import candidate_key

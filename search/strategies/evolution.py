@@ -5,8 +5,6 @@ here the good ones are those on the front of accuracy and cost. The one is chose
 hypervolume improvement (BANANAS, White et al., AAAI 2021), or a better one of its neighbours.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence

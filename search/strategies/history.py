@@ -3,8 +3,6 @@
 `LearningCurves`: their readings, at the rungs of the scheduler and at the end, as observations of a surrogate.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

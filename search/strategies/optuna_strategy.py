@@ -3,8 +3,6 @@
 A study is in memory, built from the history; nothing is in it that the run's log does not say.
 """
 
-from __future__ import annotations
-
 import copy
 import importlib
 import inspect

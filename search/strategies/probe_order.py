@@ -5,8 +5,6 @@ process over log cost, side, published accuracy, family and pretraining, from th
 towards cheap cuts, from theirs. Scores are taken as log odds, in which those of two data sets go together.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

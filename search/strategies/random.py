@@ -1,7 +1,5 @@
 """Random draws by a space's priors."""
 
-from __future__ import annotations
-
 import random
 
 from ...spaces import Genes, draw_option, options_of, priors_of

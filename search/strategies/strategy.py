@@ -1,7 +1,5 @@
 """`Strategy`: what decides which net a search tries next. Those that ship are in registry.py."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Protocol

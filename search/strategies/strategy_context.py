@@ -1,7 +1,5 @@
 """What a strategy is made of: space, cost model and net features (`StrategyContext`)."""
 
-from __future__ import annotations
-
 import math
 import random
 import sys

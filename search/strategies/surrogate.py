@@ -4,8 +4,6 @@ Costs are known exactly, so the expected hypervolume improvement has a closed fo
 2021), whose predictor chooses among mutated nets.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

@@ -6,8 +6,6 @@ for all nets that they are trained for. A bank's file is safetensors, with the a
 trained on; nothing is unpickled.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Evaluate nets out of a bank: copied, their BatchNorm statistics estimated from training images, measured."""
 
-from __future__ import annotations
-
 import time
 from functools import lru_cache, partial
 from pathlib import Path

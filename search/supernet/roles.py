@@ -4,8 +4,6 @@ Two parameters share a tensor if they stand at the same place of their nets, in 
 same name. What cannot nest is told apart by the role's name: kinds of stem, patches, token grids, styles of norm.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import NamedTuple
 

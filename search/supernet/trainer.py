@@ -4,8 +4,6 @@ Everything random is a function of (seed, step), so a training that continues fr
 unbroken one.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 import time

@@ -5,8 +5,6 @@ by which share one is broken says `Limits` (results/ranking/quantities.py). A ne
 from measuring.py, with its number. Limits on cuts of pretrained nets are those of ../probe/prepare.py.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import cast
 

@@ -1,7 +1,5 @@
 """Which plain ResNets are trained beside a search, and what a search is likely to cost."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Mapping, Sequence

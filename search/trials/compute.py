@@ -1,7 +1,5 @@
 """`Compute`: what a search has spent and may still spend: on its nets, on training its front on, on what is beside."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """optuna-dashboard on a run: its records and events as an Optuna study in memory, read-only."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from pathlib import Path
 from socketserver import ThreadingMixIn

@@ -4,8 +4,6 @@ A `Device` keeps the numbers of the nets measured on it, as lines of the run's l
 which strategies compare nets beforehand; schedulers, limits and fronts go by measured numbers alone. No torch.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import time

@@ -9,8 +9,6 @@ as many steps as each net that it is compared with, those of ancestors counted: 
 the next more expensive plain ResNet. The cheapest comes first, as far as there is compute for what is not searched.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 

@@ -3,8 +3,6 @@
 `Pace`: the seconds that work takes, learned from what jobs have taken.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence
 from itertools import islice

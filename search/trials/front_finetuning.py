@@ -1,7 +1,5 @@
 """`FrontFinetuning`: trains the nets of the front on, once all nets of a search have been proposed and have ended."""
 
-from __future__ import annotations
-
 from ...results.runs.events import Event
 from ...results.runs.status import Weights
 from .producer import Idle, Producer

@@ -4,8 +4,6 @@
 numbers and refuses the net if it is over a limit by them. A `Device` (devices.py) keeps them, and knows if it is free.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ...results.runs.events import Line

@@ -1,7 +1,5 @@
 """`Producer`: a source of jobs for the loop of a search."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from enum import Enum
 from typing import Any, Protocol

@@ -3,8 +3,6 @@
 It does not decide what becomes of a trial.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections import deque

@@ -4,8 +4,6 @@ A scheduler says at which steps (rungs) trials pause, and which of the paused on
 one is a function that orders the results at a rung, and its entry in `SCHEDULERS`.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

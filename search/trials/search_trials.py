@@ -4,8 +4,6 @@ It asks the proposer for nets and the scheduler for who goes on, and admits nets
 the lines of the run's log say: `apply` takes in each, when the run is opened and when one is written.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import replace
 

@@ -5,8 +5,6 @@ say how far it is. Each segment leaves a checkpoint, and the last two are kept; 
 from the last. Where that is broken or gone, training goes on from the one before, or begins anew.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Iterator

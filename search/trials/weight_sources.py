@@ -5,8 +5,6 @@ outside (`FromOutside`), or are slices of a bank (`SharedWeights`): see `source_
 are made of another net's is in ../training/inherit.py. `Finetuned` is none of them: it trains a net on from its own.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from dataclasses import replace
