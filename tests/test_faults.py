@@ -368,7 +368,7 @@ def test_a_clock_that_is_set_back_harms_nothing(
     """Each look at it finds an hour less: seconds stay above 0, records stand in the order they were made."""
     hours = itertools.count()
     monkeypatch.setattr(time, "time", lambda: 1.8e9 - 3600 * next(hours))
-    monkeypatch.setattr(candidate, "now", lambda: datetime.fromtimestamp(time.time(), UTC).isoformat())
+    monkeypatch.setattr(candidate, "now", lambda ago=0.0: datetime.fromtimestamp(time.time() - ago, UTC).isoformat())
     assert run_alone(replace(job, stop_step=4), digits).seconds > 0
     executor = FakeExecutor(2)
     run_loop(open_controller(trials=3), executor, SilentView())
