@@ -3,7 +3,7 @@
 | choice | default | why |
 | --- | --- | --- |
 | what comes next | the first nets, then what the strategy proposes (trials/proposer.py); on a free worker a promotion goes before | - |
-| strategy | `evolution` (strategies/evolution.py): the change or draw that a surrogate expects to add most to the front; `evolution-per-cost` where a limit on compute ends the search | 95 % of the hypervolume for .40 to .64 of TPE's trainings on three tables (docs/strategies.md); worth by FLOPs where these end it |
+| strategy | `evolution` (strategies/evolution.py): the change or draw that a surrogate expects to add most to the front; `evolution-per-cost` where a limit on compute ends the search | 95 % of the hypervolume for .43 to .60 of TPE's trainings on three tables (docs/strategies.md); worth by FLOPs where these end it |
 | first nets | one cheap net of each kind of block, those of one kind alone first, far apart in cost, seven at most (`first_nets` in trials/proposer.py) | else a kind may never be trained: hypervolume .618 for 6e11 FLOPs, .580 without (seed 3; docs/log.md, 11-25) |
 | data | `clutter-small` (`DEFAULT` in data/readers/registry.py) | tells nets apart in minutes on two cores (docs/data.md) |
 | trials | 16; without end where compute ends the search | what a laptop trains in minutes |
