@@ -6,8 +6,8 @@
     python benchmarks/ways.py [stamps cells letters digits cue] [--seeds 0 1] [--stamps DIR] [--markdown]
 
 A way is commands as people type them. Of its nets those that its own validation finds best for their MACs are exported,
-and the export's model.py answers the test pictures. Of stamps and cells each seed holds back other pictures; letters
-are split by font family. Runs resume. Figures go to results/ways.json, tables and a picture to docs/; --markdown
+and the export's model.py answers the test pictures, other ones with each seed; letters are split by font family. Runs
+resume. Figures go to results/ways.json, tables and a picture to docs/; --markdown
 writes these alone.
 """
 
@@ -248,9 +248,8 @@ HEAD = """# Results
 Ways to a net for one's own pictures, each for about {flops:.0f} GFLOPs, minutes of two cores, by `python
 benchmarks/ways.py`, which names the commands; [figures](../benchmarks/results/ways.json). Of each way the net that its
 own validation finds best within so many MACs is exported, and the export answers test pictures that no way has seen:
-means over seeds, in brackets their range. Of stamps and cells each seed holds back another third. Pretrained nets are
-EfficientNet-Lite0 to 2; what ImageNet's pretraining cost is not counted. The last column says where a way took more.
-Seed 0 of stamps and cells ran before nets from nothing ended with a last layer in closed form.
+means over seeds, each with other test pictures, in brackets their range. Pretrained nets are EfficientNet-Lite0 to 2;
+what ImageNet's pretraining cost is not counted. The last column says where a way took more.
 
 ![Accuracy on pictures held back over MACs, on stamps, by way](pictures/ways.svg)
 """
