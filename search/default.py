@@ -8,7 +8,7 @@
 | data | `clutter-small` (`DEFAULT` in data/readers/registry.py) | tells nets apart in minutes on two cores (docs/data.md) |
 | trials | 16; without end where compute ends the search | what a laptop trains in minutes |
 | weights | of the most alike trained net (trials/weight_sources.py), layer by layer (training/inherit.py), and half of the training then | .580 likewise, .465 from fresh ones |
-| scheduler | `mo-asha` from 32 trials on, else none | a net begun then takes half a training; of fewer nets too few are promoted (docs/strategies.md) |
+| scheduler | `mo-asha` from 32 `--trials` on, else none | a net begun then takes half a training; of fewer nets too few are promoted (docs/strategies.md) |
 | finetuning | .4 of the compute trains the front's nets on (trials/finetuning.py) | .685 likewise; from .3 to .5 no difference was found |
 | beside it | plain ResNets, two seeds each, a quarter of the compute at most (trials/baselines.py) | else nobody knows what a searched net gains, nor how much is noise |
 | recipe | `smoke`, fitted to few pictures (fitted_recipe.py) | .400 beside .312 on the test pictures of 191 stamps to train on, four seeds (docs/log.md) |

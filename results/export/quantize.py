@@ -3,7 +3,7 @@
 Quantized are the operators that have nearly all MACs: Conv, Gemm, and MatMul with weights. The first and the last of a
 net stay in float32, unless nothing else is left: they cost accuracy and hardly any time. So do products of two
 activations (attention), normalisation, softmax, activation functions, sums and gates of squeeze-and-excitation: in int8
-they cost accuracy and saved no time where it was measured (docs/log.md, 2026-11-24).
+they cost accuracy and saved no time where it was measured.
 
 `alternas export --formats onnx-int8` comes here from write.py (the folder); onnx.py writes the float32 file first. The
 images are training images of the run's data, chosen by search/experiments/trained_nets.py; check.py compares answers

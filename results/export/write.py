@@ -1,6 +1,6 @@
 """A net as a folder that needs no alternas, in the formats asked for, each checked before the folder is kept.
 
-A folder always holds weights.safetensors, genotype.json, config.json and the card, README.md.
+A folder always holds weights.safetensors, config.json and the card, README.md; of a net of ours genotype.json too.
 """
 
 import re

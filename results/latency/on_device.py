@@ -6,7 +6,7 @@ another net to tell whose fault that was.
 
 Who asks: a search before it trains a net (search/trials/measuring.py, done by search/training/latency_job.py), and for
 its front at its end (nets.py, as `alternas latency`). Numbers are lines of the run's log (measurement.py), of which
-ranking/run_leaderboard.py makes columns.
+ranking/run_leaderboard.py takes those of a column, and ranking/front.py puts them into rows.
 """
 
 import json

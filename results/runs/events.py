@@ -23,7 +23,7 @@ from typing import Any, Required, TypedDict
 from ...archs.errors import InputError, check_choice
 from ...archs.json_files import Amount, Choice, Count, Number, Text, Whole, convert, parse_line
 from ..latency.measurement import Measurement, measurement_of
-from .record import Inner, Name, Record, Seconds, Trial, check_time
+from .record import Inner, Name, Record, Seconds, TrialNumber, check_time
 from .status import Weights
 
 START = b'{"event": '
@@ -36,10 +36,10 @@ class Event:
     """What happened to a trial or the run; fields that its kind does not need keep their defaults, not written."""
 
     event: Text
-    trial: Trial  # 0 of bank, opened and ended
+    trial: TrialNumber  # 0 of bank, opened and ended
     key: Name = ""  # started: of the net, or of net and recipe
     genes: dict[str, Choice] = field(default_factory=dict)  # started
-    parent: Trial | None = None  # started: the trial whose weights it begins with
+    parent: TrialNumber | None = None  # started: the trial whose weights it begins with
     weights: Text = Weights.ALONE.value  # started: of `Weights`, finetuned where a net is trained on
     step: Whole = 0  # paused, bank: optimiser steps so far; started: those that a net is trained on for
     accuracy: Number = 0.0  # paused

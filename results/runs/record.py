@@ -21,7 +21,7 @@ REFERENCE_KINDS = ("baseline", "reference")  # trained beside the nets of a sear
 PACKAGES = ("alternas", "torch", "timm", "optuna", "ray")
 FORMAT = 4  # of run.json and records.jsonl; raised when what they hold changes
 
-Trial = Annotated[int, Meta(ge=0, le=10**7)]
+TrialNumber = Annotated[int, Meta(ge=0, le=10**7)]
 Seconds = Annotated[float, Meta(ge=0, le=1e10)]  # three centuries
 Name = Annotated[  # of keys and trainings, which name files
     str, Meta(pattern=r"^[A-Za-z0-9_-]{0,64}\Z", description="a name of at most 64 letters and digits")
@@ -33,7 +33,7 @@ class Record:
     """The outcome of one trial."""
 
     format: int = field(default=FORMAT, kw_only=True)  # version of the fields below; another one is refused
-    trial: Trial  # its number, unique in the run
+    trial: TrialNumber  # its number, unique in the run
     kind: Text  # its role: search, baseline, reference, retrain or study
     family: Text  # resnet, alternet, hybrid, vit or modern; timm for one of timm's nets; of a cut, its net's family
     key: Name  # of the net; two spellings of one genotype share it
@@ -51,7 +51,7 @@ class Record:
     # of a net that was trained with several seeds, at full budget by seed; `accuracy` is their mean
     accuracies: dict[str, Number] = field(default_factory=dict)
     folds: list[Number] = field(default_factory=list)  # of a net that was cross-validated, its score in each fold
-    rung: Trial = 0  # rungs passed; the last one is the full budget
+    rung: Whole = 0  # rungs passed; the last one is the full budget
     # each of them: step, accuracy there, and whether the scheduler sent the net on
     rungs: list[dict[str, Any]] = field(default_factory=list)
     # of an infeasible net: by which share it is over each limit; 1 where a device does not run it

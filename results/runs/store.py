@@ -4,7 +4,7 @@ runs/NAME/run.json          settings, data facts, versions, the exact command
 runs/NAME/records.jsonl     the one truth: what came of trials, and what was measured; only appended
 runs/NAME/sample.npz        a few validation images, for exports to be checked on
 runs/NAME/checkpoints/      states of nets in training
-runs/NAME/weights/          final weights, KEY.safetensors; of retrainings and studies TRAINING_ID.safetensors
+runs/NAME/weights/          final weights, KEY.safetensors, KEY-finetuned, KEY-shared; TRAINING_ID.safetensors elsewhere
 runs/NAME/tensorboard/      event files, a folder for each trial
 runs/NAME/tracking/         what each other tracker has, and under which ids
 runs/NAME/retrain/          the same again, of the retraining of its best nets

@@ -2,7 +2,8 @@
 
 A worker that dies makes its job `LOST` (`_next_event`), and another takes its place (`_restart`). The job is handed
 out again, at most twice in a row (`take` in ../driver.py), and goes on from the checkpoint that ../training/loop.py
-leaves every `CHECKPOINT_SECONDS`, and reads as ../training/checkpoint.py says.
+leaves every `CHECKPOINT_SECONDS`, with several workers a net at points of its curve, and reads as
+../training/checkpoint.py says.
 
 Rules of the pool that cost a bug each: a job is only given to an actor whose start has been confirmed; an actor that
 fails in any way is killed and replaced, with all of its group; the data go into the object store once.

@@ -1,4 +1,4 @@
-"""Trained nets as analyses take them: with their weights, validation images, and batches of their training images."""
+"""Trained nets as analyses and exports take them: their weights, validation images, batches of training images."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence

@@ -34,7 +34,7 @@ RANDOM_KEPT = 64  # proposals that these draws stay candidates for
 NEAR_KEPT = 64  # parents whose neighbours are kept
 N_NEIGHBORS = 4  # mutations of the one chosen, of which one may take its place
 REFRESH = 0.01  # readings, as a share of the nets that train or wait, after which these are predicted anew
-COST_POWER = 0.5  # by the cost itself, nets would be left out where prices differ by hundreds (docs/log.md)
+COST_POWER = 0.5  # by the cost itself, nets would be left out where prices differ by hundreds
 USEFUL = 0.5  # of the way from the worst to the best accuracy, where nets begin to be of use
 LEARNED = "surrogate"  # note of the history: what was learned last, from how many readings
 

@@ -165,7 +165,7 @@ class SearchTrials(Producer):
             self._attempts = 0
             return
         self._note_strategy(trial.number)
-        self.weights.begin(trial, None)
+        self.weights.begin(trial, None)  # a limit on compute is asked of the whole training first
         refused, parent = self.admission.refused(trial), None
         if refused is None:
             if (parent := self.weights.choose(trial)) is not None:

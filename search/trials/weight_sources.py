@@ -33,7 +33,7 @@ RATE = 0.75  # of the recipe's learning rate, where a net is trained on
 
 
 class WeightSource(Protocol):
-    """How the nets of a search come by their weights; by default by training from fresh ones."""
+    """How the nets of a search come by their weights; what a source does not say itself is said of fresh ones."""
 
     def heir_share(self, begun: int, to_begin: int) -> float:
         """The share of the nets to begin that is expected to start from trained weights, for the smaller budget."""
