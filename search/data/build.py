@@ -2,8 +2,8 @@
 
 readers/folder.py lists the files of a folder. images.py reads the pictures of a source in threads, each by
 archs/pictures.py: decoded, upright, resized, x_CHW. What is built is raw values, or places of pictures where these do
-not fit in memory. A worker's loader (../training/loaders.py) makes normalised batches of them on the device, augmented by ../training/augment.py;
-../training/pictures.py reads while a net trains.
+not fit in memory. A worker's loader (../training/loaders.py) makes normalised batches of them on the device, augmented
+by ../training/augment.py; ../training/pictures.py reads while a net trains.
 """
 
 import logging
