@@ -7,8 +7,7 @@
 
 A way is commands as people type them. Of its nets those that its own validation finds best for their MACs are exported,
 and the export's model.py answers the test pictures, other ones with each seed; letters are split by font family. Runs
-resume. Figures go to results/ways.json, tables and a picture to docs/; --markdown
-writes these alone.
+resume. Figures go to results/ways.json, tables and a picture to docs/; --markdown writes these alone.
 """
 
 import json

@@ -24,7 +24,7 @@ from alternas.search.data.views import View, joined, seen
 from alternas.search.experiments.trained_nets import TrainedNet
 from alternas.search.fitted_recipe import at_outset
 from alternas.search.prepare import prepare
-from alternas.search.probe.crossval import cross_validate, judged_again, labelled
+from alternas.search.probe.crossval import cross_validate, labelled, with_repeats
 from alternas.search.probe.ridge import PENALTIES
 from alternas.search.run import opened
 from alternas.search.training import recipes
@@ -198,11 +198,11 @@ def test_folds_are_stratified_and_keep_groups_whole() -> None:
         labelled(y_N, 3, np.zeros(165, int))
 
 
-def test_few_pictures_are_judged_again_with_other_folds() -> None:
+def test_few_pictures_are_with_repeats_with_other_folds() -> None:
     f_NF, y_N = drawn(90, 10)
     group_N = np.arange(90) // 2
     once = labelled(y_N, 3, group_N)
-    pictures = judged_again(once, group_N)
+    pictures = with_repeats(once, group_N)
     folds = (pictures.fold_N, *pictures.other_folds)
     assert len(folds) == 3
     alone = [cross_validate(f_NF, replace(once, fold_N=fold_N)).logits_NK for fold_N in folds]
@@ -213,7 +213,7 @@ def test_few_pictures_are_judged_again_with_other_folds() -> None:
         assert set(fold_N) == set(range(5))
         assert (fold_N[::2] == fold_N[1::2]).all(), "groups stay whole"
     many = labelled(np.arange(1001) % 3, 3)
-    assert judged_again(many).other_folds == ()
+    assert with_repeats(many).other_folds == ()
 
 
 def test_balanced_weights_raise_balanced_accuracy() -> None:

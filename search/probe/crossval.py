@@ -69,8 +69,8 @@ def labelled(y: np.ndarray, classes: int, group_N: np.ndarray | None = None) -> 
     return LabelledPictures(y, classes, fold_N)
 
 
-def judged_again(pictures: LabelledPictures, group_N: np.ndarray | None = None) -> LabelledPictures:
-    """The same with other folds too, where pictures are so few that much hangs on which lie together."""
+def with_repeats(pictures: LabelledPictures, group_N: np.ndarray | None = None) -> LabelledPictures:
+    """Repeat the cross-validation with other folds, where pictures are so few that much hangs on which lie together."""
     own_N = np.arange(len(pictures.y)) if group_N is None else np.unique(group_N, return_inverse=True)[1]
     draws = [np.random.default_rng(repeat) for repeat in range(1, REPEATS if len(pictures.y) <= REPEATED else 1)]
     mixed = [draw.permutation(own_N.max() + 1)[own_N] for draw in draws]  # folds are filled in the order of groups

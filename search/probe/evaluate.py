@@ -30,7 +30,7 @@ from ..training.checkpoint import device_name
 from ..training.job import JobResult
 from ..training.loaders import DeviceLoader
 from ..training.refit import set_layer
-from .crossval import LabelledPictures, judged_again, labelled
+from .crossval import LabelledPictures, labelled, with_repeats
 from .job import WITHOUT_WEIGHTS, CutResult, ProbeJob
 from .probe import ProbeResult, fold_scores, metrics_of, probe
 
@@ -70,7 +70,7 @@ def probe_job(job: ProbeJob, loader: DeviceLoader) -> JobResult:
     trunk.points = trunk.points[:blocks]
     trunk.to(loader.device)
     both = joined(data.train, data.val)
-    pictures = judged_again(labelled(both.y_N, len(data.classes), both.group_N), both.group_N)
+    pictures = with_repeats(labelled(both.y_N, len(data.classes), both.group_N), both.group_N)
     with torch.inference_mode():
         judged = list(probe(trunk, _batches(loader), pictures, job.metric, data.classes))
     cuts = _best_poolings(job, judged, len(data.classes))
@@ -147,9 +147,9 @@ def _keep(job: ProbeJob, cut: Cut, state: dict[str, Tensor], pictures: LabelledP
 
 def write_confusion(weights: Path, logits_NK: np.ndarray, pictures: LabelledPictures) -> None:
     """Write beside a cut's weights how it confuses classes, and its guesses of each picture, by cross-validation."""
-    pictures_in_all, y = len(pictures.y), pictures.answered_y[: len(logits_NK)]
-    found = scores(torch.from_numpy(logits_NK), torch.from_numpy(y), pictures.classes, False)
-    once = scores(torch.from_numpy(logits_NK[:pictures_in_all]), torch.from_numpy(pictures.y), pictures.classes, False)
+    found = scores(torch.from_numpy(logits_NK), torch.from_numpy(pictures.answered_y), pictures.classes, False)
+    first_NK = torch.from_numpy(logits_NK[: len(pictures.y)])
+    once = scores(first_NK, torch.from_numpy(pictures.y), pictures.classes, False)
     arrays: Any = found.arrays() | {"val": once.confusion_KK.numpy()}
     atomic_write(weights.with_suffix(".npz"), partial(np.savez_compressed, **arrays))
 
@@ -165,7 +165,7 @@ def numbers_of(
     logits_NK: np.ndarray, pictures: LabelledPictures, metric: Metric, classes: Sequence[str]
 ) -> dict[str, float]:
     """The metrics of a record, beside the score that it has as accuracy."""
-    numbers = metrics_of(logits_NK, pictures.answered_y[: len(logits_NK)], metric, classes)
+    numbers = metrics_of(logits_NK, pictures.answered_y, metric, classes)
     if metric.is_accuracy:
         del numbers["accuracy"]
     return numbers

@@ -181,7 +181,7 @@ def fold_scores(
 
     Answers of other cross-validations count where their pictures do, so that no two folds share a picture.
     """
-    y, fold_M = pictures.answered_y, np.tile(pictures.fold_N, len(logits_NK) // len(pictures.y))
+    y, fold_M = pictures.answered_y, np.tile(pictures.fold_N, 1 + len(pictures.other_folds))
     rows = [np.flatnonzero(fold_M == fold) for fold in np.unique(pictures.fold_N)]
     found = tuple(score_of(logits_NK[at], y[at], metric, classes)[0] for at in rows)
     return found if np.isfinite(found).all() else ()
