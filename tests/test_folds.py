@@ -198,7 +198,7 @@ def test_folds_are_stratified_and_keep_groups_whole() -> None:
         labelled(y_N, 3, np.zeros(165, int))
 
 
-def test_few_pictures_are_with_repeats_with_other_folds() -> None:
+def test_few_pictures_are_judged_again_with_other_folds() -> None:
     f_NF, y_N = drawn(90, 10)
     group_N = np.arange(90) // 2
     once = labelled(y_N, 3, group_N)
